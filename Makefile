@@ -1,0 +1,70 @@
+PYTHON := .venv/bin/python
+NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 12))'
+
+export PIP_DEFAULT_TIMEOUT ?= 60
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+export UV_HTTP_TIMEOUT ?= 60
+
+# pytest-xdist runs one process per core, so each keeps to one thread.
+ONE_THREAD := env -u PYTENSOR_FLAGS OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+
+.NOTPARALLEL:
+.PHONY: help demo test test-all lint bench clean venv
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s%s\n", $$1, $$2 }' Makefile
+
+demo: install-examples ## Run the example on the RAND health data.
+	$(PYTHON) examples/randhie_doctor_visits.py
+
+test: install-test ## Run the tests, without the slow ones.
+	$(ONE_THREAD) $(PYTHON) -m pytest -n 2 tests
+
+test-all: install-test ## Run the tests, with the slow ones.
+	$(ONE_THREAD) $(PYTHON) -m pytest -n 2 -m "" tests
+
+bench: install-test ## Run the benchmarks.
+	env -u PYTENSOR_FLAGS $(PYTHON) -m pytest --benchmark-enable tests/benchmarks
+
+lint: install-lint ## Check style, types, import floors and spelling.
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/codespell
+
+clean: ## Delete .venv, caches and outputs.
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .benchmarks \
+		.hypothesis build dist figures *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Installs the package with an extra, again only if pyproject.toml is newer than the stamp.
+install-%: venv
+	@if ! [ .venv/.installed-$* -nt pyproject.toml ]; then \
+		if uv --version >/dev/null 2>&1; then \
+			uv pip install --python $(PYTHON) -e ".[$*]"; \
+		else \
+			$(PYTHON) -m pip install -e ".[$*]"; \
+		fi && touch .venv/.installed-$*; \
+	fi
+
+# Keeps a .venv that works, replaces one that does not.
+venv:
+	@if [ -f .venv/pyvenv.cfg ] && $(PYTHON) $(NEW_ENOUGH) 2>/dev/null && { uv --version \
+		|| $(PYTHON) -m pip --version || $(PYTHON) -m ensurepip; } >/dev/null 2>&1; \
+		then exit 0; fi; \
+	if uv --version >/dev/null 2>&1; then \
+		rm -rf .venv; \
+		if uv venv --python 3.12 .venv; then exit 0; fi; \
+	fi; \
+	for python in python3.12 python3; do \
+		if $$python $(NEW_ENOUGH) 2>/dev/null; then \
+			rm -rf .venv; \
+			exec $$python -m venv .venv; \
+		fi; \
+	done; \
+	found=$$(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null) \
+		|| found="no python3"; \
+	echo "Python >= 3.12 needed, found $$found" >&2; \
+	exit 1

@@ -1,0 +1,242 @@
+"""The log density of a PyMC model as a graph in which every shape is known.
+
+`pymc.Model.logp(sum=False)` gives one graph per model term. Before these can be taken apart, three
+things have to go: unknown shapes (value variables and `pm.Data` carry none), operations that hide
+others (`OpFromGraph`), and parameter checks, which couple all rows of a term although they only say
+"minus infinity here". `typed_log_density` removes all three in one pass over each term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from pymc.logprob.utils import CheckParameterValue
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.ops import ViewOp
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.math import All
+from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
+from pytensor.tensor.type import TensorType
+
+# Symbolic operations that `lift` understands as a whole.
+_KEPT_WHOLE = (Softmax, LogSoftmax, LogSumExp)
+# Integer subgraphs of constants up to this size are evaluated (shapes, slice bounds, split sizes).
+_FOLD_LIMIT = 1000
+
+# Graphs that are evaluated once, over all rows, run operation by operation: nothing is compiled.
+INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
+
+
+@dataclass(frozen=True)
+class LogDensityGraph:
+    """The terms of a model's log density, with static shapes throughout.
+
+    Attributes
+    ----------
+    values : dict of str to TensorVariable
+        Value variables, by name, in the order of ``model.value_vars``.
+    data : dict of TensorVariable to SharedVariable
+        Typed stand-ins of the model's shared data, and where their values live.
+    point : dict of str to ndarray
+        The point at which unknown shapes were measured.
+    terms : dict of str to TensorVariable
+        One graph per model term, by name, in the order of PyMC (free, observed, potentials).
+    raw : dict of str to TensorVariable
+        The same terms as PyMC built them, in the model's own variables.
+    """
+
+    values: dict[str, Variable]
+    data: dict[Variable, SharedVariable]
+    point: dict[str, np.ndarray]
+    terms: dict[str, Variable]
+    raw: dict[str, Variable]
+
+    def data_values(self) -> list[np.ndarray]:
+        """Return the current values of the shared data, not copied."""
+        return [shared.get_value(borrow=True) for shared in self.data.values()]
+
+
+def typed_log_density(
+    model: pm.Model, value_vars: Sequence[Variable], point: Mapping[str, Any]
+) -> LogDensityGraph:
+    """Build the typed log density of those terms of `model` that contain one of `value_vars`."""
+    names = [rv.name for rv in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
+    every = [pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)]
+    contains = depends_on(every, value_vars)
+    raw = {n: term for n, term in zip(names, every, strict=True) if contains.get(term, False)}
+
+    point = {v.name: np.asarray(point[v.name], dtype=v.type.dtype) for v in model.value_vars}
+    replace: dict[Variable, Variable] = {}
+    values = {}
+    for v in model.value_vars:
+        values[v.name] = replace[v] = v.type.clone(shape=point[v.name].shape)(name=v.name)
+    data = {}
+    for shared in graph_inputs(raw.values()):
+        if not isinstance(shared, SharedVariable) or not isinstance(shared.type, TensorType):
+            continue
+        value = shared.get_value(borrow=True)
+        if value.ndim == 0 and value.dtype.kind in "iub":  # lengths of dims are shared integers
+            replace[shared] = pt.constant(value)
+        else:
+            replace[shared] = typed = shared.type.clone(shape=value.shape)(name=shared.name)
+            data[typed] = shared
+    inputs = [*values.values(), *data]
+    example = [*point.values(), *(s.get_value(borrow=True) for s in data.values())]
+    terms = rebuild(raw.values(), replace, inputs, example)
+    return LogDensityGraph(values, data, point, dict(zip(raw, terms, strict=True)), raw)
+
+
+def rebuild(
+    outputs: Iterable[Variable],
+    replace: Mapping[Variable, Variable],
+    inputs: Sequence[Variable] = (),
+    example: Sequence[np.ndarray] = (),
+) -> list[Variable]:
+    """Rebuild graphs bottom-up after replacing variables, so that static shapes spread upwards.
+
+    Where an operation still does not tell the shape of its result, the shape is measured by
+    evaluating the graph with the values `example` of `inputs`, and fixed by `specify_shape`.
+    """
+    outputs = list(outputs)
+    memo = dict(replace)
+    for node in toposort(outputs, blockers=list(replace)):
+        new = _rebuild_node(node, [memo.get(i, i) for i in node.inputs], inputs, example)
+        for old, out in zip(node.outputs, new, strict=True):
+            if out.name is None and old.name is not None:
+                out.name = old.name
+            memo[old] = out
+    return [memo.get(o, o) for o in outputs]
+
+
+def _rebuild_node(
+    node: Apply, new_inputs: list[Variable], inputs: Sequence[Variable], example: Sequence[np.ndarray]
+) -> list[Variable]:
+    op = node.op
+    first = new_inputs[0] if new_inputs else None
+    shape = getattr(getattr(first, "type", None), "shape", (None,))
+    if isinstance(op, ViewOp):
+        return [first]
+    if isinstance(op, Shape) and None not in shape:
+        return [pt.constant(np.array(shape, dtype="int64"))]
+    if isinstance(op, Shape_i) and shape[op.i] is not None:
+        return [pt.constant(np.array(shape[op.i], dtype="int64"))]
+    if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:
+        return [rowwise_check(first, new_inputs[1:])]
+    if isinstance(op, OpFromGraph) and not isinstance(op, _KEPT_WHOLE):
+        return rebuild(op.fgraph.outputs, dict(zip(op.fgraph.inputs, new_inputs, strict=True)), inputs, example)
+    # The extra inputs of SpecifyShape, once the shape is known, say nothing more.
+    if isinstance(op, SpecifyShape) and None not in shape and shape == node.outputs[0].type.shape:
+        return [first]
+    new = op.make_node(*new_inputs)
+    outs = _folded(new) or new.outputs
+    return [_with_shape(out, inputs, example) for out in outs]
+
+
+def _folded(node: Apply) -> list[Variable] | None:
+    """Evaluate a small integer operation on constants."""
+    if not node.inputs or not all(isinstance(i, Constant) for i in node.inputs):
+        return None
+    for var in (*node.inputs, *node.outputs):
+        kind = np.dtype(getattr(var.type, "dtype", object)).kind
+        sizes = getattr(var.type, "shape", ())
+        if kind not in "iub" or None in sizes or np.prod(sizes, dtype=np.int64) > _FOLD_LIMIT:
+            return None
+    storage: list[list[Any]] = [[None] for _ in node.outputs]
+    try:
+        node.op.perform(node, [i.data for i in node.inputs], storage)
+    except NotImplementedError:
+        return None
+    return [out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)]
+
+
+def _with_shape(out: Variable, inputs: Sequence[Variable], example: Sequence[np.ndarray]) -> Variable:
+    if not isinstance(out.type, TensorType) or None not in out.type.shape or not inputs:
+        return out
+    measure = pytensor.function(list(inputs), out.shape, mode=INTERPRETED, on_unused_input="ignore")
+    return pt.specify_shape(out, [int(k) for k in measure(*example)])
+
+
+def rowwise_check(value: Variable, conditions: Sequence[Variable]) -> Variable:
+    """Replace "all rows are valid, or else" by minus infinity in the invalid rows.
+
+    The sum over the rows is the same: minus infinity as soon as one row is invalid.
+    """
+    for condition in _conjunction(conditions):
+        aligned = _align(condition, value.type.shape)
+        value = pt.switch(pt.all(condition) if aligned is None else aligned, value, -np.inf).astype(
+            value.type.dtype
+        )
+    return value
+
+
+def _conjunction(conditions: Sequence[Variable]) -> list[Variable]:
+    """Flatten All(MakeVector(All(a), All(b), ...)) into [a, b, ...]."""
+    flat = []
+    for condition in conditions:
+        node = condition.owner
+        op = node.op if node else None
+        full_all = isinstance(op, All) and (op.axis is None or len(op.axis) == node.inputs[0].type.ndim)
+        if isinstance(op, ScalarFromTensor | TensorFromScalar | MakeVector) or full_all:
+            flat += _conjunction(node.inputs)
+        else:
+            flat.append(pt.as_tensor(condition))
+    return flat
+
+
+def _align(condition: Variable, shape: tuple[int | None, ...]) -> Variable | None:
+    """Bring a condition into a shape that broadcasts to `shape`, or return None."""
+    own = condition.type.shape
+    if None in own or None in shape:
+        return None
+    extra = condition.type.ndim - len(shape)
+    if extra > 0:  # batch axes lead, the core axes of a multivariate row trail
+        rows = condition.all(axis=tuple(range(len(shape), condition.type.ndim)))
+        return rows if _broadcasts(own[: len(shape)], shape) else None
+    right = pt.shape_padleft(condition, -extra) if extra else condition
+    if _broadcasts(right.type.shape, shape):
+        return right
+    left = pt.shape_padright(condition, -extra) if extra else condition
+    return left if _broadcasts(left.type.shape, shape) else None
+
+
+def _broadcasts(own: tuple[int | None, ...], shape: tuple[int | None, ...]) -> bool:
+    return all(a in (1, b) for a, b in zip(own, shape, strict=True))
+
+
+def depends_on(outputs: Iterable[Variable], roots: Iterable[Variable]) -> dict[Variable, bool]:
+    """For every variable of the graphs: does its value (not only its shape) depend on `roots`?"""
+    outputs = list(outputs)
+    found: dict[Variable, bool] = dict.fromkeys(roots, True)
+    for node in toposort(outputs):
+        shape_only = isinstance(node.op, Shape | Shape_i)
+        answer = not shape_only and any(found.get(i, False) for i in node.inputs)
+        found.update(dict.fromkeys((o for o in node.outputs if o not in found), answer))
+    return found
+
+
+def is_minus_infinity(var: Variable) -> bool:
+    """Is this the constant -inf, whatever its shape?"""
+    while var.owner is not None and len(var.owner.inputs) == 1:
+        var = var.owner.inputs[0]
+    return isinstance(var, Constant) and bool(np.all(np.asarray(var.data) == -np.inf))
+
+
+def is_elemwise(var: Variable, *scalar_ops: type[ps.ScalarOp]) -> bool:
+    """Is `var` the result of an element-wise operation of one of these kinds?"""
+    node = var.owner
+    return (
+        node is not None
+        and isinstance(node.op, pt.elemwise.Elemwise)
+        and isinstance(node.op.scalar_op, scalar_ops)
+    )

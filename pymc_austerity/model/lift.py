@@ -1,0 +1,185 @@
+"""Push an observation index down to the leaves of a graph.
+
+`Lifter.take(var, axis, index)` gives a graph equal to ``pt.take(var, index, axis)`` that costs
+O(len(index)): instead of computing all rows and selecting some, it selects rows of the leaves (data
+and value variables) and computes only these. One rule for each kind of operation; they are in
+`lift_rules` and `lift_indexing`. An operation for which row i needs other rows has no rule, and is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import singledispatch
+from typing import Any, NoReturn
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import graph_inputs
+from pytensor.scalar.basic import Cast
+from pytensor.tensor.basic import ARange
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.type import RandomType
+
+from pymc_austerity.model.graph import depends_on
+
+
+class Coupled(Exception):
+    """Rows cannot be computed one by one; carries the offending variable and the reason."""
+
+    def __init__(self, var: Variable, reason: str) -> None:
+        super().__init__(reason)
+        self.var = var
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.reason} (operation {operation_name(self.var)}, shape {self.var.type.shape})"
+
+
+def operation_name(var: Variable) -> str:
+    """Short readable name of the operation that computes `var`."""
+    if var.owner is None:
+        return repr(var.name or str(var))
+    op = var.owner.op
+    core = getattr(op, "core_op", None) or getattr(op, "scalar_op", None) or op
+    return f"'{type(core).__name__}'" + (f" of {var.name!r}" if var.name else "")
+
+
+class Lifter:
+    """Take rows of graphs of one model.
+
+    Parameters
+    ----------
+    outputs : iterable of TensorVariable
+        The graphs that will be taken apart.
+    values : iterable of TensorVariable
+        Value variables: whatever does not depend on them is data.
+    threshold : int
+        Axes at least this long must not be computed in full.
+    """
+
+    def __init__(self, outputs: Iterable[Variable], values: Iterable[Variable], threshold: int) -> None:
+        self.threshold = threshold
+        self._values = list(values)
+        self._depends = depends_on(outputs, self._values)
+        self._memo: dict[tuple[Variable, int, Variable], Variable] = {}
+
+    def depends(self, var: Variable) -> bool:
+        """Does `var` change while sampling?"""
+        if var not in self._depends:
+            self._depends.update(depends_on([var], self._values))
+        return self._depends[var]
+
+    def is_short(self, var: Variable) -> bool:
+        """Are all axes of `var` below the threshold?"""
+        return all(k is not None and k < self.threshold for k in var.type.shape)
+
+    def take(self, var: Variable, axis: int, index: Variable) -> Variable:
+        """Graph equal to ``pt.take(var, index, axis)``; `var` itself if it is constant along `axis`.
+
+        An axis of static length one has no rows: PyTensor forbids broadcasting that is only known
+        at run time, so nothing else can be broadcast.
+        """
+        if var.type.shape[axis] == 1:
+            return var
+        key = (var, axis, index)
+        if key not in self._memo:
+            self._memo[key] = self._take(var, axis, index)
+        return self._memo[key]
+
+    def _take(self, var: Variable, axis: int, index: Variable) -> Variable:
+        node = var.owner
+        if node is None:
+            return gather(var, axis, index)
+        if isinstance(node.op, ARange) and all(isinstance(i, Constant) for i in node.inputs):
+            start, _, step = (int(i.data) for i in node.inputs)
+            return (start + step * index).astype(var.type.dtype)
+        if not self.depends(var) and not _is_free_view(node):
+            return gather(var, axis, index)
+        try:
+            return rule(node.op, self, node, var, axis, index)
+        except Coupled:
+            if self.is_short(var):
+                return gather(var, axis, index)
+            raise
+
+
+def gather(var: Variable, axis: int, index: Variable) -> Variable:
+    """Select rows of a leaf."""
+    return var[(slice(None),) * axis + (index,)]
+
+
+def _is_free_view(node: Apply) -> bool:
+    """Data behind such an operation is not stored twice: rows are taken of the original."""
+    return isinstance(node.op, DimShuffle) or (
+        isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast)
+    )
+
+
+@singledispatch
+def rule(op: Op, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """Rows of `var`, a result of `node`. Dispatches on the operation."""
+    refuse(var, "no rule computes single rows of this operation")
+
+
+Rule = Callable[[Any, Lifter, Apply, Variable, int, Variable], Variable]
+
+
+def refuse(var: Variable, reason: str) -> NoReturn:
+    """Say why rows of `var` cannot be had one by one."""
+    raise Coupled(var, reason)
+
+
+def along(vector: Variable, axis: int, ndim: int) -> Variable:
+    """Shape a vector so that it broadcasts along `axis` of an `ndim`-dimensional tensor."""
+    return vector.dimshuffle(*["x"] * axis, 0, *["x"] * (ndim - axis - 1))
+
+
+def check_cost(outputs: Iterable[Variable], threshold: int, depends: Callable[[Variable], bool]) -> None:
+    """Raise `Coupled` if a graph touches a long axis other than by selecting from a leaf.
+
+    `outputs` must have static shapes, with the index replaced by one of a short static length.
+    This is what turns operations that mix rows in ways no rule knows of into an error.
+    """
+    from pytensor.graph.traversal import toposort
+    from pytensor.tensor.shape import Shape, Shape_i
+    from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+    for node in toposort(outputs):
+        if isinstance(node.op, Shape | Shape_i):
+            continue
+        touched = list(node.inputs) + list(node.outputs)
+        if isinstance(node.op, AdvancedSubtensor | Subtensor) and node.inputs[0].owner is None:
+            touched = touched[1:]
+        for var in touched:
+            shape = getattr(var.type, "shape", ())
+            if any(k is None or k >= threshold for k in shape):
+                what = "depends on the sampled variables" if depends(var) else "is data"
+                culprit = var if var.owner is not None else node.outputs[0]
+                raise Coupled(
+                    culprit,
+                    f"every row needs {operation_name(var)} of shape {shape}, which {what}, in full",
+                )
+
+
+def has_random_draw(var: Variable) -> bool:
+    """Does the graph contain a random number generator, so that its value changes at each call?"""
+    return any(isinstance(i.type, RandomType) for i in graph_inputs([var]))
+
+
+def constant_int(var: Variable | int | None) -> int | None:
+    """Value of a constant integer, None for None; `LookupError` if it is not constant."""
+    if var is None or isinstance(var, int | np.integer):
+        return None if var is None else int(var)
+    while var.owner is not None and len(var.owner.inputs) == 1:
+        var = var.owner.inputs[0]
+    if not isinstance(var, Constant):
+        raise LookupError
+    return int(np.asarray(var.data))
+
+
+def positive(index: Variable, length: int) -> Variable:
+    """Turn Python's negative positions into ordinary ones."""
+    return pt.switch(index < 0, index + length, index)

@@ -1,0 +1,176 @@
+"""Rules of `lift` for arithmetic, reductions, linear algebra and reshaping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scan.op import Scan
+from pytensor.tensor.basic import Alloc, Join, Split
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Argmax, Dot
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.sort import ArgSortOp, SortOp
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
+
+from pymc_austerity.model.lift import Lifter, along, refuse, rule
+
+
+@rule.register(Elemwise)
+def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    return op(*[lifter.take(i, axis, index) for i in node.inputs])
+
+
+@rule.register(DimShuffle)
+def _(op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    return lifter.take(node.inputs[0], op.new_order[axis], index).dimshuffle(op.new_order)
+
+
+@rule.register(SpecifyShape)
+def _(op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    return lifter.take(node.inputs[0], axis, index)
+
+
+@rule.register(CheckAndRaise)
+def _(op: CheckAndRaise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    return op(lifter.take(node.inputs[0], axis, index), *node.inputs[1:])
+
+
+@rule.register(CAReduce)
+@rule.register(Argmax)
+@rule.register(LogSumExp)
+def _(op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """Reductions over other axes: find the input axis that became output axis `axis`."""
+    x = node.inputs[0]
+    reduced = range(x.type.ndim) if op.axis is None else op.axis
+    kept = [a for a in range(x.type.ndim) if a not in reduced]
+    return op(lifter.take(x, kept[axis], index))
+
+
+@rule.register(Softmax)
+@rule.register(LogSoftmax)
+def _(op: Softmax, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if op.axis is None or axis in np.atleast_1d(op.axis):
+        refuse(var, "softmax normalises over the rows")
+    return op(lifter.take(node.inputs[0], axis, index))
+
+
+@rule.register(CumOp)
+def _(op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if op.axis is None or op.axis == axis:
+        refuse(var, f"cum{op.mode}(...) accumulates over the rows")
+    return op(lifter.take(node.inputs[0], axis, index))
+
+
+@rule.register(SortOp)
+@rule.register(ArgSortOp)
+def _(op: SortOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    refuse(var, "sort orders the rows by values that depend on the sampled variables")
+
+
+@rule.register(Scan)
+def _(op: Scan, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    refuse(var, "scan computes each row from the rows before")
+
+
+@rule.register(Dot)
+def _(op: Dot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    x, y = node.inputs
+    return op(lifter.take(x, 0, index), y) if axis == 0 else op(x, lifter.take(y, 1, index))
+
+
+@rule.register(Blockwise)
+def _(op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    batch = op.batch_ndim(node)
+    if axis < batch:
+        return op(*[lifter.take(i, axis, index) for i in node.inputs])
+    x, *rest = node.inputs
+    core = type(op.core_op).__name__
+    if isinstance(op.core_op, Dot):
+        if axis == batch:
+            return op(lifter.take(x, axis, index), *rest)
+        return op(x, lifter.take(rest[0], axis, index))
+    # (m,m),(m,k)->(m,k): the columns of the right-hand side are solved independently
+    if core in ("Solve", "SolveTriangular", "CholeskySolve"):
+        right = rest[0]
+        if axis == batch + 1 and right.type.ndim == batch + 2:
+            return op(x, lifter.take(right, axis, index))
+    refuse(var, f"{core} mixes the rows")
+
+
+@rule.register(Alloc)
+def _(op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    value = node.inputs[0]
+    own_axis = axis - (var.type.ndim - value.type.ndim)
+    if own_axis >= 0:
+        value = lifter.take(value, own_axis, index)
+    shape = [pt.constant(k) for k in var.type.shape]
+    shape[axis] = index.shape[0]
+    others = [k for a, k in enumerate(value.type.shape) if a != axis]
+    fits = value.type.ndim == var.type.ndim and value.type.shape[axis] != 1
+    if fits and others == [k for a, k in enumerate(var.type.shape) if a != axis]:
+        return value
+    return pt.alloc(value, *shape)
+
+
+@rule.register(Join)
+def _(op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if op.axis != axis:
+        rows = [_full_rows(lifter.take(piece, axis, index), axis, index) for piece in node.inputs]
+        return op(*rows)
+    result, offset = None, 0
+    for piece in node.inputs:
+        length = piece.type.shape[axis]
+        if length == 0:
+            continue
+        own = piece if length == 1 else lifter.take(piece, axis, pt.clip(index - offset, 0, length - 1))
+        start = along(index >= offset, axis, var.type.ndim)
+        result = own if result is None else pt.switch(start, own, result)
+        offset += length
+    return _full_rows(result, axis, index).astype(var.type.dtype)
+
+
+@rule.register(Split)
+def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    x, sizes = node.inputs[0], node.inputs[-1]
+    k = node.outputs.index(var)
+    if op.axis != axis:
+        return op(lifter.take(x, axis, index), sizes, return_list=True)[k]
+    if not hasattr(sizes, "data"):
+        refuse(var, "split into pieces of variable size")
+    offset = int(np.sum(sizes.data[:k]))
+    return lifter.take(x, axis, index + offset if offset else index)
+
+
+def _full_rows(rows: Variable, axis: int, index: Variable) -> Variable:
+    """Repeat a row that is the same everywhere."""
+    if rows.type.shape[axis] != 1:
+        return rows
+    return pt.switch(along(index >= 0, axis, rows.type.ndim), rows, rows)
+
+
+@rule.register(Reshape)
+@rule.register(JoinDims)
+@rule.register(SplitDims)
+def _(op: Reshape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    x = node.inputs[0]
+    before, after = x.type.shape, var.type.shape
+    for p in range(x.type.ndim):
+        same_stride = np.prod(before[:p], dtype=int) == np.prod(after[:axis], dtype=int)
+        if before[p] == after[axis] and same_stride:
+            shape = [pt.constant(k) for k in after]
+            shape[axis] = index.shape[0]
+            return lifter.take(x, p, index).reshape(shape, ndim=var.type.ndim)
+    refuse(var, "reshape merges or splits the rows")
+
+
+@rule.register(OpFromGraph)
+def _(op: OpFromGraph, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    refuse(var, f"no rule computes single rows of {op}")
+
+
