@@ -1,7 +1,18 @@
 """Subsampled Markov chain Monte Carlo for unmodified PyMC models."""
 
 from pymc_austerity._version import __version__
-from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.model.factorisation import Factorisation, factorise
+from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.step_methods import AusterityMH
 
-__all__ = ["Factorisation", "FactorisationError", "__version__", "factorise"]
+__all__ = [
+    "AdaptiveRandomWalk",
+    "AusterityMH",
+    "Factorisation",
+    "FactorisationError",
+    "RandomWalk",
+    "SubsamplingWarning",
+    "__version__",
+    "factorise",
+]

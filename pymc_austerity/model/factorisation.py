@@ -118,6 +118,16 @@ class Factorisation:
         """Names of the terms evaluated in full."""
         return list(dict.fromkeys(name for name, _ in self.globals))
 
+    def longest_term(self) -> tuple[str, int]:
+        """Name and length of the longest vector in any of the terms, local or not."""
+        lengths = [
+            (max(piece.type.shape, default=1), name)
+            for name, term in self.graph.terms.items()
+            for piece in split(term, 2)
+        ]
+        length, name = max(lengths, key=lambda pair: pair[0], default=(0, "none"))
+        return name, int(length)
+
     def __repr__(self) -> str:
         rows = [("local", name, f"{size:,}") for name, size in self.local_terms]
         rows += [("global", name, "") for name in self.global_terms]
@@ -152,7 +162,7 @@ class Factorisation:
         index = self._checked_index(index)
         if not len(index):
             return np.empty(0)
-        values = self._point_values(point)
+        values = self.point_values(point)
         if len(self.locals) == 1:
             (terms,) = self._terms_function(*values, index, *self.leaf_values)
             return np.asarray(terms, dtype=np.float64)
@@ -168,7 +178,7 @@ class Factorisation:
 
     def global_log_density(self, point: Mapping[str, Any]) -> float:
         """Evaluate the part of the log density that is not subsampled."""
-        return float(self._global_function(*self._point_values(point), *self.leaf_values))
+        return float(self._global_function(*self.point_values(point), *self.leaf_values))
 
     def _checked_index(self, index: npt.ArrayLike) -> npt.NDArray[np.int64]:
         array = np.atleast_1d(np.asarray(index))
@@ -181,7 +191,8 @@ class Factorisation:
             raise IndexError(f"index must be in [0, {self.n_local}), got {bad}.")
         return array.astype(np.int64)
 
-    def _point_values(self, point: Mapping[str, Any]) -> list[np.ndarray]:
+    def point_values(self, point: Mapping[str, Any]) -> list[np.ndarray]:
+        """Values of all value variables at `point`, in the order of `compile`."""
         try:
             return [np.asarray(point[n], dtype=v.type.dtype) for n, v in self.graph.values.items()]
         except KeyError as missing:
@@ -280,12 +291,21 @@ def factorise(
         else:
             locals_.append(_lift(lifter, name, piece, axis))
             whole.append(piece.sum(axis=[a for a in range(piece.type.ndim) if a != axis]))
-    leaves, lifted = _extract_leaves(graph, locals_, globals_)
+    outputs = [t.rows for t in locals_] + [g for _, g in globals_]
+    outputs = lift_indexing.select_early(lifter, outputs)
+    changing = [*graph.values.values(), *(t.index for t in locals_)]
+    leaves, lifted = _extract_leaves(outputs, changing)
     locals_ = [
         LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)
     ]
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
-    _check_costs(graph, locals_, globals_, threshold)
+    leaf_values = _leaf_values(graph, leaves)
+    inputs = [*graph.values.values(), *(leaf.placeholder for leaf in leaves)]
+    example = [*graph.point.values(), *leaf_values]
+    for term in locals_:
+        _check_cost_of_rows(term, inputs, example, threshold)
+    for name, global_term in globals_:
+        _check_cost(global_term, name, None, threshold)
     result = Factorisation(
         graph=graph,
         var_names=tuple(v.name for v in value_vars),
@@ -293,7 +313,7 @@ def factorise(
         globals=tuple(globals_),
         leaves=tuple(leaves),
         threshold=int(threshold),
-        leaf_values=_leaf_values(graph, leaves),
+        leaf_values=leaf_values,
     )
     check_rows(result, whole)
     check_sums(graph, model, pieces)
@@ -357,15 +377,14 @@ def _coupled_rows(name: str, size: int | None, coupled: Coupled) -> Factorisatio
 
 
 def _extract_leaves(
-    graph: LogDensityGraph, locals_: list[LocalTerm], globals_: list[tuple[str, Variable]]
+    outputs: list[Variable], changing: list[Variable]
 ) -> tuple[list[Leaf], list[Variable]]:
-    """Replace the largest subgraphs without parameters or index by leaves.
+    """Replace the largest subgraphs that do not depend on `changing` by leaves.
 
     Short constants stay in the graph, where PyTensor can simplify with them. Leaves are arguments of
     the compiled functions: large constants inside would make these too big to cache.
     """
-    outputs = [t.rows for t in locals_] + [g for _, g in globals_]
-    varying = depends_on(outputs, [*graph.values.values(), *(t.index for t in locals_)])
+    varying = depends_on(outputs, changing, by_shape=True)
     frontier: dict[Variable, None] = {}
     for node in toposort(outputs):
         if not any(varying.get(o, False) for o in node.outputs):
@@ -408,29 +427,19 @@ def _leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]
     return [np.asarray(values[leaf.source]) for leaf in leaves]
 
 
-def _check_costs(
-    graph: LogDensityGraph,
-    locals_: list[LocalTerm],
-    globals_: list[tuple[str, Variable]],
-    threshold: int,
+def _check_cost_of_rows(
+    term: LocalTerm, inputs: list[Variable], example: list[np.ndarray], threshold: int
 ) -> None:
-    """Refuse terms that cost O(N) although every operation in them has a rule."""
-    parameters = list(graph.values.values())
-    for term in locals_:
-        short = pt.vector("index", dtype="int64", shape=(_COST_ROWS,))
-        (rows,) = rebuild([term.rows], {term.index: short})
-        _check_cost(rows, term.name, term.size, parameters, threshold)
-    for name, global_term in globals_:
-        _check_cost(global_term, name, None, parameters, threshold)
+    """Refuse a term whose rows cost O(N) each although every operation in it has a rule."""
+    short = pt.vector("index", dtype="int64", shape=(_COST_ROWS,))
+    (rows,) = rebuild(
+        [term.rows], {term.index: short}, [*inputs, short], [*example, np.arange(_COST_ROWS)]
+    )
+    _check_cost(rows, term.name, term.size, threshold)
 
 
-def _check_cost(
-    graph: Variable, name: str, size: int | None, parameters: list[Variable], threshold: int
-) -> None:
-    varies = depends_on([graph], parameters)
+def _check_cost(graph: Variable, name: str, size: int | None, threshold: int) -> None:
     try:
-        check_cost([graph], threshold, lambda var: varies.get(var, False))
+        check_cost([graph], threshold)
     except Coupled as coupled:
         raise _coupled_rows(name, size, coupled) from None
-
-

@@ -26,11 +26,11 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.math import All
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
-from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
+from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.type import TensorType
 
 # Symbolic operations that `lift` understands as a whole.
-_KEPT_WHOLE = (Softmax, LogSoftmax, LogSumExp)
+_KEPT_WHOLE = (Softmax, LogSoftmax)
 # Integer subgraphs of constants up to this size are evaluated (shapes, slice bounds, split sizes).
 _FOLD_LIMIT = 1000
 
@@ -48,6 +48,8 @@ class LogDensityGraph:
         Value variables, by name, in the order of ``model.value_vars``.
     data : dict of TensorVariable to SharedVariable
         Typed stand-ins of the model's shared data, and where their values live.
+    shared : list of SharedVariable
+        All shared data, with those (lengths, integers) that became constants of the graph.
     point : dict of str to ndarray
         The point at which unknown shapes were measured.
     terms : dict of str to TensorVariable
@@ -58,6 +60,7 @@ class LogDensityGraph:
 
     values: dict[str, Variable]
     data: dict[Variable, SharedVariable]
+    shared: list[SharedVariable]
     point: dict[str, np.ndarray]
     terms: dict[str, Variable]
     raw: dict[str, Variable]
@@ -82,9 +85,12 @@ def typed_log_density(
     for v in model.value_vars:
         values[v.name] = replace[v] = v.type.clone(shape=point[v.name].shape)(name=v.name)
     data = {}
-    for shared in graph_inputs(raw.values()):
-        if not isinstance(shared, SharedVariable) or not isinstance(shared.type, TensorType):
-            continue
+    every_shared = [
+        s
+        for s in graph_inputs(raw.values())
+        if isinstance(s, SharedVariable) and isinstance(s.type, TensorType)
+    ]
+    for shared in every_shared:
         value = shared.get_value(borrow=True)
         if value.ndim == 0 and value.dtype.kind in "iub":  # lengths of dims are shared integers
             replace[shared] = pt.constant(value)
@@ -94,7 +100,7 @@ def typed_log_density(
     inputs = [*values.values(), *data]
     example = [*point.values(), *(s.get_value(borrow=True) for s in data.values())]
     terms = rebuild(raw.values(), replace, inputs, example)
-    return LogDensityGraph(values, data, point, dict(zip(raw, terms, strict=True)), raw)
+    return LogDensityGraph(values, data, every_shared, point, dict(zip(raw, terms, strict=True)), raw)
 
 
 def rebuild(
@@ -214,12 +220,14 @@ def _broadcasts(own: tuple[int | None, ...], shape: tuple[int | None, ...]) -> b
     return all(a in (1, b) for a, b in zip(own, shape, strict=True))
 
 
-def depends_on(outputs: Iterable[Variable], roots: Iterable[Variable]) -> dict[Variable, bool]:
-    """For every variable of the graphs: does its value (not only its shape) depend on `roots`?"""
+def depends_on(
+    outputs: Iterable[Variable], roots: Iterable[Variable], *, by_shape: bool = False
+) -> dict[Variable, bool]:
+    """For every variable of the graphs: does it depend on the value of `roots`, or on their shape?"""
     outputs = list(outputs)
     found: dict[Variable, bool] = dict.fromkeys(roots, True)
     for node in toposort(outputs):
-        shape_only = isinstance(node.op, Shape | Shape_i)
+        shape_only = isinstance(node.op, Shape | Shape_i) and not by_shape
         answer = not shape_only and any(found.get(i, False) for i in node.inputs)
         found.update(dict.fromkeys((o for o in node.outputs if o not in found), answer))
     return found

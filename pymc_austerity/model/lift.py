@@ -17,11 +17,13 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.basic import ARange
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.model.graph import depends_on
 
@@ -137,31 +139,29 @@ def along(vector: Variable, axis: int, ndim: int) -> Variable:
     return vector.dimshuffle(*["x"] * axis, 0, *["x"] * (ndim - axis - 1))
 
 
-def check_cost(outputs: Iterable[Variable], threshold: int, depends: Callable[[Variable], bool]) -> None:
+def check_cost(outputs: Iterable[Variable], threshold: int) -> None:
     """Raise `Coupled` if a graph touches a long axis other than by selecting from a leaf.
 
     `outputs` must have static shapes, with the index replaced by one of a short static length.
     This is what turns operations that mix rows in ways no rule knows of into an error.
     """
-    from pytensor.graph.traversal import toposort
-    from pytensor.tensor.shape import Shape, Shape_i
-    from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
-
-    for node in toposort(outputs):
+    nodes = list(toposort(outputs))
+    measured = {
+        node.inputs[0]: node.outputs[0].type.shape
+        for node in nodes
+        if isinstance(node.op, SpecifyShape)
+    }
+    for node in nodes:
         if isinstance(node.op, Shape | Shape_i):
             continue
-        touched = list(node.inputs) + list(node.outputs)
+        touched = [*node.inputs, *node.outputs]
         if isinstance(node.op, AdvancedSubtensor | Subtensor) and node.inputs[0].owner is None:
             touched = touched[1:]
         for var in touched:
-            shape = getattr(var.type, "shape", ())
+            shape = measured.get(var, getattr(var.type, "shape", ()))
             if any(k is None or k >= threshold for k in shape):
-                what = "depends on the sampled variables" if depends(var) else "is data"
                 culprit = var if var.owner is not None else node.outputs[0]
-                raise Coupled(
-                    culprit,
-                    f"every row needs {operation_name(var)} of shape {shape}, which {what}, in full",
-                )
+                raise Coupled(culprit, "a vector as long as the data is needed in full")
 
 
 def has_random_draw(var: Variable) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.basic import Split
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -14,6 +16,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
+from pymc_austerity.model.graph import rebuild
 from pymc_austerity.model.lift import Lifter, along, constant_int, gather, positive, refuse, rule
 
 Entry = slice | Variable
@@ -172,3 +175,53 @@ def _assign_elsewhere(
     rows_x = lifter.take(x, axis, index)
     target = rows_x[tuple(entries)]
     return pt.set_subtensor(target, rows_y) if op.set_instead_of_inc else pt.inc_subtensor(target, rows_y)
+
+
+def select_early(lifter: Lifter, outputs: list[Variable]) -> list[Variable]:
+    """Where a short selection is made from a long computation, compute only what is selected.
+
+    The start of a random walk, ``walk[0]`` of an expression, is such a selection: without this the
+    whole walk would be computed for it.
+    """
+    replace = {}
+    for node in toposort(outputs):
+        if not isinstance(node.op, Subtensor | AdvancedSubtensor | Split):
+            continue
+        x = node.inputs[0]
+        if x.owner is None or None in x.type.shape or not lifter.depends(x):
+            continue
+        long_axes = [a for a, k in enumerate(x.type.shape) if k >= lifter.threshold]
+        for var in node.outputs:
+            if len(long_axes) == 1 and lifter.is_short(var):
+                new = _selected(lifter, node, var, long_axes[0])
+                if new is not None:
+                    replace[var] = new
+    return rebuild(outputs, replace) if replace else outputs
+
+
+def _selected(lifter: Lifter, node: Apply, var: Variable, axis: int) -> Variable | None:
+    x = node.inputs[0]
+    length = x.type.shape[axis]
+    if isinstance(node.op, Split):
+        k, sizes = node.outputs.index(var), node.inputs[-1]
+        if node.op.axis != axis or not isinstance(sizes, Constant):
+            return None
+        start = int(np.sum(sizes.data[:k]))
+        return lifter.take(x, axis, pt.arange(start, start + int(sizes.data[k])))
+    entries = _entries(node, x, 1)
+    entry = entries[axis]
+    if isinstance(entry, slice):
+        try:
+            index = pt.constant(np.array(_positions(entry, length), dtype="int64"))
+        except LookupError:
+            return None
+        entries[axis] = EVERYTHING
+    elif entry.type.ndim == 0:
+        index = positive(pt.as_tensor(entry).dimshuffle("x"), length)
+        entries[axis] = 0
+    elif entry.type.ndim == 1 and all(isinstance(e, slice) for e in entries if e is not entry):
+        index = positive(entry, length)
+        entries[axis] = EVERYTHING
+    else:
+        return None
+    return lifter.take(x, axis, index)[tuple(entries)]

@@ -822,7 +822,7 @@ def potential_square_of_sum():
 
 @optional
 def potential_of_differences():
-    rng, X = columns(1360, 2, 69)
+    _, X = columns(1360, 2, 69)
     with pm.Model() as model:
         beta = pm.Normal("beta", 0, 1, shape=2)
         eta = X @ beta
@@ -832,7 +832,7 @@ def potential_of_differences():
 
 @optional
 def potential_matrix_sum_of_columns():
-    rng, X = columns(1361, 3, 70)
+    _, X = columns(1361, 3, 70)
     with pm.Model() as model:
         beta = pm.Normal("beta", 0, 1, shape=3)
         w = pm.Dirichlet("w", np.ones(3))
@@ -958,7 +958,7 @@ def random_walk():
     with pm.Model() as model:
         sigma = pm.HalfNormal("sigma", 1)
         start = pm.Normal.dist(0, 1)
-        x = pm.GaussianRandomWalk("x", mu=0.1, sigma=sigma, init_dist=start, shape=2000)
+        x = pm.GaussianRandomWalk("x", mu=0.001, sigma=sigma, init_dist=start, shape=2000)
         pm.Normal("y", x, 1, observed=y)
     return model, ["sigma"]
 
@@ -1114,12 +1114,11 @@ def reversed_predictor():
 
 
 @optional
-def as_many_columns_as_rows():
-    rng, X = columns(1220, 1220, 94)
+def square_data_summed_over_rows():
+    rng, K = columns(1220, 1220, 94)
     with pm.Model() as model:
-        b = pm.Normal("b", 0, 1)
-        lag = pt.as_tensor(np.triu(X[:5])[:, :1220])
-        mu = b * lag.sum(axis=0)
+        b = pm.Normal("b", 0, 0.1)
+        mu = b * pt.as_tensor(K).sum(axis=0)
         pm.Normal("y", mu, 5, observed=rng.normal(size=1220))
     return model, None
 
@@ -1159,11 +1158,31 @@ def observations_out_of_bounds():
 
 @not_finite
 def undefined_rows():
-    rng, X = columns(1224, 1, 98)
+    _, X = columns(1224, 1, 98)
     with pm.Model() as model:
         a = pm.HalfNormal("a", 1)
         sigma = pm.HalfNormal("sigma", 1)
         pm.Potential("p", -pt.sqrt(a + X[:, 0]) / sigma)
+    return model, None
+
+
+@not_finite
+def invalid_scales():
+    rng, X = columns(1235, 1, 99)
+    with pm.Model() as model:
+        a = pm.HalfNormal("a", 1)
+        sigma = a + 0.5 * X[:, 0]  # negative in some rows
+        pm.Normal("y", 0, sigma, observed=rng.normal(size=1235))
+    return model, None
+
+
+@not_finite
+def invalid_probabilities():
+    rng, X = columns(1236, 1, 100)
+    with pm.Model() as model:
+        b = pm.HalfNormal("b", 1)
+        p = 0.5 + 0.3 * b * X[:, 0]  # outside [0, 1] in some rows
+        pm.Bernoulli("y", p, observed=rng.integers(2, size=1236))
     return model, None
 
 
@@ -1236,6 +1255,16 @@ def minibatch():
     return model, None
 
 
+@refused("Minibatch")
+def minibatch_in_a_potential():
+    rng, X = columns(5000, 2, 112)
+    with pm.Model() as model:
+        X, y = pm.Minibatch(X, rng.normal(size=5000), batch_size=1237)
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        pm.Potential("likelihood", pm.logp(pm.Normal.dist(X @ beta, 1), y))
+    return model, None
+
+
 @refused("total_size")
 def total_size():
     rng, X = columns(1231, 2, 107)
@@ -1275,7 +1304,7 @@ def kernel_times_latents():
 
 @refused(r"\bpartition\b", r"log|exp")
 def partition_function():
-    rng, X = columns(1234, 1, 111)
+    _, X = columns(1234, 1, 111)
     with pm.Model() as model:
         theta = pm.Normal("theta", 0, 1)
         pm.Potential("partition", -pt.log(pt.sum(pt.exp(theta * X[:, 0]))))

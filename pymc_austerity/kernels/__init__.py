@@ -1,0 +1,1 @@
+"""Pure transition kernels, written once and run interpreted or compiled by numba."""

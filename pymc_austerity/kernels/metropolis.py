@@ -1,0 +1,204 @@
+"""Metropolis-Hastings transitions that decide from a subsample: Algorithm 1 of Korattikara et al. (2014).
+
+The functions here are plain Python in the subset that numba compiles. `model.compile` compiles them
+around the functions of a model; tests run them interpreted, with identical draws.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.acceptance.base import Decide, Schedule, standard_error
+from pymc_austerity.proposals.base import Adapt, Propose
+from pymc_austerity.target import Index, Target, Vector
+
+# Terms evaluated at a time: memory stays small when a decision needs all of them.
+CHUNK = 8192
+
+
+class Outcome(NamedTuple):
+    """What several transitions in a row did."""
+
+    q: Vector
+    n_accepted: int
+    n_used: int
+    n_stages: int
+    n_exhausted: int
+    accepted: bool
+    log_ratio_mean: float
+    log_ratio_se: float
+    psi: float
+
+
+@register_jitable
+def transitions(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    population: Index,
+    proposal: Any,
+    schedule: Schedule,
+    propose: Propose,
+    adapt: Adapt,
+    decide: Decide,
+    target: Target,
+) -> Outcome:
+    """Run Metropolis-Hastings transitions from `q`.
+
+    Parameters
+    ----------
+    n_transitions : int
+    tune : bool
+        Whether the proposal learns.
+    rng : numpy.random.Generator
+    q : ndarray of shape (D,)
+    args : tuple
+        Handed to the functions of `target`.
+    population : ndarray of int, shape (N,)
+        0, ..., N - 1; shuffled while a decision is made, and put back in order after it.
+    proposal, schedule : NamedTuple
+        State of the proposal, and stages of the decision rule.
+    propose, adapt, decide : callable
+        See `BoundProposal` and `AcceptanceRule`.
+    target : Target
+
+    Returns
+    -------
+    Outcome
+    """
+    n_local = population.shape[0]
+    n_accepted = n_used = n_stages = n_exhausted = 0
+    accepted = False
+    mean = error = psi = math.nan
+    for _ in range(n_transitions):
+        q_new, log_hastings = propose(proposal, q, rng)
+        u = rng.random()
+        log_u = math.log(u) if u > 0.0 else -math.inf
+        base = target.global_log_ratio(q_new, q, args) + log_hastings
+        psi = (log_u - base) / n_local
+        if base == -math.inf or math.isnan(base):
+            # Outside the support of the prior: reject without a look at the data.
+            n, stages, mean, error = 0, 0, math.nan, math.nan
+            accepted = False
+        else:
+            n, stages, mean, error = sequential_test(
+                rng, psi, q_new, q, args, population, schedule, decide, target
+            )
+            accepted = mean > psi
+            n_used += n
+            n_stages += stages
+            n_exhausted += n == n_local
+        if accepted:
+            q = q_new
+            n_accepted += 1
+        if tune:
+            adapt(proposal, q, accepted)
+    return Outcome(
+        q, n_accepted, n_used, n_stages, n_exhausted, accepted, mean, error, psi
+    )
+
+
+@register_jitable
+def sequential_test(
+    rng: np.random.Generator,
+    psi: float,
+    q_new: Vector,
+    q: Vector,
+    args: tuple[Any, ...],
+    population: Index,
+    schedule: Schedule,
+    decide: Decide,
+    target: Target,
+) -> tuple[int, int, float, float]:
+    """Estimate the mean log ratio from more and more terms until `decide` is satisfied.
+
+    Returns
+    -------
+    n : int
+        Terms evaluated.
+    stages : int
+    mean, error : float
+        Mean of the log ratios seen, and its standard error.
+    """
+    n_local = population.shape[0]
+    n = stage = 0
+    mean = m2 = 0.0
+    while True:
+        end = schedule.ends[stage]
+        draw_without_replacement(rng, population, n, end)
+        for start in range(n, end, CHUNK):
+            stop = min(start + CHUNK, end)
+            log_ratios = target.log_ratios(q_new, q, population[start:stop], args)
+            mean, m2 = merge(start, mean, m2, log_ratios)
+            if not math.isfinite(mean):
+                break
+        n = end
+        stage += 1
+        if not math.isfinite(mean):
+            break
+        if decide(schedule, stage - 1, n, n_local, mean, m2, psi):
+            break
+    restore_order(population, n)
+    error = standard_error(n, n_local, m2)
+    return n, stage, mean, error
+
+
+@register_jitable
+def draw_without_replacement(
+    rng: np.random.Generator, population: Index, start: int, end: int
+) -> None:
+    """Put a uniform draw from what is left into positions start, ..., end - 1 (Fisher-Yates).
+
+    When everything that is left is wanted, there is nothing to draw: reading all rows spends no
+    random numbers and reads them in order.
+    """
+    n_local = population.shape[0]
+    if end == n_local:
+        return
+    for k in range(start, end):
+        j = k + int(rng.random() * (n_local - k))
+        chosen = population[j]
+        population[j] = population[k]
+        population[k] = chosen
+
+
+@register_jitable
+def restore_order(population: Index, n: int) -> None:
+    """Undo the shuffling of the first n positions, so that a kernel keeps no state.
+
+    An exchange only ever moves a number out of its own place and into the first n, so every place
+    that was disturbed is named there.
+    """
+    for k in range(n):
+        moved = population[k]
+        if moved >= n:
+            population[moved] = moved
+    for k in range(n):
+        population[k] = k
+
+
+@register_jitable
+def merge(n: int, mean: float, m2: float, batch: Vector) -> tuple[float, float]:
+    """Add a batch to the running mean and sum of squared deviations of n numbers (Chan et al. 1979).
+
+    A sum that is not finite is returned as the mean: minus infinity rejects, as NaN does.
+    """
+    m = batch.shape[0]
+    total = 0.0
+    for x in batch:
+        total += x
+    if not math.isfinite(total):
+        return total, math.nan
+    batch_mean = total / m
+    batch_m2 = 0.0
+    for x in batch:
+        batch_m2 += (x - batch_mean) ** 2
+    delta = batch_mean - mean
+    both = n + m
+    return mean + delta * m / both, m2 + batch_m2 + delta * delta * n * m / both

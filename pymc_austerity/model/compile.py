@@ -1,0 +1,178 @@
+"""From a `Factorisation` to compiled transitions. All private PyTensor and numba internals live here.
+
+A kernel (`pymc_austerity.kernels`) is a plain function of plain functions. Here the functions of a model
+are compiled by PyTensor's numba backend, and the kernel is compiled around them into one native function that
+runs many transitions without returning to Python, and is cached on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numba.extending import register_jitable
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.link.numba.cache import compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
+
+from pymc_austerity import _version
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.graph import rebuild
+from pymc_austerity.target import Target
+
+logger = logging.getLogger(__name__)
+
+_ENGINE = """
+def log_ratios(q_new, q, index, args):
+    return local_function(q_new, q, index, *args)[0]
+
+def global_log_ratio(q_new, q, args):
+    return global_function(q_new, q, *args)[0].item()
+
+def engine({arguments}):
+    return kernel({arguments}, {functions}, Target(global_log_ratio_, log_ratios_))
+"""
+
+
+class CompiledTarget:
+    """Log ratios of a block of variables, as functions of one vector q.
+
+    Parameters
+    ----------
+    factorisation : Factorisation
+        Its `var_names` are the block, in this order in q.
+
+    Attributes
+    ----------
+    other_names : list of str
+        Value variables outside the block that the terms depend on.
+    leaf_values : tuple of ndarray
+        Data, contiguous, one for each leaf.
+    """
+
+    def __init__(self, factorisation: Factorisation) -> None:
+        self.factorisation = factorisation
+        self.values = factorisation.graph.values
+        local, global_ = self._differences()
+        used = set(ancestors([local, global_]))
+        block = set(factorisation.var_names)
+        self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
+        kept = [k for k, leaf in enumerate(factorisation.leaves) if leaf.placeholder in used]
+        leaves = [factorisation.leaves[k].placeholder for k in kept]
+        self.leaf_values = tuple(
+            np.ascontiguousarray(factorisation.leaf_values[k]) for k in kept
+        )
+        args = [*(self.values[n] for n in self.other_names), *leaves]
+        self._local_inputs = [self._q_new, self._q, self._index, *args]
+        self._global_inputs = [self._q_new, self._q, *args]
+        self._local_output, self._global_output = local, global_
+
+    def args(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Arguments of the functions at `point`: other variables, then data."""
+        return (*(np.ascontiguousarray(point[n]) for n in self.other_names), *self.leaf_values)
+
+    def _differences(self) -> tuple[Variable, Variable]:
+        """Graphs of l_i(q_new) - l_i(q) at given positions, and of the global log ratio."""
+        fact = self.factorisation
+        sizes = [int(np.prod(self.values[n].type.shape)) for n in fact.var_names]
+        self._q_new, self._q = (pt.vector(name, shape=(sum(sizes),)) for name in ("q_new", "q"))
+        self._index = pt.vector("index", dtype="int64")
+        start, rows = 0, []
+        for term in fact.locals:
+            if len(fact.locals) == 1:
+                own = self._index
+            else:
+                inside = (self._index >= start) & (self._index < start + term.size)
+                own = self._index[inside.nonzero()] - start
+            rows += rebuild([term.rows], {term.index: own})
+            start += term.size
+        outputs = [*rows, fact.global_graph]
+        new, old = (rebuild(outputs, self._unpack(q)) for q in (self._q_new, self._q))
+        *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
+        joined = pt.concatenate(local) if len(local) > 1 else local[0]
+        return joined, pt.as_tensor(global_)
+
+    def _unpack(self, q: Variable) -> dict[Variable, Variable]:
+        """Each value variable of the block as a part of the vector q."""
+        parts, start = {}, 0
+        for name in self.factorisation.var_names:
+            value = self.values[name]
+            size = int(np.prod(value.type.shape))
+            parts[value] = q[start : start + size].reshape(value.type.shape)
+            start += size
+        return parts
+
+    @cached_property
+    def _functions(self) -> tuple[Any, Any]:
+        return tuple(
+            pytensor.function(inputs, [output], mode="NUMBA", on_unused_input="ignore", trust_input=True)
+            for inputs, output in (
+                (self._local_inputs, self._local_output),
+                (self._global_inputs, self._global_output),
+            )
+        )
+
+    def interpreted(self) -> Target:
+        """The target as functions that Python can call; they themselves are compiled."""
+        local, global_ = (f.vm.jit_fn for f in self._functions)
+        return Target(
+            lambda q_new, q, args: global_(q_new, q, *args)[0].item(),
+            lambda q_new, q, index, args: local(q_new, q, index, *args)[0],
+        )
+
+    def compile(self, kernel: Callable[..., Any], functions: Mapping[str, Callable[..., Any]], *, cache: bool) -> Any:
+        """Compile `kernel` around this target.
+
+        Parameters
+        ----------
+        kernel : callable
+            Its last parameters are those in `functions`, in order, and `target`.
+        functions : dict of str to callable
+            Functions that the kernel takes, such as a proposal and a decision rule.
+        cache : bool
+            Whether the compiled code may be kept on disk. It is found again by the source of the modules
+            of `kernel` and `functions`, so only for functions of this package.
+
+        Returns
+        -------
+        callable
+            The kernel as a function of its remaining parameters.
+        """
+        parameters = list(inspect.signature(kernel).parameters)
+        own = parameters[: len(parameters) - len(functions) - 1]
+        source = _ENGINE.format(
+            arguments=", ".join(own), functions=", ".join(functions)
+        )
+        local, global_ = (numba_funcify_ensure_cache(f.maker.fgraph) for f in self._functions)
+        keys = [local[1], global_[1]]
+        key = None
+        if cache and None not in keys:
+            modules = {inspect.getmodule(f) for f in (kernel, *functions.values())}
+            sources = sorted(inspect.getsource(m) for m in modules if m is not None)
+            versions = [_version.__version__, numba.__version__, np.__version__, sys.version]
+            key = hashlib.sha256(repr([*keys, source, sources, versions]).encode()).hexdigest()
+        # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
+        # dispatcher as a value has one, and numba then refuses to cache.
+        environment: dict[str, Any] = {
+            "__name__": kernel.__module__,
+            "kernel": kernel,
+            "Target": Target,
+            "local_function": local[0],
+            "global_function": global_[0],
+            **functions,
+        }
+        for name in ("log_ratios", "global_log_ratio"):
+            plain = compile_numba_function_src(source, name, environment, {})
+            environment[f"{name}_"] = register_jitable(plain)
+        engine = compile_numba_function_src(source, "engine", environment, {}, cache_key=key)
+        return numba.njit(engine, cache=key is not None)

@@ -1,0 +1,79 @@
+"""What a proposal is to a kernel.
+
+Like a decision rule, a built-in proposal is a small frozen object for the user, and binds to a state of plain
+arrays with two pure functions, `propose` and `adapt`, that numba can compile. A user may also hand in any
+function ``(q, rng) -> (q_new, log_hastings)``, or an object with such a method `propose`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.target import Vector
+
+Propose = Callable[[Any, Vector, np.random.Generator], tuple[Vector, float]]
+Adapt = Callable[[Any, Vector, bool], None]
+
+
+class BoundProposal(NamedTuple):
+    """A proposal ready for D dimensions.
+
+    Attributes
+    ----------
+    state : NamedTuple of ndarrays
+        Everything that adaptation changes, in place. It is part of the step's sampling state.
+    propose : callable
+        ``(state, q, rng) -> (q_new, log_hastings)``, with log_hastings = log q(q | q_new) - log q(q_new | q).
+    adapt : callable
+        ``(state, q, accepted) -> None``, called after each transition while tuning; q is the state of the
+        chain after the transition.
+    compilable : bool
+        Whether the two functions are known to compile. A user's function is tried, and runs
+        interpreted, with a warning, if it does not.
+    """
+
+    state: Any
+    propose: Propose
+    adapt: Adapt
+    compilable: bool = True
+
+
+class Proposal(Protocol):
+    """A built-in proposal, as a user gives it to a step."""
+
+    def bind(self, n_dim: int) -> BoundProposal:
+        """Return the initial state and the functions for D = `n_dim`."""
+
+
+class NoState(NamedTuple):
+    """State of a proposal that does not adapt. `scale` is reported in the sample statistics."""
+
+    scale: Vector
+
+
+@register_jitable
+def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
+    """Leave the proposal as it is."""
+
+
+def bind(proposal: Any, n_dim: int) -> BoundProposal:
+    """Bind a built-in proposal, or wrap a user's function or object."""
+    if hasattr(proposal, "bind"):
+        bound: BoundProposal = proposal.bind(n_dim)
+        return bound
+    function = getattr(proposal, "propose", proposal)
+    if not callable(function):
+        raise TypeError(
+            f"proposal must be RandomWalk, AdaptiveRandomWalk, a function (q, rng) -> (q_new, log_hastings) or "
+            f"an object with such a method `propose`, got {proposal!r}."
+        )
+
+    def propose(state: NoState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
+        q_new, log_hastings = function(q, rng)
+        return q_new, log_hastings
+
+    return BoundProposal(NoState(np.array([np.nan])), propose, no_adaptation, compilable=False)

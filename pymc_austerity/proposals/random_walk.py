@@ -1,0 +1,241 @@
+"""Gaussian random walks, fixed or tuned while they run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+import numpy.typing as npt
+
+from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.target import Vector
+
+# Transitions before the covariance is estimated for the first time; each estimate takes twice as
+# many transitions as the one before, and forgets it.
+_FIRST_WINDOW = 100
+# The optimal scale of a random walk on a Gaussian target is this over sqrt(D) (Roberts & Rosenthal 2001).
+_OPTIMAL_SCALE = 2.38
+_MAX_DIMENSION = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class RandomWalk:
+    """Gaussian random walk of fixed size: q_new = q + N(0, scale^2 I) or q + N(0, cov).
+
+    Parameters
+    ----------
+    scale : float > 0 or ndarray of shape (D,), optional
+        Standard deviation of the steps, in the units of the value variables (the unconstrained scale).
+    cov : ndarray of shape (D, D), optional
+        Covariance of the steps. Give either `scale` or `cov`.
+
+    Raises
+    ------
+    ValueError
+        If both or neither are given, a scale is not positive, or `cov` is not positive definite.
+
+    Notes
+    -----
+    *Guarantee*: symmetric, log_hastings = 0.
+
+    *When it fails*: it mixes slowly if its size does not suit the posterior; see `AdaptiveRandomWalk`.
+    """
+
+    scale: float | npt.ArrayLike | None = None
+    cov: npt.ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        if (self.scale is None) == (self.cov is None):
+            raise ValueError("RandomWalk needs either scale or cov, and not both.")
+        if self.scale is not None:
+            scale = np.asarray(self.scale, dtype=np.float64)
+            if scale.ndim > 1 or not np.all(np.isfinite(scale)) or not np.all(scale > 0):
+                raise ValueError(
+                    f"scale must be a positive number or a vector of them, got {self.scale!r}."
+                )
+        else:
+            _cholesky(np.asarray(self.cov, dtype=np.float64))
+
+    def bind(self, n_dim: int) -> BoundProposal:
+        """Fix the factor of the covariance."""
+        if self.scale is not None:
+            scale = np.asarray(self.scale, dtype=np.float64)
+            if scale.ndim == 1 and scale.shape != (n_dim,):
+                raise ValueError(f"scale must have length {n_dim}, got shape {scale.shape}.")
+            fixed = FixedWalk(np.broadcast_to(scale, (n_dim,)).copy())
+            return BoundProposal(fixed, propose_scaled, no_adaptation)
+        cov = np.asarray(self.cov, dtype=np.float64)
+        if cov.shape != (n_dim, n_dim):
+            raise ValueError(f"cov must have shape {(n_dim, n_dim)}, got {cov.shape}.")
+        state = CorrelatedWalk(np.array([1.0]), _cholesky(cov))
+        return BoundProposal(state, propose_correlated, no_adaptation)
+
+
+def _cholesky(cov: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or not np.allclose(cov, cov.T):
+        raise ValueError(f"cov must be a symmetric matrix, got shape {cov.shape}.")
+    try:
+        return np.linalg.cholesky(cov)
+    except np.linalg.LinAlgError:
+        low = float(np.linalg.eigvalsh(cov).min())
+        raise ValueError(
+            f"cov must be positive definite; its smallest eigenvalue is {low:.3g}."
+        ) from None
+
+
+class FixedWalk(NamedTuple):
+    """State of a random walk with independent coordinates."""
+
+    scale: Vector
+
+
+@register_jitable
+def propose_scaled(
+    state: FixedWalk, q: Vector, rng: np.random.Generator
+) -> tuple[Vector, float]:
+    """q + scale * z with z ~ N(0, I)."""
+    return q + state.scale * rng.standard_normal(q.shape[0]), 0.0
+
+
+class CorrelatedWalk(NamedTuple):
+    """State of a random walk with step scale * factor @ z."""
+
+    scale: Vector
+    factor: npt.NDArray[np.float64]
+
+
+@register_jitable
+def propose_correlated(
+    state: Any, q: Vector, rng: np.random.Generator
+) -> tuple[Vector, float]:
+    """q + scale * factor @ z with z ~ N(0, I) and a lower triangular factor."""
+    z = rng.standard_normal(q.shape[0])
+    q_new = q.copy()
+    for i in range(q.shape[0]):
+        step = 0.0
+        for j in range(i + 1):
+            step += state.factor[i, j] * z[j]
+        q_new[i] += state.scale[0] * step
+    return q_new, 0.0
+
+
+@dataclass(frozen=True)
+class AdaptiveRandomWalk:
+    """Gaussian random walk whose covariance and scale are learnt while tuning, and then frozen.
+
+    Parameters
+    ----------
+    target_accept : float in (0, 1), optional
+        Acceptance rate to aim at. Default: 0.44 for D <= 2, else 0.234.
+
+    Raises
+    ------
+    ValueError
+        If `target_accept` is not between 0 and 1, or the block has more than 1000 dimensions.
+
+    Notes
+    -----
+    The steps have covariance scale^2 S with S the empirical covariance of the chain (Haario, Saksman &
+    Tamminen 2001), estimated over windows of 100, 200, 400, ... transitions, each forgetting the one
+    before, and shrunk towards its diagonal while a window is short. The scale follows the acceptance rate
+    by Robbins-Monro steps, starting at 2.38 / sqrt(D) in every window.
+
+    *Guarantee*: symmetric, log_hastings = 0; nothing is adapted after tuning.
+
+    *When it fails*: with too few tuning transitions for the dimension (some 100 D); on posteriors whose
+    shape changes from place to place; beyond some 50 dimensions a random walk is slow in any case.
+    """
+
+    target_accept: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.target_accept is not None and not 0.0 < self.target_accept < 1.0:
+            raise ValueError(
+                f"target_accept must be between 0 and 1, got {self.target_accept!r}. The usual value is 0.234."
+            )
+
+    def bind(self, n_dim: int) -> BoundProposal:
+        """Start from the identity."""
+        if n_dim > _MAX_DIMENSION:
+            raise ValueError(
+                f"AdaptiveRandomWalk learns a {n_dim} x {n_dim} covariance, more than {_MAX_DIMENSION} "
+                "dimensions: give long vectors to another step method, or use RandomWalk(scale)."
+            )
+        target = self.target_accept
+        if target is None:
+            target = 0.44 if n_dim <= 2 else 0.234
+        state = AdaptiveWalk(
+            scale=np.array([_OPTIMAL_SCALE / math.sqrt(n_dim)]),
+            factor=np.eye(n_dim),
+            mean=np.zeros(n_dim),
+            scatter=np.zeros((n_dim, n_dim)),
+            count=np.array([0, _FIRST_WINDOW], dtype=np.int64),
+            target_accept=np.array([target]),
+        )
+        return BoundProposal(state, propose_correlated, adapt)
+
+
+class AdaptiveWalk(NamedTuple):
+    """State of `AdaptiveRandomWalk`.
+
+    `count` holds the transitions seen in the present window, and its length; `mean` and `scatter` are
+    Welford's running mean and sum of outer products over the window.
+    """
+
+    scale: Vector
+    factor: npt.NDArray[np.float64]
+    mean: Vector
+    scatter: npt.NDArray[np.float64]
+    count: npt.NDArray[np.int64]
+    target_accept: Vector
+
+
+@register_jitable
+def adapt(state: AdaptiveWalk, q: Vector, accepted: bool) -> None:
+    """Learn from the state `q` that a transition arrived at."""
+    n_dim = q.shape[0]
+    state.count[0] += 1
+    t = state.count[0]
+    outcome = 1.0 if accepted else 0.0
+    state.scale[0] *= math.exp((outcome - state.target_accept[0]) / t**0.6)
+    before = q - state.mean
+    for i in range(n_dim):
+        state.mean[i] += before[i] / t
+    for i in range(n_dim):
+        for j in range(i + 1):
+            state.scatter[i, j] += (q[i] - state.mean[i]) * before[j]
+    if t == state.count[1]:
+        _next_window(state)
+
+
+@register_jitable
+def _next_window(state: AdaptiveWalk) -> None:
+    """Turn the scatter of the finished window into the factor of the next."""
+    n_dim = state.mean.shape[0]
+    t = state.count[0]
+    shrink = t / (t + 5.0 * n_dim)
+    moved = True
+    for i in range(n_dim):
+        if not state.scatter[i, i] > 0.0:
+            moved = False
+    if moved:
+        for i in range(n_dim):
+            for j in range(i + 1):
+                total = state.scatter[i, j] / t
+                if i != j:
+                    total *= shrink
+                for k in range(j):
+                    total -= state.factor[i, k] * state.factor[j, k]
+                if i == j:
+                    # Shrinkage keeps the matrix positive definite, save for rounding.
+                    state.factor[i, i] = math.sqrt(max(total, 1e-12 * state.scatter[i, i] / t))
+                else:
+                    state.factor[i, j] = total / state.factor[j, j]
+        state.scale[0] = 2.38 / math.sqrt(n_dim)
+    state.count[0] = 0
+    state.count[1] *= 2
+    state.mean[:] = 0.0
+    state.scatter[:] = 0.0

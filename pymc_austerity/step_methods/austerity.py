@@ -1,0 +1,131 @@
+"""Austerity Metropolis-Hastings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.acceptance import Exact, TTest
+from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.step_methods.base import SubsampledStep
+
+_DEFAULT_BATCH = 500
+
+
+class AusterityMH(SubsampledStep):
+    """Metropolis-Hastings that decides each move by a sequential t-test on a subsample of the data.
+
+    Parameters
+    ----------
+    vars : random or value variables, optional
+        Continuous variables to update together. Default: all of the model.
+    epsilon : float in [0, 0.5], default 0.01
+        Stop reading data once the estimated probability of a wrong decision is below this. Smaller
+        values read more; 0 reads everything and is exact.
+    batch_size : int >= 2, default 500
+        Terms in the first batch (all of them if there are fewer).
+    growth : "constant" or float > 1, default "constant"
+        Add `batch_size` terms at each stage of the test, or multiply the subsample by this factor.
+    boundary : float in [0.5, 1], default 0.5
+        Shape of the stopping boundary: 0.5 is Pocock's, 1 is O'Brien and Fleming's.
+    proposal : RandomWalk, AdaptiveRandomWalk, or callable, optional
+        Default: ``AdaptiveRandomWalk()``. A function ``(q, rng) -> (q_new, log_hastings)``, or an object with
+        such a method ``propose``, with ``log_hastings = log q(q | q_new) - log q(q_new | q)``; q is the
+        vector of the (unconstrained) value variables. It is compiled by numba where that is possible.
+    steps_per_draw : int >= 1, default 1
+        Transitions for each recorded draw.
+    threshold : int, default 1000
+        Vectors of at least so many terms are subsampled.
+    tune : bool, default True
+        Whether an adaptive proposal learns during the tuning draws.
+    model, blocked, rng, initial_point, compile_kwargs
+        As in PyMC's own step methods.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, a variable is discrete, or the model has nothing to subsample.
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+
+    Notes
+    -----
+    Algorithm 1 of Korattikara, Chen & Welling (2014), on the partition of the model into global and local terms
+    of Chen, Mansinghka & Ghahramani (2015).
+
+    *Guarantee*: with ``epsilon=0`` exact. Otherwise none: the chain's stationary law differs from the
+    posterior by an amount that shrinks with `epsilon`, and is not known. It tends to be wider: at
+    epsilon = 0.05 posterior standard deviations come out 25-80 % too large on logistic regressions. The
+    distance in total variation is at most Delta / (1 - eta), with Delta the largest error of the acceptance
+    probability and eta the contraction of the exact chain (theorem 1).
+
+    *When it fails*: a few rows that carry most of the log ratio are missed without a sign (rare
+    categories, outliers, heavy tails); likelihoods whose support depends on the parameters. It saves little
+    near the mode of a small data set: deciding between two equally good points needs most of the rows.
+
+    References
+    ----------
+    .. [1] Korattikara, A., Chen, Y. & Welling, M. (2014). Austerity in MCMC land: cutting the
+       Metropolis-Hastings budget. ICML.
+    .. [2] Chen, Y., Mansinghka, V. & Ghahramani, Z. (2015). Sublinear-time approximate MCMC transitions for
+       probabilistic programs.
+
+    Examples
+    --------
+    >>> with model:  # doctest: +SKIP
+    ...     step = AusterityMH([beta], epsilon=0.05)
+    ...     idata = pm.sample(step=step)
+    """
+
+    name = "austerity_mh"
+
+    def __init__(
+        self,
+        vars: Variable | Sequence[Variable] | None = None,
+        *,
+        epsilon: float = 0.01,
+        batch_size: int = _DEFAULT_BATCH,
+        growth: Literal["constant"] | float = "constant",
+        boundary: float = 0.5,
+        proposal: Any = None,
+        steps_per_draw: int = 1,
+        threshold: int = 1000,
+        tune: bool = True,
+        model: pm.Model | None = None,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: dict[str, np.ndarray] | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        if not 0.0 <= epsilon <= 0.5:
+            raise ValueError(
+                f"epsilon must be in [0, 0.5], got {epsilon!r}. Smaller values read more data per decision."
+            )
+        # With epsilon = 0 the other parameters are still checked, though nothing is left for them to do.
+        ttest = TTest(epsilon or 0.5, batch_size, growth, boundary)
+        self._rule: AcceptanceRule = ttest if epsilon > 0.0 else Exact()
+        super().__init__(
+            vars,
+            proposal=proposal,
+            steps_per_draw=steps_per_draw,
+            threshold=threshold,
+            tune=tune,
+            model=model,
+            rng=rng,
+            initial_point=initial_point,
+            compile_kwargs=compile_kwargs,
+        )
+
+    def _rule_for(self, n_local: int) -> AcceptanceRule:
+        rule = self._rule
+        if not isinstance(rule, TTest) or rule.batch_size <= n_local:
+            return rule
+        if rule.batch_size == _DEFAULT_BATCH:
+            return Exact()
+        raise ValueError(
+            f"batch_size must be at most the number of local terms, {n_local}, got {rule.batch_size}."
+        )

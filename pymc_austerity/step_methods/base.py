@@ -1,0 +1,322 @@
+"""What all subsampled Metropolis steps share: PyMC's step contract around a compiled kernel.
+
+A draw goes: point -> vector q -> `kernels.metropolis.transitions`, compiled around the model -> point.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numba.core.errors import NumbaError
+from pymc.initial_point import PointType
+from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import RandomGenerator, get_random_generator
+from pytensor.graph.basic import Variable
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.data import fingerprint
+from pymc_austerity.model.factorisation import Factorisation, factorise, value_variables
+from pymc_austerity.model.start import require_finite
+from pymc_austerity.proposals.base import bind
+from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
+from pymc_austerity.step_methods import drift as drift_watch
+
+logger = logging.getLogger(__name__)
+
+# Attributes that have size N or are compiled.
+_REBUILT = ("_factorisation", "_data_seen", "_target", "_schedule", "_population", "_engine")
+
+# Recording a Deterministic of this length at every draw costs more than most draws.
+_LONG_DETERMINISTIC = 10_000
+
+
+@dataclass_state
+class SubsampledState(StepMethodState):
+    """All that a subsampled step carries from draw to draw. Nothing in it has size N."""
+
+    tune: bool
+    proposal_state: Any
+    drift: Any
+
+
+class SubsampledStep(BlockedStep):
+    """A step that updates a block of continuous variables by subsampled Metropolis-Hastings.
+
+    Subclasses set `name` and define `_rule_for`.
+    """
+
+    default_blocked = True
+    _state_class = SubsampledState
+    stats_dtypes_shapes = {
+        "accepted": (bool, []),
+        "acceptance_rate": (np.float64, []),
+        "n_used": (np.float64, []),
+        "fraction_used": (np.float64, []),
+        "n_stages": (np.float64, []),
+        "exhausted": (np.float64, []),
+        "log_ratio_mean": (np.float64, []),
+        "log_ratio_se": (np.float64, []),
+        "psi": (np.float64, []),
+        "scale": (np.float64, []),
+    }
+
+    def __init__(
+        self,
+        vars: Variable | Sequence[Variable] | None,
+        *,
+        proposal: Any,
+        steps_per_draw: int,
+        threshold: int,
+        tune: bool,
+        model: pm.Model | None,
+        rng: Any,
+        initial_point: PointType | None,
+        compile_kwargs: dict[str, Any] | None,
+    ) -> None:
+        if not isinstance(steps_per_draw, int | np.integer) or steps_per_draw < 1:
+            raise ValueError(f"steps_per_draw must be a positive integer, got {steps_per_draw!r}.")
+        if compile_kwargs:
+            warnings.warn(
+                f"{type(self).__name__} compiles with numba whatever compile_kwargs says; "
+                f"{compile_kwargs!r} was not used.",
+                SubsamplingWarning,
+                stacklevel=3,
+            )
+        self._model = pm.modelcontext(model)
+        self.vars = value_variables(self._model, vars)
+        _refuse_discrete(self.vars)
+        self.rng = get_random_generator(rng)
+        self.tune = self._adapts = bool(tune)
+        self._steps_per_draw = int(steps_per_draw)
+        self._threshold = threshold
+        self._proposal = AdaptiveRandomWalk() if proposal is None else proposal
+        _warn_of_long_deterministics(self._model)
+        if initial_point is None:
+            initial_point = self._model.initial_point()
+        self._build(initial_point)
+        self._begin_chain(n_tune=0)
+
+    # What a subclass decides ----------------------------------------------------------------
+
+    def _rule_for(self, n_local: int) -> AcceptanceRule:
+        """The decision rule for a population of `n_local` terms."""
+        raise NotImplementedError
+
+    # Building -------------------------------------------------------------------------------
+
+    def _build(self, point: PointType) -> None:
+        """Factorise the model, bind rule and proposal, and compile."""
+        fact = factorise(
+            self._model, self.vars, threshold=self._threshold, initial_point=point
+        )
+        if not fact.n_local:
+            _refuse_short(fact, self._threshold)
+        rule = self._rule_for(fact.n_local)
+        sizes = [np.size(point[v.name]) for v in self.vars]
+        bound = bind(self._proposal, sum(sizes))
+        self._slices = [
+            (v.name, slice(end - size, end), np.shape(point[v.name]))
+            for v, size, end in zip(self.vars, sizes, np.cumsum(sizes), strict=True)
+        ]
+        self._factorisation = fact
+        self._data_seen = fingerprint(fact.graph)
+        self._target = CompiledTarget(fact)
+        self._schedule = rule.bind(fact.n_local)
+        self._population = np.arange(fact.n_local)
+        self._initial_proposal_state = bound.state
+        functions = {"propose": bound.propose, "adapt": bound.adapt, "decide": rule.decide}
+        _try_proposal(bound, self._ravel(point))
+        self._engine = self._target.compile(transitions, functions, cache=bound.compilable)
+        try:
+            self._run(0, False, self._ravel(point), self._target.args(point), bound.state)
+        except NumbaError:
+            if bound.compilable:
+                raise
+            warnings.warn(
+                f"numba cannot compile the proposal {self._proposal!r}; it runs interpreted, some 50 "
+                "microseconds slower for each transition.",
+                SubsamplingWarning,
+                stacklevel=4,
+            )
+            plain = self._target.interpreted()
+            self._engine = lambda *args: transitions(*args, **functions, target=plain)
+
+    def _run(self, n: int, tune: bool, q: np.ndarray, args: Any, proposal_state: Any) -> Any:
+        return self._engine(
+            n, tune, self.rng, q, args, self._population, proposal_state, self._schedule
+        )
+
+    # PyMC's contract ------------------------------------------------------------------------
+
+    def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
+        """Start a chain afresh; rebuild if shared data have changed since the step was built."""
+        super().setup_chain(rng, tune, draws)
+        if self._factorisation is not None and fingerprint(self._factorisation.graph) != self._data_seen:
+            self._build(self._model.initial_point())
+        self.tune = bool(tune) and self._adapts
+        self._begin_chain(tune)
+
+    def reset_tuning(self) -> None:
+        """Forget what the proposal has learnt."""
+        self._begin_chain(int(self.drift.count[1]))
+
+    def _begin_chain(self, n_tune: int) -> None:
+        self.proposal_state = deepcopy(self._initial_proposal_state)
+        n_dim = self._slices[-1][1].stop
+        self.drift = drift_watch.start(n_dim, n_tune)
+        self._start_checked = False
+
+    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+        """Make `steps_per_draw` transitions from `point`."""
+        if self._engine is None:
+            self._build(point)
+        if not self._start_checked:
+            require_finite(self._factorisation, point)
+            self._start_checked = True
+        tune = self.tune and self._adapts
+        n = self._steps_per_draw
+        outcome = self._run(n, tune, self._ravel(point), self._target.args(point), self.proposal_state)
+        q = outcome.q
+        if self.drift.count[1]:
+            self._watch_drift(q)
+        new_point = point.copy()
+        for name, part, shape in self._slices:
+            new_point[name] = q[part].reshape(shape)
+        n_local = len(self._population)
+        stats = {
+            "accepted": bool(outcome.accepted),
+            "acceptance_rate": outcome.n_accepted / n,
+            "n_used": outcome.n_used / n,
+            "fraction_used": outcome.n_used / n / n_local,
+            "n_stages": outcome.n_stages / n,
+            "exhausted": outcome.n_exhausted / n,
+            "log_ratio_mean": outcome.log_ratio_mean,
+            "log_ratio_se": outcome.log_ratio_se,
+            "psi": outcome.psi,
+            "scale": self.proposal_state.scale[0],
+        }
+        return new_point, [stats]
+
+    def _ravel(self, point: PointType) -> np.ndarray:
+        if len(self.vars) == 1:
+            return np.array(point[self.vars[0].name], dtype=np.float64).ravel()
+        return np.concatenate([np.ravel(point[v.name]) for v in self.vars]).astype(np.float64)
+
+    def _watch_drift(self, q: np.ndarray) -> None:
+        """Warn once if the chain was still on its way when tuning ended."""
+        seen, n_tune = self.drift.count[:2]
+        drift_watch.watch(self.drift, q)
+        if seen + 1 < n_tune:
+            return
+        moving = drift_watch.still_drifting(self.drift)
+        self.drift = drift_watch.start(len(q), 0)
+        if len(moving):
+            names = list(dict.fromkeys(self._name_of(d) for d in moving))
+            warnings.warn(
+                f"Tuning ended while the chain was still drifting in {', '.join(names)}. Tune for longer, or "
+                "start near the mode: pm.sample(initvals=find_mode(model)).",
+                SubsamplingWarning,
+                stacklevel=3,
+            )
+
+    def _name_of(self, dimension: int) -> str:
+        return next(name for name, part, _ in self._slices if dimension < part.stop)
+
+    @staticmethod
+    def competence(var: Variable, has_grad: bool) -> Competence:
+        """Never assigned automatically: whether to approximate is the user's decision."""
+        return Competence.INCOMPATIBLE
+
+    # Copies ---------------------------------------------------------------------------------
+
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.vars,), {"model": self._model, "blocked": True}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out whatever has size N or is compiled: a worker builds it again, from the cache."""
+        state = self.__dict__.copy()
+        state.update(dict.fromkeys(_REBUILT))
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SubsampledStep:
+        """Copy what changes while sampling; model and compiled code are shared."""
+        clone = object.__new__(type(self))
+        clone.__dict__.update(self.__dict__)
+        clone.sampling_state = self.sampling_state
+        clone._population = None if self._population is None else self._population.copy()
+        return clone
+
+    # Progress bar ---------------------------------------------------------------------------
+
+    @staticmethod
+    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+        columns = [
+            TextColumn(
+                "{task.fields[acceptance_rate]:0.2f}", table_column=Column("Acceptance", ratio=1)
+            ),
+            TextColumn(
+                "{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)
+            ),
+        ]
+        return columns, {"acceptance_rate": [0.0] * n_chains, "fraction_used": [0.0] * n_chains}
+
+    @staticmethod
+    def _make_progressbar_update_functions() -> tuple[Any, ...]:
+        def update_stats(step_stats: dict[str, Any]) -> dict[str, Any]:
+            return {key: step_stats[key] for key in ("acceptance_rate", "fraction_used")}
+
+        return (update_stats,)
+
+
+def _refuse_discrete(value_vars: list[Variable]) -> None:
+    discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
+    if discrete:
+        raise ValueError(
+            f"Only continuous variables can be updated; discrete: {', '.join(discrete)}. Give these to "
+            "another step method, such as pm.Metropolis or pm.CategoricalGibbsMetropolis."
+        )
+
+
+def _refuse_short(fact: Factorisation, threshold: int) -> None:
+    longest, size = fact.longest_term()
+    raise ValueError(
+        f"There is nothing to subsample: the longest term that contains {', '.join(fact.var_names)} is "
+        f"{longest!r} with {size} rows, fewer than threshold={threshold}. Use pm.NUTS, or lower the threshold."
+    )
+
+
+def _try_proposal(bound: Any, q: np.ndarray) -> None:
+    """Call a user's proposal once, so that a wrong result is an error here and not a wrong chain."""
+    if bound.compilable:
+        return
+    result = bound.propose(bound.state, q, np.random.default_rng(0))
+    q_new, log_hastings = result
+    if np.shape(q_new) != q.shape or np.ndim(log_hastings) != 0:
+        raise ValueError(
+            f"The proposal must return (q_new, log_hastings) with q_new of shape {q.shape} and a number, got "
+            f"shapes {np.shape(q_new)} and {np.shape(log_hastings)}."
+        )
+
+
+def _warn_of_long_deterministics(model: pm.Model) -> None:
+    for det in model.deterministics:
+        size = np.prod([k or 1 for k in det.type.shape], dtype=np.int64)
+        if size >= _LONG_DETERMINISTIC:
+            logger.warning(
+                "The Deterministic %r has %d elements and is computed at every draw; leave it out with "
+                "pm.sample(var_names=...), and compute it afterwards with pm.compute_deterministics.",
+                det.name,
+                size,
+            )

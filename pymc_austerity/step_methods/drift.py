@@ -1,0 +1,62 @@
+"""Notice a chain that is still on its way when tuning ends."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+# Shift of the mean between the last two quarters of tuning, in units of the standard deviation within
+# one. A straight drift gives 3.5; a chain with 5 effective draws in a quarter stays below with
+# probability 0.999.
+_LIMIT = 2.0
+
+
+class Drift(NamedTuple):
+    """Mean and squared deviations of q over the third and the fourth quarter of tuning.
+
+    Attributes
+    ----------
+    count : ndarray of int, shape (4,)
+        Draws seen, draws of tuning, and draws in either quarter.
+    mean, m2 : ndarray of float, shape (2, D)
+    """
+
+    count: npt.NDArray[np.int64]
+    mean: npt.NDArray[np.float64]
+    m2: npt.NDArray[np.float64]
+
+
+def start(n_dim: int, n_tune: int) -> Drift:
+    """Begin to watch a chain that tunes for `n_tune` draws."""
+    return Drift(np.array([0, n_tune, 0, 0]), np.zeros((2, n_dim)), np.zeros((2, n_dim)))
+
+
+def watch(drift: Drift, q: npt.NDArray[np.float64]) -> None:
+    """Add a draw of the tuning phase."""
+    seen, n_tune = drift.count[:2]
+    drift.count[0] += 1
+    quarter = int(4 * seen // n_tune) - 2 if seen < n_tune else -1
+    if quarter < 0:
+        return
+    drift.count[2 + quarter] += 1
+    delta = q - drift.mean[quarter]
+    drift.mean[quarter] += delta / drift.count[2 + quarter]
+    drift.m2[quarter] += delta * (q - drift.mean[quarter])
+
+
+def shift(drift: Drift) -> npt.NDArray[np.float64]:
+    """Shift between the quarters in standard deviations, for each dimension."""
+    spread = np.sqrt(drift.m2.sum(axis=0) / max(int(drift.count[2:].sum()) - 2, 1))
+    moved = np.abs(drift.mean[1] - drift.mean[0])
+    return np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
+
+
+def still_drifting(drift: Drift) -> npt.NDArray[np.int64]:
+    """Dimensions that moved too far during the second half of tuning, worst first."""
+    if drift.count[2:].min() < 10:
+        return np.empty(0, dtype=np.int64)
+    size = shift(drift)
+    order = np.argsort(-size)
+    return order[size[order] > _LIMIT]

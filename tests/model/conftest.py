@@ -1,0 +1,9 @@
+import pytensor
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compile fast, with no C code."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE", cxx=""):
+        yield
