@@ -3,6 +3,7 @@
 from pymc_austerity._version import __version__
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.model.factorisation import Factorisation, factorise
+from pymc_austerity.model.mode import find_mode
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.step_methods import AusterityMH
 
@@ -15,4 +16,5 @@ __all__ = [
     "SubsamplingWarning",
     "__version__",
     "factorise",
+    "find_mode",
 ]
