@@ -25,10 +25,13 @@ class Schedule(NamedTuple):
         Size of the subsample at the end of each stage; increasing, and the last is N.
     bounds : ndarray of float, shape (J,)
         One number for each stage, whose meaning belongs to the rule.
+    block : int, default 1
+        Terms are drawn in blocks of so many neighbours; divides all ends but the last.
     """
 
     ends: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.float64]
+    block: int = 1
 
 
 Decide = Callable[[Schedule, int, int, int, float, float, float], bool]

@@ -13,6 +13,12 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Decide, Schedule, standard_error
+from pymc_austerity.kernels.subsample import (
+    draw_without_replacement,
+    positions,
+    random_offset,
+    restore_order,
+)
 from pymc_austerity.proposals.base import Adapt, Propose
 from pymc_austerity.target import Index, Target, Vector
 
@@ -60,8 +66,8 @@ def transitions(
     q : ndarray of shape (D,)
     args : tuple
         Handed to the functions of `target`.
-    population : ndarray of int, shape (N,)
-        0, ..., N - 1; shuffled while a decision is made, and put back in order after it.
+    population : ndarray of int, shape (N // schedule.block,)
+        Numbers of the blocks, in order; see `subsample`.
     proposal, schedule : NamedTuple
         State of the proposal, and stages of the decision rule.
     propose, adapt, decide : callable
@@ -72,7 +78,7 @@ def transitions(
     -------
     Outcome
     """
-    n_local = population.shape[0]
+    n_local = schedule.ends[-1]
     n_accepted = n_used = n_stages = n_exhausted = 0
     accepted = False
     mean = error = psi = math.nan
@@ -99,9 +105,7 @@ def transitions(
             n_accepted += 1
         if tune:
             adapt(proposal, q, accepted)
-    return Outcome(
-        q, n_accepted, n_used, n_stages, n_exhausted, accepted, mean, error, psi
-    )
+    return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, accepted, mean, error, psi)
 
 
 @register_jitable
@@ -126,15 +130,17 @@ def sequential_test(
     mean, error : float
         Mean of the log ratios seen, and its standard error.
     """
-    n_local = population.shape[0]
+    n_local = schedule.ends[-1]
+    offset = random_offset(rng, schedule)
     n = stage = 0
     mean = m2 = 0.0
     while True:
         end = schedule.ends[stage]
-        draw_without_replacement(rng, population, n, end)
+        draw_without_replacement(rng, population, n // schedule.block, end // schedule.block)
         for start in range(n, end, CHUNK):
             stop = min(start + CHUNK, end)
-            log_ratios = target.log_ratios(q_new, q, population[start:stop], args)
+            index = positions(population, schedule, offset, start, stop)
+            log_ratios = target.log_ratios(q_new, q, index, args)
             mean, m2 = merge(start, mean, m2, log_ratios)
             if not math.isfinite(mean):
                 break
@@ -144,43 +150,9 @@ def sequential_test(
             break
         if decide(schedule, stage - 1, n, n_local, mean, m2, psi):
             break
-    restore_order(population, n)
+    restore_order(population, n // schedule.block)
     error = standard_error(n, n_local, m2)
     return n, stage, mean, error
-
-
-@register_jitable
-def draw_without_replacement(
-    rng: np.random.Generator, population: Index, start: int, end: int
-) -> None:
-    """Put a uniform draw from what is left into positions start, ..., end - 1 (Fisher-Yates).
-
-    When everything that is left is wanted, there is nothing to draw: reading all rows spends no
-    random numbers and reads them in order.
-    """
-    n_local = population.shape[0]
-    if end == n_local:
-        return
-    for k in range(start, end):
-        j = k + int(rng.random() * (n_local - k))
-        chosen = population[j]
-        population[j] = population[k]
-        population[k] = chosen
-
-
-@register_jitable
-def restore_order(population: Index, n: int) -> None:
-    """Undo the shuffling of the first n positions, so that a kernel keeps no state.
-
-    An exchange only ever moves a number out of its own place and into the first n, so every place
-    that was disturbed is named there.
-    """
-    for k in range(n):
-        moved = population[k]
-        if moved >= n:
-            population[moved] = moved
-    for k in range(n):
-        population[k] = k
 
 
 @register_jitable

@@ -26,8 +26,9 @@ from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
 from pymc_austerity import _version
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph import rebuild
+from pymc_austerity.model.storage import in_random_order
 from pymc_austerity.target import Target
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,8 @@ class CompiledTarget:
     ----------
     factorisation : Factorisation
         Its `var_names` are the block, in this order in q.
+    shuffle : bool, default False
+        Store rows in a fixed random order, so that neighbours are a random sample of each term.
 
     Attributes
     ----------
@@ -60,17 +63,27 @@ class CompiledTarget:
         Data, contiguous, one for each leaf.
     """
 
-    def __init__(self, factorisation: Factorisation) -> None:
+    def __init__(self, factorisation: Factorisation, *, shuffle: bool = False) -> None:
         self.factorisation = factorisation
         self.values = factorisation.graph.values
-        local, global_ = self._differences()
+        terms, stored = list(factorisation.locals), {}
+        if shuffle:
+            terms, stored = in_random_order(factorisation)
+        local, global_ = self._differences(terms)
         used = set(ancestors([local, global_]))
         block = set(factorisation.var_names)
         self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
-        kept = [k for k, leaf in enumerate(factorisation.leaves) if leaf.placeholder in used]
-        leaves = [factorisation.leaves[k].placeholder for k in kept]
+        original = dict(
+            zip(
+                (leaf.placeholder for leaf in factorisation.leaves),
+                factorisation.leaf_values,
+                strict=True,
+            )
+        )
+        leaves = [leaf for leaf in {**original, **stored} if leaf in used]
         self.leaf_values = tuple(
-            np.ascontiguousarray(factorisation.leaf_values[k]) for k in kept
+            np.ascontiguousarray(stored[leaf] if leaf in stored else original[leaf])
+            for leaf in leaves
         )
         args = [*(self.values[n] for n in self.other_names), *leaves]
         self._local_inputs = [self._q_new, self._q, self._index, *args]
@@ -81,15 +94,15 @@ class CompiledTarget:
         """Arguments of the functions at `point`: other variables, then data."""
         return (*(np.ascontiguousarray(point[n]) for n in self.other_names), *self.leaf_values)
 
-    def _differences(self) -> tuple[Variable, Variable]:
+    def _differences(self, terms: list[LocalTerm]) -> tuple[Variable, Variable]:
         """Graphs of l_i(q_new) - l_i(q) at given positions, and of the global log ratio."""
         fact = self.factorisation
         sizes = [int(np.prod(self.values[n].type.shape)) for n in fact.var_names]
         self._q_new, self._q = (pt.vector(name, shape=(sum(sizes),)) for name in ("q_new", "q"))
         self._index = pt.vector("index", dtype="int64")
         start, rows = 0, []
-        for term in fact.locals:
-            if len(fact.locals) == 1:
+        for term in terms:
+            if len(terms) == 1:
                 own = self._index
             else:
                 inside = (self._index >= start) & (self._index < start + term.size)
@@ -115,7 +128,9 @@ class CompiledTarget:
     @cached_property
     def _functions(self) -> tuple[Any, Any]:
         return tuple(
-            pytensor.function(inputs, [output], mode="NUMBA", on_unused_input="ignore", trust_input=True)
+            pytensor.function(
+                inputs, [output], mode="NUMBA", on_unused_input="ignore", trust_input=True
+            )
             for inputs, output in (
                 (self._local_inputs, self._local_output),
                 (self._global_inputs, self._global_output),
@@ -130,7 +145,13 @@ class CompiledTarget:
             lambda q_new, q, index, args: local(q_new, q, index, *args)[0],
         )
 
-    def compile(self, kernel: Callable[..., Any], functions: Mapping[str, Callable[..., Any]], *, cache: bool) -> Any:
+    def compile(
+        self,
+        kernel: Callable[..., Any],
+        functions: Mapping[str, Callable[..., Any]],
+        *,
+        cache: bool,
+    ) -> Any:
         """Compile `kernel` around this target.
 
         Parameters
@@ -150,9 +171,7 @@ class CompiledTarget:
         """
         parameters = list(inspect.signature(kernel).parameters)
         own = parameters[: len(parameters) - len(functions) - 1]
-        source = _ENGINE.format(
-            arguments=", ".join(own), functions=", ".join(functions)
-        )
+        source = _ENGINE.format(arguments=", ".join(own), functions=", ".join(functions))
         local, global_ = (numba_funcify_ensure_cache(f.maker.fgraph) for f in self._functions)
         keys = [local[1], global_[1]]
         key = None

@@ -9,7 +9,6 @@ sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's gra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,14 +25,20 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 
 from pymc_austerity.exceptions import FactorisationError
+
 # The rules register themselves.
 from pymc_austerity.model import lift_indexing, lift_rules  # noqa: F401
 from pymc_austerity.model.graph import (
     INTERPRETED,
-    LogDensityGraph, depends_on, rebuild,
+    Coupled,
+    LogDensityGraph,
+    ShapeMeasure,
+    depends_on,
+    rebuild,
+    refusal,
     typed_log_density,
 )
-from pymc_austerity.model.lift import Coupled, Lifter, check_cost, has_random_draw
+from pymc_austerity.model.lift import Lifter, check_cost, has_random_draw
 from pymc_austerity.model.self_check import check_rows, check_sums
 from pymc_austerity.model.terms import long_axis, split
 
@@ -132,11 +137,13 @@ class Factorisation:
         rows = [("local", name, f"{size:,}") for name, size in self.local_terms]
         rows += [("global", name, "") for name in self.global_terms]
         width = max([len(name) for _, name, _ in rows], default=4)
-        lines = [f"Factorisation of {', '.join(self.var_names)}: {self.n_local:,} local terms"]
+        lines = [f"Factorisation by {', '.join(self.var_names)}: {self.n_local:,} local terms"]
         lines += [f"  {kind:<6}  {name:<{width}}  {size:>12}".rstrip() for kind, name, size in rows]
         return "\n".join(lines)
 
-    def log_density_terms(self, point: Mapping[str, Any], index: npt.ArrayLike | None = None) -> Array:
+    def log_density_terms(
+        self, point: Mapping[str, Any], index: npt.ArrayLike | None = None
+    ) -> Array:
         """Evaluate local terms l_i.
 
         Parameters
@@ -201,9 +208,15 @@ class Factorisation:
                 "as in model.initial_point()."
             ) from None
 
-    def compile(self, outputs: Sequence[Variable] | Variable, inputs: Sequence[Variable], **kwargs: Any) -> Any:
+    def compile(
+        self, outputs: Sequence[Variable] | Variable, inputs: Sequence[Variable], **kwargs: Any
+    ) -> Any:
         """Compile a function of all value variables, `inputs` and all leaves, in that order."""
-        arguments = [*self.graph.values.values(), *inputs, *(leaf.placeholder for leaf in self.leaves)]
+        arguments = [
+            *self.graph.values.values(),
+            *inputs,
+            *(leaf.placeholder for leaf in self.leaves),
+        ]
         function = pytensor.function(arguments, outputs, on_unused_input="ignore", **kwargs)
         function.trust_input = True
         return function
@@ -270,12 +283,13 @@ def factorise(
     if not isinstance(threshold, int | np.integer) or threshold < 2:
         raise ValueError(f"threshold must be an integer of at least 2, got {threshold!r}.")
     model = pm.modelcontext(model)
-    value_vars = value_variables(model, vars)
+    value_vars = None if vars is None else value_variables(model, vars)
     point = model.initial_point() if initial_point is None else initial_point
     graph = typed_log_density(model, value_vars, point)
     for name, term in graph.raw.items():
         _refuse_scaled_or_random(model[name], term)
-    block = [graph.values[v.name] for v in value_vars]
+    names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
+    block = [graph.values[name] for name in names]
     lifter = Lifter(graph.terms.values(), graph.values.values(), threshold)
     pieces = [(name, p) for name, term in graph.terms.items() for p in split(term, threshold)]
     in_block = depends_on([p for _, p in pieces], block)
@@ -284,7 +298,7 @@ def factorise(
     whole: list[Variable] = []
     for name, piece in pieces:
         axis = long_axis(piece, threshold)
-        if not in_block.get(piece, False):
+        if vars is not None and not in_block.get(piece, False):
             continue
         if axis is None:
             globals_.append((name, piece))
@@ -300,15 +314,18 @@ def factorise(
     ]
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
     leaf_values = _leaf_values(graph, leaves)
-    inputs = [*graph.values.values(), *(leaf.placeholder for leaf in leaves)]
-    example = [*graph.point.values(), *leaf_values]
+    example = {
+        **dict(zip(graph.values.values(), graph.point.values(), strict=True)),
+        **dict(zip((leaf.placeholder for leaf in leaves), leaf_values, strict=True)),
+    }
+    parameters = list(graph.values.values())
     for term in locals_:
-        _check_cost_of_rows(term, inputs, example, threshold)
+        _check_cost_of_rows(term, example, parameters, threshold)
     for name, global_term in globals_:
         _check_cost(global_term, name, None, threshold)
     result = Factorisation(
         graph=graph,
-        var_names=tuple(v.name for v in value_vars),
+        var_names=tuple(names),
         locals=tuple(locals_),
         globals=tuple(globals_),
         leaves=tuple(leaves),
@@ -330,7 +347,9 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
         value = model.rvs_to_values.get(var, var)
         if value not in model.value_vars:
             known = ", ".join(rv.name for rv in model.free_RVs)
-            raise ValueError(f"{var!r} is not a free variable of the model. Its free variables: {known}.")
+            raise ValueError(
+                f"{var!r} is not a free variable of the model. Its free variables: {known}."
+            )
         result.append(value)
     return result
 
@@ -340,8 +359,8 @@ def _refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
     if rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
         raise FactorisationError(
             f"The term {rv.name!r} was given total_size, which rescales its log density as if its "
-            "rows were a sample of more. Give it all the data without total_size; the step draws "
-            "the subsamples."
+            "rows were a sample of more. Give it all the data, without total_size and without "
+            "pm.Minibatch; the step draws the subsamples."
         )
     if has_random_draw(term):
         raise FactorisationError(
@@ -358,22 +377,13 @@ def _lift(lifter: Lifter, name: str, piece: Variable, axis: int) -> LocalTerm:
     try:
         rows = lifter.take(piece, axis, index)
     except Coupled as coupled:
-        raise _coupled_rows(name, size, coupled) from None
+        raise refusal(name, size, coupled) from None
     others = [a for a in range(rows.type.ndim) if a != axis]
     if others:
         rows = rows.sum(axis=others)
     if rows.type.shape[0] == 1:  # the same value in every row
         rows = pt.alloc(rows[0], index.shape[0])
     return LocalTerm(name, size, index, rows.astype("float64"))
-
-
-def _coupled_rows(name: str, size: int | None, coupled: Coupled) -> FactorisationError:
-    term = f"the term {name!r}" + (f" ({size:,} rows)" if size else "")
-    return FactorisationError(
-        f"Rows of {term} cannot be computed from a subsample: {coupled}. Use another step method, "
-        "such as pm.NUTS or pm.Slice, for the variables in it, or write the model so that each row "
-        "depends on the parameters and on its own data only."
-    )
 
 
 def _extract_leaves(
@@ -403,7 +413,9 @@ def _stays_in_graph(var: Variable) -> bool:
     if not isinstance(var.type, pt.TensorType):
         return True
     inputs = list(graph_inputs([var]))
-    sizes = (np.prod(a.type.shape, dtype=np.int64) for a in ancestors([var]) if hasattr(a.type, "shape"))
+    sizes = (
+        np.prod(a.type.shape, dtype=np.int64) for a in ancestors([var]) if hasattr(a.type, "shape")
+    )
     return all(isinstance(i, Constant) for i in inputs) and all(s <= _SMALL_CONSTANT for s in sizes)
 
 
@@ -428,13 +440,15 @@ def _leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]
 
 
 def _check_cost_of_rows(
-    term: LocalTerm, inputs: list[Variable], example: list[np.ndarray], threshold: int
+    term: LocalTerm, example: dict[Variable, np.ndarray], parameters: list[Variable], threshold: int
 ) -> None:
     """Refuse a term whose rows cost O(N) each although every operation in it has a rule."""
     short = pt.vector("index", dtype="int64", shape=(_COST_ROWS,))
-    (rows,) = rebuild(
-        [term.rows], {term.index: short}, [*inputs, short], [*example, np.arange(_COST_ROWS)]
-    )
+    measure = ShapeMeasure({**example, short: np.arange(_COST_ROWS)}, parameters)
+    try:
+        (rows,) = rebuild([term.rows], {term.index: short}, measure)
+    except Coupled as coupled:
+        raise refusal(term.name, term.size, coupled) from None
     _check_cost(rows, term.name, term.size, threshold)
 
 
@@ -442,4 +456,4 @@ def _check_cost(graph: Variable, name: str, size: int | None, threshold: int) ->
     try:
         check_cost([graph], threshold)
     except Coupled as coupled:
-        raise _coupled_rows(name, size, coupled) from None
+        raise refusal(name, size, coupled) from None

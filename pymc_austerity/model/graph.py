@@ -29,6 +29,8 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.type import TensorType
 
+from pymc_austerity.exceptions import FactorisationError
+
 # Symbolic operations that `lift` understands as a whole.
 _KEPT_WHOLE = (Softmax, LogSoftmax)
 # Integer subgraphs of constants up to this size are evaluated (shapes, slice bounds, split sizes).
@@ -36,6 +38,39 @@ _FOLD_LIMIT = 1000
 
 # Graphs that are evaluated once, over all rows, run operation by operation: nothing is compiled.
 INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
+
+
+class Coupled(Exception):
+    """Rows cannot be computed one by one; carries the offending variable and the reason."""
+
+    def __init__(self, var: Variable, reason: str) -> None:
+        super().__init__(reason)
+        self.var = var
+        self.reason = reason
+
+    def __str__(self) -> str:
+        shape = "x".join("?" if k is None else str(k) for k in self.var.type.shape) or "one number"
+        return f"{self.reason} (operation {operation_name(self.var)}, shape {shape})"
+
+
+def operation_name(var: Variable) -> str:
+    """Short readable name of the operation that computes `var`."""
+    if var.owner is None:
+        return repr(var.name or str(var))
+    op = var.owner.op
+    if isinstance(op, pt.elemwise.Elemwise):
+        op = op.scalar_op
+    return type(getattr(op, "core_op", op)).__name__ + (f" of {var.name!r}" if var.name else "")
+
+
+def refusal(name: str, size: int | None, coupled: Coupled) -> FactorisationError:
+    """The error that names the term, the operation that couples its rows, and what to do."""
+    term = f"the term {name!r}" + (f" ({size:,} rows)" if size else "")
+    return FactorisationError(
+        f"Rows of {term} cannot be computed from a subsample: {coupled}. Use another step method, "
+        "such as pm.NUTS or pm.Slice, for the variables in it, or write the model so that each row "
+        "depends on the parameters and on its own data only."
+    )
 
 
 @dataclass(frozen=True)
@@ -71,19 +106,22 @@ class LogDensityGraph:
 
 
 def typed_log_density(
-    model: pm.Model, value_vars: Sequence[Variable], point: Mapping[str, Any]
+    model: pm.Model, value_vars: Sequence[Variable] | None, point: Mapping[str, Any]
 ) -> LogDensityGraph:
-    """Build the typed log density of those terms of `model` that contain one of `value_vars`."""
+    """Build the typed log density of the terms of `model` that contain one of `value_vars`, or of all."""
     names = [rv.name for rv in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
     every = [pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)]
-    contains = depends_on(every, value_vars)
-    raw = {n: term for n, term in zip(names, every, strict=True) if contains.get(term, False)}
-
+    contains = depends_on(every, value_vars or ())
+    raw = {
+        name: term
+        for name, term in zip(names, every, strict=True)
+        if value_vars is None or contains.get(term, False)
+    }
     point = {v.name: np.asarray(point[v.name], dtype=v.type.dtype) for v in model.value_vars}
-    replace: dict[Variable, Variable] = {}
+    memo: dict[Variable, Variable] = {}
     values = {}
     for v in model.value_vars:
-        values[v.name] = replace[v] = v.type.clone(shape=point[v.name].shape)(name=v.name)
+        values[v.name] = memo[v] = v.type.clone(shape=point[v.name].shape)(name=v.name)
     data = {}
     every_shared = [
         s
@@ -93,40 +131,80 @@ def typed_log_density(
     for shared in every_shared:
         value = shared.get_value(borrow=True)
         if value.ndim == 0 and value.dtype.kind in "iub":  # lengths of dims are shared integers
-            replace[shared] = pt.constant(value)
+            memo[shared] = pt.constant(value)
         else:
-            replace[shared] = typed = shared.type.clone(shape=value.shape)(name=shared.name)
+            memo[shared] = typed = shared.type.clone(shape=value.shape)(name=shared.name)
             data[typed] = shared
-    inputs = [*values.values(), *data]
-    example = [*point.values(), *(s.get_value(borrow=True) for s in data.values())]
-    terms = rebuild(raw.values(), replace, inputs, example)
-    return LogDensityGraph(values, data, every_shared, point, dict(zip(raw, terms, strict=True)), raw)
+    inputs = {
+        **dict(zip(values.values(), point.values(), strict=True)),
+        **{typed: shared.get_value(borrow=True) for typed, shared in data.items()},
+    }
+    measure = ShapeMeasure(inputs, list(values.values()))
+    terms = {}
+    for name, term in raw.items():
+        try:
+            (terms[name],) = rebuild([term], memo, measure)
+        except Coupled as coupled:
+            raise refusal(name, None, coupled) from None
+    return LogDensityGraph(values, data, every_shared, point, terms, raw)
 
 
 def rebuild(
     outputs: Iterable[Variable],
-    replace: Mapping[Variable, Variable],
-    inputs: Sequence[Variable] = (),
-    example: Sequence[np.ndarray] = (),
+    memo: dict[Variable, Variable],
+    measure: ShapeMeasure | None = None,
 ) -> list[Variable]:
     """Rebuild graphs bottom-up after replacing variables, so that static shapes spread upwards.
 
-    Where an operation still does not tell the shape of its result, the shape is measured by
-    evaluating the graph with the values `example` of `inputs`, and fixed by `specify_shape`.
+    Parameters
+    ----------
+    outputs : iterable of Variable
+    memo : dict of Variable to Variable
+        Replacements. Everything rebuilt is added to it, so that later calls can share it.
+    measure : ShapeMeasure, optional
+        Finds a shape that an operation does not tell.
     """
     outputs = list(outputs)
-    memo = dict(replace)
-    for node in toposort(outputs, blockers=list(replace)):
-        new = _rebuild_node(node, [memo.get(i, i) for i in node.inputs], inputs, example)
+    for node in toposort(outputs, blockers=list(memo)):
+        new = _rebuild_node(node, [memo.get(i, i) for i in node.inputs], measure)
         for old, out in zip(node.outputs, new, strict=True):
             if out.name is None and old.name is not None:
                 out.name = old.name
-            memo[old] = out
+            memo.setdefault(old, out)  # one result of a node may have been replaced already
     return [memo.get(o, o) for o in outputs]
 
 
+class ShapeMeasure:
+    """Finds unknown shapes by evaluating a graph once.
+
+    Parameters
+    ----------
+    example : dict of Variable to ndarray
+        A value for every input of the graphs.
+    parameters : list of Variable
+        Inputs that change while sampling: a shape must not depend on their values.
+    """
+
+    def __init__(
+        self, example: Mapping[Variable, np.ndarray], parameters: Sequence[Variable]
+    ) -> None:
+        self._example = example
+        self._parameters = set(parameters)
+
+    def with_shape(self, out: Variable) -> Variable:
+        """`out` with its shape fixed to the measured one."""
+        function = pytensor.function(
+            list(self._example), out.shape, mode=INTERPRETED, on_unused_input="ignore"
+        )
+        graph = function.maker.fgraph
+        for var, own in zip(self._example, graph.inputs, strict=False):
+            if var in self._parameters and graph.clients[own]:
+                raise Coupled(out, "its length may depend on the sampled variables")
+        return pt.specify_shape(out, [int(k) for k in function(*self._example.values())])
+
+
 def _rebuild_node(
-    node: Apply, new_inputs: list[Variable], inputs: Sequence[Variable], example: Sequence[np.ndarray]
+    node: Apply, new_inputs: list[Variable], measure: ShapeMeasure | None
 ) -> list[Variable]:
     op = node.op
     first = new_inputs[0] if new_inputs else None
@@ -140,13 +218,20 @@ def _rebuild_node(
     if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:
         return [rowwise_check(first, new_inputs[1:])]
     if isinstance(op, OpFromGraph) and not isinstance(op, _KEPT_WHOLE):
-        return rebuild(op.fgraph.outputs, dict(zip(op.fgraph.inputs, new_inputs, strict=True)), inputs, example)
+        return rebuild(
+            op.fgraph.outputs, dict(zip(op.fgraph.inputs, new_inputs, strict=True)), measure
+        )
     # The extra inputs of SpecifyShape, once the shape is known, say nothing more.
     if isinstance(op, SpecifyShape) and None not in shape and shape == node.outputs[0].type.shape:
         return [first]
     new = op.make_node(*new_inputs)
     outs = _folded(new) or new.outputs
-    return [_with_shape(out, inputs, example) for out in outs]
+    return [
+        measure.with_shape(out)
+        if measure and isinstance(out.type, TensorType) and None in out.type.shape
+        else out
+        for out in outs
+    ]
 
 
 def _folded(node: Apply) -> list[Variable] | None:
@@ -163,14 +248,9 @@ def _folded(node: Apply) -> list[Variable] | None:
         node.op.perform(node, [i.data for i in node.inputs], storage)
     except NotImplementedError:
         return None
-    return [out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)]
-
-
-def _with_shape(out: Variable, inputs: Sequence[Variable], example: Sequence[np.ndarray]) -> Variable:
-    if not isinstance(out.type, TensorType) or None not in out.type.shape or not inputs:
-        return out
-    measure = pytensor.function(list(inputs), out.shape, mode=INTERPRETED, on_unused_input="ignore")
-    return pt.specify_shape(out, [int(k) for k in measure(*example)])
+    return [
+        out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)
+    ]
 
 
 def rowwise_check(value: Variable, conditions: Sequence[Variable]) -> Variable:
@@ -192,7 +272,9 @@ def _conjunction(conditions: Sequence[Variable]) -> list[Variable]:
     for condition in conditions:
         node = condition.owner
         op = node.op if node else None
-        full_all = isinstance(op, All) and (op.axis is None or len(op.axis) == node.inputs[0].type.ndim)
+        full_all = isinstance(op, All) and (
+            op.axis is None or len(op.axis) == node.inputs[0].type.ndim
+        )
         if isinstance(op, ScalarFromTensor | TensorFromScalar | MakeVector) or full_all:
             flat += _conjunction(node.inputs)
         else:

@@ -25,28 +25,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pymc_austerity.model.graph import depends_on
-
-
-class Coupled(Exception):
-    """Rows cannot be computed one by one; carries the offending variable and the reason."""
-
-    def __init__(self, var: Variable, reason: str) -> None:
-        super().__init__(reason)
-        self.var = var
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.reason} (operation {operation_name(self.var)}, shape {self.var.type.shape})"
-
-
-def operation_name(var: Variable) -> str:
-    """Short readable name of the operation that computes `var`."""
-    if var.owner is None:
-        return repr(var.name or str(var))
-    op = var.owner.op
-    core = getattr(op, "core_op", None) or getattr(op, "scalar_op", None) or op
-    return f"'{type(core).__name__}'" + (f" of {var.name!r}" if var.name else "")
+from pymc_austerity.model.graph import Coupled, depends_on
 
 
 class Lifter:
@@ -62,7 +41,9 @@ class Lifter:
         Axes at least this long must not be computed in full.
     """
 
-    def __init__(self, outputs: Iterable[Variable], values: Iterable[Variable], threshold: int) -> None:
+    def __init__(
+        self, outputs: Iterable[Variable], values: Iterable[Variable], threshold: int
+    ) -> None:
         self.threshold = threshold
         self._values = list(values)
         self._depends = depends_on(outputs, self._values)
@@ -121,7 +102,9 @@ def _is_free_view(node: Apply) -> bool:
 
 
 @singledispatch
-def rule(op: Op, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def rule(
+    op: Op, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     """Rows of `var`, a result of `node`. Dispatches on the operation."""
     refuse(var, "no rule computes single rows of this operation")
 
@@ -151,17 +134,26 @@ def check_cost(outputs: Iterable[Variable], threshold: int) -> None:
         for node in nodes
         if isinstance(node.op, SpecifyShape)
     }
+
+    def is_long(var: Variable) -> bool:
+        shape = measured.get(var, getattr(var.type, "shape", ()))
+        return any(k is None or k >= threshold for k in shape)
+
+    longest = None
     for node in nodes:
         if isinstance(node.op, Shape | Shape_i):
             continue
-        touched = [*node.inputs, *node.outputs]
-        if isinstance(node.op, AdvancedSubtensor | Subtensor) and node.inputs[0].owner is None:
-            touched = touched[1:]
-        for var in touched:
-            shape = measured.get(var, getattr(var.type, "shape", ()))
-            if any(k is None or k >= threshold for k in shape):
-                culprit = var if var.owner is not None else node.outputs[0]
-                raise Coupled(culprit, "a vector as long as the data is needed in full")
+        selects = (
+            isinstance(node.op, AdvancedSubtensor | Subtensor) and node.inputs[0].owner is None
+        )
+        if any(is_long(i) for i in node.inputs[int(selects) :]):
+            longest = node.outputs[0]
+            if not any(is_long(o) for o in node.outputs):  # this is where rows are mixed
+                break
+        elif longest is None and any(is_long(o) for o in node.outputs):
+            longest = node.outputs[0]
+    if longest is not None:
+        raise Coupled(longest, "an operation needs a vector as long as the data in full")
 
 
 def has_random_draw(var: Variable) -> bool:

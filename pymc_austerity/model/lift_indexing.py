@@ -45,7 +45,9 @@ def _through_slice(x: Variable, p: int, entry: slice, index: Variable, var: Vari
 
 
 @rule.register(Subtensor)
-def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _(
+    op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x = node.inputs[0]
     entries = _entries(node, x, 1)
     p = [i for i, e in enumerate(entries) if isinstance(e, slice)][axis]
@@ -55,10 +57,12 @@ def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, inde
 
 
 @rule.register(AdvancedSubtensor)
-def _(op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _(
+    op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x = node.inputs[0]
     entries = _entries(node, x, 1)
-    entries = _without_masks(entries, lifter, var)
+    entries = _without_masks(entries, var)
     fancy = [i for i, e in enumerate(entries) if not isinstance(e, slice)]
     n_broadcast = max(entries[i].type.ndim for i in fancy)
     layout = _output_layout(entries, fancy, n_broadcast)
@@ -92,7 +96,9 @@ def _(op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: i
     return x[tuple(selected)]
 
 
-def _output_layout(entries: list[Entry], fancy: list[int], n_broadcast: int) -> list[tuple[str, int]]:
+def _output_layout(
+    entries: list[Entry], fancy: list[int], n_broadcast: int
+) -> list[tuple[str, int]]:
     """For each output axis: the axis of the broadcast indices, or of x, that it comes from."""
     broadcast = [("index", k) for k in range(n_broadcast)]
     front = _non_consecutive_adv_indexing(tuple(entries))
@@ -105,7 +111,7 @@ def _output_layout(entries: list[Entry], fancy: list[int], n_broadcast: int) -> 
     return layout
 
 
-def _without_masks(entries: list[Entry], lifter: Lifter, var: Variable) -> list[Entry]:
+def _without_masks(entries: list[Entry], var: Variable) -> list[Entry]:
     """Replace constant boolean masks by the positions they select."""
     result: list[Entry] = []
     for entry in entries:
@@ -123,7 +129,9 @@ def _without_masks(entries: list[Entry], lifter: Lifter, var: Variable) -> list[
 
 @rule.register(IncSubtensor)
 @rule.register(AdvancedIncSubtensor)
-def _(op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _(
+    op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     """Rows of set_subtensor(x[where], y): y where row i was assigned, x elsewhere."""
     x, y = node.inputs[:2]
     entries = _entries(node, x, 2)
@@ -174,7 +182,11 @@ def _assign_elsewhere(
     rows_y = y if own < 0 else lifter.take(y, own, index)
     rows_x = lifter.take(x, axis, index)
     target = rows_x[tuple(entries)]
-    return pt.set_subtensor(target, rows_y) if op.set_instead_of_inc else pt.inc_subtensor(target, rows_y)
+    return (
+        pt.set_subtensor(target, rows_y)
+        if op.set_instead_of_inc
+        else pt.inc_subtensor(target, rows_y)
+    )
 
 
 def select_early(lifter: Lifter, outputs: list[Variable]) -> list[Variable]:
@@ -208,7 +220,7 @@ def _selected(lifter: Lifter, node: Apply, var: Variable, axis: int) -> Variable
             return None
         start = int(np.sum(sizes.data[:k]))
         return lifter.take(x, axis, pt.arange(start, start + int(sizes.data[k])))
-    entries = _entries(node, x, 1)
+    entries = _without_masks(_entries(node, x, 1), var)
     entry = entries[axis]
     if isinstance(entry, slice):
         try:

@@ -79,7 +79,9 @@ def find_mode(
         value_vars = value_variables(model, vars)
         discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
         if discrete:
-            raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
+            raise ValueError(
+                f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}."
+            )
     point = dict(model.initial_point() if initial_point is None else initial_point)
     fact = factorise(model, value_vars, initial_point=point)
     objective = _Objective(fact, point)
@@ -87,7 +89,9 @@ def find_mode(
     rng = np.random.default_rng(_SEED)
     rows = _FIRST_ROWS
     while rows * _GROWTH <= fact.n_local:
-        q = _search(objective.on(rng.choice(fact.n_local, rows, replace=False)), q, max_iterations)[0]
+        q = _search(objective.on(rng.choice(fact.n_local, rows, replace=False)), q, max_iterations)[
+            0
+        ]
         rows *= _GROWTH
     q, converged = _search(objective.on(None), q, max_iterations)
     if not converged:
@@ -188,4 +192,3 @@ def _constrained(model: pm.Model, point: PointType) -> dict[str, Array]:
     values = model.replace_rvs_by_values([rv + 0 for rv in rvs])
     function = model.compile_fn(values, inputs=model.value_vars, on_unused_input="ignore")
     return dict(zip((rv.name for rv in rvs), function(point), strict=True))
-

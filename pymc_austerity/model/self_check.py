@@ -51,7 +51,10 @@ def check_rows(factorisation: Factorisation, whole: Sequence[Variable]) -> None:
         mode=INTERPRETED,
     )(*values, *picks, *factorisation.leaf_values)
     full = pytensor.function(
-        [*graph.values.values(), *graph.data], list(whole), mode=INTERPRETED, on_unused_input="ignore"
+        [*graph.values.values(), *graph.data],
+        list(whole),
+        mode=INTERPRETED,
+        on_unused_input="ignore",
     )(*values, *graph.data_values())
     for term, pick, one_by_one, vector in zip(factorisation.locals, picks, rows, full, strict=True):
         if one_by_one.shape != pick.shape or not _same(vector[pick], one_by_one):

@@ -93,9 +93,7 @@ class FixedWalk(NamedTuple):
 
 
 @register_jitable
-def propose_scaled(
-    state: FixedWalk, q: Vector, rng: np.random.Generator
-) -> tuple[Vector, float]:
+def propose_scaled(state: FixedWalk, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """q + scale * z with z ~ N(0, I)."""
     return q + state.scale * rng.standard_normal(q.shape[0]), 0.0
 
@@ -108,9 +106,7 @@ class CorrelatedWalk(NamedTuple):
 
 
 @register_jitable
-def propose_correlated(
-    state: Any, q: Vector, rng: np.random.Generator
-) -> tuple[Vector, float]:
+def propose_correlated(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """q + scale * factor @ z with z ~ N(0, I) and a lower triangular factor."""
     z = rng.standard_normal(q.shape[0])
     q_new = q.copy()

@@ -25,6 +25,7 @@ from rich.table import Column
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.subsample import in_blocks, population_of
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.factorisation import Factorisation, factorise, value_variables
@@ -118,9 +119,7 @@ class SubsampledStep(BlockedStep):
 
     def _build(self, point: PointType) -> None:
         """Factorise the model, bind rule and proposal, and compile."""
-        fact = factorise(
-            self._model, self.vars, threshold=self._threshold, initial_point=point
-        )
+        fact = factorise(self._model, self.vars, threshold=self._threshold, initial_point=point)
         if not fact.n_local:
             _refuse_short(fact, self._threshold)
         rule = self._rule_for(fact.n_local)
@@ -132,9 +131,9 @@ class SubsampledStep(BlockedStep):
         ]
         self._factorisation = fact
         self._data_seen = fingerprint(fact.graph)
-        self._target = CompiledTarget(fact)
-        self._schedule = rule.bind(fact.n_local)
-        self._population = np.arange(fact.n_local)
+        self._schedule = in_blocks(rule.bind(fact.n_local))
+        self._population = population_of(self._schedule)
+        self._target = CompiledTarget(fact, shuffle=self._schedule.block > 1)
         self._initial_proposal_state = bound.state
         functions = {"propose": bound.propose, "adapt": bound.adapt, "decide": rule.decide}
         _try_proposal(bound, self._ravel(point))
@@ -163,7 +162,10 @@ class SubsampledStep(BlockedStep):
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
-        if self._factorisation is not None and fingerprint(self._factorisation.graph) != self._data_seen:
+        if (
+            self._factorisation is not None
+            and fingerprint(self._factorisation.graph) != self._data_seen
+        ):
             self._build(self._model.initial_point())
         self.tune = bool(tune) and self._adapts
         self._begin_chain(tune)
@@ -187,14 +189,16 @@ class SubsampledStep(BlockedStep):
             self._start_checked = True
         tune = self.tune and self._adapts
         n = self._steps_per_draw
-        outcome = self._run(n, tune, self._ravel(point), self._target.args(point), self.proposal_state)
+        outcome = self._run(
+            n, tune, self._ravel(point), self._target.args(point), self.proposal_state
+        )
         q = outcome.q
         if self.drift.count[1]:
             self._watch_drift(q)
         new_point = point.copy()
         for name, part, shape in self._slices:
             new_point[name] = q[part].reshape(shape)
-        n_local = len(self._population)
+        n_local = self._schedule.ends[-1]
         stats = {
             "accepted": bool(outcome.accepted),
             "acceptance_rate": outcome.n_accepted / n,

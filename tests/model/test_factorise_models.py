@@ -39,6 +39,7 @@ REFUSED_SO_FAR = {
     "row_numbers_up_to_a_parameter",
     "rows_selected_by_a_parameter",
     "rows_selected_by_their_number",
+    "short_slice_up_to_a_parameter",
     "slice_up_to_a_parameter",
     "slopes_by_searching_knots",
     "square_of_observations",

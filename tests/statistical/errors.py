@@ -1,0 +1,59 @@
+"""Monte Carlo errors of averages over a chain, and exact errors of counts."""
+
+import numpy as np
+from scipy import stats
+
+# Standard errors at which a check fails. With fixed seeds a correct sampler either passes for good or
+# was unlucky once (6e-5 for each check) when the seed was chosen.
+LIMIT = 4.0
+
+
+def error_of_mean(draws):
+    """Standard error of the mean of correlated draws, (n,) or (chains, n), from batch means.
+
+    Batches of n^(2/3) draws: long enough that a chain with an autocorrelation time far below them
+    leaves its batch means independent.
+    """
+    chains = np.atleast_2d(np.asarray(draws, dtype=float))
+    n = chains.shape[1]
+    length = int(n ** (2 / 3))
+    count = n // length
+    batches = chains[:, : count * length].reshape(-1, length).mean(axis=1)
+    return batches.std(ddof=1) / np.sqrt(len(batches))
+
+
+def z_of_mean(draws, expected):
+    """Distance of the mean of draws from `expected`, in standard errors."""
+    return (np.mean(draws) - expected) / error_of_mean(draws)
+
+
+def z_of_sd(draws, expected, centre):
+    """Distance of the standard deviation around a known `centre` from `expected`, in standard errors."""
+    squares = (np.asarray(draws, dtype=float) - centre) ** 2
+    return (np.mean(squares) - expected**2) / error_of_mean(squares)
+
+
+def sd_with_error(draws):
+    """Standard deviation of correlated draws, and its standard error."""
+    draws = np.asarray(draws, dtype=float)
+    sd = draws.std()
+    return sd, error_of_mean((draws - draws.mean()) ** 2) / (2 * sd)
+
+
+def z_of_count(count, n, probability):
+    """Distance of a binomial count from its expectation, in standard errors."""
+    return (count - n * probability) / np.sqrt(n * probability * (1 - probability))
+
+
+def p_of_counts(counts, probabilities):
+    """p-value of multinomial counts (chi-square); impossible outcomes must not occur."""
+    counts, probabilities = np.asarray(counts, dtype=float), np.asarray(probabilities, dtype=float)
+    if np.any(counts[probabilities == 0]):
+        return 0.0
+    seen = probabilities > 0
+    expected = counts.sum() * probabilities[seen]
+    assert expected.min() >= 5, "too few calls for a chi-square test"
+    if seen.sum() == 1:
+        return 1.0
+    chi2 = np.sum((counts[seen] - expected) ** 2 / expected)
+    return float(stats.chi2.sf(chi2, seen.sum() - 1))

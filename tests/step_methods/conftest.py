@@ -1,0 +1,94 @@
+"""Models and steps that the tests share: an engine is compiled once for each model and block.
+
+A test that moves a step takes a copy (`step`, `of`), so that the shared one stays as it was built.
+"""
+
+from copy import deepcopy
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import AusterityMH
+
+N = 2000
+
+
+def line_data(n):
+    rng = np.random.default_rng(101)
+    x = rng.normal(size=n)
+    return x, 1.0 + 2.0 * x + rng.normal(size=n)
+
+
+def line_model(n=N):
+    """Two scalars and one transformed scalar: y = a + b x + sigma * noise."""
+    x, y = line_data(n)
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 10)
+        b = pm.Normal("b", 0, 10)
+        sigma = pm.HalfNormal("sigma", 10)
+        pm.Normal("y", a + b * x, sigma, observed=y)
+    return model
+
+
+@pytest.fixture(scope="session")
+def line():
+    return line_model()
+
+
+@pytest.fixture(scope="session")
+def built(line):
+    """A step for all variables of `line`; not to be moved."""
+    return AusterityMH(model=line, rng=1)
+
+
+@pytest.fixture
+def step(built):
+    """A copy of a step for all variables of `line`, as if it were fresh."""
+    copy = deepcopy(built)
+    copy.setup_chain(np.random.default_rng(1), 0, 0)
+    copy.tune = True
+    return copy
+
+
+@pytest.fixture
+def near(line):
+    """A point near the mode of `line`."""
+    return {
+        **line.initial_point(),
+        "a": np.array(1.02),
+        "b": np.array(1.98),
+        "sigma_log__": np.array(0.03),
+    }
+
+
+@pytest.fixture(scope="session")
+def draw():
+    """Sample quietly, without convergence checks; the draws are few."""
+
+    def sample(model, step, **kwargs):
+        options = {
+            "draws": 20,
+            "tune": 20,
+            "chains": 2,
+            "cores": 1,
+            "random_seed": 11,
+            "progressbar": False,
+            "quiet": True,
+            "compute_convergence_checks": False,
+        }
+        with model:
+            return pm.sample(step=step, **{**options, **kwargs})
+
+    return sample
+
+
+@pytest.fixture(scope="session")
+def same():
+    """Are two results of `draw` equal, bit by bit, in all draws and sample statistics?"""
+
+    def equal(one, two):
+        groups = ("posterior", "sample_stats")
+        return all(one[g].to_dataset().identical(two[g].to_dataset()) for g in groups)
+
+    return equal

@@ -1,0 +1,214 @@
+"""Parameters out of range are refused with their name and their value, before anything is built."""
+
+import math
+import re
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import AdaptiveRandomWalk, AusterityMH, RandomWalk, SubsamplingWarning
+
+from .conftest import N
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", -0.01),
+        ("epsilon", 0.51),
+        ("epsilon", NAN),
+        ("epsilon", math.inf),
+        ("epsilon", True),
+        ("epsilon", False),
+        ("epsilon", "0.1"),
+        ("epsilon", None),
+        ("batch_size", 1),
+        ("batch_size", 0),
+        ("batch_size", -500),
+        ("batch_size", 100.0),
+        ("batch_size", 100.5),
+        ("batch_size", NAN),
+        ("batch_size", True),
+        ("batch_size", "500"),
+        ("batch_size", None),
+        ("batch_size", N + 1),
+        ("growth", 1),
+        ("growth", 1.0),
+        ("growth", 0.5),
+        ("growth", -2.0),
+        ("growth", NAN),
+        ("growth", math.inf),
+        ("growth", True),
+        ("growth", "geometric"),
+        ("growth", None),
+        ("boundary", 0.49),
+        ("boundary", 1.01),
+        ("boundary", NAN),
+        ("boundary", True),
+        ("boundary", "pocock"),
+        ("boundary", None),
+        ("steps_per_draw", 0),
+        ("steps_per_draw", -1),
+        ("steps_per_draw", 1.0),
+        ("steps_per_draw", NAN),
+        ("steps_per_draw", True),
+        ("steps_per_draw", "1"),
+        ("steps_per_draw", None),
+        ("threshold", 1),
+        ("threshold", 0),
+        ("threshold", -1),
+        ("threshold", 1000.0),
+        ("threshold", NAN),
+        ("threshold", True),
+        ("threshold", None),
+    ],
+    ids=lambda value: str(value).replace(" ", ""),
+)
+def test_out_of_range(line, name, value):
+    kinds = (ValueError, TypeError) if value is None or isinstance(value, str) else ValueError
+    with pytest.raises(kinds, match=rf"^{name} must be .*") as caught:
+        AusterityMH([line["b"]], model=line, **{name: value})
+    assert repr(value) in str(caught.value)
+
+
+def test_parameters_are_checked_without_a_test_too(line):
+    """epsilon = 0 reads everything, but a typo elsewhere is still a typo."""
+    with pytest.raises(ValueError, match="^growth must be"):
+        AusterityMH([line["b"]], model=line, epsilon=0.0, growth=0.5)
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"epsilon": 0},
+        {"epsilon": 0.5},
+        {"epsilon": np.float64(0.1)},
+        {"epsilon": np.float32(0.1)},
+        {"batch_size": 2},
+        {"batch_size": np.int32(100)},
+        {"batch_size": N},
+        {"growth": 2},
+        {"growth": np.int64(2)},
+        {"growth": np.float32(1.5)},
+        {"boundary": 1},
+        {"boundary": np.float64(0.7)},
+        {"steps_per_draw": np.int64(2)},
+        {"threshold": np.int64(N)},
+    ],
+    ids=str,
+)
+def test_in_range(line, kwargs):
+    _, (stats,) = AusterityMH([line["b"]], model=line, rng=1, **kwargs).step(line.initial_point())
+    assert 0 < stats["n_used"] <= N
+
+
+@pytest.mark.parametrize("threshold", [2, 5, 7, 8])
+def test_a_small_threshold_works_or_is_refused_by_name(line, threshold):
+    try:
+        step = AusterityMH([line["b"]], model=line, rng=1, threshold=threshold)
+    except ValueError as error:
+        assert re.match(f"threshold must be .*{threshold}", str(error))
+    else:
+        assert step.step(line.initial_point())[1][0]["n_used"] <= N
+
+
+def test_default_batch_is_at_most_the_data():
+    step, n = short_step()
+    _, (stats,) = step.step({"mu": np.array(0.0)})
+    assert stats["n_used"] == n == 120
+    assert stats["exhausted"] == 1.0
+
+
+def test_explicit_batch_is_not_cut():
+    """Also if it happens to equal the default."""
+    for batch in (121, 500):
+        with pytest.raises(ValueError, match=f"^batch_size must be .*120.*got {batch}"):
+            short_step(batch_size=batch)
+
+
+def short_step(**kwargs):
+    n = 120
+    with pm.Model():
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, 1.0, observed=np.zeros(n))
+        return AusterityMH(threshold=100, rng=1, **kwargs), n
+
+
+def test_only_vars_is_positional(line):
+    with pytest.raises(TypeError):
+        AusterityMH([line["b"]], 0.1, model=line)
+
+
+def test_unknown_parameters(line):
+    with pytest.raises(TypeError, match="delta"):
+        AusterityMH([line["b"]], delta=0.1, model=line)
+
+
+def test_compile_kwargs_are_not_used(line):
+    with pytest.warns(SubsamplingWarning, match="compile_kwargs") as caught:
+        AusterityMH([line["b"]], model=line, compile_kwargs={"mode": "JAX"})
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    AusterityMH([line["b"]], model=line, compile_kwargs={})
+    AusterityMH([line["b"]], model=line, compile_kwargs=None)
+
+
+class TestProposal:
+    """A wrong proposal is an error when the step is made, not a wrong chain."""
+
+    @pytest.mark.parametrize(
+        "proposal",
+        [3, "random walk", [0.1], np.eye(1), object(), RandomWalk, AdaptiveRandomWalk],
+        ids=["number", "name", "list", "array", "object", "class", "adaptive class"],
+    )
+    def test_wrong_type(self, line, proposal):
+        with pytest.raises((TypeError, ValueError), match="^proposal must be RandomWalk") as caught:
+            AusterityMH([line["b"]], model=line, proposal=proposal)
+        assert repr(proposal) in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "result",
+        [
+            (np.zeros(1), 0.0),
+            (np.zeros(3), 0.0),
+            (np.zeros((2, 1)), 0.0),
+            (0.0, 0.0),
+            (np.zeros(2), np.zeros(2)),
+            (np.zeros(2), np.zeros(1)),
+            (np.zeros(2), None),
+            (np.zeros(2), "0"),
+            (np.zeros(2), 0.0, 1.0),
+            (np.zeros(2),),
+            np.zeros(2),
+            np.zeros(3),
+            None,
+            0.0,
+            (None, 0.0),
+            (np.array(["a", "b"]), 0.0),
+        ],
+        ids=lambda value: re.sub(r"\s+", "", repr(value)),
+    )
+    def test_wrong_result(self, line, result):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"The proposal must return .*\(q_new, log_hastings\)"
+        ):
+            AusterityMH([line["sigma"], line["b"]], model=line, proposal=lambda q, rng: result)
+
+    def test_wrong_number_of_arguments(self, line):
+        with pytest.raises(TypeError, match="argument"):
+            AusterityMH([line["b"]], model=line, proposal=lambda q: (q, 0.0))
+
+    @pytest.mark.parametrize("kwargs", [{"scale": [0.1, 0.2]}, {"cov": np.eye(2)}], ids=str)
+    def test_wrong_dimension(self, line, kwargs):
+        with pytest.raises(ValueError, match="^(scale|cov) must have"):
+            AusterityMH([line["b"]], model=line, proposal=RandomWalk(**kwargs))
+
+    def test_an_error_inside_a_proposal_is_shown(self, line):
+        def propose(q, rng):
+            raise ZeroDivisionError("mine")
+
+        with pytest.raises(ZeroDivisionError, match="mine"):
+            AusterityMH([line["b"]], model=line, proposal=propose)
