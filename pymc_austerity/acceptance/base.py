@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba.extending import register_jitable
 import numpy.typing as npt
+from numba.extending import register_jitable
 
 
 class Schedule(NamedTuple):

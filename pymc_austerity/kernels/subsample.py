@@ -44,9 +44,7 @@ def random_offset(rng: np.random.Generator, schedule: Schedule) -> int:
 
 
 @register_jitable
-def draw_without_replacement(
-    rng: np.random.Generator, population: Index, start: int, end: int
-) -> None:
+def draw_without_replacement(rng: np.random.Generator, population: Index, start: int, end: int) -> None:
     """Put a uniform draw from what is left into places start, ..., end - 1 (Fisher-Yates).
 
     When everything that is left is wanted, there is nothing to draw: reading all rows spends no

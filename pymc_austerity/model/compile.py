@@ -66,7 +66,8 @@ class CompiledTarget:
     def __init__(self, factorisation: Factorisation, *, shuffle: bool = False) -> None:
         self.factorisation = factorisation
         self.values = factorisation.graph.values
-        terms, stored = list(factorisation.locals), {}
+        terms: list[LocalTerm] = list(factorisation.locals)
+        stored: dict[Variable, np.ndarray] = {}
         if shuffle:
             terms, stored = in_random_order(factorisation)
         local, global_ = self._differences(terms)
@@ -82,8 +83,7 @@ class CompiledTarget:
         )
         leaves = [leaf for leaf in {**original, **stored} if leaf in used]
         self.leaf_values = tuple(
-            np.ascontiguousarray(stored[leaf] if leaf in stored else original[leaf])
-            for leaf in leaves
+            np.ascontiguousarray(stored[leaf] if leaf in stored else original[leaf]) for leaf in leaves
         )
         args = [*(self.values[n] for n in self.other_names), *leaves]
         self._local_inputs = [self._q_new, self._q, self._index, *args]
@@ -128,9 +128,7 @@ class CompiledTarget:
     @cached_property
     def _functions(self) -> tuple[Any, Any]:
         return tuple(
-            pytensor.function(
-                inputs, [output], mode="NUMBA", on_unused_input="ignore", trust_input=True
-            )
+            pytensor.function(inputs, [output], mode="NUMBA", on_unused_input="ignore", trust_input=True)
             for inputs, output in (
                 (self._local_inputs, self._local_output),
                 (self._global_inputs, self._global_output),

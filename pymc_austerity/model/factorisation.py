@@ -141,9 +141,7 @@ class Factorisation:
         lines += [f"  {kind:<6}  {name:<{width}}  {size:>12}".rstrip() for kind, name, size in rows]
         return "\n".join(lines)
 
-    def log_density_terms(
-        self, point: Mapping[str, Any], index: npt.ArrayLike | None = None
-    ) -> Array:
+    def log_density_terms(self, point: Mapping[str, Any], index: npt.ArrayLike | None = None) -> Array:
         """Evaluate local terms l_i.
 
         Parameters
@@ -177,9 +175,7 @@ class Factorisation:
         masks = [(index >= a) & (index < b) for a, b in zip(bounds, bounds[1:], strict=False)]
         rows = [index[mask] - a for mask, a in zip(masks, bounds, strict=False)]
         result = np.empty(len(index))
-        for mask, part in zip(
-            masks, self._terms_function(*values, *rows, *self.leaf_values), strict=True
-        ):
+        for mask, part in zip(masks, self._terms_function(*values, *rows, *self.leaf_values), strict=True):
             result[mask] = part
         return result
 
@@ -309,9 +305,7 @@ def factorise(
     outputs = lift_indexing.select_early(lifter, outputs)
     changing = [*graph.values.values(), *(t.index for t in locals_)]
     leaves, lifted = _extract_leaves(outputs, changing)
-    locals_ = [
-        LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)
-    ]
+    locals_ = [LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)]
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
     leaf_values = _leaf_values(graph, leaves)
     example = {
@@ -347,9 +341,7 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
         value = model.rvs_to_values.get(var, var)
         if value not in model.value_vars:
             known = ", ".join(rv.name for rv in model.free_RVs)
-            raise ValueError(
-                f"{var!r} is not a free variable of the model. Its free variables: {known}."
-            )
+            raise ValueError(f"{var!r} is not a free variable of the model. Its free variables: {known}.")
         result.append(value)
     return result
 
@@ -386,16 +378,14 @@ def _lift(lifter: Lifter, name: str, piece: Variable, axis: int) -> LocalTerm:
     return LocalTerm(name, size, index, rows.astype("float64"))
 
 
-def _extract_leaves(
-    outputs: list[Variable], changing: list[Variable]
-) -> tuple[list[Leaf], list[Variable]]:
+def _extract_leaves(outputs: list[Variable], changing: list[Variable]) -> tuple[list[Leaf], list[Variable]]:
     """Replace the largest subgraphs that do not depend on `changing` by leaves.
 
     Short constants stay in the graph, where PyTensor can simplify with them. Leaves are arguments of
     the compiled functions: large constants inside would make these too big to cache.
     """
     varying = depends_on(outputs, changing, by_shape=True)
-    frontier: dict[Variable, None] = {}
+    frontier = {out: None for out in outputs if not varying.get(out, False) and not _stays_in_graph(out)}
     for node in toposort(outputs):
         if not any(varying.get(o, False) for o in node.outputs):
             continue
@@ -413,9 +403,7 @@ def _stays_in_graph(var: Variable) -> bool:
     if not isinstance(var.type, pt.TensorType):
         return True
     inputs = list(graph_inputs([var]))
-    sizes = (
-        np.prod(a.type.shape, dtype=np.int64) for a in ancestors([var]) if hasattr(a.type, "shape")
-    )
+    sizes = (np.prod(a.type.shape, dtype=np.int64) for a in ancestors([var]) if hasattr(a.type, "shape"))
     return all(isinstance(i, Constant) for i in inputs) and all(s <= _SMALL_CONSTANT for s in sizes)
 
 
@@ -432,9 +420,7 @@ def _leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]
         else:
             computed.append(leaf.source)
     if computed:
-        function = pytensor.function(
-            list(shared), computed, mode=INTERPRETED, on_unused_input="ignore"
-        )
+        function = pytensor.function(list(shared), computed, mode=INTERPRETED, on_unused_input="ignore")
         values.update(zip(computed, function(*shared.values()), strict=True))
     return [np.asarray(values[leaf.source]) for leaf in leaves]
 

@@ -40,7 +40,7 @@ _FOLD_LIMIT = 1000
 INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
 
 
-class Coupled(Exception):
+class Coupled(Exception):  # noqa: N818 - it is caught, and becomes a FactorisationError
     """Rows cannot be computed one by one; carries the offending variable and the reason."""
 
     def __init__(self, var: Variable, reason: str) -> None:
@@ -185,9 +185,7 @@ class ShapeMeasure:
         Inputs that change while sampling: a shape must not depend on their values.
     """
 
-    def __init__(
-        self, example: Mapping[Variable, np.ndarray], parameters: Sequence[Variable]
-    ) -> None:
+    def __init__(self, example: Mapping[Variable, np.ndarray], parameters: Sequence[Variable]) -> None:
         self._example = example
         self._parameters = set(parameters)
 
@@ -203,9 +201,7 @@ class ShapeMeasure:
         return pt.specify_shape(out, [int(k) for k in function(*self._example.values())])
 
 
-def _rebuild_node(
-    node: Apply, new_inputs: list[Variable], measure: ShapeMeasure | None
-) -> list[Variable]:
+def _rebuild_node(node: Apply, new_inputs: list[Variable], measure: ShapeMeasure | None) -> list[Variable]:
     op = node.op
     first = new_inputs[0] if new_inputs else None
     shape = getattr(getattr(first, "type", None), "shape", (None,))
@@ -218,9 +214,7 @@ def _rebuild_node(
     if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:
         return [rowwise_check(first, new_inputs[1:])]
     if isinstance(op, OpFromGraph) and not isinstance(op, _KEPT_WHOLE):
-        return rebuild(
-            op.fgraph.outputs, dict(zip(op.fgraph.inputs, new_inputs, strict=True)), measure
-        )
+        return rebuild(op.fgraph.outputs, dict(zip(op.fgraph.inputs, new_inputs, strict=True)), measure)
     # The extra inputs of SpecifyShape, once the shape is known, say nothing more.
     if isinstance(op, SpecifyShape) and None not in shape and shape == node.outputs[0].type.shape:
         return [first]
@@ -248,9 +242,7 @@ def _folded(node: Apply) -> list[Variable] | None:
         node.op.perform(node, [i.data for i in node.inputs], storage)
     except NotImplementedError:
         return None
-    return [
-        out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)
-    ]
+    return [out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)]
 
 
 def rowwise_check(value: Variable, conditions: Sequence[Variable]) -> Variable:
@@ -272,9 +264,7 @@ def _conjunction(conditions: Sequence[Variable]) -> list[Variable]:
     for condition in conditions:
         node = condition.owner
         op = node.op if node else None
-        full_all = isinstance(op, All) and (
-            op.axis is None or len(op.axis) == node.inputs[0].type.ndim
-        )
+        full_all = isinstance(op, All) and (op.axis is None or len(op.axis) == node.inputs[0].type.ndim)
         if isinstance(op, ScalarFromTensor | TensorFromScalar | MakeVector) or full_all:
             flat += _conjunction(node.inputs)
         else:

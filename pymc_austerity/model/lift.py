@@ -41,9 +41,7 @@ class Lifter:
         Axes at least this long must not be computed in full.
     """
 
-    def __init__(
-        self, outputs: Iterable[Variable], values: Iterable[Variable], threshold: int
-    ) -> None:
+    def __init__(self, outputs: Iterable[Variable], values: Iterable[Variable], threshold: int) -> None:
         self.threshold = threshold
         self._values = list(values)
         self._depends = depends_on(outputs, self._values)
@@ -102,9 +100,7 @@ def _is_free_view(node: Apply) -> bool:
 
 
 @singledispatch
-def rule(
-    op: Op, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def rule(op: Op, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     """Rows of `var`, a result of `node`. Dispatches on the operation."""
     refuse(var, "no rule computes single rows of this operation")
 
@@ -130,9 +126,7 @@ def check_cost(outputs: Iterable[Variable], threshold: int) -> None:
     """
     nodes = list(toposort(outputs))
     measured = {
-        node.inputs[0]: node.outputs[0].type.shape
-        for node in nodes
-        if isinstance(node.op, SpecifyShape)
+        node.inputs[0]: node.outputs[0].type.shape for node in nodes if isinstance(node.op, SpecifyShape)
     }
 
     def is_long(var: Variable) -> bool:
@@ -143,9 +137,7 @@ def check_cost(outputs: Iterable[Variable], threshold: int) -> None:
     for node in nodes:
         if isinstance(node.op, Shape | Shape_i):
             continue
-        selects = (
-            isinstance(node.op, AdvancedSubtensor | Subtensor) and node.inputs[0].owner is None
-        )
+        selects = isinstance(node.op, AdvancedSubtensor | Subtensor) and node.inputs[0].owner is None
         if any(is_long(i) for i in node.inputs[int(selects) :]):
             longest = node.outputs[0]
             if not any(is_long(o) for o in node.outputs):  # this is where rows are mixed
@@ -161,7 +153,7 @@ def has_random_draw(var: Variable) -> bool:
     return any(isinstance(i.type, RandomType) for i in graph_inputs([var]))
 
 
-def constant_int(var: Variable | int | None) -> int | None:
+def constant_int(var: Any) -> int | None:
     """Value of a constant integer, None for None; `LookupError` if it is not constant."""
     if var is None or isinstance(var, int | np.integer):
         return None if var is None else int(var)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -19,7 +21,7 @@ from pytensor.tensor.subtensor import (
 from pymc_austerity.model.graph import rebuild
 from pymc_austerity.model.lift import Lifter, along, constant_int, gather, positive, refuse, rule
 
-Entry = slice | Variable
+type Entry = Any  # a slice or an index variable
 EVERYTHING = slice(None)
 
 
@@ -45,9 +47,7 @@ def _through_slice(x: Variable, p: int, entry: slice, index: Variable, var: Vari
 
 
 @rule.register(Subtensor)
-def _(
-    op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     x = node.inputs[0]
     entries = _entries(node, x, 1)
     p = [i for i, e in enumerate(entries) if isinstance(e, slice)][axis]
@@ -96,9 +96,7 @@ def _(
     return x[tuple(selected)]
 
 
-def _output_layout(
-    entries: list[Entry], fancy: list[int], n_broadcast: int
-) -> list[tuple[str, int]]:
+def _output_layout(entries: list[Entry], fancy: list[int], n_broadcast: int) -> list[tuple[str, int]]:
     """For each output axis: the axis of the broadcast indices, or of x, that it comes from."""
     broadcast = [("index", k) for k in range(n_broadcast)]
     front = _non_consecutive_adv_indexing(tuple(entries))
@@ -129,9 +127,7 @@ def _without_masks(entries: list[Entry], var: Variable) -> list[Entry]:
 
 @rule.register(IncSubtensor)
 @rule.register(AdvancedIncSubtensor)
-def _(
-    op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     """Rows of set_subtensor(x[where], y): y where row i was assigned, x elsewhere."""
     x, y = node.inputs[:2]
     entries = _entries(node, x, 2)
@@ -147,7 +143,7 @@ def _(
             is_scalar = entry.type.ndim == 0
             where = np.atleast_1d(np.arange(length)[entry.data])
         elif entry.type.ndim == 0:
-            is_scalar, where = True, np.arange(length)[[constant_int(entry)]]
+            is_scalar, where = True, np.arange(length)[[int(constant_int(entry) or 0)]]
         else:
             raise LookupError
     except LookupError:
@@ -182,11 +178,7 @@ def _assign_elsewhere(
     rows_y = y if own < 0 else lifter.take(y, own, index)
     rows_x = lifter.take(x, axis, index)
     target = rows_x[tuple(entries)]
-    return (
-        pt.set_subtensor(target, rows_y)
-        if op.set_instead_of_inc
-        else pt.inc_subtensor(target, rows_y)
-    )
+    return pt.set_subtensor(target, rows_y) if op.set_instead_of_inc else pt.inc_subtensor(target, rows_y)
 
 
 def select_early(lifter: Lifter, outputs: list[Variable]) -> list[Variable]:

@@ -22,38 +22,28 @@ from pymc_austerity.model.lift import Lifter, along, refuse, rule
 
 
 @rule.register(Elemwise)
-def _(
-    op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     return op(*[lifter.take(i, axis, index) for i in node.inputs])
 
 
 @rule.register(DimShuffle)
-def _(
-    op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     return lifter.take(node.inputs[0], op.new_order[axis], index).dimshuffle(op.new_order)
 
 
 @rule.register(SpecifyShape)
-def _(
-    op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     return lifter.take(node.inputs[0], axis, index)
 
 
 @rule.register(CheckAndRaise)
-def _(
-    op: CheckAndRaise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: CheckAndRaise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     return op(lifter.take(node.inputs[0], axis, index), *node.inputs[1:])
 
 
 @rule.register(CAReduce)
 @rule.register(Argmax)
-def _(
-    op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     """Reductions over other axes: find the input axis that became output axis `axis`."""
     x = node.inputs[0]
     reduced = range(x.type.ndim) if op.axis is None else op.axis
@@ -63,18 +53,14 @@ def _(
 
 @rule.register(Softmax)
 @rule.register(LogSoftmax)
-def _(
-    op: Softmax, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: Softmax, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     if op.axis is None or axis in np.atleast_1d(op.axis):
         refuse(var, "softmax normalises over the rows")
     return op(lifter.take(node.inputs[0], axis, index))
 
 
 @rule.register(CumOp)
-def _(
-    op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     if op.axis is None or op.axis == axis:
         refuse(var, f"cum{op.mode}(...) accumulates over the rows")
     return op(lifter.take(node.inputs[0], axis, index))
@@ -82,9 +68,7 @@ def _(
 
 @rule.register(SortOp)
 @rule.register(ArgSortOp)
-def _(
-    op: SortOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: SortOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     refuse(var, "sort orders the rows by values that depend on the sampled variables")
 
 
@@ -100,9 +84,7 @@ def _(op: Dot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Var
 
 
 @rule.register(Blockwise)
-def _(
-    op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     batch = op.batch_ndim(node)
     if axis < batch:
         return op(*[lifter.take(i, axis, index) for i in node.inputs])
@@ -121,9 +103,7 @@ def _(
 
 
 @rule.register(Alloc)
-def _(
-    op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     value = node.inputs[0]
     own_axis = axis - (var.type.ndim - value.type.ndim)
     if own_axis >= 0:
@@ -148,11 +128,7 @@ def _(op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Va
         length = piece.type.shape[axis]
         if length == 0:
             continue
-        own = (
-            piece
-            if length == 1
-            else lifter.take(piece, axis, pt.clip(index - offset, 0, length - 1))
-        )
+        own = piece if length == 1 else lifter.take(piece, axis, pt.clip(index - offset, 0, length - 1))
         start = along(index >= offset, axis, var.type.ndim)
         result = own if result is None else pt.switch(start, own, result)
         offset += length
@@ -160,9 +136,7 @@ def _(op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Va
 
 
 @rule.register(Split)
-def _(
-    op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     x, sizes = node.inputs[0], node.inputs[-1]
     k = node.outputs.index(var)
     if op.axis != axis:
@@ -183,9 +157,7 @@ def _full_rows(rows: Variable, axis: int, index: Variable) -> Variable:
 @rule.register(Reshape)
 @rule.register(JoinDims)
 @rule.register(SplitDims)
-def _(
-    op: Reshape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: Reshape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     x = node.inputs[0]
     before, after = x.type.shape, var.type.shape
     for p in range(x.type.ndim):
@@ -198,7 +170,5 @@ def _(
 
 
 @rule.register(OpFromGraph)
-def _(
-    op: OpFromGraph, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _(op: OpFromGraph, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     refuse(var, f"no rule computes single rows of {op}")

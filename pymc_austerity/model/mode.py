@@ -79,9 +79,7 @@ def find_mode(
         value_vars = value_variables(model, vars)
         discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
         if discrete:
-            raise ValueError(
-                f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}."
-            )
+            raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
     point = dict(model.initial_point() if initial_point is None else initial_point)
     fact = factorise(model, value_vars, initial_point=point)
     objective = _Objective(fact, point)
@@ -89,9 +87,7 @@ def find_mode(
     rng = np.random.default_rng(_SEED)
     rows = _FIRST_ROWS
     while rows * _GROWTH <= fact.n_local:
-        q = _search(objective.on(rng.choice(fact.n_local, rows, replace=False)), q, max_iterations)[
-            0
-        ]
+        q = _search(objective.on(rng.choice(fact.n_local, rows, replace=False)), q, max_iterations)[0]
         rows *= _GROWTH
     q, converged = _search(objective.on(None), q, max_iterations)
     if not converged:
@@ -148,8 +144,7 @@ class _Objective:
         ends = np.cumsum([int(np.prod(s)) for s in self._shapes])
         parts = np.split(q, ends[:-1])
         return {
-            n: part.reshape(shape)
-            for n, part, shape in zip(self._names, parts, self._shapes, strict=True)
+            n: part.reshape(shape) for n, part, shape in zip(self._names, parts, self._shapes, strict=True)
         }
 
     def on(self, positions: Array | None) -> Callable[[Array], tuple[float, Array]]:

@@ -42,8 +42,7 @@ def check_rows(factorisation: Factorisation, whole: Sequence[Variable]) -> None:
     graph, rng = factorisation.graph, np.random.default_rng(_SEED)
     values = jittered(graph)
     picks = [
-        np.unique(np.r_[0, term.size - 1, rng.integers(0, term.size, _ROWS)])
-        for term in factorisation.locals
+        np.unique(np.r_[0, term.size - 1, rng.integers(0, term.size, _ROWS)]) for term in factorisation.locals
     ]
     rows = factorisation.compile(
         [t.rows for t in factorisation.locals],
@@ -64,9 +63,7 @@ def check_rows(factorisation: Factorisation, whole: Sequence[Variable]) -> None:
             )
 
 
-def check_sums(
-    graph: LogDensityGraph, model: pm.Model, pieces: Sequence[tuple[str, Variable]]
-) -> None:
+def check_sums(graph: LogDensityGraph, model: pm.Model, pieces: Sequence[tuple[str, Variable]]) -> None:
     """The pieces of each term add up to the term as PyMC computes it."""
     values = jittered(graph)
     theirs = pytensor.function(

@@ -86,7 +86,7 @@ def _multiple(
     threshold: int,
     each: Callable[[Variable, Callable[[Variable], Variable]], list[Variable]],
 ) -> list[Variable] | None:
-    """c * x and x / c, with c a single number."""
+    """C * x and x / c, with c a single number."""
     inputs = var.owner.inputs
     if is_elemwise(var, ps.TrueDiv):
         x, c = inputs
@@ -104,7 +104,7 @@ def _multiple(
 
 
 def _inner_product(x: Variable, y: Variable) -> list[Variable] | None:
-    """x'y for x of shape (..1, N) and y of shape (..N, 1) is the sum of an element-wise product."""
+    """X'y for x of shape (..1, N) and y of shape (..N, 1) is the sum of an element-wise product."""
     *batch_x, rows, _ = x.type.shape
     *batch_y, _, columns = y.type.shape
     if rows != 1 or columns != 1 or any(k != 1 for k in [*batch_x, *batch_y]):

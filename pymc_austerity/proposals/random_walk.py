@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 import numpy.typing as npt
+from numba.extending import register_jitable
 
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import Vector
@@ -53,9 +53,7 @@ class RandomWalk:
         if self.scale is not None:
             scale = np.asarray(self.scale, dtype=np.float64)
             if scale.ndim > 1 or not np.all(np.isfinite(scale)) or not np.all(scale > 0):
-                raise ValueError(
-                    f"scale must be a positive number or a vector of them, got {self.scale!r}."
-                )
+                raise ValueError(f"scale must be a positive number or a vector of them, got {self.scale!r}.")
         else:
             _cholesky(np.asarray(self.cov, dtype=np.float64))
 
@@ -81,9 +79,7 @@ def _cholesky(cov: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.linalg.cholesky(cov)
     except np.linalg.LinAlgError:
         low = float(np.linalg.eigvalsh(cov).min())
-        raise ValueError(
-            f"cov must be positive definite; its smallest eigenvalue is {low:.3g}."
-        ) from None
+        raise ValueError(f"cov must be positive definite; its smallest eigenvalue is {low:.3g}.") from None
 
 
 class FixedWalk(NamedTuple):
@@ -94,8 +90,8 @@ class FixedWalk(NamedTuple):
 
 @register_jitable
 def propose_scaled(state: FixedWalk, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-    """q + scale * z with z ~ N(0, I)."""
-    return q + state.scale * rng.standard_normal(q.shape[0]), 0.0
+    """Q + scale * z with z ~ N(0, I)."""
+    return q + state.scale * rng.standard_normal(len(q)), 0.0
 
 
 class CorrelatedWalk(NamedTuple):
@@ -107,8 +103,8 @@ class CorrelatedWalk(NamedTuple):
 
 @register_jitable
 def propose_correlated(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-    """q + scale * factor @ z with z ~ N(0, I) and a lower triangular factor."""
-    z = rng.standard_normal(q.shape[0])
+    """Q + scale * factor @ z with z ~ N(0, I) and a lower triangular factor."""
+    z = rng.standard_normal(len(q))
     q_new = q.copy()
     for i in range(q.shape[0]):
         step = 0.0
@@ -168,7 +164,7 @@ class AdaptiveRandomWalk:
             factor=np.eye(n_dim),
             mean=np.zeros(n_dim),
             scatter=np.zeros((n_dim, n_dim)),
-            count=np.array([0, _FIRST_WINDOW], dtype=np.int64),
+            counts=np.array([0, _FIRST_WINDOW], dtype=np.int64),
             target_accept=np.array([target]),
         )
         return BoundProposal(state, propose_correlated, adapt)
@@ -177,7 +173,7 @@ class AdaptiveRandomWalk:
 class AdaptiveWalk(NamedTuple):
     """State of `AdaptiveRandomWalk`.
 
-    `count` holds the transitions seen in the present window, and its length; `mean` and `scatter` are
+    `counts` holds the transitions seen in the present window, and its length; `mean` and `scatter` are
     Welford's running mean and sum of outer products over the window.
     """
 
@@ -185,7 +181,7 @@ class AdaptiveWalk(NamedTuple):
     factor: npt.NDArray[np.float64]
     mean: Vector
     scatter: npt.NDArray[np.float64]
-    count: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
     target_accept: Vector
 
 
@@ -193,8 +189,8 @@ class AdaptiveWalk(NamedTuple):
 def adapt(state: AdaptiveWalk, q: Vector, accepted: bool) -> None:
     """Learn from the state `q` that a transition arrived at."""
     n_dim = q.shape[0]
-    state.count[0] += 1
-    t = state.count[0]
+    state.counts[0] += 1
+    t = state.counts[0]
     outcome = 1.0 if accepted else 0.0
     state.scale[0] *= math.exp((outcome - state.target_accept[0]) / t**0.6)
     before = q - state.mean
@@ -203,7 +199,7 @@ def adapt(state: AdaptiveWalk, q: Vector, accepted: bool) -> None:
     for i in range(n_dim):
         for j in range(i + 1):
             state.scatter[i, j] += (q[i] - state.mean[i]) * before[j]
-    if t == state.count[1]:
+    if t == state.counts[1]:
         _next_window(state)
 
 
@@ -211,7 +207,7 @@ def adapt(state: AdaptiveWalk, q: Vector, accepted: bool) -> None:
 def _next_window(state: AdaptiveWalk) -> None:
     """Turn the scatter of the finished window into the factor of the next."""
     n_dim = state.mean.shape[0]
-    t = state.count[0]
+    t = state.counts[0]
     shrink = t / (t + 5.0 * n_dim)
     moved = True
     for i in range(n_dim):
@@ -231,7 +227,7 @@ def _next_window(state: AdaptiveWalk) -> None:
                 else:
                     state.factor[i, j] = total / state.factor[j, j]
         state.scale[0] = 2.38 / math.sqrt(n_dim)
-    state.count[0] = 0
-    state.count[1] *= 2
+    state.counts[0] = 0
+    state.counts[1] *= 2
     state.mean[:] = 0.0
     state.scatter[:] = 0.0

@@ -9,7 +9,8 @@ import logging
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
@@ -60,7 +61,7 @@ class SubsampledStep(BlockedStep):
 
     default_blocked = True
     _state_class = SubsampledState
-    stats_dtypes_shapes = {
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         "accepted": (bool, []),
         "acceptance_rate": (np.float64, []),
         "n_used": (np.float64, []),
@@ -135,7 +136,7 @@ class SubsampledStep(BlockedStep):
         self._population = population_of(self._schedule)
         self._target = CompiledTarget(fact, shuffle=self._schedule.block > 1)
         self._initial_proposal_state = bound.state
-        functions = {"propose": bound.propose, "adapt": bound.adapt, "decide": rule.decide}
+        functions: dict[str, Any] = {"propose": bound.propose, "adapt": bound.adapt, "decide": rule.decide}
         _try_proposal(bound, self._ravel(point))
         self._engine = self._target.compile(transitions, functions, cache=bound.compilable)
         try:
@@ -150,33 +151,28 @@ class SubsampledStep(BlockedStep):
                 stacklevel=4,
             )
             plain = self._target.interpreted()
-            self._engine = lambda *args: transitions(*args, **functions, target=plain)
+            self._engine = partial(transitions, **functions, target=plain)
 
     def _run(self, n: int, tune: bool, q: np.ndarray, args: Any, proposal_state: Any) -> Any:
-        return self._engine(
-            n, tune, self.rng, q, args, self._population, proposal_state, self._schedule
-        )
+        return self._engine(n, tune, self.rng, q, args, self._population, proposal_state, self._schedule)
 
     # PyMC's contract ------------------------------------------------------------------------
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
-        if (
-            self._factorisation is not None
-            and fingerprint(self._factorisation.graph) != self._data_seen
-        ):
+        if self._factorisation is not None and fingerprint(self._factorisation.graph) != self._data_seen:
             self._build(self._model.initial_point())
         self.tune = bool(tune) and self._adapts
         self._begin_chain(tune)
 
     def reset_tuning(self) -> None:
         """Forget what the proposal has learnt."""
-        self._begin_chain(int(self.drift.count[1]))
+        self._begin_chain(int(self.drift.counts[1]))
 
     def _begin_chain(self, n_tune: int) -> None:
         self.proposal_state = deepcopy(self._initial_proposal_state)
-        n_dim = self._slices[-1][1].stop
+        n_dim = int(self._slices[-1][1].stop)
         self.drift = drift_watch.start(n_dim, n_tune)
         self._start_checked = False
 
@@ -189,11 +185,9 @@ class SubsampledStep(BlockedStep):
             self._start_checked = True
         tune = self.tune and self._adapts
         n = self._steps_per_draw
-        outcome = self._run(
-            n, tune, self._ravel(point), self._target.args(point), self.proposal_state
-        )
+        outcome = self._run(n, tune, self._ravel(point), self._target.args(point), self.proposal_state)
         q = outcome.q
-        if self.drift.count[1]:
+        if self.drift.counts[1]:
             self._watch_drift(q)
         new_point = point.copy()
         for name, part, shape in self._slices:
@@ -220,7 +214,7 @@ class SubsampledStep(BlockedStep):
 
     def _watch_drift(self, q: np.ndarray) -> None:
         """Warn once if the chain was still on its way when tuning ended."""
-        seen, n_tune = self.drift.count[:2]
+        seen, n_tune = self.drift.counts[:2]
         drift_watch.watch(self.drift, q)
         if seen + 1 < n_tune:
             return
@@ -267,12 +261,8 @@ class SubsampledStep(BlockedStep):
     @staticmethod
     def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
         columns = [
-            TextColumn(
-                "{task.fields[acceptance_rate]:0.2f}", table_column=Column("Acceptance", ratio=1)
-            ),
-            TextColumn(
-                "{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)
-            ),
+            TextColumn("{task.fields[acceptance_rate]:0.2f}", table_column=Column("Acceptance", ratio=1)),
+            TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)),
         ]
         return columns, {"acceptance_rate": [0.0] * n_chains, "fraction_used": [0.0] * n_chains}
 

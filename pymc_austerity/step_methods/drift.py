@@ -18,12 +18,12 @@ class Drift(NamedTuple):
 
     Attributes
     ----------
-    count : ndarray of int, shape (4,)
+    counts : ndarray of int, shape (4,)
         Draws seen, draws of tuning, and draws in either quarter.
     mean, m2 : ndarray of float, shape (2, D)
     """
 
-    count: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
     mean: npt.NDArray[np.float64]
     m2: npt.NDArray[np.float64]
 
@@ -35,27 +35,27 @@ def start(n_dim: int, n_tune: int) -> Drift:
 
 def watch(drift: Drift, q: npt.NDArray[np.float64]) -> None:
     """Add a draw of the tuning phase."""
-    seen, n_tune = drift.count[:2]
-    drift.count[0] += 1
+    seen, n_tune = drift.counts[:2]
+    drift.counts[0] += 1
     quarter = int(4 * seen // n_tune) - 2 if seen < n_tune else -1
     if quarter < 0:
         return
-    drift.count[2 + quarter] += 1
+    drift.counts[2 + quarter] += 1
     delta = q - drift.mean[quarter]
-    drift.mean[quarter] += delta / drift.count[2 + quarter]
+    drift.mean[quarter] += delta / drift.counts[2 + quarter]
     drift.m2[quarter] += delta * (q - drift.mean[quarter])
 
 
 def shift(drift: Drift) -> npt.NDArray[np.float64]:
     """Shift between the quarters in standard deviations, for each dimension."""
-    spread = np.sqrt(drift.m2.sum(axis=0) / max(int(drift.count[2:].sum()) - 2, 1))
+    spread = np.sqrt(drift.m2.sum(axis=0) / max(int(drift.counts[2:].sum()) - 2, 1))
     moved = np.abs(drift.mean[1] - drift.mean[0])
     return np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
 
 
 def still_drifting(drift: Drift) -> npt.NDArray[np.int64]:
     """Dimensions that moved too far during the second half of tuning, worst first."""
-    if drift.count[2:].min() < 10:
+    if drift.counts[2:].min() < 10:
         return np.empty(0, dtype=np.int64)
     size = shift(drift)
     order = np.argsort(-size)
