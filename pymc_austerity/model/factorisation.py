@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from pymc_austerity.model.graph import (
     typed_log_density,
 )
 from pymc_austerity.model.lift import Lifter, check_cost, has_random_draw
-from pymc_austerity.model.self_check import check_rows, check_sums
+from pymc_austerity.model.self_check import check_against_model
 from pymc_austerity.model.terms import long_axis, split
 
 Array = npt.NDArray[np.float64]
@@ -172,7 +173,7 @@ class Factorisation:
             (terms,) = self._terms_function(*values, index, *self.leaf_values)
             return np.asarray(terms, dtype=np.float64)
         bounds = np.cumsum([0] + [term.size for term in self.locals])
-        masks = [(index >= a) & (index < b) for a, b in zip(bounds, bounds[1:], strict=False)]
+        masks = [(index >= a) & (index < b) for a, b in pairwise(bounds)]
         rows = [index[mask] - a for mask, a in zip(masks, bounds, strict=False)]
         result = np.empty(len(index))
         for mask, part in zip(masks, self._terms_function(*values, *rows, *self.leaf_values), strict=True):
@@ -326,8 +327,7 @@ def factorise(
         threshold=int(threshold),
         leaf_values=leaf_values,
     )
-    check_rows(result, whole)
-    check_sums(graph, model, pieces)
+    check_against_model(result, model, whole, pieces)
     return result
 
 

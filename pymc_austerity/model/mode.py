@@ -92,8 +92,8 @@ def find_mode(
     q, converged = _search(objective.on(None), q, max_iterations)
     if not converged:
         warnings.warn(
-            f"find_mode stopped after {max_iterations} iterations on the full data without converging; the point "
-            "is better than the start, but may be far from the mode.",
+            f"find_mode stopped after {max_iterations} iterations on the full data without converging; the "
+            "point is better than the start, but may be far from the mode.",
             SubsamplingWarning,
             stacklevel=2,
         )

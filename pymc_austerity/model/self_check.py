@@ -35,51 +35,77 @@ def jittered(graph: LogDensityGraph) -> list[np.ndarray]:
     ]
 
 
-def check_rows(factorisation: Factorisation, whole: Sequence[Variable]) -> None:
-    """Rows computed one by one equal the same rows of the full vectors `whole`."""
-    if not factorisation.locals:
-        return
+def check_against_model(
+    factorisation: Factorisation,
+    model: pm.Model,
+    whole: Sequence[Variable],
+    pieces: Sequence[tuple[str, Variable]],
+) -> None:
+    """Compare rows with full vectors, and sums with the model.
+
+    Parameters
+    ----------
+    factorisation : Factorisation
+    model : pymc.Model
+    whole : sequence of TensorVariable
+        The vector of each local term, not lifted.
+    pieces : sequence of (str, TensorVariable)
+        Everything that the model terms were split into, with the name of the term.
+
+    Raises
+    ------
+    FactorisationError
+        If a row differs from the same row of the full vector, or the pieces of a term do not add up to
+        the term as PyMC computes it.
+    """
     graph, rng = factorisation.graph, np.random.default_rng(_SEED)
     values = jittered(graph)
     picks = [
-        np.unique(np.r_[0, term.size - 1, rng.integers(0, term.size, _ROWS)]) for term in factorisation.locals
+        np.unique(np.r_[0, term.size - 1, rng.integers(0, term.size, _ROWS)])
+        for term in factorisation.locals
     ]
-    rows = factorisation.compile(
+    one_by_one = factorisation.compile(
         [t.rows for t in factorisation.locals],
         [t.index for t in factorisation.locals],
         mode=INTERPRETED,
     )(*values, *picks, *factorisation.leaf_values)
-    full = pytensor.function(
-        [*graph.values.values(), *graph.data],
-        list(whole),
+    # One function for all that takes all the data, so that their memory is used once.
+    outputs = [
+        *(vector[pick] for vector, pick in zip(whole, picks, strict=True)),
+        *(piece.sum() for _, piece in pieces),
+        *(term.sum() for term in graph.raw.values()),
+    ]
+    in_full = pytensor.function(
+        [*graph.values.values(), *graph.data, *model.value_vars],
+        outputs,
         mode=INTERPRETED,
         on_unused_input="ignore",
-    )(*values, *graph.data_values())
-    for term, pick, one_by_one, vector in zip(factorisation.locals, picks, rows, full, strict=True):
-        if one_by_one.shape != pick.shape or not _same(vector[pick], one_by_one):
+    )(*values, *graph.data_values(), *values)
+    first_sum, first_raw = len(whole), len(whole) + len(pieces)
+    names = [name for name, _ in pieces]
+    _compare_rows(factorisation, one_by_one, in_full[:first_sum])
+    _compare_sums(graph, names, in_full[first_sum:first_raw], in_full[first_raw:])
+
+
+def _compare_rows(
+    factorisation: Factorisation, one_by_one: Sequence[np.ndarray], in_full: Sequence[np.ndarray]
+) -> None:
+    for term, rows, expected in zip(factorisation.locals, one_by_one, in_full, strict=True):
+        if rows.shape != expected.shape or not _same(rows, expected):
             raise FactorisationError(
                 f"Self-check failed for the term {term.name!r}: its rows computed one by one differ "
                 f"from those of the full term. {_REPORT}"
             )
 
 
-def check_sums(graph: LogDensityGraph, model: pm.Model, pieces: Sequence[tuple[str, Variable]]) -> None:
-    """The pieces of each term add up to the term as PyMC computes it."""
-    values = jittered(graph)
-    theirs = pytensor.function(
-        model.value_vars,
-        [term.sum() for term in graph.raw.values()],
-        mode=INTERPRETED,
-        on_unused_input="ignore",
-    )(*values)
-    ours = pytensor.function(
-        [*graph.values.values(), *graph.data],
-        [piece.sum() for _, piece in pieces],
-        mode=INTERPRETED,
-        on_unused_input="ignore",
-    )(*values, *graph.data_values())
+def _compare_sums(
+    graph: LogDensityGraph,
+    names: Sequence[str],
+    ours: Sequence[np.ndarray],
+    theirs: Sequence[np.ndarray],
+) -> None:
     for name, their_sum in zip(graph.raw, theirs, strict=True):
-        parts = [float(x) for (n, _), x in zip(pieces, ours, strict=True) if n == name]
+        parts = [float(x) for n, x in zip(names, ours, strict=True) if n == name]
         if not _same(np.array(float(their_sum)), np.array(sum(parts))):
             raise FactorisationError(
                 f"Self-check failed for the term {name!r}: its parts add up to {sum(parts)!r}, the model "

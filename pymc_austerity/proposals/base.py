@@ -68,8 +68,8 @@ def bind(proposal: Any, n_dim: int) -> BoundProposal:
     function = getattr(proposal, "propose", proposal)
     if not callable(function):
         raise TypeError(
-            f"proposal must be RandomWalk, AdaptiveRandomWalk, a function (q, rng) -> (q_new, log_hastings) or "
-            f"an object with such a method `propose`, got {proposal!r}."
+            f"proposal must be RandomWalk, AdaptiveRandomWalk, a function (q, rng) -> (q_new, log_hastings) "
+            f"or an object with such a method `propose`, got {proposal!r}."
         )
 
     def propose(state: NoState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:

@@ -146,7 +146,8 @@ class AdaptiveRandomWalk:
     def __post_init__(self) -> None:
         if self.target_accept is not None and not 0.0 < self.target_accept < 1.0:
             raise ValueError(
-                f"target_accept must be between 0 and 1, got {self.target_accept!r}. The usual value is 0.234."
+                f"target_accept must be between 0 and 1, got {self.target_accept!r}. The usual "
+                "value is 0.234."
             )
 
     def bind(self, n_dim: int) -> BoundProposal:

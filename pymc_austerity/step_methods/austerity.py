@@ -54,8 +54,8 @@ class AusterityMH(SubsampledStep):
 
     Notes
     -----
-    Algorithm 1 of Korattikara, Chen & Welling (2014), on the partition of the model into global and local terms
-    of Chen, Mansinghka & Ghahramani (2015).
+    Algorithm 1 of Korattikara, Chen & Welling (2014), on the partition of the model into global and
+    local terms of Chen, Mansinghka & Ghahramani (2015).
 
     *Guarantee*: with ``epsilon=0`` exact. Otherwise none: the chain's stationary law differs from the
     posterior by an amount that shrinks with `epsilon`, and is not known. It tends to be wider: at

@@ -287,7 +287,8 @@ def _refuse_short(fact: Factorisation, threshold: int) -> None:
     longest, size = fact.longest_term()
     raise ValueError(
         f"There is nothing to subsample: the longest term that contains {', '.join(fact.var_names)} is "
-        f"{longest!r} with {size} rows, fewer than threshold={threshold}. Use pm.NUTS, or lower the threshold."
+        f"{longest!r} with {size} rows, fewer than threshold={threshold}. Use pm.NUTS, or lower "
+        "the threshold."
     )
 
 
