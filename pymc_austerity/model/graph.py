@@ -16,6 +16,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.scalar as ps
+import pytensor.scalar.math as psm
 import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph
@@ -251,6 +252,7 @@ def rowwise_check(value: Variable, conditions: Sequence[Variable]) -> Variable:
     The sum over the rows is the same: minus infinity as soon as one row is invalid.
     """
     for condition in _conjunction(conditions):
+        condition = _without_sigmoid(condition)
         aligned = _align(condition, value.type.shape)
         value = pt.switch(pt.all(condition) if aligned is None else aligned, value, -np.inf).astype(
             value.type.dtype
@@ -270,6 +272,25 @@ def _conjunction(conditions: Sequence[Variable]) -> list[Variable]:
         else:
             flat.append(pt.as_tensor(condition))
     return flat
+
+
+def _without_sigmoid(condition: Variable) -> Variable:
+    """A sigmoid is between 0 and 1 unless it is NaN: there is no need to compute it for a check."""
+    node = condition.owner
+    if not is_elemwise(condition, ps.GE, ps.LE):
+        return condition
+    low, high = node.inputs if is_elemwise(condition, ps.LE) else node.inputs[::-1]
+    for sigmoid, bound, far in ((low, high, 1.0), (high, low, 0.0)):
+        if is_elemwise(sigmoid, psm.Sigmoid) and _single_constant(bound) == far:
+            return pt.invert(pt.isnan(sigmoid.owner.inputs[0]))
+    return condition
+
+
+def _single_constant(var: Variable) -> float | None:
+    """Value of a constant of one element, under any number of broadcast axes."""
+    while var.owner is not None and isinstance(var.owner.op, pt.elemwise.DimShuffle):
+        var = var.owner.inputs[0]
+    return float(var.data.item()) if isinstance(var, Constant) and var.data.size == 1 else None
 
 
 def _align(condition: Variable, shape: tuple[int | None, ...]) -> Variable | None:
@@ -307,9 +328,7 @@ def depends_on(
 
 def is_minus_infinity(var: Variable) -> bool:
     """Is this the constant -inf, whatever its shape?"""
-    while var.owner is not None and len(var.owner.inputs) == 1:
-        var = var.owner.inputs[0]
-    return isinstance(var, Constant) and bool(np.all(np.asarray(var.data) == -np.inf))
+    return _single_constant(var) == -np.inf
 
 
 def is_elemwise(var: Variable, *scalar_ops: type[ps.ScalarOp]) -> bool:
