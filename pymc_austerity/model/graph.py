@@ -39,6 +39,8 @@ _FOLD_LIMIT = 1000
 
 # Graphs that are evaluated once, over all rows, run operation by operation: nothing is compiled.
 INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
+# The same after PyTensor's rewrites for numerical stability: slower, and finite wherever PyMC is.
+INTERPRETED_STABLE = INTERPRETED.including("stabilize", "specialize")
 
 
 class Coupled(Exception):  # noqa: N818 - it is caught, and becomes a FactorisationError

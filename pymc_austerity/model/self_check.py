@@ -35,6 +35,7 @@ def jittered(graph: LogDensityGraph) -> list[np.ndarray]:
     ]
 
 
+@np.errstate(all="ignore")
 def check_against_model(
     factorisation: Factorisation,
     model: pm.Model,
@@ -61,8 +62,7 @@ def check_against_model(
     graph, rng = factorisation.graph, np.random.default_rng(_SEED)
     values = jittered(graph)
     picks = [
-        np.unique(np.r_[0, term.size - 1, rng.integers(0, term.size, _ROWS)])
-        for term in factorisation.locals
+        np.unique(np.r_[0, term.size - 1, rng.integers(0, term.size, _ROWS)]) for term in factorisation.locals
     ]
     one_by_one = factorisation.compile(
         [t.rows for t in factorisation.locals],
