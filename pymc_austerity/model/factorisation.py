@@ -10,7 +10,7 @@ sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's gra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -53,7 +53,7 @@ _SMALL_CONSTANT = 1000
 _COST_ROWS = 7
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LocalTerm:
     """One vector of the population: its rows as a graph of `index`.
 
@@ -75,7 +75,7 @@ class LocalTerm:
     rows: Variable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Leaf:
     """A part of the graph without parameters, evaluated once: data, or a function of data."""
 
@@ -83,7 +83,7 @@ class Leaf:
     source: Variable
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Factorisation:
     """log p(q) = global(q) + sum over i < N of l_i(q), of one model and some of its variables.
 
@@ -107,7 +107,7 @@ class Factorisation:
     globals: tuple[tuple[str, Variable], ...]
     leaves: tuple[Leaf, ...]
     threshold: int
-    leaf_values: list[Array] = field(compare=False)
+    leaf_values: list[np.ndarray]
 
     @property
     def n_local(self) -> int:

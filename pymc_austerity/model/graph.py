@@ -76,7 +76,7 @@ def refusal(name: str, size: int | None, coupled: Coupled) -> FactorisationError
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LogDensityGraph:
     """The terms of a model's log density, with static shapes throughout.
 
@@ -146,7 +146,7 @@ def typed_log_density(
     terms = {}
     for name, term in raw.items():
         try:
-            (terms[name],) = rebuild([term], memo, measure)
+            (terms[name],) = rebuild([term], memo, measure, drop_checks=not model.check_bounds)
         except Coupled as coupled:
             raise refusal(name, None, coupled) from None
     return LogDensityGraph(values, data, every_shared, point, terms, raw)
@@ -156,6 +156,8 @@ def rebuild(
     outputs: Iterable[Variable],
     memo: dict[Variable, Variable],
     measure: ShapeMeasure | None = None,
+    *,
+    drop_checks: bool = False,
 ) -> list[Variable]:
     """Rebuild graphs bottom-up after replacing variables, so that static shapes spread upwards.
 
@@ -166,10 +168,12 @@ def rebuild(
         Replacements. Everything rebuilt is added to it, so that later calls can share it.
     measure : ShapeMeasure, optional
         Finds a shape that an operation does not tell.
+    drop_checks : bool, default False
+        Leave parameter checks out, as ``pm.Model(check_bounds=False)`` asks for.
     """
     outputs = list(outputs)
     for node in toposort(outputs, blockers=list(memo)):
-        new = _rebuild_node(node, [memo.get(i, i) for i in node.inputs], measure)
+        new = _rebuild_node(node, [memo.get(i, i) for i in node.inputs], measure, drop_checks)
         for old, out in zip(node.outputs, new, strict=True):
             if out.name is None and old.name is not None:
                 out.name = old.name
@@ -204,7 +208,9 @@ class ShapeMeasure:
         return pt.specify_shape(out, [int(k) for k in function(*self._example.values())])
 
 
-def _rebuild_node(node: Apply, new_inputs: list[Variable], measure: ShapeMeasure | None) -> list[Variable]:
+def _rebuild_node(
+    node: Apply, new_inputs: list[Variable], measure: ShapeMeasure | None, drop_checks: bool
+) -> list[Variable]:
     op = node.op
     first = new_inputs[0] if new_inputs else None
     shape = getattr(getattr(first, "type", None), "shape", (None,))
@@ -214,10 +220,13 @@ def _rebuild_node(node: Apply, new_inputs: list[Variable], measure: ShapeMeasure
         return [pt.constant(np.array(shape, dtype="int64"))]
     if isinstance(op, Shape_i) and shape[op.i] is not None:
         return [pt.constant(np.array(shape[op.i], dtype="int64"))]
+    if isinstance(op, CheckParameterValue) and drop_checks:
+        return [first]
     if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:
         return [rowwise_check(first, new_inputs[1:])]
     if isinstance(op, OpFromGraph) and not isinstance(op, _KEPT_WHOLE):
-        return rebuild(op.fgraph.outputs, dict(zip(op.fgraph.inputs, new_inputs, strict=True)), measure)
+        inner = dict(zip(op.fgraph.inputs, new_inputs, strict=True))
+        return rebuild(op.fgraph.outputs, inner, measure, drop_checks=drop_checks)
     # The extra inputs of SpecifyShape, once the shape is known, say nothing more.
     if isinstance(op, SpecifyShape) and None not in shape and shape == node.outputs[0].type.shape:
         return [first]

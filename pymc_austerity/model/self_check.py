@@ -75,10 +75,15 @@ def check_against_model(
         *(piece.sum() for _, piece in pieces),
         *(term.sum() for term in graph.raw.values()),
     ]
+    mode = INTERPRETED
+    if not model.check_bounds:
+        mode = mode.excluding("local_check_parameter_to_ninf_switch").including(
+            "local_remove_check_parameter"
+        )
     in_full = pytensor.function(
         [*graph.values.values(), *graph.data, *model.value_vars],
         outputs,
-        mode=INTERPRETED,
+        mode=mode,
         on_unused_input="ignore",
     )(*values, *graph.data_values(), *values)
     first_sum, first_raw = len(whole), len(whole) + len(pieces)
