@@ -2,7 +2,8 @@
 
 from pymc_austerity._version import __version__
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
-from pymc_austerity.model.factorisation import Factorisation, factorise
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.mode import find_mode
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.step_methods import AusterityMH

@@ -1,10 +1,10 @@
-"""`factorise`: the log density of a model as a global part plus a sum of many local terms.
+"""`Factorisation`: a log density as a global part plus a sum of many local terms.
 
 log p(q) = global(q) + sum over i < N of l_i(q)
 
 The local terms are the rows of every long vector in the model, observed or not; several vectors form
 one population by concatenation. This is the partition of the scaffold into one global and N local
-sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's graph.
+sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's graph by `factorise`.
 """
 
 from __future__ import annotations
@@ -17,40 +17,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.initial_point import PointType
-from pymc.variational.minibatch_rv import MinibatchRandomVariable
-from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.graph.basic import Variable
 
-from pymc_austerity.exceptions import FactorisationError
-
-# The rules register themselves.
-from pymc_austerity.model import lift_indexing, lift_rules  # noqa: F401
-from pymc_austerity.model.graph import (
-    INTERPRETED,
-    Coupled,
-    LogDensityGraph,
-    ShapeMeasure,
-    depends_on,
-    rebuild,
-    refusal,
-    typed_log_density,
-)
-from pymc_austerity.model.lift import Lifter, check_cost, has_random_draw
-from pymc_austerity.model.self_check import check_against_model
-from pymc_austerity.model.terms import long_axis, split
+from pymc_austerity.model.graph import LogDensityGraph
+from pymc_austerity.model.leaves import Leaf
+from pymc_austerity.model.terms import split
 
 Array = npt.NDArray[np.float64]
 
 # Rows that are evaluated at a time when all of them are wanted.
 CHUNK = 65_536
-# Constants up to this size stay in the graph.
-_SMALL_CONSTANT = 1000
-# Length of the index with which the cost of a row is judged.
-_COST_ROWS = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +51,6 @@ class LocalTerm:
     size: int
     index: Variable
     rows: Variable
-
-
-@dataclass(frozen=True, eq=False)
-class Leaf:
-    """A part of the graph without parameters, evaluated once: data, or a function of data."""
-
-    placeholder: Variable
-    source: Variable
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -233,213 +203,3 @@ class Factorisation:
         for _, term in self.globals:
             total = total + term.sum()
         return total
-
-
-def factorise(
-    model: pm.Model | None = None,
-    vars: Variable | Sequence[Variable] | None = None,
-    *,
-    threshold: int = 1000,
-    initial_point: PointType | None = None,
-) -> Factorisation:
-    """Split a model's log density into a global part and a sum of independent local terms.
-
-    Parameters
-    ----------
-    model : pymc.Model, optional
-        Default: the model of the context.
-    vars : random or value variables, optional
-        Keep only the terms that contain one of these. Default: all.
-    threshold : int, default 1000
-        A vector of at least so many terms is local; shorter ones are evaluated in full.
-    initial_point : dict, optional
-        A point as ``model.initial_point()`` gives it, for models where that is slow.
-
-    Returns
-    -------
-    Factorisation
-
-    Raises
-    ------
-    FactorisationError
-        If the rows of a long term cannot be computed one by one. The message names the term, the
-        operation that couples its rows, and what to do.
-
-    Notes
-    -----
-    Section 3.1 of Chen, Mansinghka & Ghahramani (2015). Nothing is compiled; the factorisation is
-    checked once against the model, at a random point near `initial_point`, at the cost of a few
-    evaluations of the log density.
-
-    *Guarantee*: with ``vars=None``, ``log_density_terms(point).sum() + global_log_density(point)``
-    equals ``model.compile_logp()(point)`` up to rounding. With some variables, differences between
-    two points that differ only in these variables are equal.
-
-    *When it fails*: it refuses, by name, whatever it cannot factorise; see `FactorisationError`.
-    """
-    if not isinstance(threshold, int | np.integer) or threshold < 2:
-        raise ValueError(f"threshold must be an integer of at least 2, got {threshold!r}.")
-    model = pm.modelcontext(model)
-    value_vars = None if vars is None else value_variables(model, vars)
-    point = model.initial_point() if initial_point is None else initial_point
-    graph = typed_log_density(model, value_vars, point)
-    for name, term in graph.raw.items():
-        _refuse_scaled_or_random(model[name], term)
-    names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
-    block = [graph.values[name] for name in names]
-    lifter = Lifter(graph.terms.values(), graph.values.values(), threshold)
-    pieces = [(name, p) for name, term in graph.terms.items() for p in split(term, threshold)]
-    in_block = depends_on([p for _, p in pieces], block)
-    locals_: list[LocalTerm] = []
-    globals_: list[tuple[str, Variable]] = []
-    whole: list[Variable] = []
-    for name, piece in pieces:
-        axis = long_axis(piece, threshold)
-        if vars is not None and not in_block.get(piece, False):
-            continue
-        if axis is None:
-            globals_.append((name, piece))
-        else:
-            locals_.append(_lift(lifter, name, piece, axis))
-            whole.append(piece.sum(axis=[a for a in range(piece.type.ndim) if a != axis]))
-    outputs = [t.rows for t in locals_] + [g for _, g in globals_]
-    outputs = lift_indexing.select_early(lifter, outputs)
-    changing = [*graph.values.values(), *(t.index for t in locals_)]
-    leaves, lifted = _extract_leaves(outputs, changing)
-    locals_ = [LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)]
-    globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
-    leaf_values = _leaf_values(graph, leaves)
-    example = {
-        **dict(zip(graph.values.values(), graph.point.values(), strict=True)),
-        **dict(zip((leaf.placeholder for leaf in leaves), leaf_values, strict=True)),
-    }
-    parameters = list(graph.values.values())
-    for term in locals_:
-        _check_cost_of_rows(term, example, parameters, threshold)
-    for name, global_term in globals_:
-        _check_cost(global_term, name, None, threshold)
-    result = Factorisation(
-        graph=graph,
-        var_names=tuple(names),
-        locals=tuple(locals_),
-        globals=tuple(globals_),
-        leaves=tuple(leaves),
-        threshold=int(threshold),
-        leaf_values=leaf_values,
-    )
-    check_against_model(result, model, whole, pieces)
-    return result
-
-
-def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
-    """Value variables of the given random or value variables, by default of all."""
-    if vars is None:
-        return list(model.value_vars)
-    chosen = list(vars) if isinstance(vars, list | tuple) else [vars]
-    result = []
-    for var in chosen:
-        value = model.rvs_to_values.get(var, var)
-        if value not in model.value_vars:
-            known = ", ".join(rv.name for rv in model.free_RVs)
-            raise ValueError(f"{var!r} is not a free variable of the model. Its free variables: {known}.")
-        result.append(value)
-    return result
-
-
-def _refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
-    """`total_size` and `pm.Minibatch` are a subsampling scheme of their own: N would be wrong."""
-    if rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
-        raise FactorisationError(
-            f"The term {rv.name!r} was given total_size, which rescales its log density as if its "
-            "rows were a sample of more. Give it all the data, without total_size and without "
-            "pm.Minibatch; the step draws the subsamples."
-        )
-    if has_random_draw(term):
-        raise FactorisationError(
-            f"The term {rv.name!r} contains a random draw, as pm.Minibatch makes one, so that its "
-            "value changes at every call. Give it all the data without pm.Minibatch; the step draws "
-            "the subsamples."
-        )
-
-
-def _lift(lifter: Lifter, name: str, piece: Variable, axis: int) -> LocalTerm:
-    """Rows of a long piece as a graph of an index."""
-    size = piece.type.shape[axis]
-    index = pt.vector("index", dtype="int64")
-    try:
-        rows = lifter.take(piece, axis, index)
-    except Coupled as coupled:
-        raise refusal(name, size, coupled) from None
-    others = [a for a in range(rows.type.ndim) if a != axis]
-    if others:
-        rows = rows.sum(axis=others)
-    if rows.type.shape[0] == 1:  # the same value in every row
-        rows = pt.alloc(rows[0], index.shape[0])
-    return LocalTerm(name, size, index, rows.astype("float64"))
-
-
-def _extract_leaves(outputs: list[Variable], changing: list[Variable]) -> tuple[list[Leaf], list[Variable]]:
-    """Replace the largest subgraphs that do not depend on `changing` by leaves.
-
-    Short constants stay in the graph, where PyTensor can simplify with them. Leaves are arguments of
-    the compiled functions: large constants inside would make these too big to cache.
-    """
-    varying = depends_on(outputs, changing, by_shape=True)
-    frontier = {out: None for out in outputs if not varying.get(out, False) and not _stays_in_graph(out)}
-    for node in toposort(outputs):
-        if not any(varying.get(o, False) for o in node.outputs):
-            continue
-        for var in node.inputs:
-            if not varying.get(var, False) and not _stays_in_graph(var):
-                frontier[var] = None
-    leaves = []
-    for k, var in enumerate(frontier):
-        leaves.append(Leaf(var.type(name=f"leaf{k}"), var))
-    replaced = rebuild(outputs, {leaf.source: leaf.placeholder for leaf in leaves})
-    return leaves, replaced
-
-
-def _stays_in_graph(var: Variable) -> bool:
-    if not isinstance(var.type, pt.TensorType):
-        return True
-    inputs = list(graph_inputs([var]))
-    sizes = (np.prod(a.type.shape, dtype=np.int64) for a in ancestors([var]) if hasattr(a.type, "shape"))
-    return all(isinstance(i, Constant) for i in inputs) and all(s <= _SMALL_CONSTANT for s in sizes)
-
-
-def _leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]:
-    """Evaluate the leaves. Plain data are not copied."""
-    values: dict[Variable, np.ndarray] = {}
-    shared = dict(zip(graph.data, graph.data_values(), strict=True))
-    computed = []
-    for leaf in leaves:
-        if isinstance(leaf.source, Constant):
-            values[leaf.source] = np.asarray(leaf.source.data)
-        elif leaf.source in shared:
-            values[leaf.source] = shared[leaf.source]
-        else:
-            computed.append(leaf.source)
-    if computed:
-        function = pytensor.function(list(shared), computed, mode=INTERPRETED, on_unused_input="ignore")
-        values.update(zip(computed, function(*shared.values()), strict=True))
-    return [np.asarray(values[leaf.source]) for leaf in leaves]
-
-
-def _check_cost_of_rows(
-    term: LocalTerm, example: dict[Variable, np.ndarray], parameters: list[Variable], threshold: int
-) -> None:
-    """Refuse a term whose rows cost O(N) each although every operation in it has a rule."""
-    short = pt.vector("index", dtype="int64", shape=(_COST_ROWS,))
-    measure = ShapeMeasure({**example, short: np.arange(_COST_ROWS)}, parameters)
-    try:
-        (rows,) = rebuild([term.rows], {term.index: short}, measure)
-    except Coupled as coupled:
-        raise refusal(term.name, term.size, coupled) from None
-    _check_cost(rows, term.name, term.size, threshold)
-
-
-def _check_cost(graph: Variable, name: str, size: int | None, threshold: int) -> None:
-    try:
-        check_cost([graph], threshold)
-    except Coupled as coupled:
-        raise refusal(name, size, coupled) from None

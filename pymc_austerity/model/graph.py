@@ -108,18 +108,20 @@ class LogDensityGraph:
         return [shared.get_value(borrow=True) for shared in self.data.values()]
 
 
-def typed_log_density(
-    model: pm.Model, value_vars: Sequence[Variable] | None, point: Mapping[str, Any]
-) -> LogDensityGraph:
-    """Build the typed log density of the terms of `model` that contain one of `value_vars`, or of all."""
+def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
+    """The terms of `model` that contain one of `value_vars`, or all, as PyMC builds them."""
     names = [rv.name for rv in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
     every = [pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)]
     contains = depends_on(every, value_vars or ())
-    raw = {
+    return {
         name: term
         for name, term in zip(names, every, strict=True)
         if value_vars is None or contains.get(term, False)
     }
+
+
+def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[str, Any]) -> LogDensityGraph:
+    """Give the terms `raw` of `model` static shapes, as they are at `point` and with the present data."""
     point = {v.name: np.asarray(point[v.name], dtype=v.type.dtype) for v in model.value_vars}
     memo: dict[Variable, Variable] = {}
     values = {}

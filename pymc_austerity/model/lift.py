@@ -17,13 +17,9 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.basic import ARange
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.model.graph import Coupled, depends_on
 
@@ -116,41 +112,6 @@ def refuse(var: Variable, reason: str) -> NoReturn:
 def along(vector: Variable, axis: int, ndim: int) -> Variable:
     """Shape a vector so that it broadcasts along `axis` of an `ndim`-dimensional tensor."""
     return vector.dimshuffle(*["x"] * axis, 0, *["x"] * (ndim - axis - 1))
-
-
-def check_cost(outputs: Iterable[Variable], threshold: int) -> None:
-    """Raise `Coupled` if a graph touches a long axis other than by selecting from a leaf.
-
-    `outputs` must have static shapes, with the index replaced by one of a short static length.
-    This is what turns operations that mix rows in ways no rule knows of into an error.
-    """
-    nodes = list(toposort(outputs))
-    measured = {
-        node.inputs[0]: node.outputs[0].type.shape for node in nodes if isinstance(node.op, SpecifyShape)
-    }
-
-    def is_long(var: Variable) -> bool:
-        shape = measured.get(var, getattr(var.type, "shape", ()))
-        return any(k is None or k >= threshold for k in shape)
-
-    longest = None
-    for node in nodes:
-        if isinstance(node.op, Shape | Shape_i):
-            continue
-        selects = isinstance(node.op, AdvancedSubtensor | Subtensor) and node.inputs[0].owner is None
-        if any(is_long(i) for i in node.inputs[int(selects) :]):
-            longest = node.outputs[0]
-            if not any(is_long(o) for o in node.outputs):  # this is where rows are mixed
-                break
-        elif longest is None and any(is_long(o) for o in node.outputs):
-            longest = node.outputs[0]
-    if longest is not None:
-        raise Coupled(longest, "an operation needs a vector as long as the data in full")
-
-
-def has_random_draw(var: Variable) -> bool:
-    """Does the graph contain a random number generator, so that its value changes at each call?"""
-    return any(isinstance(i.type, RandomType) for i in graph_inputs([var]))
 
 
 def constant_int(var: Any) -> int | None:

@@ -13,7 +13,8 @@ from pytensor.graph.basic import Variable
 from scipy.optimize import minimize
 
 from pymc_austerity.exceptions import SubsamplingWarning
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, factorise, value_variables
+from pymc_austerity.model.factorisation import CHUNK, Factorisation
+from pymc_austerity.model.factorise import factorise, value_variables
 
 Array = np.ndarray
 

@@ -8,7 +8,6 @@ terms. NaN and infinities have to agree too; a finite log density is not needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pymc as pm
@@ -16,10 +15,8 @@ import pytensor
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph import INTERPRETED, LogDensityGraph
-
-if TYPE_CHECKING:
-    from pymc_austerity.model.factorisation import Factorisation
 
 _ROWS = 64
 _SEED = 2014

@@ -29,7 +29,8 @@ from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.subsample import in_blocks, population_of
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.data import fingerprint
-from pymc_austerity.model.factorisation import Factorisation, factorise, value_variables
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorise import factorise, value_variables
 from pymc_austerity.model.start import require_finite
 from pymc_austerity.proposals.base import bind
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk

@@ -1,0 +1,172 @@
+"""`factorise`: find the factorisation of a PyMC model on its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.initial_point import PointType
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.random.type import RandomType
+
+from pymc_austerity.exceptions import FactorisationError
+
+# The rules of `lift` register themselves.
+from pymc_austerity.model import lift_rules  # noqa: F401
+from pymc_austerity.model.cost import check_cost_of_global, check_cost_of_rows
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph import Coupled, depends_on, raw_terms, refusal, typed_log_density
+from pymc_austerity.model.leaves import extract_leaves, leaf_values
+from pymc_austerity.model.lift import Lifter
+from pymc_austerity.model.lift_indexing import select_early
+from pymc_austerity.model.self_check import check_against_model
+from pymc_austerity.model.terms import long_axis, split
+
+
+def factorise(
+    model: pm.Model | None = None,
+    vars: Variable | Sequence[Variable] | None = None,
+    *,
+    threshold: int = 1000,
+    initial_point: PointType | None = None,
+) -> Factorisation:
+    """Split a model's log density into a global part and a sum of independent local terms.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Default: the model of the context.
+    vars : random or value variables, optional
+        Keep only the terms that contain one of these. Default: all.
+    threshold : int, default 1000
+        A vector of at least so many terms is local; shorter ones are evaluated in full.
+    initial_point : dict, optional
+        A point as ``model.initial_point()`` gives it, for models where that is slow.
+
+    Returns
+    -------
+    Factorisation
+
+    Raises
+    ------
+    FactorisationError
+        If the rows of a long term cannot be computed one by one. The message names the term, the
+        operation that couples its rows, and what to do.
+
+    Notes
+    -----
+    Section 3.1 of Chen, Mansinghka & Ghahramani (2015). Nothing is compiled; the factorisation is
+    checked once against the model, at a random point near `initial_point`, at the cost of a few
+    evaluations of the log density.
+
+    *Guarantee*: with ``vars=None``, ``log_density_terms(point).sum() + global_log_density(point)``
+    equals ``model.compile_logp()(point)`` up to rounding. With some variables, differences between
+    two points that differ only in these variables are equal.
+
+    *When it fails*: it refuses, by name, whatever it cannot factorise; see `FactorisationError`.
+    """
+    if not isinstance(threshold, int | np.integer) or threshold < 2:
+        raise ValueError(f"threshold must be an integer of at least 2, got {threshold!r}.")
+    model = pm.modelcontext(model)
+    value_vars = None if vars is None else value_variables(model, vars)
+    point = model.initial_point() if initial_point is None else initial_point
+    raw = raw_terms(model, value_vars)
+    for name, term in raw.items():
+        _refuse_scaled_or_random(model[name], term)
+    graph = typed_log_density(model, raw, point)
+    names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
+    block = [graph.values[name] for name in names]
+    lifter = Lifter(graph.terms.values(), graph.values.values(), threshold)
+    pieces = [(name, p) for name, term in graph.terms.items() for p in split(term, threshold)]
+    in_block = depends_on([p for _, p in pieces], block)
+    locals_: list[LocalTerm] = []
+    globals_: list[tuple[str, Variable]] = []
+    whole: list[Variable] = []
+    for name, piece in pieces:
+        axis = long_axis(piece, threshold)
+        if vars is not None and not in_block.get(piece, False):
+            continue
+        if axis is None:
+            globals_.append((name, piece))
+        else:
+            locals_.append(_lift(lifter, name, piece, axis))
+            whole.append(piece.sum(axis=[a for a in range(piece.type.ndim) if a != axis]))
+    outputs = [t.rows for t in locals_] + [g for _, g in globals_]
+    outputs = select_early(lifter, outputs)
+    changing = [*graph.values.values(), *(t.index for t in locals_)]
+    leaves, lifted = extract_leaves(outputs, changing)
+    locals_ = [LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)]
+    globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
+    values = leaf_values(graph, leaves)
+    example = {
+        **dict(zip(graph.values.values(), graph.point.values(), strict=True)),
+        **dict(zip((leaf.placeholder for leaf in leaves), values, strict=True)),
+    }
+    parameters = list(graph.values.values())
+    for term in locals_:
+        check_cost_of_rows(term, example, parameters, threshold)
+    for name, global_term in globals_:
+        check_cost_of_global(name, global_term, threshold)
+    result = Factorisation(
+        graph=graph,
+        var_names=tuple(names),
+        locals=tuple(locals_),
+        globals=tuple(globals_),
+        leaves=tuple(leaves),
+        threshold=int(threshold),
+        leaf_values=values,
+    )
+    check_against_model(result, model, whole, pieces)
+    return result
+
+
+def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
+    """Value variables of the given random or value variables, by default of all."""
+    if vars is None:
+        return list(model.value_vars)
+    chosen = list(vars) if isinstance(vars, list | tuple) else [vars]
+    result = []
+    for var in chosen:
+        value = model.rvs_to_values.get(var, var)
+        if value not in model.value_vars:
+            known = ", ".join(rv.name for rv in model.free_RVs)
+            raise ValueError(f"{var!r} is not a free variable of the model. Its free variables: {known}.")
+        result.append(value)
+    return result
+
+
+def _refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
+    """`total_size` and `pm.Minibatch` are a subsampling scheme of their own: N would be wrong."""
+    if rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
+        raise FactorisationError(
+            f"The term {rv.name!r} was given total_size, which rescales its log density as if its "
+            "rows were a sample of more. Give it all the data, without total_size and without "
+            "pm.Minibatch; the step draws the subsamples."
+        )
+    if any(isinstance(i.type, RandomType) for i in graph_inputs([term])):
+        raise FactorisationError(
+            f"The term {rv.name!r} contains a random draw, as pm.Minibatch makes one, so that its "
+            "value changes at every call. Give it all the data without pm.Minibatch; the step draws "
+            "the subsamples."
+        )
+
+
+def _lift(lifter: Lifter, name: str, piece: Variable, axis: int) -> LocalTerm:
+    """Rows of a long piece as a graph of an index."""
+    size = piece.type.shape[axis]
+    index = pt.vector("index", dtype="int64")
+    try:
+        rows = lifter.take(piece, axis, index)
+    except Coupled as coupled:
+        raise refusal(name, size, coupled) from None
+    others = [a for a in range(rows.type.ndim) if a != axis]
+    if others:
+        rows = rows.sum(axis=others)
+    if rows.type.shape[0] == 1:  # the same value in every row
+        rows = pt.alloc(rows[0], index.shape[0])
+    return LocalTerm(name, size, index, rows.astype("float64"))

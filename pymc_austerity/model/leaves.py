@@ -1,0 +1,75 @@
+"""Leaves: the parts of a graph that do not depend on parameters, evaluated once.
+
+Data are leaves, and so is whatever is computed from data alone: standardised columns, cumulated sums,
+log-factorials of counts. That is why operations that couple rows are allowed on data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+
+from pymc_austerity.model.graph import INTERPRETED, LogDensityGraph, depends_on, rebuild
+
+# Constants up to this size stay in the graph.
+_SMALL_CONSTANT = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A part of the graph without parameters, and the input that stands for it."""
+
+    placeholder: Variable
+    source: Variable
+
+
+def extract_leaves(outputs: list[Variable], changing: list[Variable]) -> tuple[list[Leaf], list[Variable]]:
+    """Replace the largest subgraphs that do not depend on `changing` by leaves.
+
+    Short constants stay in the graph, where PyTensor can simplify with them. Leaves are arguments of
+    the compiled functions: large constants inside would make these too big to cache.
+    """
+    varying = depends_on(outputs, changing, by_shape=True)
+    frontier = {out: None for out in outputs if not varying.get(out, False) and not _stays_in_graph(out)}
+    for node in toposort(outputs):
+        if not any(varying.get(o, False) for o in node.outputs):
+            continue
+        for var in node.inputs:
+            if not varying.get(var, False) and not _stays_in_graph(var):
+                frontier[var] = None
+    leaves = []
+    for k, var in enumerate(frontier):
+        leaves.append(Leaf(var.type(name=f"leaf{k}"), var))
+    replaced = rebuild(outputs, {leaf.source: leaf.placeholder for leaf in leaves})
+    return leaves, replaced
+
+
+def _stays_in_graph(var: Variable) -> bool:
+    if not isinstance(var.type, pt.TensorType):
+        return True
+    inputs = list(graph_inputs([var]))
+    sizes = (np.prod(a.type.shape, dtype=np.int64) for a in ancestors([var]) if hasattr(a.type, "shape"))
+    return all(isinstance(i, Constant) for i in inputs) and all(s <= _SMALL_CONSTANT for s in sizes)
+
+
+def leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]:
+    """Evaluate the leaves. Plain data are not copied."""
+    values: dict[Variable, np.ndarray] = {}
+    shared = dict(zip(graph.data, graph.data_values(), strict=True))
+    computed = []
+    for leaf in leaves:
+        if isinstance(leaf.source, Constant):
+            values[leaf.source] = np.asarray(leaf.source.data)
+        elif leaf.source in shared:
+            values[leaf.source] = shared[leaf.source]
+        else:
+            computed.append(leaf.source)
+    if computed:
+        function = pytensor.function(list(shared), computed, mode=INTERPRETED, on_unused_input="ignore")
+        values.update(zip(computed, function(*shared.values()), strict=True))
+    return [np.asarray(values[leaf.source]) for leaf in leaves]
