@@ -16,7 +16,8 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.model.factorisation import LocalTerm
-from pymc_austerity.model.graph import Coupled, ShapeMeasure, rebuild, refusal
+from pymc_austerity.model.graph import ShapeMeasure, rebuild
+from pymc_austerity.model.refusal import Coupled, refusal
 
 # Length of the index with which the cost of a row is judged.
 _ROWS = 7

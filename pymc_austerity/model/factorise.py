@@ -20,10 +20,11 @@ from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model import lift_rules  # noqa: F401
 from pymc_austerity.model.cost import check_cost_of_global, check_cost_of_rows
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph import Coupled, depends_on, raw_terms, refusal, typed_log_density
+from pymc_austerity.model.graph import depends_on, raw_terms, typed_log_density
 from pymc_austerity.model.leaves import extract_leaves, leaf_values
 from pymc_austerity.model.lift import Lifter
 from pymc_austerity.model.lift_indexing import select_early
+from pymc_austerity.model.refusal import Coupled, refusal
 from pymc_austerity.model.self_check import check_against_model
 from pymc_austerity.model.terms import long_axis, split
 

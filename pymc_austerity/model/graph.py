@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor
-import pytensor.scalar as ps
-import pytensor.scalar.math as psm
 import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph
@@ -24,13 +22,12 @@ from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import graph_inputs, toposort
-from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.math import All
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.type import TensorType
 
-from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.model.checks import rowwise_check
+from pymc_austerity.model.refusal import Coupled, refusal
 
 # Symbolic operations that `lift` understands as a whole.
 _KEPT_WHOLE = (Softmax, LogSoftmax)
@@ -41,39 +38,6 @@ _FOLD_LIMIT = 1000
 INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
 # The same after PyTensor's rewrites for numerical stability: slower, and finite wherever PyMC is.
 INTERPRETED_STABLE = INTERPRETED.including("stabilize", "specialize")
-
-
-class Coupled(Exception):  # noqa: N818 - it is caught, and becomes a FactorisationError
-    """Rows cannot be computed one by one; carries the offending variable and the reason."""
-
-    def __init__(self, var: Variable, reason: str) -> None:
-        super().__init__(reason)
-        self.var = var
-        self.reason = reason
-
-    def __str__(self) -> str:
-        shape = "x".join("?" if k is None else str(k) for k in self.var.type.shape) or "one number"
-        return f"{self.reason} (operation {operation_name(self.var)}, shape {shape})"
-
-
-def operation_name(var: Variable) -> str:
-    """Short readable name of the operation that computes `var`."""
-    if var.owner is None:
-        return repr(var.name or str(var))
-    op = var.owner.op
-    if isinstance(op, pt.elemwise.Elemwise):
-        op = op.scalar_op
-    return type(getattr(op, "core_op", op)).__name__ + (f" of {var.name!r}" if var.name else "")
-
-
-def refusal(name: str, size: int | None, coupled: Coupled) -> FactorisationError:
-    """The error that names the term, the operation that couples its rows, and what to do."""
-    term = f"the term {name!r}" + (f" ({size:,} rows)" if size else "")
-    return FactorisationError(
-        f"Rows of {term} cannot be computed from a subsample: {coupled}. Use another step method, "
-        "such as pm.NUTS or pm.Slice, for the variables in it, or write the model so that each row "
-        "depends on the parameters and on its own data only."
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,73 +223,6 @@ def _folded(node: Apply) -> list[Variable] | None:
     return [out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)]
 
 
-def rowwise_check(value: Variable, conditions: Sequence[Variable]) -> Variable:
-    """Replace "all rows are valid, or else" by minus infinity in the invalid rows.
-
-    The sum over the rows is the same: minus infinity as soon as one row is invalid.
-    """
-    for condition in _conjunction(conditions):
-        condition = _without_sigmoid(condition)
-        aligned = _align(condition, value.type.shape)
-        value = pt.switch(pt.all(condition) if aligned is None else aligned, value, -np.inf).astype(
-            value.type.dtype
-        )
-    return value
-
-
-def _conjunction(conditions: Sequence[Variable]) -> list[Variable]:
-    """Flatten All(MakeVector(All(a), All(b), ...)) into [a, b, ...]."""
-    flat = []
-    for condition in conditions:
-        node = condition.owner
-        op = node.op if node else None
-        full_all = isinstance(op, All) and (op.axis is None or len(op.axis) == node.inputs[0].type.ndim)
-        if isinstance(op, ScalarFromTensor | TensorFromScalar | MakeVector) or full_all:
-            flat += _conjunction(node.inputs)
-        else:
-            flat.append(pt.as_tensor(condition))
-    return flat
-
-
-def _without_sigmoid(condition: Variable) -> Variable:
-    """A sigmoid is between 0 and 1 unless it is NaN: there is no need to compute it for a check."""
-    node = condition.owner
-    if not is_elemwise(condition, ps.GE, ps.LE):
-        return condition
-    low, high = node.inputs if is_elemwise(condition, ps.LE) else node.inputs[::-1]
-    for sigmoid, bound, far in ((low, high, 1.0), (high, low, 0.0)):
-        if is_elemwise(sigmoid, psm.Sigmoid) and _single_constant(bound) == far:
-            return pt.invert(pt.isnan(sigmoid.owner.inputs[0]))
-    return condition
-
-
-def _single_constant(var: Variable) -> float | None:
-    """Value of a constant of one element, under any number of broadcast axes."""
-    while var.owner is not None and isinstance(var.owner.op, pt.elemwise.DimShuffle):
-        var = var.owner.inputs[0]
-    return float(var.data.item()) if isinstance(var, Constant) and var.data.size == 1 else None
-
-
-def _align(condition: Variable, shape: tuple[int | None, ...]) -> Variable | None:
-    """Bring a condition into a shape that broadcasts to `shape`, or return None."""
-    own = condition.type.shape
-    if None in own or None in shape:
-        return None
-    extra = condition.type.ndim - len(shape)
-    if extra > 0:  # batch axes lead, the core axes of a multivariate row trail
-        rows = condition.all(axis=tuple(range(len(shape), condition.type.ndim)))
-        return rows if _broadcasts(own[: len(shape)], shape) else None
-    right = pt.shape_padleft(condition, -extra) if extra else condition
-    if _broadcasts(right.type.shape, shape):
-        return right
-    left = pt.shape_padright(condition, -extra) if extra else condition
-    return left if _broadcasts(left.type.shape, shape) else None
-
-
-def _broadcasts(own: tuple[int | None, ...], shape: tuple[int | None, ...]) -> bool:
-    return all(a in (1, b) for a, b in zip(own, shape, strict=True))
-
-
 def depends_on(
     outputs: Iterable[Variable], roots: Iterable[Variable], *, by_shape: bool = False
 ) -> dict[Variable, bool]:
@@ -337,18 +234,3 @@ def depends_on(
         answer = not shape_only and any(found.get(i, False) for i in node.inputs)
         found.update(dict.fromkeys((o for o in node.outputs if o not in found), answer))
     return found
-
-
-def is_minus_infinity(var: Variable) -> bool:
-    """Is this the constant -inf, whatever its shape?"""
-    return _single_constant(var) == -np.inf
-
-
-def is_elemwise(var: Variable, *scalar_ops: type[ps.ScalarOp]) -> bool:
-    """Is `var` the result of an element-wise operation of one of these kinds?"""
-    node = var.owner
-    return (
-        node is not None
-        and isinstance(node.op, pt.elemwise.Elemwise)
-        and isinstance(node.op.scalar_op, scalar_ops)
-    )

@@ -21,7 +21,8 @@ from pytensor.scalar.basic import Cast
 from pytensor.tensor.basic import ARange
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from pymc_austerity.model.graph import Coupled, depends_on
+from pymc_austerity.model.graph import depends_on
+from pymc_austerity.model.refusal import Coupled
 
 
 class Lifter:

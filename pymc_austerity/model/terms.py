@@ -21,7 +21,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.shape import SpecifyShape
 
-from pymc_austerity.model.graph import is_elemwise, is_minus_infinity
+from pymc_austerity.model.checks import is_elemwise, is_minus_infinity
 
 
 def long_axis(var: Variable, threshold: int) -> int | None:

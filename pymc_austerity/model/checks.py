@@ -1,0 +1,99 @@
+"""Parameter checks as conditions on single rows.
+
+PyMC checks the parameters of a vector of observations at once, and makes all of its log densities minus
+infinity if one is invalid. Only the sum matters, so each row can be checked for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.scalar.math as psm
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant, Variable
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.math import All
+
+
+def rowwise_check(value: Variable, conditions: Sequence[Variable]) -> Variable:
+    """Replace "all rows are valid, or else" by minus infinity in the invalid rows.
+
+    The sum over the rows is the same: minus infinity as soon as one row is invalid.
+    """
+    for condition in _conjunction(conditions):
+        condition = _without_sigmoid(condition)
+        aligned = _align(condition, value.type.shape)
+        value = pt.switch(pt.all(condition) if aligned is None else aligned, value, -np.inf).astype(
+            value.type.dtype
+        )
+    return value
+
+
+def _conjunction(conditions: Sequence[Variable]) -> list[Variable]:
+    """Flatten All(MakeVector(All(a), All(b), ...)) into [a, b, ...]."""
+    flat = []
+    for condition in conditions:
+        node = condition.owner
+        op = node.op if node else None
+        full_all = isinstance(op, All) and (op.axis is None or len(op.axis) == node.inputs[0].type.ndim)
+        if isinstance(op, ScalarFromTensor | TensorFromScalar | MakeVector) or full_all:
+            flat += _conjunction(node.inputs)
+        else:
+            flat.append(pt.as_tensor(condition))
+    return flat
+
+
+def _without_sigmoid(condition: Variable) -> Variable:
+    """A sigmoid is between 0 and 1 unless it is NaN: there is no need to compute it for a check."""
+    node = condition.owner
+    if not is_elemwise(condition, ps.GE, ps.LE):
+        return condition
+    low, high = node.inputs if is_elemwise(condition, ps.LE) else node.inputs[::-1]
+    for sigmoid, bound, far in ((low, high, 1.0), (high, low, 0.0)):
+        if is_elemwise(sigmoid, psm.Sigmoid) and _single_constant(bound) == far:
+            return pt.invert(pt.isnan(sigmoid.owner.inputs[0]))
+    return condition
+
+
+def _single_constant(var: Variable) -> float | None:
+    """Value of a constant of one element, under any number of broadcast axes."""
+    while var.owner is not None and isinstance(var.owner.op, pt.elemwise.DimShuffle):
+        var = var.owner.inputs[0]
+    return float(var.data.item()) if isinstance(var, Constant) and var.data.size == 1 else None
+
+
+def _align(condition: Variable, shape: tuple[int | None, ...]) -> Variable | None:
+    """Bring a condition into a shape that broadcasts to `shape`, or return None."""
+    own = condition.type.shape
+    if None in own or None in shape:
+        return None
+    extra = condition.type.ndim - len(shape)
+    if extra > 0:  # batch axes lead, the core axes of a multivariate row trail
+        rows = condition.all(axis=tuple(range(len(shape), condition.type.ndim)))
+        return rows if _broadcasts(own[: len(shape)], shape) else None
+    right = pt.shape_padleft(condition, -extra) if extra else condition
+    if _broadcasts(right.type.shape, shape):
+        return right
+    left = pt.shape_padright(condition, -extra) if extra else condition
+    return left if _broadcasts(left.type.shape, shape) else None
+
+
+def _broadcasts(own: tuple[int | None, ...], shape: tuple[int | None, ...]) -> bool:
+    return all(a in (1, b) for a, b in zip(own, shape, strict=True))
+
+
+def is_minus_infinity(var: Variable) -> bool:
+    """Is this the constant -inf, whatever its shape?"""
+    return _single_constant(var) == -np.inf
+
+
+def is_elemwise(var: Variable, *scalar_ops: type[ps.ScalarOp]) -> bool:
+    """Is `var` the result of an element-wise operation of one of these kinds?"""
+    node = var.owner
+    return (
+        node is not None
+        and isinstance(node.op, pt.elemwise.Elemwise)
+        and isinstance(node.op.scalar_op, scalar_ops)
+    )
