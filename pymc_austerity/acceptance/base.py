@@ -58,7 +58,7 @@ def standard_error(n: int, n_local: int, m2: float) -> float:
 
     Equation 4 of Korattikara et al. (2014), s_l / sqrt(n) * sqrt(1 - (n - 1) / (N - 1)), with s_l^2 the
     unbiased variance m2 / (n - 1). It overstates the variance by N / (N - 1) (the exact factor is
-    1 - n / N), which is harmless, and it is 0 at n = N only in the limit of large N.
+    1 - n / N), which is harmless.
     """
     if n < 2:
         return math.nan

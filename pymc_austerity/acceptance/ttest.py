@@ -12,6 +12,8 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from pymc_austerity.acceptance.base import Decide, Schedule, standard_error
 
+_SMALLEST_TAIL = 1e-200
+
 
 @dataclass(frozen=True)
 class TTest:
@@ -80,10 +82,13 @@ class TTest:
     def bind(self, n_local: int) -> Schedule:
         """Batch ends and critical values of t for a population of `n_local` terms."""
         ends = self._ends(n_local)
-        normal = ndtri(1.0 - self.epsilon) * (ends / n_local) ** (0.5 - self.boundary)
-        # In the lower tail, where small probabilities keep their digits.
-        bounds = -stdtrit(np.maximum(ends - 1, 1), ndtr(-normal))
-        return Schedule(ends, bounds)
+        normal = -ndtri(self.epsilon) * (ends / n_local) ** (0.5 - self.boundary)
+        # In the lower tail, where small probabilities keep their digits. Below the smallest that scipy can
+        # invert, no difference is significant.
+        tail = ndtr(-normal)
+        invertible = tail > _SMALLEST_TAIL
+        bounds = -stdtrit(np.maximum(ends - 1, 1), np.where(invertible, tail, 0.5))
+        return Schedule(ends, np.where(invertible, bounds, np.inf))
 
     def _ends(self, n_local: int) -> np.ndarray:
         if self.growth == "constant":

@@ -142,15 +142,15 @@ def sequential_test(
             index = positions(population, schedule, offset, start, stop)
             log_ratios = target.log_ratios(q_new, q, index, args)
             mean, m2 = merge(start, mean, m2, log_ratios)
+            n = stop
             if not math.isfinite(mean):
                 break
-        n = end
         stage += 1
         if not math.isfinite(mean):
             break
         if decide(schedule, stage - 1, n, n_local, mean, m2, psi):
             break
-    restore_order(population, n // schedule.block)
+    restore_order(population, end // schedule.block)
     error = standard_error(n, n_local, m2)
     return n, stage, mean, error
 
@@ -159,7 +159,8 @@ def sequential_test(
 def merge(n: int, mean: float, m2: float, batch: Vector) -> tuple[float, float]:
     """Add a batch to the running mean and sum of squared deviations of n numbers (Chan et al. 1979).
 
-    A sum that is not finite is returned as the mean: minus infinity rejects, as NaN does.
+    Deviations are taken from the first number of the batch, so that equal numbers have exactly none. A
+    sum that is not finite is returned as the mean: minus infinity rejects, as NaN does.
     """
     m = batch.shape[0]
     total = 0.0
@@ -167,10 +168,15 @@ def merge(n: int, mean: float, m2: float, batch: Vector) -> tuple[float, float]:
         total += x
     if not math.isfinite(total):
         return total, math.nan
-    batch_mean = total / m
+    origin = batch[0]
+    shift = 0.0
+    for x in batch:
+        shift += x - origin
+    shift /= m
     batch_m2 = 0.0
     for x in batch:
-        batch_m2 += (x - batch_mean) ** 2
-    delta = batch_mean - mean
-    both = n + m
-    return mean + delta * m / both, m2 + batch_m2 + delta * delta * n * m / both
+        deviation = x - origin - shift
+        batch_m2 += deviation * deviation
+    delta = origin - mean + shift
+    share = m / (n + m)
+    return mean + delta * share, m2 + batch_m2 + delta * delta * n * share

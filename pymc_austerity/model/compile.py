@@ -175,9 +175,10 @@ class CompiledTarget:
         key = None
         if cache and None not in keys:
             modules = {inspect.getmodule(f) for f in (kernel, *functions.values())}
+            names = [f"{f.__module__}.{f.__qualname__}" for f in (kernel, *functions.values())]
             sources = sorted(inspect.getsource(m) for m in modules if m is not None)
             versions = [_version.__version__, numba.__version__, np.__version__, sys.version]
-            key = hashlib.sha256(repr([*keys, source, sources, versions]).encode()).hexdigest()
+            key = hashlib.sha256(repr([*keys, source, names, sources, versions]).encode()).hexdigest()
         # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
         # dispatcher as a value has one, and numba then refuses to cache.
         environment: dict[str, Any] = {

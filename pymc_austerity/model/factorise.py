@@ -71,8 +71,8 @@ def factorise(
 
     *When it fails*: it refuses, by name, whatever it cannot factorise; see `FactorisationError`.
     """
-    if not isinstance(threshold, int | np.integer) or threshold < 2:
-        raise ValueError(f"threshold must be an integer of at least 2, got {threshold!r}.")
+    if not isinstance(threshold, int | np.integer) or threshold < 3:
+        raise ValueError(f"threshold must be an integer of at least 3, got {threshold!r}.")
     model = pm.modelcontext(model)
     value_vars = None if vars is None else value_variables(model, vars)
     point = model.initial_point() if initial_point is None else initial_point
@@ -100,7 +100,7 @@ def factorise(
     outputs = [t.rows for t in locals_] + [g for _, g in globals_]
     outputs = select_early(lifter, outputs)
     changing = [*graph.values.values(), *(t.index for t in locals_)]
-    leaves, lifted = extract_leaves(outputs, changing)
+    leaves, lifted = extract_leaves(outputs, changing, threshold)
     locals_ = [LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)]
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
     values = leaf_values(graph, leaves)

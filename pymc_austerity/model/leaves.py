@@ -16,7 +16,7 @@ from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 
 from pymc_austerity.model.graph import INTERPRETED, LogDensityGraph, depends_on, rebuild
 
-# Constants up to this size stay in the graph.
+# Constants up to this size stay in the graph, unless that is long already.
 _SMALL_CONSTANT = 1000
 
 
@@ -28,19 +28,24 @@ class Leaf:
     source: Variable
 
 
-def extract_leaves(outputs: list[Variable], changing: list[Variable]) -> tuple[list[Leaf], list[Variable]]:
+def extract_leaves(
+    outputs: list[Variable], changing: list[Variable], threshold: int
+) -> tuple[list[Leaf], list[Variable]]:
     """Replace the largest subgraphs that do not depend on `changing` by leaves.
 
     Short constants stay in the graph, where PyTensor can simplify with them. Leaves are arguments of
     the compiled functions: large constants inside would make these too big to cache.
     """
     varying = depends_on(outputs, changing, by_shape=True)
-    frontier = {out: None for out in outputs if not varying.get(out, False) and not _stays_in_graph(out)}
+    limit = min(_SMALL_CONSTANT, threshold - 1)
+    frontier = {
+        out: None for out in outputs if not varying.get(out, False) and not _stays_in_graph(out, limit)
+    }
     for node in toposort(outputs):
         if not any(varying.get(o, False) for o in node.outputs):
             continue
         for var in node.inputs:
-            if not varying.get(var, False) and not _stays_in_graph(var):
+            if not varying.get(var, False) and not _stays_in_graph(var, limit):
                 frontier[var] = None
     leaves = []
     for k, var in enumerate(frontier):
@@ -49,12 +54,12 @@ def extract_leaves(outputs: list[Variable], changing: list[Variable]) -> tuple[l
     return leaves, replaced
 
 
-def _stays_in_graph(var: Variable) -> bool:
+def _stays_in_graph(var: Variable, limit: int) -> bool:
     if not isinstance(var.type, pt.TensorType):
         return True
     inputs = list(graph_inputs([var]))
     sizes = (np.prod(a.type.shape, dtype=np.int64) for a in ancestors([var]) if hasattr(a.type, "shape"))
-    return all(isinstance(i, Constant) for i in inputs) and all(s <= _SMALL_CONSTANT for s in sizes)
+    return all(isinstance(i, Constant) for i in inputs) and all(s <= limit for s in sizes)
 
 
 def leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]:

@@ -7,6 +7,7 @@ function ``(q, rng) -> (q_new, log_hastings)``, or an object with such a method 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -72,8 +73,13 @@ def bind(proposal: Any, n_dim: int) -> BoundProposal:
             f"or an object with such a method `propose`, got {proposal!r}."
         )
 
+    if inspect.isfunction(function):
+        function = register_jitable(function)
+
+    @register_jitable
     def propose(state: NoState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-        q_new, log_hastings = function(q, rng)
+        # A copy, because the user's function may work in place.
+        q_new, log_hastings = function(q.copy(), rng)
         return q_new, log_hastings
 
     return BoundProposal(NoState(np.array([np.nan])), propose, no_adaptation, compilable=False)

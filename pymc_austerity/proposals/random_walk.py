@@ -75,8 +75,12 @@ class RandomWalk:
 
 
 def _cholesky(cov: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or not np.allclose(cov, cov.T):
+    if cov.ndim != 2 or cov.shape[0] != cov.shape[1]:
         raise ValueError(f"cov must be a symmetric matrix, got shape {cov.shape}.")
+    if not np.all(np.isfinite(cov)):
+        raise ValueError(f"cov must be finite, got {cov}.")
+    if np.abs(cov - cov.T).max() > 1e-8 * np.abs(cov).max():
+        raise ValueError(f"cov must be a symmetric matrix, got {cov}.")
     try:
         return np.linalg.cholesky(cov)
     except np.linalg.LinAlgError:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
-from numba.core.errors import NumbaError
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -133,7 +132,9 @@ class SubsampledStep(BlockedStep):
         ]
         self._factorisation = fact
         self._data_seen = fingerprint(fact.graph)
-        self._schedule = in_blocks(rule.bind(fact.n_local))
+        self._schedule = rule.bind(fact.n_local)
+        if len(fact.locals) == 1:  # a block of neighbours is a random sample of one term only
+            self._schedule = in_blocks(self._schedule)
         self._population = population_of(self._schedule)
         self._target = CompiledTarget(fact, shuffle=self._schedule.block > 1)
         self._initial_proposal_state = bound.state
@@ -142,17 +143,17 @@ class SubsampledStep(BlockedStep):
         self._engine = self._target.compile(transitions, functions, cache=bound.compilable)
         try:
             self._run(0, False, self._ravel(point), self._target.args(point), bound.state)
-        except NumbaError:
+        except Exception as error:  # numba passes some errors of the code it compiles through
             if bound.compilable:
                 raise
             warnings.warn(
-                f"numba cannot compile the proposal {self._proposal!r}; it runs interpreted, some 50 "
-                "microseconds slower for each transition.",
+                f"numba cannot compile the proposal {self._proposal!r} ({_first_line(error)}); it runs "
+                "interpreted, some 50 microseconds slower for each transition.",
                 SubsamplingWarning,
                 stacklevel=4,
             )
             plain = self._target.interpreted()
-            self._engine = partial(transitions, **functions, target=plain)
+            self._engine = np.errstate(all="ignore")(partial(transitions, **functions, target=plain))
 
     def _run(self, n: int, tune: bool, q: np.ndarray, args: Any, proposal_state: Any) -> Any:
         return self._engine(n, tune, self.rng, q, args, self._population, proposal_state, self._schedule)
@@ -297,13 +298,18 @@ def _try_proposal(bound: Any, q: np.ndarray) -> None:
     """Call a user's proposal once, so that a wrong result is an error here and not a wrong chain."""
     if bound.compilable:
         return
-    result = bound.propose(bound.state, q, np.random.default_rng(0))
-    q_new, log_hastings = result
-    if np.shape(q_new) != q.shape or np.ndim(log_hastings) != 0:
+    q_new, log_hastings = bound.propose(bound.state, q, np.random.default_rng(0))
+    is_vector = isinstance(q_new, np.ndarray) and q_new.shape == q.shape and q_new.dtype == q.dtype
+    if not is_vector or np.ndim(log_hastings) != 0:
         raise ValueError(
-            f"The proposal must return (q_new, log_hastings) with q_new of shape {q.shape} and a number, got "
-            f"shapes {np.shape(q_new)} and {np.shape(log_hastings)}."
+            f"The proposal must return (q_new, log_hastings), a float array of shape {q.shape} and a number; "
+            f"got {q_new!r} and {log_hastings!r}."
         )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _warn_of_long_deterministics(model: pm.Model) -> None:

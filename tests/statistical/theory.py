@@ -44,6 +44,9 @@ def sequential_test_law(mu_std, ends, critical, nodes=60):
         up = np.sum(mass * ndtr((position + drift - edge) / sd), axis=1)
         down = np.sum(mass * ndtr((-edge - position - drift) / sd), axis=1)
         above, below, use = above + up, below + down, use + pi * (up + down)
+        # Where nothing is left there is nothing to move (and the factors below would overflow).
+        alive = mass.sum(axis=1, keepdims=True) > 1e-13
+        mass, mu = mass * alive, mu * alive
         # Girsanov: the drift is a factor that depends on the two ends of a step only.
         new = edge * x
         kernel = normal_density(new[:, None] - position, sd)

@@ -1,0 +1,472 @@
+"""Random walks and users' proposals: what they propose, what they learn, and where it leads."""
+
+import math
+import warnings
+from copy import deepcopy
+from itertools import pairwise
+
+import numba
+import numpy as np
+import pymc as pm
+import pytest
+from numba.extending import register_jitable
+from scipy import special, stats
+
+from pymc_austerity import AusterityMH, SubsamplingWarning
+from pymc_austerity.acceptance import Exact
+from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.proposals.base import BoundProposal, NoState, bind, no_adaptation
+from pymc_austerity.proposals.random_walk import (
+    AdaptiveWalk,
+    CorrelatedWalk,
+    adapt,
+    propose_correlated,
+    propose_scaled,
+)
+from pymc_austerity.target import Target
+from tests.kernels.engines import compiled_trace, nothing
+from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
+
+# What is proposed -----------------------------------------------------------------------------------
+
+COV = np.array([[4.0, 1.2, -0.5], [1.2, 1.0, 0.1], [-0.5, 0.1, 0.25]])
+N_STEPS = 100_000
+
+
+def steps(bound, seed=1):
+    """Steps proposed from one place, and the log_hastings that came with them."""
+
+    def loop(propose):
+        @numba.njit
+        def run(n, rng, state, q):
+            out, extra = np.empty((n, q.shape[0])), np.empty(n)
+            for t in range(n):
+                q_new, extra[t] = propose(state, q, rng)
+                out[t] = q_new - q
+            return out, extra
+
+        return run
+
+    q = np.array([10.0, -3.0, 0.5])
+    out = loop(bound.propose)(N_STEPS, np.random.default_rng(seed), bound.state, q)
+    np.testing.assert_array_equal(q, [10.0, -3.0, 0.5])
+    return out
+
+
+def worst_z_of_moments(sample, cov):
+    """Largest distance of means and covariances from N(0, cov), in exact standard errors."""
+    n = len(sample)
+    z_mean = sample.mean(axis=0) / np.sqrt(np.diag(cov) / n)
+    error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / n)
+    return max(np.abs(z_mean).max(), np.abs((sample.T @ sample / n - cov) / error).max())
+
+
+@pytest.mark.parametrize(
+    ("proposal", "cov"),
+    [
+        (RandomWalk(0.3), 0.09 * np.eye(3)),
+        (RandomWalk(scale=[0.1, 2.0, 1e-3]), np.diag([0.01, 4.0, 1e-6])),
+        (RandomWalk(cov=COV), COV),
+        (AdaptiveRandomWalk(), 2.38**2 / 3 * np.eye(3)),
+    ],
+)
+def test_steps_have_the_given_covariance(proposal, cov):
+    sample, extra = steps(proposal.bind(3))
+    np.testing.assert_array_equal(extra, 0.0)
+    assert worst_z_of_moments(sample, cov) < LIMIT
+    assert worst_z_of_moments(sample, 1.05 * cov) > LIMIT
+    for k in range(3):
+        assert stats.kstest(sample[:, k] / np.sqrt(cov[k, k]), "norm").pvalue > 1e-4
+
+
+def test_a_transposed_factor_is_noticed():
+    state = CorrelatedWalk(np.ones(1), np.linalg.cholesky(COV))
+    sample, _ = steps(BoundProposal(state, propose_correlated, no_adaptation))
+    assert worst_z_of_moments(sample, COV) < LIMIT
+
+    @register_jitable
+    def transposed(state, q, rng):
+        return q + state.factor.T @ rng.standard_normal(q.shape[0]), 0.0
+
+    sample, _ = steps(BoundProposal(state, transposed, no_adaptation))
+    assert worst_z_of_moments(sample, COV) > LIMIT
+
+
+def test_an_adapted_walk_uses_scale_and_factor():
+    state = AdaptiveRandomWalk().bind(3).state
+    state.scale[0], state.factor[:] = 0.5, np.linalg.cholesky(COV)
+    sample, _ = steps(BoundProposal(state, propose_correlated, adapt))
+    assert worst_z_of_moments(sample, 0.25 * COV) < LIMIT
+
+
+def test_a_proposal_leaves_its_argument_alone():
+    for bound in (RandomWalk(1.0).bind(2), RandomWalk(cov=np.eye(2)).bind(2)):
+        q = np.array([1.0, 2.0])
+        q_new, log_hastings = bound.propose(bound.state, q, np.random.default_rng(0))
+        assert q.tolist() == [1.0, 2.0]
+        assert not np.shares_memory(q, q_new)
+        assert log_hastings == 0.0
+
+
+# Validation -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({}, "either scale or cov, and not both"),
+        ({"scale": 1.0, "cov": np.eye(2)}, "either scale or cov, and not both"),
+        ({"scale": 0.0}, "scale must be a positive number .* got 0.0"),
+        ({"scale": -1.0}, "scale .* got -1.0"),
+        ({"scale": math.nan}, "scale .* got nan"),
+        ({"scale": math.inf}, "scale .* got inf"),
+        ({"scale": [1.0, 0.0]}, r"scale .* got \[1.0, 0.0\]"),
+        ({"scale": np.eye(2)}, "scale must be a positive number or a vector"),
+        ({"cov": [1.0, 2.0]}, r"cov must be a symmetric matrix, got shape \(2,\)"),
+        ({"cov": np.ones((2, 3))}, r"cov must be a symmetric matrix, got shape \(2, 3\)"),
+        ({"cov": [[1.0, 0.5], [0.0, 1.0]]}, "cov must be a symmetric matrix"),
+        ({"cov": [[1.0, 2.0], [2.0, 1.0]]}, "cov must be positive definite; .* is -1"),
+        ({"cov": np.zeros((2, 2))}, "cov must be positive definite; .* is 0"),
+        ({"cov": [[math.nan, 0.0], [0.0, 1.0]]}, "cov must be"),
+    ],
+)
+def test_a_wrong_random_walk_is_refused(parameters, said):
+    with pytest.raises(ValueError, match=said):
+        RandomWalk(**parameters)
+
+
+def test_a_small_matrix_must_be_symmetric_too():
+    with pytest.raises(ValueError, match="symmetric"):
+        RandomWalk(cov=[[1e-9, 9e-10], [0.0, 1e-9]])
+
+
+@pytest.mark.parametrize(
+    ("proposal", "said"),
+    [
+        (RandomWalk(scale=[1.0, 2.0]), r"scale must have length 3, got shape \(2,\)"),
+        (RandomWalk(cov=np.eye(2)), r"cov must have shape \(3, 3\), got \(2, 2\)"),
+    ],
+)
+def test_a_random_walk_of_another_dimension_is_refused(proposal, said):
+    with pytest.raises(ValueError, match=said):
+        proposal.bind(3)
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0, -0.2, math.nan])
+def test_a_wrong_target_is_refused(target):
+    with pytest.raises(ValueError, match=f"target_accept .* got {target}"):
+        AdaptiveRandomWalk(target_accept=target)
+
+
+def test_very_long_vectors_are_refused():
+    with pytest.raises(ValueError, match="1001 x 1001 covariance"):
+        AdaptiveRandomWalk().bind(1001)
+
+
+@pytest.mark.parametrize(("n_dim", "target"), [(1, 0.44), (2, 0.44), (3, 0.234), (30, 0.234)])
+def test_default_targets(n_dim, target):
+    assert AdaptiveRandomWalk().bind(n_dim).state.target_accept[0] == target
+    assert AdaptiveRandomWalk(0.3).bind(n_dim).state.target_accept[0] == 0.3
+
+
+# What is learnt -------------------------------------------------------------------------------------
+
+
+@register_jitable
+def gaussian(q_new, q, args):
+    """N(0, inverse of args[0]), all of it in the global part."""
+    precision = args[0]
+    total = 0.0
+    for i in range(q.shape[0]):
+        for j in range(q.shape[0]):
+            total += precision[i, j] * (q[i] * q[j] - q_new[i] * q_new[j])
+    return 0.5 * total
+
+
+@register_jitable
+def zeros(q_new, q, index, args):
+    return np.zeros(index.shape[0])
+
+
+def covariance(n_dim, rotated):
+    """Variances from 1e-6 to 1e-2, along the axes or along random directions."""
+    variances = np.logspace(-6, -2, n_dim)
+    if not rotated:
+        return np.diag(variances)
+    axes = np.linalg.qr(np.random.default_rng(0).normal(size=(n_dim, n_dim)))[0]
+    return axes * variances @ axes.T
+
+
+def chain(n, tune, cov, state, rng, q):
+    trace = compiled_trace(propose_correlated, adapt, Exact().decide, Target(gaussian, zeros))
+    precision = np.linalg.inv(cov)
+    return trace(n, tune, rng, q, (precision,), np.arange(2), state, Exact().bind(2))
+
+
+def learn(n_dim, rotated, n_tune, seed, target=None):
+    """Tune from a draw of the target. Returns state, tuning trace and frozen trace."""
+    cov, rng = covariance(n_dim, rotated), np.random.default_rng(seed)
+    state = AdaptiveRandomWalk(target).bind(n_dim).state
+    start = np.linalg.cholesky(cov) @ rng.standard_normal(n_dim)
+    tuning = chain(n_tune, True, cov, state, rng, start)
+    learnt = deepcopy(state)
+    frozen = chain(40_000, False, cov, state, rng, tuning.q[-1].copy())
+    for before, after in zip(learnt, state, strict=True):
+        np.testing.assert_array_equal(before, after)  # frozen when tune is False
+    return state, tuning, frozen
+
+
+def windows(n):
+    """Ends of the windows of 50, 75, 112, ... transitions, up to n."""
+    ends, length = [0], 50
+    while ends[-1] + length <= n:
+        ends.append(ends[-1] + length)
+        length += length // 2
+    return ends
+
+
+def learnt_independently(q, accepted, n_dim, target):
+    """What `adapt` should have learnt from a chain: factor, scale, and the unfinished window."""
+    ends = windows(len(q))
+    factor, scale = np.eye(n_dim), 2.38 / np.sqrt(n_dim)
+    for start, end in pairwise([*ends, len(q)]):
+        gain = np.minimum(1, 10 / np.arange(1, end - start + 1))
+        scale *= np.exp(gain @ (accepted[start:end] - target))
+        if end in ends[1:] and end > start:
+            suited = scale**2 * n_dim / 2.38**2 * factor @ factor.T
+            counted = np.cov(q[start:end].T, bias=True) * (end - start)
+            learnt = (counted + 3 * n_dim * suited) / (end - start + 3 * n_dim)
+            factor, scale = np.linalg.cholesky(learnt), 2.38 / np.sqrt(n_dim)
+    return factor, scale, q[ends[-1] :]
+
+
+@pytest.mark.parametrize("n_dim", [1, 2, 10])
+@pytest.mark.parametrize("n_tune", [1, 49, 50, 51, 125, 3000])
+def test_adaptation_equals_the_covariance_of_whole_windows(n_dim, n_tune):
+    cov = covariance(n_dim, True) if n_dim > 1 else np.eye(1)
+    state = AdaptiveRandomWalk().bind(n_dim).state
+    trace = chain(n_tune, True, cov, state, np.random.default_rng(2), np.zeros(n_dim))
+    factor, scale, window = learnt_independently(trace.q, trace.accepted, n_dim, state.target_accept[0])
+    np.testing.assert_allclose(state.scale[0], scale, rtol=1e-9)
+    np.testing.assert_allclose(state.factor, factor, rtol=1e-6, atol=1e-9 * factor.max())
+    assert state.counts[0] == len(window)
+    assert windows(n_tune)[-1] + state.counts[1] == windows(10 * n_tune + 100)[len(windows(n_tune))]
+    if len(window):
+        np.testing.assert_allclose(state.mean, window.mean(axis=0), rtol=1e-9, atol=1e-15)
+        scatter = np.tril((window - window.mean(axis=0)).T @ (window - window.mean(axis=0)))
+        np.testing.assert_allclose(state.scatter, scatter, rtol=1e-7, atol=1e-9 * scatter.max())
+    else:
+        assert not state.mean.any()
+        assert not state.scatter.any()
+
+
+def test_a_chain_that_never_moves_makes_its_steps_smaller():
+    state, bound = AdaptiveRandomWalk().bind(2).state, []
+    for _ in range(4000):
+        adapt(state, np.array([3.0, 4.0]), False)
+        bound.append(state.scale[0] * state.factor[1, 1])
+    assert np.all(np.isfinite(state.factor))
+    assert np.all(np.linalg.eigvalsh(state.factor @ state.factor.T) > 0)
+    assert bound[-1] < 1e-3 * bound[0]
+
+
+def test_adaptation_is_the_same_interpreted_and_compiled():
+    @numba.njit
+    def compiled(state, q, accepted):
+        adapt(state, q, accepted)
+
+    ours, theirs = (AdaptiveRandomWalk().bind(2).state for _ in range(2))
+    rng = np.random.default_rng(0)
+    for _ in range(1600):
+        q, accepted = rng.normal(size=2), bool(rng.random() < 0.4)
+        compiled(ours, q, accepted)
+        adapt(theirs, q, accepted)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# Ends far into a window, so that the scale had the time to follow the acceptance rate.
+N_TUNE = 28_000
+
+
+def acceptance_off_target(tuning, frozen, target):
+    """Distance of the frozen acceptance rate from the target, in standard errors.
+
+    Two errors: of the rate of the frozen chain, and of the scale at which Robbins-Monro steps a / t, a = 10,
+    stopped. The latter varies by a^2 s^2 / ((2 a h - 1) t), s^2 the long-run variance of the outcomes and
+    h the slope of the rate in log scale, which moves the rate by h^2 times that. It is largest for
+    h = 0.47, the slope at the optimum of a long vector (Roberts & Rosenthal 2001).
+    """
+    n_last = len(tuning.q) - windows(len(tuning.q))[-1]
+    accepted = tuning.accepted[-n_last:].astype(float)
+    long_run = error_of_mean(accepted) ** 2 * len(accepted)
+    wobble = (4.7**2 / (9.4 - 1)) * long_run / n_last
+    error = np.sqrt(error_of_mean(frozen.accepted.astype(float)) ** 2 + wobble)
+    return (frozen.accepted.mean() - target) / error
+
+
+def eigenvalues_off_one(state, tuning, cov):
+    """Does the learnt covariance differ from `cov` by more than the error of its window?
+
+    Largest and smallest eigenvalue of the whitened covariance, over their bounds (Davidson & Szarek 2001) for
+    as many independent draws as the window is worth; both at most 1 if all is well.
+    """
+    start, end = windows(len(tuning.q))[-2:]
+    n_dim = len(cov)
+    whiten = np.linalg.inv(np.linalg.cholesky(cov))
+    window = tuning.q[start:end] @ whiten.T
+    n = 1 / max(error_of_mean(column) ** 2 for column in window.T)
+    singular = np.linalg.svd(whiten @ state.factor, compute_uv=False)
+    wide = (np.sqrt(n_dim) + LIMIT) / np.sqrt(n)
+    return singular.max() / (1 + wide), (1 - wide) / singular.min()
+
+
+@pytest.mark.parametrize(("n_dim", "target"), [(2, 0.44), (2, 0.3), (10, 0.234), (10, 0.4)])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_the_acceptance_rate_reaches_its_target(n_dim, target, rotated):
+    _, tuning, frozen = learn(n_dim, rotated, N_TUNE, seed=4, target=target)
+    assert abs(acceptance_off_target(tuning, frozen, target)) < LIMIT
+    assert abs(acceptance_off_target(tuning, frozen, target - 0.1)) > LIMIT
+
+
+@pytest.mark.parametrize("n_dim", [2, 10])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_the_covariance_is_learnt(n_dim, rotated):
+    cov = covariance(n_dim, rotated)
+    state, tuning, _ = learn(n_dim, rotated, N_TUNE, seed=5)
+    assert max(eigenvalues_off_one(state, tuning, cov)) < 1
+    wrong = deepcopy(state)
+    wrong.factor[-1] *= 2
+    assert max(eigenvalues_off_one(wrong, tuning, cov)) > 1
+
+
+@pytest.mark.parametrize("n_dim", [2, 10])
+def test_a_tuned_chain_samples_its_target(n_dim):
+    cov = covariance(n_dim, True)
+    _, _, frozen = learn(n_dim, True, N_TUNE, seed=6)
+    z = frozen.q @ np.linalg.inv(np.linalg.cholesky(cov)).T
+    for column in z.T:
+        assert abs(z_of_mean(column, 0.0)) < LIMIT
+        assert abs(z_of_mean(column**2, 1.0)) < LIMIT
+
+
+# Users' proposals -----------------------------------------------------------------------------------
+
+
+class Drift:
+    """An object with a method `propose`."""
+
+    def propose(self, q, rng):
+        return q + rng.standard_normal(len(q)), 0.25
+
+
+def test_functions_and_objects_are_bound():
+    drift = Drift()
+    for proposal in (drift, drift.propose, lambda q, rng: drift.propose(q, rng)):
+        bound = bind(proposal, 2)
+        q_new, log_hastings = bound.propose(bound.state, np.zeros(2), np.random.default_rng(8))
+        np.testing.assert_array_equal(q_new, np.random.default_rng(8).standard_normal(2))
+        assert log_hastings == 0.25
+        assert math.isnan(bound.state.scale[0])
+        bound.adapt(bound.state, q_new, True)
+    assert bind(RandomWalk(2.0), 3).propose is propose_scaled
+    assert isinstance(bind(AdaptiveRandomWalk(), 3).state, AdaptiveWalk)
+
+
+@pytest.mark.parametrize("proposal", [3.0, "random_walk", None])
+def test_what_is_no_proposal_is_refused(proposal):
+    with pytest.raises(TypeError, match="proposal must be RandomWalk"):
+        bind(proposal, 2)
+
+
+def test_a_proposal_that_works_in_place_does_not_move_the_chain():
+    def in_place(q, rng):
+        q += rng.standard_normal(len(q))
+        return q, 0.0
+
+    bound, q = bind(in_place, 2), np.zeros(2)
+    q_new, _ = bound.propose(bound.state, q, np.random.default_rng(9))
+    assert q_new.any()
+    assert not q.any()
+
+
+@pytest.mark.parametrize("decorate", [lambda f: f, numba.njit], ids=["plain", "njit"])
+def test_a_users_function_is_compiled(decorate):
+    @decorate
+    def shift(q, rng):
+        return q + rng.standard_normal(q.shape[0]), 0.0
+
+    bound = bind(shift, 3)
+    sample, _ = steps(bound)
+    assert worst_z_of_moments(sample, np.eye(3)) < LIMIT
+
+
+# A positive value, q ~ Gamma(3, 1), with its density spread over four terms.
+SHARES = np.array([0.1, 0.2, 0.3, 0.4])
+
+
+@register_jitable
+def gamma_terms(q_new, q, index, args):
+    return SHARES[index] * (2.0 * math.log(q_new[0] / q[0]) - q_new[0] + q[0])
+
+
+@register_jitable
+def multiply(state, q, rng):
+    factor = math.exp(0.8 * rng.standard_normal())
+    return q * factor, state.scale[0] * math.log(factor)
+
+
+def gamma_chain(hastings):
+    """Chain with log_hastings times `hastings`: 1 is right, and 0 forgets it."""
+    trace = compiled_trace(multiply, no_adaptation, Exact().decide, Target(nothing, gamma_terms))
+    return trace(
+        60_000, False, np.random.default_rng(10), np.ones(1), (), np.arange(4),
+        NoState(np.array([hastings])), Exact().bind(4),
+    ).q[:, 0]  # fmt: skip
+
+
+def gamma_z(q, shape):
+    """Distances of a mean, a mean logarithm and a probability from those of Gamma(shape, 1)."""
+    return [
+        z_of_mean(q, shape),
+        z_of_mean(np.log(q), special.digamma(shape)),
+        z_of_mean(q < shape, stats.gamma.cdf(shape, shape)),
+    ]
+
+
+def test_steps_on_the_log_scale_need_their_hastings_term():
+    q = gamma_chain(1.0)
+    assert np.abs(gamma_z(q, 3)).max() < LIMIT
+    planted = gamma_chain(0.0)
+    assert np.abs(gamma_z(planted, 3)).min() > LIMIT
+    assert np.abs(gamma_z(planted, 2)).max() < LIMIT  # it samples density / q
+
+
+def rate_chain(log_hastings):
+    """A rate given ten waiting times, on the scale of the rate itself, through the step."""
+    waits = np.array([0.3, 1.1, 0.7, 0.2, 0.9, 0.1, 2.1, 0.4, 0.8, 0.6])
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 1, default_transform=None)
+        pm.Exponential("waits", rate, shape=10, default_transform=None)
+
+    def propose(q, rng):
+        factor = np.exp(rng.standard_normal())
+        return q * factor, log_hastings * np.log(factor)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SubsamplingWarning)  # not compiled: see above
+        step = AusterityMH(
+            [rate], model=model, epsilon=0, threshold=10, proposal=propose,
+            rng=np.random.default_rng(11),
+        )  # fmt: skip
+    point, draws = {"rate": np.array(1.0), "waits": waits}, []
+    for _ in range(6000):
+        point, _ = step.step(point)
+        draws.append(float(point["rate"]))
+    draws = np.array(draws) * (1 + waits.sum())
+    return gamma_z(draws, 12)
+
+
+def test_a_users_proposal_through_the_step():
+    assert np.abs(rate_chain(1.0)).max() < LIMIT
+    assert np.abs(rate_chain(0.0)).min() > LIMIT

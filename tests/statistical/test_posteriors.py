@@ -1,0 +1,404 @@
+"""Posteriors by `AusterityMH` against closed forms, quadrature and the theory of its error."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import get_random_generator
+from scipy import stats
+
+from pymc_austerity import AusterityMH, RandomWalk
+from pymc_austerity.acceptance import TTest
+from pymc_austerity.model import compile as compile_
+from tests.kernels.engines import significant_without_fpc
+from tests.statistical.errors import LIMIT, sd_with_error, z_of_mean, z_of_sd
+from tests.statistical.theory import sequential_test_law, stationary, walk_on_grid
+
+QUIET = {
+    "chains": 2,
+    "cores": 1,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+    "quiet": True,
+}
+
+
+def sample(model, step, draws, tune, seed, **kwargs):
+    with model:
+        return pm.sample(draws, tune=tune, step=step, random_seed=seed, **QUIET, **kwargs)
+
+
+# Planted bugs: copies of the engine that are wrong about the target -----------------------------------
+
+LOST_PRIOR = ("global_function(q_new, q, *args)[0].item()", "0.0")
+TEMPERED = ("local_function(q_new, q, index, *args)[0]", "0.5 * local_function(q_new, q, index, *args)[0]")
+
+
+@pytest.fixture
+def plant(monkeypatch):
+    def change(bug):
+        right, wrong = bug
+        assert right in compile_._ENGINE
+        monkeypatch.setattr(compile_, "_ENGINE", compile_._ENGINE.replace(right, wrong))
+
+    return change
+
+
+# (i), (ii) The mean of normal data -------------------------------------------------------------------
+
+N, SD, PRIOR_SD = 2000, 1.0, 0.05
+
+
+@pytest.fixture(scope="module")
+def normal_mean():
+    """Model, and exact mean and sd of its posterior; the prior counts a sixth of the data."""
+    x = np.random.default_rng(1).normal(0.1, SD, size=N)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, PRIOR_SD)
+        pm.Normal("x", mu, SD, observed=x)
+    precision = 1 / PRIOR_SD**2 + N / SD**2
+    return model, x, x.sum() / SD**2 / precision, precision**-0.5
+
+
+def draws_of_mean(model, seed, *, step=AusterityMH, draws=6000, **kwargs):
+    step = step(model=model, steps_per_draw=8, **kwargs)
+    idata = sample(model, step, draws, 200, seed, initvals={"mu": 0.08})
+    return idata.posterior["mu"].values, idata.sample_stats
+
+
+def test_normal_mean_with_epsilon_0(normal_mean):
+    model, _, mean, sd = normal_mean
+    mu, sample_stats = draws_of_mean(model, seed=2, epsilon=0)
+    assert abs(z_of_mean(mu, mean)) < LIMIT
+    assert abs(z_of_sd(mu, sd, mean)) < LIMIT
+    assert abs(z_of_mean(mu < mean + sd, stats.norm.cdf(1))) < LIMIT
+    assert np.all(sample_stats["fraction_used"] == 1)
+
+
+def test_normal_mean_notices_a_lost_prior(normal_mean, plant):
+    model, x, mean, sd = normal_mean
+    plant(LOST_PRIOR)
+    mu, _ = draws_of_mean(model, seed=2, epsilon=0)
+    assert abs(z_of_mean(mu, mean)) > LIMIT
+    assert abs(z_of_sd(mu, sd, mean)) > LIMIT
+    assert abs(z_of_mean(mu, x.mean())) < LIMIT
+
+
+BATCH = 200
+
+
+def accept_probability(theta, new, x, epsilon, critical=None):
+    """P(accept a move from theta to new) when batch means are normal, for arrays of moves.
+
+    With v = -log u ~ Exp(1) and -v0 the exact log ratio, the drift is
+    mu_std = (v - v0) sqrt(N - 1) / (N sigma_l).
+    """
+    ends = np.append(np.arange(BATCH, N, BATCH), N)
+    critical = np.full(len(ends), stats.norm.isf(epsilon)) if critical is None else critical
+    drift = np.linspace(-30, 30, 3001)
+    law = sequential_test_law(drift, ends, critical)
+    slope = (new - theta) / SD**2
+    log_ratio = N * slope * (x.mean() - (theta + new) / 2)
+    log_ratio = log_ratio - (new**2 - theta**2) / (2 * PRIOR_SD**2)
+    width = N * np.abs(slope) * x.std() / np.sqrt(N - 1)  # of v for one unit of drift
+    v0 = -log_ratio
+    total = np.zeros(np.broadcast(theta, new).shape)
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    edges = [0.0, v0 - 6 * width, v0 - 2 * width, v0, v0 + 2 * width, v0 + 6 * width, 40.0]
+    edges = [np.broadcast_to(np.clip(e, 0, 40), total.shape) for e in edges]
+    for low, high in pairwise(edges):
+        for node, weight in zip(nodes, weights, strict=True):
+            v = (low + high) / 2 + (high - low) / 2 * node
+            mu_std = (v - v0) / np.maximum(width, 1e-300)
+            accepted = np.interp(mu_std, drift, law.above)
+            accepted += np.where(mu_std > 0, np.interp(mu_std, drift, law.exhausted), 0.0)
+            total += weight * (high - low) / 2 * np.exp(-v) * accepted
+    return total
+
+
+def idealised(x, mean, sd, scale, epsilon, n_grid=241):
+    """Mean and sd of the stationary law of the idealised austerity chain."""
+    grid = mean + sd * np.linspace(-9, 9, n_grid)
+    if epsilon:
+        accept = accept_probability(grid[:, None], grid[None, :], x, epsilon)
+    else:
+        log_density = stats.norm.logpdf(grid, mean, sd)
+        accept = np.exp(np.minimum(0, log_density[None, :] - log_density[:, None]))
+    law = stationary(walk_on_grid(grid, scale, accept))
+    centre = law @ grid
+    return centre, np.sqrt(law @ (grid - centre) ** 2)
+
+
+def test_the_idealised_chain_is_right_where_the_answer_is_known(normal_mean):
+    _, x, mean, sd = normal_mean
+    centre, spread = idealised(x, mean, sd, 2 * sd, 0)
+    assert centre == pytest.approx(mean, abs=1e-6 * sd)
+    assert spread == pytest.approx(sd, rel=1e-6)
+    # A small epsilon is close to it, a large one is not, and the grid is fine enough.
+    spreads = [idealised(x, mean, sd, 2 * sd, e)[1] / sd for e in (1e-6, 0.01, 0.05)]
+    assert spreads[0] == pytest.approx(1, abs=1e-3)
+    assert spreads[0] < spreads[1] < spreads[2]
+    coarse = idealised(x, mean, sd, 2 * sd, 0.05, n_grid=161)[1] / sd
+    assert coarse == pytest.approx(spreads[2], rel=2e-3)
+
+
+def width_of_chain(normal_mean, epsilon, seed=3, step=AusterityMH):
+    """Its mean in standard errors from the exact one, and its sd with its error, in exact sds."""
+    model, _, mean, sd = normal_mean
+    mu, _ = draws_of_mean(
+        model, seed, step=step, draws=12_000, epsilon=epsilon, batch_size=BATCH,
+        proposal=RandomWalk(2 * sd),
+    )  # fmt: skip
+    spread, error = sd_with_error(mu)
+    return z_of_mean(mu, mean), spread / sd, error / sd
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.05])
+def test_normal_mean_is_as_wide_as_theory_says(normal_mean, epsilon):
+    _, x, mean, sd = normal_mean
+    wide = idealised(x, mean, sd, 2 * sd, epsilon)[1] / sd
+    z, spread, error = width_of_chain(normal_mean, epsilon)
+    assert abs(z) < LIMIT
+    assert spread > 1 - LIMIT * error
+    assert abs(spread - wide) < LIMIT * error
+    # The check can tell 0.01 from 0.05, and that from no error at all.
+    other = idealised(x, mean, sd, 2 * sd, 0.06 - epsilon)[1] / sd
+    assert abs(spread - other) > LIMIT * error
+    if epsilon == 0.05:
+        assert spread - 1 > LIMIT * error
+
+
+@dataclass(frozen=True)
+class WithoutCorrection(TTest):
+    """A planted bug: Student's test as if rows were drawn with replacement."""
+
+    @property
+    def decide(self):
+        return significant_without_fpc
+
+
+class AusterityWithoutCorrection(AusterityMH):
+    def _rule_for(self, n_local):
+        return WithoutCorrection(self._rule.epsilon, self._rule.batch_size)
+
+
+def test_the_width_notices_a_lost_finite_population_correction(normal_mean):
+    _, x, mean, sd = normal_mean
+    wide = idealised(x, mean, sd, 2 * sd, 0.05)[1] / sd
+    _, spread, error = width_of_chain(normal_mean, 0.05, step=AusterityWithoutCorrection)
+    assert abs(spread - wide) > LIMIT * error
+
+
+# (iii) Linear regression with unknown sigma -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def regression():
+    rng = np.random.default_rng(4)
+    n = 1200
+    x = np.c_[np.ones(n), rng.normal(size=n)]
+    y = x @ [0.05, -0.03] + 0.7 * rng.normal(size=n)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 0.03, shape=2)
+        sigma = pm.HalfNormal("sigma", 0.05)
+        pm.Normal("y", beta[0] + beta[1] * x[:, 1], sigma, observed=y)
+    return model, x, y
+
+
+def regression_moments(x, y, prior_sd=0.03, sigma_sd=0.05):
+    """Means and sds of beta and log sigma: beta is normal given sigma, and sigma is on a grid."""
+    log_sigma = np.linspace(np.log(0.5), np.log(0.9), 4001)
+    log_weight, means, covs = [], [], []
+    for s2 in np.exp(2 * log_sigma):
+        precision = x.T @ x / s2 + np.eye(2) / prior_sd**2
+        mean = np.linalg.solve(precision, x.T @ y / s2)
+        fit = y @ y / s2 - mean @ precision @ mean
+        log_weight.append(
+            -0.5 * fit - 0.5 * np.linalg.slogdet(precision)[1] - 0.5 * len(y) * np.log(s2)
+            - 0.5 * s2 / sigma_sd**2 + 0.5 * np.log(s2)
+        )  # fmt: skip
+        means.append(mean)
+        covs.append(np.diag(np.linalg.inv(precision)))
+    weight = np.exp(np.array(log_weight) - max(log_weight))
+    weight /= weight.sum()
+    assert max(weight[0], weight[-1]) < 1e-12
+    means = np.array(means)
+    beta = weight @ means
+    beta_sd = np.sqrt(weight @ (np.array(covs) + (means - beta) ** 2))
+    centre = weight @ log_sigma
+    spread = np.sqrt(weight @ (log_sigma - centre) ** 2)
+    return np.r_[beta, centre], np.r_[beta_sd, spread]
+
+
+def regression_z(model, means, sds, seed=5):
+    step = AusterityMH(model=model, epsilon=0, steps_per_draw=12)
+    start = {"beta": means[:2], "sigma": np.exp(means[2])}
+    posterior = sample(model, step, 5000, 300, seed, initvals=start).posterior
+    draws = [*np.moveaxis(posterior["beta"].values, -1, 0), np.log(posterior["sigma"].values)]
+    pairs = list(zip(draws, means, sds, strict=True))
+    return [z_of_mean(d, m) for d, m, _ in pairs], [z_of_sd(d, s, m) for d, m, s in pairs]
+
+
+def test_regression_with_unknown_sigma(regression):
+    model, x, y = regression
+    z_means, z_sds = regression_z(model, *regression_moments(x, y))
+    assert np.abs(z_means).max() < LIMIT
+    assert np.abs(z_sds).max() < LIMIT
+
+
+def test_regression_notices_a_lost_prior(regression, plant):
+    model, x, y = regression
+    plant(LOST_PRIOR)
+    z_means, _ = regression_z(model, *regression_moments(x, y))
+    assert np.abs(z_means).min() > LIMIT
+
+
+# (iv) Joint distribution ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def joint():
+    """Fifty data that are variables of the model, so that they can be drawn again."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", mu, sigma, shape=50)
+    return model, [mu, sigma]
+
+
+def geweke_z(joint, n=120_000, seed=6, **kwargs):
+    """Geweke (2004): parameters from the step, data from the model, in turns. Then the prior is their law."""
+    model, block = joint
+    rng = np.random.default_rng(seed)
+    step = AusterityMH(
+        block, model=model, epsilon=0, threshold=50, rng=rng, steps_per_draw=3,
+        tune=False, **{"proposal": RandomWalk(0.25), **kwargs},
+    )  # fmt: skip
+    mu, sigma = rng.normal(), abs(rng.normal())
+    point = {"mu": np.array(mu), "sigma_log__": np.array(np.log(sigma)), "y": np.zeros(50)}
+    out = np.empty((n, 2))
+    for t in range(n):
+        mu, sigma = float(point["mu"]), float(np.exp(point["sigma_log__"]))
+        point["y"] = mu + sigma * rng.standard_normal(50)
+        point, _ = step.step(point)
+        out[t] = mu, sigma
+    mu, sigma = out.T
+    return [
+        z_of_mean(mu, 0),
+        z_of_mean(mu**2, 1),
+        z_of_mean(np.abs(mu) < 1, 2 * stats.norm.cdf(1) - 1),
+        z_of_mean(sigma, np.sqrt(2 / np.pi)),
+        z_of_mean(sigma**2, 1),
+        z_of_mean(np.log(sigma), -(np.euler_gamma + np.log(2)) / 2),
+        z_of_mean(mu * sigma, 0),
+    ]
+
+
+@pytest.mark.slow
+def test_joint_distribution(joint):
+    z = geweke_z(joint)
+    assert np.abs(z).max() < LIMIT
+
+
+@pytest.mark.slow
+def test_joint_distribution_notices_a_lost_prior(joint, plant):
+    plant(LOST_PRIOR)
+    assert np.abs(geweke_z(joint, n=20_000)).max() > LIMIT
+
+
+@pytest.mark.slow
+def test_joint_distribution_notices_terms_that_count_too_little(joint, plant):
+    plant(TEMPERED)
+    z = geweke_z(joint)
+    assert np.abs(z).max() > LIMIT
+
+
+# (v) A hierarchical model -----------------------------------------------------------------------------
+
+M, NOISE = 1500, 0.5
+
+
+@dataclass_state
+class GibbsState(StepMethodState):
+    """Nothing to remember."""
+
+
+class LatentGibbs(BlockedStep):
+    """Draws z_i given mu, tau and y_i ~ N(z_i, NOISE), exactly."""
+
+    name = "latent_gibbs"
+    stats_dtypes_shapes: ClassVar = {}
+    _state_class = GibbsState
+
+    def __init__(self, vars, y, *, model=None, blocked=True, rng=None, **kwargs):
+        model = pm.modelcontext(model)
+        self.vars = [model.rvs_to_values[v] for v in vars]
+        self.y, self.rng, self.tune = y, get_random_generator(rng), True
+
+    def step(self, point):
+        tau2 = np.exp(2 * point["tau_log__"])
+        share = tau2 / (tau2 + NOISE**2)
+        mean = point["mu"] + share * (self.y - point["mu"])
+        sd = np.sqrt(share) * NOISE
+        return {**point, "z": mean + sd * self.rng.standard_normal(M)}, [{}]
+
+    @staticmethod
+    def competence(var, has_grad):
+        return Competence.INCOMPATIBLE
+
+
+@pytest.fixture(scope="module")
+def hierarchy():
+    rng = np.random.default_rng(7)
+    y = 0.2 + np.hypot(1.0, NOISE) * rng.normal(size=M)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 0.05)
+        tau = pm.HalfNormal("tau", 0.5)
+        z = pm.Normal("z", mu, tau, shape=M)
+        pm.Normal("y", z, NOISE, observed=y)
+    return model, mu, tau, z, y
+
+
+def hierarchy_moments(y):
+    """Of mu and log tau, on a grid: y_i ~ N(mu, tau^2 + NOISE^2)."""
+    mu, log_tau = np.linspace(-0.1, 0.3, 801)[:, None], np.linspace(-0.4, 0.4, 801)[None, :]
+    tau2 = np.exp(2 * log_tau)
+    total2 = tau2 + NOISE**2
+    square = np.sum((y - y.mean()) ** 2) + M * (y.mean() - mu) ** 2
+    log_weight = -0.5 * M * np.log(total2) - 0.5 * square / total2
+    log_weight = log_weight - 0.5 * (mu / 0.05) ** 2 - 0.5 * tau2 / 0.25 + log_tau
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    assert max(weight[0].max(), weight[-1].max(), weight[:, 0].max(), weight[:, -1].max()) < 1e-12
+    out = []
+    for value, law in ((mu[:, 0], weight.sum(axis=1)), (log_tau[0], weight.sum(axis=0))):
+        mean = law @ value
+        out.append((mean, np.sqrt(law @ (value - mean) ** 2)))
+    return out
+
+
+def hierarchy_z(hierarchy, seed=8):
+    model, mu, tau, z, y = hierarchy
+    with model:
+        step = [AusterityMH([mu, tau], epsilon=0, steps_per_draw=6), LatentGibbs([z], y)]
+    start = {"mu": 0.15, "tau": 1.0, "z": y}
+    idata = sample(model, step, 6000, 300, seed, initvals=start, var_names=["mu", "tau"])
+    draws = idata.posterior["mu"].values, np.log(idata.posterior["tau"].values)
+    pairs = list(zip(draws, hierarchy_moments(y), strict=True))
+    return [z_of_mean(d, m) for d, (m, _) in pairs] + [z_of_sd(d, s, m) for d, (m, s) in pairs]
+
+
+def test_hyperparameters_of_1500_latent_values(hierarchy):
+    z = hierarchy_z(hierarchy)
+    assert np.abs(z).max() < LIMIT
+
+
+def test_hierarchy_notices_a_lost_prior(hierarchy, plant):
+    plant(LOST_PRIOR)
+    z = hierarchy_z(hierarchy)
+    assert np.abs(z).max() > LIMIT
