@@ -51,9 +51,7 @@ def test_log_density_terms(benchmark, model):
     indices = iter([rng.integers(0, fact.n_local, 500) for _ in range(10_000)])
     fact.log_density_terms(point, next(indices))
     benchmark.group = "log_density_terms at 500 rows"
-    benchmark.pedantic(
-        fact.log_density_terms, setup=lambda: ((point, next(indices)), {}), rounds=3000
-    )
+    benchmark.pedantic(fact.log_density_terms, setup=lambda: ((point, next(indices)), {}), rounds=3000)
 
 
 @pytest.mark.parametrize("per_draw", [1, PER_CALL])
@@ -61,9 +59,7 @@ def test_overhead_of_a_step(benchmark, per_draw):
     """Two rows for each decision: what is left is the step itself, once for 1 and for 200 transitions."""
     model = logistic.model(10_000)
     with model:
-        step = AusterityMH(
-            epsilon=0.5, batch_size=2, proposal=RandomWalk(0.001), steps_per_draw=per_draw
-        )
+        step = AusterityMH(epsilon=0.5, batch_size=2, proposal=RandomWalk(0.001), steps_per_draw=per_draw)
     point, _ = step.step(model.initial_point())
     benchmark.group = f"step() with {per_draw} transitions at 2 rows"
     benchmark(step.step, point)

@@ -674,9 +674,7 @@ def several_walks():
     with pm.Model() as model:
         sigma = pm.HalfNormal("sigma", 1, shape=3)
         start = pm.Normal.dist(0, 1)
-        x = pm.GaussianRandomWalk(
-            "x", mu=0, sigma=sigma[:, None], init_dist=start, shape=(3, 1, 1100)
-        )
+        x = pm.GaussianRandomWalk("x", mu=0, sigma=sigma[:, None], init_dist=start, shape=(3, 1, 1100))
         pm.Normal("y", x[:, 0], 1, observed=rng.normal(size=(3, 1100)))
     return model, ["sigma"]
 
