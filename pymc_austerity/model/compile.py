@@ -12,7 +12,8 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -43,6 +44,14 @@ def global_log_ratio(q_new, q, args):
 def engine({arguments}):
     return kernel({arguments}, {functions}, Target(global_log_ratio_, log_ratios_))
 """
+
+
+@cache
+def _compiled_sources() -> list[str]:
+    """Source of everything that may be compiled into an engine, so that a change is noticed."""
+    package = Path(__file__).parents[1]
+    rooms = ("kernels", "acceptance", "proposals")
+    return [path.read_text() for room in rooms for path in sorted((package / room).glob("*.py"))]
 
 
 class CompiledTarget:
@@ -159,8 +168,8 @@ class CompiledTarget:
         functions : dict of str to callable
             Functions that the kernel takes, such as a proposal and a decision rule.
         cache : bool
-            Whether the compiled code may be kept on disk. It is found again by the source of the modules
-            of `kernel` and `functions`, so only for functions of this package.
+            Whether the compiled code may be kept on disk. It is found again by the sources of this
+            package, so only if all `functions` are in it.
 
         Returns
         -------
@@ -174,11 +183,11 @@ class CompiledTarget:
         keys = [local[1], global_[1]]
         key = None
         if cache and None not in keys:
-            modules = {inspect.getmodule(f) for f in (kernel, *functions.values())}
             names = [f"{f.__module__}.{f.__qualname__}" for f in (kernel, *functions.values())]
-            sources = sorted(inspect.getsource(m) for m in modules if m is not None)
             versions = [_version.__version__, numba.__version__, np.__version__, sys.version]
-            key = hashlib.sha256(repr([*keys, source, names, sources, versions]).encode()).hexdigest()
+            key = hashlib.sha256(
+                repr([*keys, source, names, _compiled_sources(), versions]).encode()
+            ).hexdigest()
         # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
         # dispatcher as a value has one, and numba then refuses to cache.
         environment: dict[str, Any] = {

@@ -1293,7 +1293,7 @@ def sorted_predictor():
     return model, None
 
 
-@refused(r"\bsmooth\b", r"\b[Dd]ot\b|@|[Mm]atrix|[Mm]atmul|product")
+@refused(r"\bsmooth\b", r"\bDot\b|@|[Mm]atrix|[Mm]atmul|product")
 def kernel_times_latents():
     rng, K = columns(1233, 1101, 110)
     with pm.Model() as model:
