@@ -11,6 +11,7 @@ from numba.extending import register_jitable
 from scipy.special import ndtr, ndtri, stdtrit
 
 from pymc_austerity.acceptance.base import Decide, Schedule, standard_error
+from pymc_austerity.validation import is_real, is_whole
 
 _SMALLEST_TAIL = 1e-200
 
@@ -59,21 +60,19 @@ class TTest:
     boundary: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.epsilon <= 0.5:
+        if not is_real(self.epsilon) or not 0.0 < self.epsilon <= 0.5:
             raise ValueError(
                 f"epsilon must be in (0, 0.5], got {self.epsilon!r}. Smaller values read more data per "
                 "decision; for the exact test use Exact()."
             )
-        if not isinstance(self.batch_size, int | np.integer) or self.batch_size < 2:
+        if not is_whole(self.batch_size) or self.batch_size < 2:
             raise ValueError(
                 f"batch_size must be an integer of at least 2, got {self.batch_size!r}: one term has no "
                 "variance to test with."
             )
-        if self.growth != "constant" and not (
-            isinstance(self.growth, int | float) and 1.0 < self.growth < math.inf
-        ):
+        if self.growth != "constant" and not (is_real(self.growth) and 1.0 < self.growth < math.inf):
             raise ValueError(f'growth must be "constant" or a number above 1, got {self.growth!r}.')
-        if not 0.5 <= self.boundary <= 1.0:
+        if not is_real(self.boundary) or not 0.5 <= self.boundary <= 1.0:
             raise ValueError(
                 f"boundary must be in [0.5, 1], got {self.boundary!r}: 0.5 is Pocock's, 1 is O'Brien and "
                 "Fleming's."

@@ -28,7 +28,7 @@ from pymc_austerity.model.terms import split
 Array = npt.NDArray[np.float64]
 
 # Rows that are evaluated at a time when all of them are wanted.
-CHUNK = 65_536
+CHUNK = 16_384
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.initial_point import PointType
@@ -27,6 +26,7 @@ from pymc_austerity.model.lift_indexing import select_early
 from pymc_austerity.model.refusal import Coupled, refusal
 from pymc_austerity.model.self_check import check_against_model
 from pymc_austerity.model.terms import long_axis, split
+from pymc_austerity.validation import is_whole
 
 
 def factorise(
@@ -71,7 +71,7 @@ def factorise(
 
     *When it fails*: it refuses, by name, whatever it cannot factorise; see `FactorisationError`.
     """
-    if not isinstance(threshold, int | np.integer) or threshold < 3:
+    if not is_whole(threshold) or threshold < 3:
         raise ValueError(f"threshold must be an integer of at least 3, got {threshold!r}.")
     model = pm.modelcontext(model)
     value_vars = None if vars is None else value_variables(model, vars)
@@ -137,6 +137,8 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
         if value not in model.value_vars:
             known = ", ".join(rv.name for rv in model.free_RVs)
             raise ValueError(f"{var!r} is not a free variable of the model. Its free variables: {known}.")
+        if value in result:
+            raise ValueError(f"The variable {value.name!r} was given twice.")
         result.append(value)
     return result
 

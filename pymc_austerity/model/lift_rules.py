@@ -20,6 +20,8 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pymc_austerity.model.lift import Lifter, along, refuse, rule
 
+_FEW_COLUMNS = 64
+
 
 @rule.register(Elemwise)
 def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
@@ -80,7 +82,14 @@ def _(op: Scan, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Va
 @rule.register(Dot)
 def _(op: Dot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     x, y = node.inputs
-    return op(lifter.take(x, 0, index), y) if axis == 0 else op(x, lifter.take(y, 1, index))
+    return _times(op, lifter.take(x, 0, index), y) if axis == 0 else op(x, lifter.take(y, 1, index))
+
+
+def _times(op: Dot | Blockwise, rows: Variable, y: Variable) -> Variable:
+    """Rows of a product. Few columns times a vector is written out: numba compiles that much faster."""
+    if rows.type.ndim == 2 and y.type.shape[1] == 1 and y.type.shape[0] <= _FEW_COLUMNS:
+        return (rows * y.T).sum(axis=1, keepdims=True)
+    return op(rows, y)
 
 
 @rule.register(Blockwise)
@@ -92,7 +101,7 @@ def _(op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, inde
     core = type(op.core_op).__name__
     if isinstance(op.core_op, Dot):
         if axis == batch:
-            return op(lifter.take(x, axis, index), *rest)
+            return _times(op, lifter.take(x, axis, index), rest[0])
         return op(x, lifter.take(rest[0], axis, index))
     # (m,m),(m,k)->(m,k): the columns of the right-hand side are solved independently
     if core in ("Solve", "SolveTriangular", "CholeskySolve"):

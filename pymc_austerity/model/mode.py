@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -15,6 +16,8 @@ from scipy.optimize import minimize
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.factorise import factorise, value_variables
+from pymc_austerity.model.graph import INTERPRETED
+from pymc_austerity.validation import is_whole
 
 Array = np.ndarray
 
@@ -73,6 +76,8 @@ def find_mode(
     *When it fails*: the joint mode of a hierarchical model may lie where a scale goes to zero, far from
     the bulk of the posterior; there, fix the scales (leave them out of `vars`).
     """
+    if not is_whole(max_iterations) or max_iterations < 1:
+        raise ValueError(f"max_iterations must be a positive integer, got {max_iterations!r}.")
     model = pm.modelcontext(model)
     if vars is None:
         value_vars = list(model.continuous_value_vars)
@@ -83,8 +88,12 @@ def find_mode(
             raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
     point = dict(model.initial_point() if initial_point is None else initial_point)
     fact = factorise(model, value_vars, initial_point=point)
-    objective = _Objective(fact, point)
+    # Interpreted, the search is over before compilation would be. PyTensor's compiled functions are stable
+    # numerically in places where these are not.
+    objective = _Objective(fact, point, INTERPRETED)
     q = objective.start
+    if not _is_finite(*objective.on(None)(q)):
+        objective = _Objective(fact, point, None)
     rng = np.random.default_rng(_SEED)
     rows = _FIRST_ROWS
     while rows * _GROWTH <= fact.n_local:
@@ -106,7 +115,7 @@ def _search(
 ) -> tuple[Array, bool]:
     """Maximise by L-BFGS from q; never return a point of lower density than the start."""
     start, gradient = density(q)
-    if not np.isfinite(start) or not np.all(np.isfinite(gradient)):
+    if not _is_finite(start, gradient):
         raise ValueError(
             f"The log density or its gradient is not finite at the start (log density {start}); give "
             "find_mode an initial_point where it is."
@@ -114,7 +123,7 @@ def _search(
 
     def negative(x: Array) -> tuple[float, Array]:
         value, slope = density(x)
-        if not np.isfinite(value) or not np.all(np.isfinite(slope)):
+        if not _is_finite(value, slope):
             return np.inf, np.zeros_like(x)
         return -value, -slope
 
@@ -124,10 +133,14 @@ def _search(
     return (found.x, bool(found.success)) if -found.fun >= start else (q, False)
 
 
+def _is_finite(value: float, slope: Array) -> bool:
+    return bool(np.isfinite(value) and np.all(np.isfinite(slope)))
+
+
 class _Objective:
     """Log density and gradient as functions of one vector, on all rows or on some."""
 
-    def __init__(self, fact: Factorisation, point: PointType) -> None:
+    def __init__(self, fact: Factorisation, point: PointType, mode: Any) -> None:
         self._fact = fact
         values = fact.graph.values
         self._names = fact.var_names
@@ -135,9 +148,10 @@ class _Objective:
         self._point = point
         self.start = np.concatenate([np.ravel(point[n]) for n in self._names]).astype(np.float64)
         wrt = [values[n] for n in self._names]
-        self._global = fact.compile(_with_gradient(fact.global_graph, wrt), [])
+        self._global = fact.compile(_with_gradient(fact.global_graph, wrt), [], mode=mode)
         self._local = [
-            fact.compile(_with_gradient(term.rows.sum(), wrt), [term.index]) for term in fact.locals
+            fact.compile(_with_gradient(term.rows.sum(), wrt), [term.index], mode=mode)
+            for term in fact.locals
         ]
 
     def unravel(self, q: Array) -> dict[str, Array]:
@@ -162,6 +176,7 @@ class _Objective:
             chunks += [(k, own[a : a + CHUNK]) for a in range(0, len(own), CHUNK)]
             start += term.size
 
+        @np.errstate(all="ignore")
         def density(q: Array) -> tuple[float, Array]:
             values = fact.point_values({**self._point, **self.unravel(q)})
             total, slope = _flat(self._global(*values, *fact.leaf_values))
@@ -186,5 +201,5 @@ def _constrained(model: pm.Model, point: PointType) -> dict[str, Array]:
     """Back from value variables to random variables."""
     rvs = model.free_RVs
     values = model.replace_rvs_by_values([rv + 0 for rv in rvs])
-    function = model.compile_fn(values, inputs=model.value_vars, on_unused_input="ignore")
+    function = model.compile_fn(values, inputs=model.value_vars, on_unused_input="ignore", mode=INTERPRETED)
     return dict(zip((rv.name for rv in rvs), function(point), strict=True))

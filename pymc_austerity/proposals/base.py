@@ -35,12 +35,15 @@ class BoundProposal(NamedTuple):
     compilable : bool
         Whether the two functions are known to compile. A user's function is tried, and runs
         interpreted, with a warning, if it does not.
+    plain : callable, optional
+        A user's function ``(q, rng) -> (q_new, log_hastings)`` as it was given.
     """
 
     state: Any
     propose: Propose
     adapt: Adapt
     compilable: bool = True
+    plain: Callable[..., Any] | None = None
 
 
 class Proposal(Protocol):
@@ -63,6 +66,10 @@ def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
 
 def bind(proposal: Any, n_dim: int) -> BoundProposal:
     """Bind a built-in proposal, or wrap a user's function or object."""
+    if isinstance(proposal, type):
+        raise TypeError(
+            f"proposal must be an object, got the class {proposal.__name__}: write {proposal.__name__}(...)."
+        )
     if hasattr(proposal, "bind"):
         bound: BoundProposal = proposal.bind(n_dim)
         return bound
@@ -73,13 +80,15 @@ def bind(proposal: Any, n_dim: int) -> BoundProposal:
             f"or an object with such a method `propose`, got {proposal!r}."
         )
 
+    plain = function
     if inspect.isfunction(function):
         function = register_jitable(function)
 
     @register_jitable
     def propose(state: NoState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-        # A copy, because the user's function may work in place.
+        # Copies, because the user's function may work in place, or use a buffer again.
         q_new, log_hastings = function(q.copy(), rng)
-        return q_new, log_hastings
+        return q_new.copy(), log_hastings
 
-    return BoundProposal(NoState(np.array([np.nan])), propose, no_adaptation, compilable=False)
+    state = NoState(np.array([np.nan]))
+    return BoundProposal(state, propose, no_adaptation, compilable=False, plain=plain)

@@ -12,6 +12,7 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.step_methods.base import SubsampledStep
+from pymc_austerity.validation import is_real
 
 _DEFAULT_BATCH = 500
 
@@ -101,7 +102,7 @@ class AusterityMH(SubsampledStep):
         initial_point: dict[str, np.ndarray] | None = None,
         compile_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        if not 0.0 <= epsilon <= 0.5:
+        if not is_real(epsilon) or not 0.0 <= epsilon <= 0.5:
             raise ValueError(
                 f"epsilon must be in [0, 0.5], got {epsilon!r}. Smaller values read more data per decision."
             )

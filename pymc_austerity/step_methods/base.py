@@ -28,12 +28,14 @@ from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.subsample import in_blocks, population_of
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.data import fingerprint
+from pymc_austerity.model.deterministics import deterministic_sizes
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise, value_variables
 from pymc_austerity.model.start import require_finite
 from pymc_austerity.proposals.base import bind
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.step_methods import drift as drift_watch
+from pymc_austerity.validation import is_whole
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +64,10 @@ class SubsampledStep(BlockedStep):
     default_blocked = True
     _state_class = SubsampledState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        "accepted": (bool, []),
-        "acceptance_rate": (np.float64, []),
+        # A float, as in pm.Metropolis: equal names must have equal types.
+        "accepted": (np.float64, []),
+        # The name that PyMC's traces show as `acceptance_rate`, of NUTS too: equal names stack.
+        "mean_tree_accept": (np.float64, []),
         "n_used": (np.float64, []),
         "fraction_used": (np.float64, []),
         "n_stages": (np.float64, []),
@@ -87,7 +91,7 @@ class SubsampledStep(BlockedStep):
         initial_point: PointType | None,
         compile_kwargs: dict[str, Any] | None,
     ) -> None:
-        if not isinstance(steps_per_draw, int | np.integer) or steps_per_draw < 1:
+        if not is_whole(steps_per_draw) or steps_per_draw < 1:
             raise ValueError(f"steps_per_draw must be a positive integer, got {steps_per_draw!r}.")
         if compile_kwargs:
             warnings.warn(
@@ -104,9 +108,9 @@ class SubsampledStep(BlockedStep):
         self._steps_per_draw = int(steps_per_draw)
         self._threshold = threshold
         self._proposal = AdaptiveRandomWalk() if proposal is None else proposal
-        _warn_of_long_deterministics(self._model)
         if initial_point is None:
             initial_point = self._model.initial_point()
+        _warn_of_long_deterministics(self._model, initial_point)
         self._build(initial_point)
         self._begin_chain(n_tune=0)
 
@@ -177,11 +181,16 @@ class SubsampledStep(BlockedStep):
         n_dim = int(self._slices[-1][1].stop)
         self.drift = drift_watch.start(n_dim, n_tune)
         self._start_checked = False
+        if self._schedule is not None:  # an interrupted decision may have left it in disorder
+            self._population = population_of(self._schedule)
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
         if self._engine is None:
+            before = self._slices
             self._build(point)
+            if self._slices != before:  # the data in this process give the block another shape
+                self._begin_chain(int(self.drift.counts[1]))
         if not self._start_checked:
             require_finite(self._factorisation, point)
             self._start_checked = True
@@ -196,8 +205,8 @@ class SubsampledStep(BlockedStep):
             new_point[name] = q[part].reshape(shape)
         n_local = self._schedule.ends[-1]
         stats = {
-            "accepted": bool(outcome.accepted),
-            "acceptance_rate": outcome.n_accepted / n,
+            "accepted": float(outcome.accepted),
+            "mean_tree_accept": outcome.n_accepted / n,
             "n_used": outcome.n_used / n,
             "fraction_used": outcome.n_used / n / n_local,
             "n_stages": outcome.n_stages / n,
@@ -220,13 +229,14 @@ class SubsampledStep(BlockedStep):
         drift_watch.watch(self.drift, q)
         if seen + 1 < n_tune:
             return
-        moving = drift_watch.still_drifting(self.drift)
+        moving = drift_watch.still_drifting(self.drift, self._steps_per_draw)
         self.drift = drift_watch.start(len(q), 0)
         if len(moving):
             names = list(dict.fromkeys(self._name_of(d) for d in moving))
             warnings.warn(
-                f"Tuning ended while the chain was still drifting in {', '.join(names)}. Tune for longer, or "
-                "start near the mode: pm.sample(initvals=find_mode(model)).",
+                f"Tuning ended while the chain was still drifting in {', '.join(names)}: its mean moved by "
+                "more than two standard deviations from the third to the last quarter of tuning. Tune for "
+                "longer, and start near the mode: pm.sample(initvals=find_mode(model)).",
                 SubsamplingWarning,
                 stacklevel=3,
             )
@@ -248,6 +258,7 @@ class SubsampledStep(BlockedStep):
         """Leave out whatever has size N or is compiled: a worker builds it again, from the cache."""
         state = self.__dict__.copy()
         state.update(dict.fromkeys(_REBUILT))
+        state.pop("_BlockedStep__newargs", None)  # holds initial_point=; see __getnewargs_ex__
         return state
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SubsampledStep:
@@ -271,7 +282,10 @@ class SubsampledStep(BlockedStep):
     @staticmethod
     def _make_progressbar_update_functions() -> tuple[Any, ...]:
         def update_stats(step_stats: dict[str, Any]) -> dict[str, Any]:
-            return {key: step_stats[key] for key in ("acceptance_rate", "fraction_used")}
+            return {
+                "acceptance_rate": step_stats["mean_tree_accept"],
+                "fraction_used": step_stats["fraction_used"],
+            }
 
         return (update_stats,)
 
@@ -298,13 +312,16 @@ def _try_proposal(bound: Any, q: np.ndarray) -> None:
     """Call a user's proposal once, so that a wrong result is an error here and not a wrong chain."""
     if bound.compilable:
         return
-    q_new, log_hastings = bound.propose(bound.state, q, np.random.default_rng(0))
-    is_vector = isinstance(q_new, np.ndarray) and q_new.shape == q.shape and q_new.dtype == q.dtype
-    if not is_vector or np.ndim(log_hastings) != 0:
-        raise ValueError(
-            f"The proposal must return (q_new, log_hastings), a float array of shape {q.shape} and a number; "
-            f"got {q_new!r} and {log_hastings!r}."
-        )
+    result = bound.plain(q.copy(), np.random.default_rng(0))
+    if isinstance(result, tuple) and len(result) == 2:
+        q_new, log_hastings = result
+        is_vector = isinstance(q_new, np.ndarray) and q_new.shape == q.shape and q_new.dtype == q.dtype
+        if is_vector and isinstance(log_hastings, int | float | np.number):
+            return
+    raise ValueError(
+        f"The proposal must return (q_new, log_hastings), a float array of shape {q.shape} and a number; "
+        f"got {result!r}."
+    )
 
 
 def _first_line(error: Exception) -> str:
@@ -312,13 +329,12 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _warn_of_long_deterministics(model: pm.Model) -> None:
-    for det in model.deterministics:
-        size = np.prod([k or 1 for k in det.type.shape], dtype=np.int64)
+def _warn_of_long_deterministics(model: pm.Model, point: PointType) -> None:
+    for name, size in deterministic_sizes(model, point).items():
         if size >= _LONG_DETERMINISTIC:
             logger.warning(
                 "The Deterministic %r has %d elements and is computed at every draw; leave it out with "
                 "pm.sample(var_names=...), and compute it afterwards with pm.compute_deterministics.",
-                det.name,
+                name,
                 size,
             )

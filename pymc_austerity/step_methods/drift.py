@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 # Shift of the mean between the last two quarters of tuning, in units of the standard deviation within
-# one. A straight drift gives 3.5; a chain with 5 effective draws in a quarter stays below with
-# probability 0.999.
-_LIMIT = 2.0
+# one. A straight drift gives 3.5; a settled chain with some 5 effective draws in a quarter stays below.
+_LIMIT = 2.5
+# A random walk in D dimensions takes about this times D transitions for such a number of effective draws:
+# in shorter quarters nothing can be told.
+_TRANSITIONS_PER_DIMENSION = 20
 
 
 class Drift(NamedTuple):
@@ -53,9 +55,10 @@ def shift(drift: Drift) -> npt.NDArray[np.float64]:
     return np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
 
 
-def still_drifting(drift: Drift) -> npt.NDArray[np.int64]:
+def still_drifting(drift: Drift, steps_per_draw: int) -> npt.NDArray[np.int64]:
     """Dimensions that moved too far during the second half of tuning, worst first."""
-    if drift.counts[2:].min() < 10:
+    needed = _TRANSITIONS_PER_DIMENSION * drift.mean.shape[1]
+    if drift.counts[2:].min() * steps_per_draw < needed:
         return np.empty(0, dtype=np.int64)
     size = shift(drift)
     order = np.argsort(-size)

@@ -89,6 +89,6 @@ def same():
 
     def equal(one, two):
         groups = ("posterior", "sample_stats")
-        return all(one[g].to_dataset().identical(two[g].to_dataset()) for g in groups)
+        return all(one[g].to_dataset().equals(two[g].to_dataset()) for g in groups)
 
     return equal

@@ -14,6 +14,8 @@ from pymc_austerity import AdaptiveRandomWalk, AusterityMH, RandomWalk
 
 from .conftest import N, line_model
 
+# Whether a chain has settled after so few draws is not the question here.
+pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
 SMALL = RandomWalk(scale=0.02)
 STEPS = 130  # past the first window of the adaptive proposal
 
@@ -157,10 +159,10 @@ class TestPoint:
 
     def test_matrices_keep_their_shape(self):
         rng = np.random.default_rng(3)
-        design = rng.normal(size=(1000, 2))
+        x = rng.normal(size=(1000, 1))
         with pm.Model():
             w = pm.Normal("w", shape=(2, 3))
-            pm.Normal("y", design @ w, 1.0, observed=rng.normal(size=(1000, 3)))
+            pm.Normal("y", w[0] + x * w[1], 1.0, observed=rng.normal(size=(1000, 3)))
             step = AusterityMH(proposal=RandomWalk(scale=1e-3), rng=3)
         start = {"w": np.arange(6.0).reshape(2, 3) / 100}
         point = move(step, start, 20)[0][-1]
@@ -178,9 +180,7 @@ class TestPoint:
         logp = line.compile_logp()
         prior = np.diff([float(-0.5 * (b / 10) ** 2) for b in (near["b"], proposed)])[0]
         for a, ratio in zip((1.0, 0.0), ratios, strict=True):
-            old, new = (
-                logp({**near, "a": np.array(a), "b": np.array(b)}) for b in (near["b"], proposed)
-            )
+            old, new = (logp({**near, "a": np.array(a), "b": np.array(b)}) for b in (near["b"], proposed))
             assert ratio * N == pytest.approx(new - old - prior, rel=1e-8)
 
 
@@ -348,7 +348,8 @@ class TestSize:
             states.append(len(cloudpickle.dumps(step.sampling_state)))
         assert max(sizes) < self.LIMIT
         assert max(states) < self.LIMIT
-        assert abs(sizes[1] - sizes[0]) < 100
+        # 18,000 more rows are 144 kB; names and caches of a model in use vary by some hundred bytes.
+        assert abs(sizes[1] - sizes[0]) < 2000
         assert abs(states[1] - states[0]) < 100
 
     def test_a_long_initial_point_is_not_kept(self):
@@ -461,9 +462,7 @@ class TestChains:
             return q + dict(scale=0.01)["scale"] * rng.standard_normal(q.shape[0]), 0.0
 
         with pytest.warns(match="interpreted"):
-            step = AusterityMH(
-                [line["b"]], model=line, proposal=propose, epsilon=1e-9, batch_size=100
-            )
+            step = AusterityMH([line["b"]], model=line, proposal=propose, epsilon=1e-9, batch_size=100)
         step.setup_chain(np.random.default_rng(8), 0, 10)
         expected = move(step, near, 3)
         step.setup_chain(np.random.default_rng(8), 0, 10)

@@ -1,0 +1,262 @@
+"""`find_mode`: a start near the posterior mode."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from pymc_austerity import AusterityMH, FactorisationError, RandomWalk, SubsamplingWarning, find_mode
+
+from .conftest import N
+
+RNG = np.random.default_rng(301)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Compile fast, with no C code; steps compile with numba all the same."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE", cxx=""):
+        yield
+
+
+def exact_mode(model, **start):
+    """Mode of the log density of the unconstrained variables, on all the data."""
+    logp, dlogp = model.compile_logp(), model.compile_dlogp()
+    point = {**model.initial_point(), **start}
+    names = list(point)
+    shapes = [np.shape(point[n]) for n in names]
+    ends = np.cumsum([int(np.prod(s)) for s in shapes])
+
+    def unravel(q):
+        parts = np.split(q, ends[:-1])
+        return {n: p.reshape(s) for n, p, s in zip(names, parts, shapes, strict=True)}
+
+    found = minimize(
+        lambda q: -float(logp(unravel(q))),
+        np.concatenate([np.ravel(point[n]) for n in names]),
+        jac=lambda q: -dlogp(unravel(q)),
+        method="BFGS",
+        options={"gtol": 1e-5 * N},
+    )
+    return unravel(found.x)
+
+
+def logistic(n=N, d=4, coords=None):
+    rng = np.random.default_rng(302)
+    x = rng.normal(size=(n, d))
+    beta = np.linspace(-1.0, 1.0, d)
+    y = (rng.random(n) < expit(x @ beta)).astype(int)
+    with pm.Model(coords=coords) as model:
+        dims = {"dims": "feature"} if coords else {"shape": d}
+        b = pm.Normal("beta", 0.0, 1.0, **dims)
+        pm.Bernoulli("y", logit_p=sum(b[k] * x[:, k] for k in range(d)), observed=y)
+    return model
+
+
+class TestIsTheMode:
+    def test_logistic(self):
+        model = logistic()
+        found, exact = find_mode(model), exact_mode(model)
+        assert list(found) == ["beta"]
+        np.testing.assert_allclose(found["beta"], exact["beta"], atol=2e-3)
+
+    def test_linear_with_sigma(self, line):
+        """On its own scale: the mode of the log density with the Jacobian of log sigma."""
+        found = find_mode(line)
+        exact = exact_mode(line, b=np.array(1.9), a=np.array(0.9))
+        assert set(found) == {"a", "b", "sigma"}
+        np.testing.assert_allclose(found["a"], exact["a"], atol=2e-3)
+        np.testing.assert_allclose(found["b"], exact["b"], atol=2e-3)
+        np.testing.assert_allclose(found["sigma"], np.exp(exact["sigma_log__"]), rtol=2e-3)
+
+    def test_gradient_is_small(self):
+        """In units of the posterior standard deviation the mode is less than 0.1 away."""
+        model = logistic()
+        mode = find_mode(model)
+        gradient = model.compile_dlogp()({"beta": mode["beta"]})
+        curvature = -model.compile_d2logp(negate_output=False)({"beta": mode["beta"]})
+        step = np.linalg.solve(curvature, gradient)
+        assert np.sqrt(gradient @ step) < 0.1
+
+    def test_more_rows_than_the_first_search(self):
+        """Through the searches on 2,000 and on all rows."""
+        model = logistic(n=25_000)
+        np.testing.assert_allclose(find_mode(model)["beta"], exact_mode(model)["beta"], atol=1e-3)
+
+    def test_better_than_the_start(self, line):
+        logp = line.compile_logp()
+        found = find_mode(line)
+        point = {
+            "a": found["a"],
+            "b": found["b"],
+            "sigma_log__": np.log(found["sigma"]),
+        }
+        assert logp(point) > logp(line.initial_point())
+
+    def test_repeatable(self, line):
+        one, two = find_mode(line), find_mode(line)
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name])
+
+
+class TestResult:
+    def test_initvals(self, line, step, draw):
+        draw(line, step, initvals=find_mode(line))
+
+    def test_starts_there(self, line, draw):
+        mode = find_mode(line)
+        step = AusterityMH(model=line, proposal=RandomWalk(scale=1e-7))
+        posterior = draw(line, step, tune=0, initvals=mode).posterior
+        for name, value in mode.items():
+            np.testing.assert_allclose(posterior[name], value, atol=1e-4)
+
+    def test_types(self, line):
+        for value in find_mode(line).values():
+            assert isinstance(value, np.ndarray)
+            assert value.dtype == np.float64
+            assert value.shape == ()
+
+    def test_dims(self, draw):
+        model = logistic(coords={"feature": list("abcd")})
+        mode = find_mode(model)
+        assert mode["beta"].shape == (4,)
+        idata = draw(model, AusterityMH(model=model), initvals=mode)
+        assert idata.posterior["beta"].dims == ("chain", "draw", "feature")
+
+    def test_the_model_of_the_context(self, line):
+        with line:
+            assert set(find_mode()) == {"a", "b", "sigma"}
+
+    def test_no_model(self):
+        with pytest.raises(TypeError, match="No model on context stack"):
+            find_mode()
+
+    def test_constrained_variables(self, draw):
+        """Simplex, interval, ordered: values on their own scale, and accepted as starts."""
+        n = N
+        counts = np.array([0.2, 0.3, 0.5])
+        k = np.random.default_rng(303).choice(3, size=n, p=counts)
+        with pm.Model() as model:
+            p = pm.Dirichlet("p", np.ones(3))
+            u = pm.Uniform("u", -1.0, 4.0)
+            pm.Categorical("k", p, observed=k)
+            pm.Normal("y", u, 1.0, observed=RNG.normal(2.0, 1.0, size=n))
+        mode = find_mode(model)
+        assert mode["p"].shape == (3,)
+        assert mode["p"].sum() == pytest.approx(1.0)
+        # The mode on the unconstrained scale, where each class has one more count.
+        shares = (np.bincount(k) + 1) / (n + 3)
+        np.testing.assert_allclose(mode["p"], shares, atol=2e-3)
+        assert mode["u"] == pytest.approx(2.0, abs=0.1)
+        assert draw(model, AusterityMH(model=model), initvals=mode).posterior["p"].shape == (
+            2,
+            20,
+            3,
+        )
+
+
+class TestSomeVariables:
+    def test_the_others_stay(self, line):
+        found = find_mode(line, [line["a"], line["b"]])
+        start = line.initial_point()
+        assert found["sigma"] == pytest.approx(np.exp(start["sigma_log__"]))
+        assert found["b"] == pytest.approx(2.0, abs=0.1)
+
+    def test_value_variables(self, line):
+        values = [line.rvs_to_values[line[n]] for n in ("a", "b")]
+        one, two = find_mode(line, values), find_mode(line, [line["a"], line["b"]])
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name])
+
+    def test_a_single_variable(self, line):
+        assert find_mode(line, line["b"])["b"] == pytest.approx(2.0, abs=0.2)
+
+    def test_initial_point(self, line):
+        point = {"a": np.array(0.5), "b": np.array(0.5), "sigma_log__": np.array(0.7)}
+        found = find_mode(line, [line["b"]], initial_point=point)
+        assert found["a"] == 0.5
+        assert found["sigma"] == pytest.approx(np.exp(0.7))
+        assert found["b"] == pytest.approx(2.0, abs=0.1)
+        assert point["b"] == 0.5
+
+    def test_discrete_variables_are_refused_by_name(self):
+        with pm.Model() as model:
+            k = pm.Poisson("count", 3.0)
+            a = pm.Normal("a")
+            pm.Normal("y", a + k, 1.0, observed=RNG.normal(size=N))
+        with pytest.raises(ValueError, match="discrete: count"):
+            find_mode(model, [a, k])
+        found = find_mode(model)
+        assert found["a"] == pytest.approx(-3.0, abs=0.2)
+        assert found["count"] == 3
+
+    def test_no_variables(self, line):
+        with pytest.raises(ValueError, match="."):
+            find_mode(line, [])
+
+
+class TestSizes:
+    def test_fewer_rows_than_the_first_search(self):
+        model = logistic(n=1200)
+        np.testing.assert_allclose(find_mode(model)["beta"], exact_mode(model)["beta"], atol=2e-3)
+
+    def test_nothing_to_subsample(self):
+        """A short model has a mode too."""
+        y = RNG.normal(size=50)
+        with pm.Model() as model:
+            mu = pm.Normal("mu", 0.0, 10.0)
+            pm.Normal("y", mu, 1.0, observed=y)
+        assert find_mode(model)["mu"] == pytest.approx(y.sum() / (50 + 0.01), abs=1e-3)
+
+    def test_prior_only(self):
+        with pm.Model() as model:
+            pm.Normal("mu", 3.0, 1.0)
+        assert find_mode(model)["mu"] == pytest.approx(3.0, abs=1e-3)
+
+    def test_several_local_vectors(self):
+        with pm.Model() as model:
+            mu = pm.Normal("mu", 0.0, 10.0)
+            y = RNG.normal(size=1500)
+            z = RNG.normal(1.0, 1.0, size=1100)
+            pm.Normal("y", mu, 1.0, observed=y)
+            pm.Normal("z", mu, 1.0, observed=z)
+        exact = (y.sum() + z.sum()) / (2600 + 0.01)
+        assert find_mode(model)["mu"] == pytest.approx(exact, abs=1e-3)
+
+
+class TestErrors:
+    def test_a_start_that_is_not_finite(self):
+        with pm.Model() as model:
+            theta = pm.Uniform("theta", 1.0, 10.0, default_transform=None, initval=2.0)
+            pm.Uniform("y", 0.0, theta, observed=RNG.uniform(0.0, 3.0, N))
+        with pytest.raises(ValueError, match="not finite at the start"):
+            find_mode(model)
+
+    def test_nan_in_the_data(self):
+        x = RNG.normal(size=N)
+        x[3] = np.nan
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("a") * x, 1.0, observed=RNG.normal(size=N))
+        with pytest.raises(ValueError, match="not finite at the start"):
+            find_mode(model)
+
+    def test_coupled_rows(self):
+        with pm.Model() as model:
+            a = pm.Normal("a")
+            x = RNG.normal(size=N)
+            pm.Potential("square", -((a * x).sum() ** 2))
+        with pytest.raises(FactorisationError, match="'square'"):
+            find_mode(model)
+
+    def test_too_few_iterations_warn(self):
+        with pytest.warns(SubsamplingWarning, match="1 iterations? .*without converging") as caught:
+            find_mode(logistic(), max_iterations=1)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+
+    @pytest.mark.parametrize("value", [0, -1, 1.5, True])
+    def test_max_iterations(self, line, value):
+        with pytest.raises(ValueError, match=f"max_iterations must be .*{value}"):
+            find_mode(line, max_iterations=value)

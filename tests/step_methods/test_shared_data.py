@@ -1,0 +1,221 @@
+"""`pm.set_data` between two runs with the same step."""
+
+import re
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import AusterityMH, RandomWalk
+
+from .conftest import N, line_data
+
+WALK = RandomWalk(scale=0.02)
+X, Y = line_data(N)
+# The process is multi-threaded, says Python 3.12 when it forks.
+FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+
+def regression():
+    with pm.Model() as model:
+        x = pm.Data("x", X)
+        outcome = pm.Data("outcome", Y)
+        beta = pm.Normal("beta", 0, 10, shape=2)
+        pm.Normal("y", beta[0] + beta[1] * x, 1.0, observed=outcome, shape=x.shape[0])
+    return model
+
+
+NEW = {
+    "same length": {"outcome": 0.5 * Y + 3.0},
+    "same length, both": {"outcome": 0.5 * Y, "x": X[::-1].copy()},
+    "fewer rows": {"outcome": 0.5 * Y[:1500], "x": X[:1500]},
+    "more rows": {"outcome": np.tile(Y, 2) + 1, "x": np.tile(X, 2)},
+}
+
+
+def check(draw, same, model, change, **kwargs):
+    """After `change`, a step that has run before draws what a fresh step draws."""
+    step = AusterityMH(model=model, proposal=WALK)
+    before = draw(model, step, **kwargs)
+    with model:
+        change()
+    after = draw(model, step, **kwargs)
+    fresh = draw(model, AusterityMH(model=model, proposal=WALK), **kwargs)
+    assert same(after, fresh)
+    assert not same(before, after)
+
+
+@pytest.mark.parametrize("new", NEW.values(), ids=NEW)
+def test_new_data(draw, same, new):
+    check(draw, same, regression(), lambda: pm.set_data(new))
+
+
+@FORK
+@pytest.mark.parametrize(("new", "mp_ctx"), [("same length", "fork"), ("fewer rows", "forkserver")])
+def test_new_data_in_a_parallel_run(draw, same, new, mp_ctx):
+    change = lambda: pm.set_data(NEW[new])  # noqa: E731
+    check(draw, same, regression(), change, cores=2, mp_ctx=mp_ctx)
+
+
+def test_data_changed_in_place(draw, same):
+    model = regression()
+
+    def change():
+        model["outcome"].get_value(borrow=True)[:] += 1.0
+
+    check(draw, same, model, change)
+
+
+def test_data_are_not_changed_by_sampling(draw):
+    model = regression()
+    draw(model, AusterityMH(model=model, proposal=WALK))
+    np.testing.assert_array_equal(model["x"].get_value(), X)
+    np.testing.assert_array_equal(model["outcome"].get_value(), Y)
+
+
+def test_there_and_back(draw, same):
+    model = regression()
+    step = AusterityMH(model=model, proposal=WALK)
+    first = draw(model, step)
+    for values in (NEW["fewer rows"], {"outcome": Y, "x": X}):
+        with model:
+            pm.set_data(values)
+        last = draw(model, step)
+    assert same(first, last)
+
+
+def test_unchanged_data_are_not_rebuilt(draw):
+    model = regression()
+    step = AusterityMH(model=model, proposal=WALK)
+    engine = step._engine
+    draw(model, step)
+    with model:
+        pm.set_data({"outcome": Y.copy()})
+    draw(model, step)
+    assert step._engine is engine
+
+
+def test_the_decision_uses_the_new_data():
+    """The log ratio over all rows is that of the new data."""
+    model = regression()
+    step = AusterityMH(model=model, proposal=WALK, batch_size=1500)
+    with model:
+        pm.set_data(NEW["fewer rows"])
+    step.setup_chain(np.random.default_rng(5), 0, 1)
+    q = np.array([1.0, 1.0])
+    _, (stats,) = step.step({"beta": q})
+    new = q + 0.02 * np.random.default_rng(5).standard_normal(2)
+    y, x = 0.5 * Y[:1500], X[:1500]
+    old_error, new_error = y - q[0] - q[1] * x, y - new[0] - new[1] * x
+    expected = np.mean(0.5 * old_error**2 - 0.5 * new_error**2)
+    assert stats["log_ratio_mean"] == pytest.approx(expected, rel=1e-9)
+    assert stats["n_used"] == 1500
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(np.array(2), np.array(5)), (np.array(2.0), np.array(5.0)), (np.array([2]), np.array([5]))],
+    ids=["integer", "float", "vector"],
+)
+def test_short_data(draw, same, before, after):
+    with pm.Model() as model:
+        factor = pm.Data("factor", before)
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu * factor.sum(), 1.0, observed=Y)
+    check(draw, same, model, lambda: pm.set_data({"factor": after}))
+
+
+def test_groups(draw, same):
+    with pm.Model() as model:
+        group = pm.Data("group", np.arange(N) % 5)
+        effect = pm.Normal("effect", shape=5)
+        pm.Normal("y", effect[group], 1.0, observed=Y)
+    check(draw, same, model, lambda: pm.set_data({"group": np.arange(N) % 3}))
+
+
+def test_lengths_given_by_dims(draw, same):
+    with pm.Model(coords={"row": np.arange(N)}) as model:
+        x = pm.Data("x", X, dims="row")
+        outcome = pm.Data("outcome", Y, dims="row")
+        beta = pm.Normal("beta", 0, 10, shape=2)
+        pm.Normal("y", beta[0] + beta[1] * x, 1.0, observed=outcome, dims="row")
+    new = NEW["fewer rows"]
+    check(draw, same, model, lambda: pm.set_data(new, coords={"row": np.arange(len(new["outcome"]))}))
+
+
+def latent():
+    with pm.Model() as model:
+        outcome = pm.Data("outcome", Y)
+        mu = pm.Normal("mu")
+        z = pm.Normal("z", mu, 1.0, shape=outcome.shape[0])
+        pm.Normal("y", z, 1.0, observed=outcome)
+    return model
+
+
+@FORK
+@pytest.mark.parametrize("how", [{}, {"cores": 2, "mp_ctx": "forkserver"}], ids=["one", "two"])
+def test_a_latent_vector_that_changes_its_length(draw, same, how):
+    """The block itself has another dimension afterwards."""
+    check(draw, same, latent(), lambda: pm.set_data({"outcome": Y[:1500]}), **how)
+
+
+def test_a_latent_vector_outside_the_block_that_changes_its_length(draw):
+    model = latent()
+    mu, z = model["mu"], model["z"]
+    draw(model, [AusterityMH([mu], model=model), AusterityMH([z], model=model, proposal=WALK)])
+    step = AusterityMH([mu], model=model)
+    with model:
+        pm.set_data({"outcome": Y[:1500]})
+    step.setup_chain(np.random.default_rng(5), 0, 1)
+    _, (stats,) = step.step(model.initial_point())
+    assert stats["n_used"] / stats["fraction_used"] == pytest.approx(1500)
+
+
+class TestTooFewRows:
+    def test_fewer_than_the_threshold(self, draw):
+        model = regression()
+        step = AusterityMH(model=model, proposal=WALK)
+        with model:
+            pm.set_data({"outcome": Y[:100], "x": X[:100]})
+        with pytest.raises(ValueError, match="(?s)nothing to subsample.*100 rows"):
+            draw(model, step)
+
+    def test_fewer_than_an_explicit_batch(self, draw):
+        model = regression()
+        step = AusterityMH(model=model, proposal=WALK, batch_size=1600)
+        with model:
+            pm.set_data(NEW["fewer rows"])
+        with pytest.raises(ValueError, match=re.escape("1500, got 1600")):
+            draw(model, step)
+
+    def test_a_failed_rebuild_is_tried_again(self, draw, same):
+        """Once the data are good again the step works, with the new data."""
+        model = regression()
+        step = AusterityMH(model=model, proposal=WALK)
+        with model:
+            pm.set_data({"outcome": Y[:100], "x": X[:100]})
+        for _ in range(2):
+            with pytest.raises(ValueError, match="nothing to subsample"):
+                draw(model, step)
+        with model:
+            pm.set_data(NEW["fewer rows"])
+        fresh = draw(model, AusterityMH(model=model, proposal=WALK))
+        assert same(draw(model, step), fresh)
+
+    def test_lengths_that_do_not_fit(self, draw):
+        model = regression()
+        step = AusterityMH(model=model, proposal=WALK)
+        with model:
+            pm.set_data({"outcome": Y[:1500]})
+        with pytest.raises((ValueError, pm.exceptions.ShapeError)):
+            draw(model, step)
+
+    def test_data_that_become_nan(self, draw):
+        model = regression()
+        step = AusterityMH(model=model, proposal=WALK)
+        bad = Y.copy()
+        bad[17] = np.nan
+        with model:
+            pm.set_data({"outcome": bad})
+        with pytest.raises(ValueError, match="'y' is nan in row 17"):
+            draw(model, step)

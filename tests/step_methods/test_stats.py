@@ -1,0 +1,280 @@
+"""Sample statistics: names, types, ranges, and beside other steps."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import AusterityMH, RandomWalk
+
+from .conftest import N, line_data
+
+X, Y = line_data(N)
+NAMES = {
+    "accepted",
+    "n_used",
+    "fraction_used",
+    "n_stages",
+    "exhausted",
+    "log_ratio_mean",
+    "log_ratio_se",
+    "psi",
+    "scale",
+}
+# PyMC renames these statistics of NUTS when it makes an InferenceData; one that has such a name
+# already would overwrite them, or be overwritten, as the hash of strings decides.
+RENAMED_BY_PYMC = {"lp", "acceptance_rate", "tree_depth", "n_steps"}
+
+
+def run(step, point, n, seed=4, tune=0):
+    step.setup_chain(np.random.default_rng(seed), tune, n)
+    stats = []
+    for _ in range(n):
+        point, (stat,) = step.step(point)
+        stats.append(stat)
+    return {name: np.array([s[name] for s in stats]) for name in stats[0]}
+
+
+def acceptance(stats):
+    """Name of the mean acceptance over the transitions of a draw."""
+    (name,) = set(stats) - NAMES
+    return name
+
+
+class TestNames:
+    def test_declared(self):
+        declared = AusterityMH.stats_dtypes_shapes
+        assert set(declared) > NAMES
+        assert acceptance(declared).startswith("accept")
+        for name, (dtype, shape) in declared.items():
+            assert shape == []
+            if name != "accepted":
+                assert dtype is np.float64
+
+    def test_no_name_that_pymc_gives_to_statistics_of_nuts(self):
+        assert not RENAMED_BY_PYMC & set(AusterityMH.stats_dtypes_shapes)
+
+    @pytest.mark.parametrize("other", [pm.NUTS, pm.Metropolis, pm.Slice, pm.BinaryMetropolis])
+    def test_equal_names_have_equal_types(self, other):
+        """PyMC refuses to sample otherwise."""
+        ours, theirs = AusterityMH.stats_dtypes_shapes, other.stats_dtypes_shapes
+        for name in set(ours) & set(theirs):
+            assert np.dtype(ours[name][0]) == np.dtype(theirs[name][0]), name
+
+    def test_given_at_each_step(self, step, near):
+        _, stats = step.step(near)
+        assert len(stats) == 1
+        assert stats[0].keys() == AusterityMH.stats_dtypes_shapes.keys()
+        for name, (dtype, _) in AusterityMH.stats_dtypes_shapes.items():
+            value = np.asarray(stats[0][name])
+            assert value.shape == ()
+            assert value.dtype == np.dtype(dtype), name
+
+    def test_types_do_not_depend_on_the_outcome(self):
+        """Also when a proposal is rejected without a look at the data."""
+        with pm.Model() as model:
+            mu = pm.Uniform("mu", 0.0, 1.0, default_transform=None)
+            pm.Normal("y", mu, 1.0, observed=Y)
+        step = AusterityMH(model=model, proposal=RandomWalk(scale=1.0), rng=1)
+        stats = run(step, {"mu": np.array(0.5)}, 50)
+        unread = stats["n_used"] == 0
+        assert 0 < unread.sum() < 50
+        for name, (dtype, _) in AusterityMH.stats_dtypes_shapes.items():
+            assert stats[name].dtype == np.dtype(dtype), name
+        assert np.isnan(stats["log_ratio_mean"][unread]).all()
+        assert np.isnan(stats["log_ratio_se"][unread]).all()
+        assert not stats["accepted"][unread].any()
+        assert np.isfinite(stats["log_ratio_mean"][~unread]).all()
+
+
+class TestRanges:
+    @pytest.fixture
+    def stats(self, line, near):
+        walk = RandomWalk(scale=0.02)
+        return run(AusterityMH([line["b"]], model=line, proposal=walk), near, 300)
+
+    def test_share_of_the_data(self, stats):
+        np.testing.assert_allclose(stats["fraction_used"], stats["n_used"] / N, rtol=1e-14)
+        assert stats["fraction_used"].min() >= 500 / N
+        assert stats["fraction_used"].max() <= 1.0
+        assert set(stats["n_used"]) == {500.0, 1000.0, 1500.0, 2000.0}
+
+    def test_stages(self, stats):
+        np.testing.assert_array_equal(stats["n_stages"], stats["n_used"] / 500)
+
+    def test_exhausted(self, stats):
+        np.testing.assert_array_equal(stats["exhausted"], stats["n_used"] == N)
+        np.testing.assert_allclose(stats["log_ratio_se"][stats["n_used"] == N], 0.0, atol=1e-12)
+        assert (stats["log_ratio_se"][stats["n_used"] < N] > 0).all()
+
+    def test_accepted(self, stats):
+        np.testing.assert_array_equal(stats[acceptance(stats)], stats["accepted"])
+        assert 0.1 < stats["accepted"].mean() < 0.9
+
+    def test_a_move_is_accepted_if_its_mean_is_above_psi(self, stats):
+        above = stats["log_ratio_mean"] > stats["psi"]
+        np.testing.assert_array_equal(above, stats["accepted"].astype(bool))
+
+    def test_psi_without_a_prior_is_a_log_uniform_number(self, stats):
+        """The prior of b is so wide that it hardly moves psi."""
+        uniform = np.exp(N * stats["psi"])
+        assert uniform.max() < 1.01
+        assert 0.45 < uniform.mean() < 0.55
+
+    def test_a_proposal_without_a_single_scale(self, line, near):
+        step = AusterityMH(model=line, proposal=RandomWalk(scale=[0.1, 0.2, 0.3]))
+        (scale,) = run(step, near, 1)["scale"]
+        assert np.isnan(scale) or scale == 0.1
+
+    def test_scale_follows_adaptation(self, step, near):
+        scale = run(step, near, 60, tune=50)["scale"]
+        assert len(set(scale[:50])) == 50
+
+    def test_exact(self, line, near):
+        stats = run(AusterityMH([line["b"]], model=line, epsilon=0.0), near, 20)
+        assert set(stats["n_used"]) == {float(N)}
+        assert set(stats["n_stages"]) == {1.0}
+        assert set(stats["exhausted"]) == {1.0}
+        assert set(stats["fraction_used"]) == {1.0}
+
+
+class TestStepsPerDraw:
+    """A draw of k transitions is k draws of one, with averaged statistics."""
+
+    K = 5
+
+    @pytest.fixture
+    def both(self, line, near):
+        walk = RandomWalk(scale=0.02)
+        one, many = (
+            AusterityMH([line["b"]], model=line, proposal=walk, steps_per_draw=k) for k in (1, self.K)
+        )
+        return run(one, near, 40 * self.K), run(many, near, 40)
+
+    @pytest.mark.parametrize("name", ["n_used", "fraction_used", "n_stages", "exhausted"])
+    def test_means(self, both, name):
+        one, many = both
+        expected = one[name].reshape(-1, self.K).mean(axis=1)
+        np.testing.assert_allclose(many[name], expected, rtol=1e-12)
+
+    def test_mean_acceptance(self, both):
+        one, many = both
+        expected = one["accepted"].reshape(-1, self.K).mean(axis=1)
+        np.testing.assert_allclose(many[acceptance(many)], expected)
+        assert len(set(expected)) > 2
+
+    @pytest.mark.parametrize("name", ["accepted", "log_ratio_mean", "log_ratio_se", "psi"])
+    def test_of_the_last(self, both, name):
+        one, many = both
+        np.testing.assert_array_equal(many[name], one[name][self.K - 1 :: self.K])
+
+    def test_adaptation_counts_transitions(self, line, near):
+        """The same transitions teach the same, however they are grouped into draws."""
+        ends = []
+        for k in (1, self.K):
+            step = AusterityMH([line["b"]], model=line, steps_per_draw=k)
+            step.setup_chain(np.random.default_rng(4), 1000, 1)
+            point = near
+            for _ in range(200 // k):
+                point, _ = step.step(point)
+            ends.append((point["b"], step.sampling_state.proposal_state))
+        assert ends[0][0] == ends[1][0]
+        for left, right in zip(ends[0][1], ends[1][1], strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+# pm.Metropolis exponentiates log ratios of any size.
+METROPOLIS = pytest.mark.filterwarnings("ignore:overflow encountered in exp:RuntimeWarning")
+MODE = {"a": 1.0, "b": 2.0, "sigma": 1.0}
+
+
+class Recorder:
+    """A callback for `pm.sample` that keeps the statistics of every step."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def __call__(self, trace, draw):
+        if not draw.tuning:
+            self.kept.setdefault(draw.chain, []).append(draw.stats)
+
+    def of(self, k, name):
+        return np.array([[stats[k][name] for stats in chain] for chain in self.kept.values()])
+
+
+class TestCompound:
+    def test_two_steps_stack(self, line, draw):
+        walk = RandomWalk(scale=0.02)
+        steps = [AusterityMH([line[n]], model=line, proposal=walk) for n in ("a", "b")]
+        recorder = Recorder()
+        idata = draw(line, [*steps, pm.Slice([line["sigma"]], model=line)], callback=recorder)
+        for name in AusterityMH.stats_dtypes_shapes:
+            found = idata.sample_stats[name]
+            assert found.shape == (2, 20, 2)
+            assert found.dims[:2] == ("chain", "draw")
+            for k in range(2):
+                np.testing.assert_array_equal(found[..., k], recorder.of(k, name), err_msg=name)
+
+    def test_a_single_step_has_no_axis_of_samplers(self, line, built, draw):
+        idata = draw(line, built)
+        for name in AusterityMH.stats_dtypes_shapes:
+            assert idata.sample_stats[name].dims == ("chain", "draw")
+        assert "tune" not in idata.sample_stats
+
+    @pytest.mark.parametrize("first", [True, False])
+    def test_beside_nuts_nothing_is_lost(self, line, draw, first):
+        step = AusterityMH([line["b"]], model=line)
+        nuts = pm.NUTS([line["a"], line["sigma"]], model=line)
+        recorder = Recorder()
+        steps = [step, nuts] if first else [nuts, step]
+        idata = draw(line, steps, callback=recorder, initvals=MODE)
+        k = steps.index(step)
+        for name in AusterityMH.stats_dtypes_shapes:
+            found = idata.sample_stats[name]
+            found = found if found.ndim == 2 else found[..., k]
+            np.testing.assert_array_equal(found, recorder.of(k, name), err_msg=name)
+        theirs = recorder.of(1 - k, "mean_tree_accept")
+        found = idata.sample_stats["acceptance_rate"]
+        found = found if found.ndim == 2 else found[..., 1 - k]
+        np.testing.assert_array_equal(found, theirs)
+
+    def test_the_rest_is_given_to_nuts(self, line, draw):
+        idata = draw(line, AusterityMH([line["b"]], model=line), initvals=MODE)
+        assert "step_size" in idata.sample_stats
+        assert "n_used" in idata.sample_stats
+        assert set(idata.posterior.data_vars) == {"a", "b", "sigma"}
+        for name in ("a", "b", "sigma"):
+            assert len(np.unique(idata.posterior[name])) > 10
+
+    def test_three_kinds_of_steps(self, line, draw):
+        with line:
+            steps = [AusterityMH([line["a"]]), pm.Slice([line["b"]]), pm.NUTS([line["sigma"]])]
+        idata = draw(line, steps, draws=200, tune=200, initvals=MODE)
+        assert idata.posterior["a"].mean() == pytest.approx(1.0, abs=0.15)
+        assert idata.posterior["b"].mean() == pytest.approx(2.0, abs=0.15)
+        assert idata.posterior["sigma"].mean() == pytest.approx(1.0, abs=0.15)
+
+    @METROPOLIS
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_beside_metropolis_for_a_discrete_variable(self, draw, order):
+        """Which the step itself recommends for discrete variables."""
+        with pm.Model() as model:
+            a = pm.Normal("a")
+            k = pm.Poisson("k", 3.0)
+            pm.Normal("y", a + k, 1.0, observed=Y)
+            steps = [AusterityMH([a]), pm.Metropolis([k])][::order]
+        idata = draw(model, steps)
+        assert idata.sample_stats["accepted"].shape[:2] == (2, 20)
+        assert idata.sample_stats["n_used"].shape == (2, 20)
+
+    @METROPOLIS
+    def test_the_rest_is_given_to_metropolis(self, draw):
+        with pm.Model() as model:
+            a = pm.Normal("a")
+            pm.Normal("y", a + pm.Poisson("k", 3.0) + pm.Bernoulli("c", 0.5), 1.0, observed=Y)
+            step = AusterityMH([a])
+        assert draw(model, step).posterior["k"].shape == (2, 20)
+
+    def test_unblocked(self, line, draw):
+        step = AusterityMH(model=line, blocked=False)
+        idata = draw(line, step)
+        assert idata.sample_stats["n_used"].shape == (2, 20, 3)

@@ -1,0 +1,146 @@
+"""The public surface: what `import pymc_austerity` offers, and that all of it is documented."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+
+import pytest
+
+import pymc_austerity
+
+PUBLIC = [
+    "AdaptiveRandomWalk",
+    "AusterityMH",
+    "Factorisation",
+    "FactorisationError",
+    "RandomWalk",
+    "SubsamplingWarning",
+    "__version__",
+    "factorise",
+    "find_mode",
+]
+# What computes something that may be wrong has to say what it guarantees, and when it fails.
+WITH_GUARANTEE = ["AdaptiveRandomWalk", "AusterityMH", "RandomWalk", "factorise", "find_mode"]
+DOCUMENTED = [name for name in PUBLIC if name != "__version__"]
+
+
+def test_exported_names():
+    assert sorted(pymc_austerity.__all__) == sorted(PUBLIC)
+
+
+def test_exported_names_are_sorted_and_unique():
+    assert list(pymc_austerity.__all__) == sorted(set(pymc_austerity.__all__))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_importable(name):
+    assert hasattr(pymc_austerity, name)
+
+
+def test_nothing_else_is_public():
+    found = {
+        name
+        for name, value in vars(pymc_austerity).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert found == set(DOCUMENTED)
+
+
+def test_star_import():
+    namespace = {}
+    exec("from pymc_austerity import *", namespace)
+    assert set(PUBLIC) <= set(namespace)
+
+
+def test_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", pymc_austerity.__version__)
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_documented(name):
+    doc = inspect.getdoc(getattr(pymc_austerity, name))
+    assert doc
+    summary = doc.splitlines()[0]
+    assert summary.endswith(".")
+    assert len(summary) <= 100
+    # A docstring of its own, not that of a base class.
+    assert doc != inspect.getdoc(getattr(pymc_austerity, name).__class__)
+
+
+@pytest.mark.parametrize("name", WITH_GUARANTEE)
+def test_says_what_it_guarantees(name):
+    doc = inspect.getdoc(getattr(pymc_austerity, name))
+    notes = section(doc, "Notes")
+    assert "*Guarantee*" in notes
+    assert "*When it fails*" in notes
+
+
+@pytest.mark.parametrize("name", WITH_GUARANTEE)
+def test_every_parameter_is_documented(name):
+    """By name, and in the order of the signature."""
+    public = getattr(pymc_austerity, name)
+    documented = [
+        parameter.strip()
+        for line in section(inspect.getdoc(public), "Parameters").splitlines()
+        if line and not line.startswith(" ")
+        for parameter in line.split(":")[0].split(",")
+    ]
+    expected = [p for p in inspect.signature(public).parameters if p != "self"]
+    assert documented == expected
+
+
+@pytest.mark.parametrize("name", WITH_GUARANTEE)
+def test_defaults_in_the_documentation_are_the_defaults(name):
+    public = getattr(pymc_austerity, name)
+    text = section(inspect.getdoc(public), "Parameters")
+    for parameter in inspect.signature(public).parameters.values():
+        stated = re.search(rf"^{parameter.name} :.*, default (.+)$", text, re.MULTILINE)
+        if stated:
+            assert stated[1].strip('"') == str(parameter.default)
+
+
+def section(doc, title):
+    """Body of a section of a numpydoc docstring."""
+    found = re.search(rf"^{title}\n-+\n(.*?)(?=\n[A-Z][\w ]*\n-+\n|\Z)", doc, re.MULTILINE | re.DOTALL)
+    assert found, f"no section {title}"
+    return found[1]
+
+
+def test_numpydoc_sections_are_in_order():
+    order = ["Parameters", "Attributes", "Returns", "Raises", "Warns", "Notes", "References", "Examples"]
+    for name in DOCUMENTED:
+        doc = inspect.getdoc(getattr(pymc_austerity, name))
+        titles = re.findall(r"^([A-Z][\w ]*)\n-+$", doc, re.MULTILINE)
+        assert [t for t in titles if t not in order] == []
+        assert titles == sorted(titles, key=order.index)
+
+
+def modules():
+    found = pkgutil.walk_packages(pymc_austerity.__path__, "pymc_austerity.")
+    return [module.name for module in found]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_every_module_has_a_docstring_and_true_exports(name):
+    module = importlib.import_module(name)
+    assert module.__doc__ or name.endswith("._version")
+    for exported in getattr(module, "__all__", []):
+        assert hasattr(module, exported)
+
+
+def test_errors_are_what_a_user_expects():
+    assert issubclass(pymc_austerity.FactorisationError, ValueError)
+    assert issubclass(pymc_austerity.SubsamplingWarning, UserWarning)
+
+
+def test_optional_packages_are_not_imported():
+    """Plots and reports are extras: the package has to be imported without them."""
+    code = (
+        "import sys, pymc_austerity;"
+        "print(*[m for m in ('jinja2', 'statsmodels', 'arviz_plots.plots') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "statsmodels" not in found.stdout
