@@ -1,7 +1,12 @@
-"""Parameter checks as conditions on single rows.
+"""Parameter checks, in full and row by row.
 
 PyMC checks the parameters of a vector of observations at once, and makes all of its log densities minus
-infinity if one is invalid. Only the sum matters, so each row can be checked for itself.
+infinity if one is invalid: ``switch(all(valid), logp, -inf)``. Read literally, every row needs the
+parameters of all. A row is therefore minus infinity here if its own parameters are invalid.
+
+The sum is the same wherever the vector is only added up. Inside a mixture it may not be: there PyMC drops
+the component with an invalid parameter for all rows, and goes on with a finite density; here the sum is
+minus infinity. No valid parameters are affected.
 """
 
 from __future__ import annotations
@@ -17,18 +22,29 @@ from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.math import All
 
 
-def rowwise_check(value: Variable, conditions: Sequence[Variable]) -> Variable:
-    """Replace "all rows are valid, or else" by minus infinity in the invalid rows.
-
-    The sum over the rows is the same: minus infinity as soon as one row is invalid.
-    """
+def check_in_full(value: Variable, conditions: Sequence[Variable]) -> Variable:
+    """Write a parameter check as a switch, as PyMC does before it compiles."""
     for condition in _conjunction(conditions):
-        condition = _without_sigmoid(condition)
-        aligned = _align(condition, value.type.shape)
-        value = pt.switch(pt.all(condition) if aligned is None else aligned, value, -np.inf).astype(
-            value.type.dtype
-        )
+        valid = _without_sigmoid(condition).all()
+        value = pt.switch(valid, value, -np.inf).astype(value.type.dtype)
     return value
+
+
+def checked_rows(var: Variable) -> tuple[Variable, Variable] | None:
+    """For ``switch(all(valid), value, -inf)``: `valid` in a shape that broadcasts to `value`, and `value`.
+
+    None if `var` is something else, or the shapes do not fit.
+    """
+    if not is_elemwise(var, ps.Switch) or not is_minus_infinity(var.owner.inputs[2]):
+        return None
+    condition, value, _ = var.owner.inputs
+    while condition.owner is not None and isinstance(condition.owner.op, pt.elemwise.DimShuffle):
+        condition = condition.owner.inputs[0]
+    node = condition.owner
+    if node is None or not isinstance(node.op, All) or condition.type.ndim:
+        return None
+    valid = _align(node.inputs[0], var.type.shape)
+    return None if valid is None else (valid, value)
 
 
 def _conjunction(conditions: Sequence[Variable]) -> list[Variable]:

@@ -92,7 +92,7 @@ class CompiledTarget:
         )
         leaves = [leaf for leaf in {**original, **stored} if leaf in used]
         self.leaf_values = tuple(
-            np.ascontiguousarray(stored[leaf] if leaf in stored else original[leaf]) for leaf in leaves
+            np.asarray(stored[leaf] if leaf in stored else original[leaf], order="C") for leaf in leaves
         )
         args = [*(self.values[n] for n in self.other_names), *leaves]
         self._local_inputs = [self._q_new, self._q, self._index, *args]
@@ -101,7 +101,7 @@ class CompiledTarget:
 
     def args(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Arguments of the functions at `point`: other variables, then data."""
-        return (*(np.ascontiguousarray(point[n]) for n in self.other_names), *self.leaf_values)
+        return (*(np.asarray(point[n], order="C") for n in self.other_names), *self.leaf_values)
 
     def _differences(self, terms: list[LocalTerm]) -> tuple[Variable, Variable]:
         """Graphs of l_i(q_new) - l_i(q) at given positions, and of the global log ratio."""
@@ -156,8 +156,6 @@ class CompiledTarget:
         self,
         kernel: Callable[..., Any],
         functions: Mapping[str, Callable[..., Any]],
-        *,
-        cache: bool,
     ) -> Any:
         """Compile `kernel` around this target.
 
@@ -166,10 +164,8 @@ class CompiledTarget:
         kernel : callable
             Its last parameters are those in `functions`, in order, and `target`.
         functions : dict of str to callable
-            Functions that the kernel takes, such as a proposal and a decision rule.
-        cache : bool
-            Whether the compiled code may be kept on disk. It is found again by the sources of this
-            package, so only if all `functions` are in it.
+            Functions that the kernel takes, such as a proposal and a decision rule. If all are functions of
+            this package, the compiled code is kept on disk, and found again by the package's sources.
 
         Returns
         -------
@@ -182,12 +178,21 @@ class CompiledTarget:
         local, global_ = (numba_funcify_ensure_cache(f.maker.fgraph) for f in self._functions)
         keys = [local[1], global_[1]]
         key = None
-        if cache and None not in keys:
+        ours = all(
+            f.__module__.startswith("pymc_austerity.") and not f.__closure__
+            for f in (kernel, *functions.values())
+        )
+        if ours and None not in keys:
             names = [f"{f.__module__}.{f.__qualname__}" for f in (kernel, *functions.values())]
-            versions = [_version.__version__, numba.__version__, np.__version__, sys.version]
-            key = hashlib.sha256(
-                repr([*keys, source, names, _compiled_sources(), versions]).encode()
-            ).hexdigest()
+            versions = [
+                _version.__version__,
+                numba.__version__,
+                np.__version__,
+                pytensor.__version__,
+                sys.version,
+            ]
+            flags = [*keys, pytensor.config.numba__fastmath, source, names, _compiled_sources(), versions]
+            key = hashlib.sha256(repr(flags).encode()).hexdigest()
         # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
         # dispatcher as a value has one, and numba then refuses to cache.
         environment: dict[str, Any] = {

@@ -21,7 +21,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.model.graph import LogDensityGraph
+from pymc_austerity.model.graph import LogDensityGraph, as_values
 from pymc_austerity.model.leaves import Leaf
 from pymc_austerity.model.terms import split
 
@@ -130,6 +130,8 @@ class Factorisation:
         ------
         IndexError
             If a position is not in ``[0, n_local)``.
+        ValueError
+            If `pm.set_data` replaced data of the model since.
         """
         if index is None:
             chunks = [range(a, min(a + CHUNK, self.n_local)) for a in range(0, self.n_local, CHUNK)]
@@ -167,13 +169,8 @@ class Factorisation:
 
     def point_values(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         """Values of all value variables at `point`, in the order of `compile`."""
-        try:
-            return [np.asarray(point[n], dtype=v.type.dtype) for n, v in self.graph.values.items()]
-        except KeyError as missing:
-            raise KeyError(
-                f"point has no value for {missing}; it needs {', '.join(self.graph.values)}, "
-                "as in model.initial_point()."
-            ) from None
+        self.graph.require_same_data()
+        return list(as_values(self.graph.values.values(), point).values())
 
     def compile(
         self, outputs: Sequence[Variable] | Variable, inputs: Sequence[Variable], **kwargs: Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.initial_point import PointType
@@ -25,7 +26,7 @@ from pymc_austerity.model.lift import Lifter
 from pymc_austerity.model.lift_indexing import select_early
 from pymc_austerity.model.refusal import Coupled, refusal
 from pymc_austerity.model.self_check import check_against_model
-from pymc_austerity.model.terms import long_axis, split
+from pymc_austerity.model.terms import Piece, long_axis, split
 from pymc_austerity.validation import is_whole
 
 
@@ -71,11 +72,24 @@ def factorise(
 
     *When it fails*: it refuses, by name, whatever it cannot factorise; see `FactorisationError`.
     """
+    return build(model, vars, threshold=threshold, initial_point=initial_point, check=True)
+
+
+def build(
+    model: pm.Model | None,
+    vars: Variable | Sequence[Variable] | None,
+    *,
+    threshold: int,
+    initial_point: PointType | None,
+    check: bool,
+) -> Factorisation:
+    """Do what `factorise` does; a model that was checked before need not be checked again."""
     if not is_whole(threshold) or threshold < 3:
         raise ValueError(f"threshold must be an integer of at least 3, got {threshold!r}.")
-    model = pm.modelcontext(model)
+    model = model_of(model)
     value_vars = None if vars is None else value_variables(model, vars)
     point = model.initial_point() if initial_point is None else initial_point
+    _refuse_single_precision(model)
     raw = raw_terms(model, value_vars)
     for name, term in raw.items():
         _refuse_scaled_or_random(model[name], term)
@@ -83,20 +97,14 @@ def factorise(
     names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
     block = [graph.values[name] for name in names]
     lifter = Lifter(graph.terms.values(), graph.values.values(), threshold)
-    pieces = [(name, p) for name, term in graph.terms.items() for p in split(term, threshold)]
-    in_block = depends_on([p for _, p in pieces], block)
-    locals_: list[LocalTerm] = []
-    globals_: list[tuple[str, Variable]] = []
-    whole: list[Variable] = []
-    for name, piece in pieces:
-        axis = long_axis(piece, threshold)
-        if vars is not None and not in_block.get(piece, False):
-            continue
-        if axis is None:
-            globals_.append((name, piece))
-        else:
-            locals_.append(_lift(lifter, name, piece, axis))
-            whole.append(piece.sum(axis=[a for a in range(piece.type.ndim) if a != axis]))
+    parts = [(name, p) for name, term in graph.terms.items() for p in split(term, threshold)]
+    in_block = depends_on([p for _, p in parts], block)
+    pieces = [
+        Piece(name, p, long_axis(p, threshold), kept=vars is None or in_block.get(p, False))
+        for name, p in parts
+    ]
+    locals_ = [_lift(lifter, p) for p in pieces if p.kept and p.axis is not None]
+    globals_ = [(p.name, p.graph) for p in pieces if p.kept and p.axis is None]
     outputs = [t.rows for t in locals_] + [g for _, g in globals_]
     outputs = select_early(lifter, outputs)
     changing = [*graph.values.values(), *(t.index for t in locals_)]
@@ -122,8 +130,16 @@ def factorise(
         threshold=int(threshold),
         leaf_values=values,
     )
-    check_against_model(result, model, whole, pieces)
+    if check:
+        check_against_model(result, model, pieces)
     return result
+
+
+def model_of(model: Any) -> pm.Model:
+    """The given model, or that of the context."""
+    if model is not None and not isinstance(model, pm.Model):
+        raise TypeError(f"model must be a pm.Model, got {model!r}; the variables are the second argument.")
+    return pm.modelcontext(model)
 
 
 def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
@@ -131,16 +147,34 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
     if vars is None:
         return list(model.value_vars)
     chosen = list(vars) if isinstance(vars, list | tuple) else [vars]
+    if not chosen:
+        raise ValueError("vars is empty: name the variables, or leave vars out for all.")
     result = []
     for var in chosen:
+        if isinstance(var, str):
+            raise ValueError(f"vars must be variables, got the name {var!r}: pass model[{var!r}].")
+        if not isinstance(var, Variable):
+            raise ValueError(f"vars must be a variable or a list of variables, got {var!r}.")
         value = model.rvs_to_values.get(var, var)
         if value not in model.value_vars:
             known = ", ".join(rv.name for rv in model.free_RVs)
-            raise ValueError(f"{var!r} is not a free variable of the model. Its free variables: {known}.")
+            raise ValueError(
+                f"{var!r} is not a free variable of the model (it may be observed, deterministic, or of "
+                f"another model). Its free variables: {known}."
+            )
         if value in result:
             raise ValueError(f"The variable {value.name!r} was given twice.")
         result.append(value)
     return result
+
+
+def _refuse_single_precision(model: pm.Model) -> None:
+    for value in model.value_vars:
+        if np.dtype(value.type.dtype).kind == "f" and value.type.dtype != "float64":
+            raise FactorisationError(
+                f"The variable {value.name!r} is {value.type.dtype}. Differences between log densities of "
+                "many terms need float64: build the model with pytensor.config.floatX = 'float64'."
+            )
 
 
 def _refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
@@ -153,23 +187,27 @@ def _refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
         )
     if any(isinstance(i.type, RandomType) for i in graph_inputs([term])):
         raise FactorisationError(
-            f"The term {rv.name!r} contains a random draw, as pm.Minibatch makes one, so that its "
-            "value changes at every call. Give it all the data without pm.Minibatch; the step draws "
-            "the subsamples."
+            f"The term {rv.name!r} contains a random draw, so that its value changes at every call "
+            "(pm.Minibatch makes one, and so does pm.Simulator). Give it all the data without "
+            "pm.Minibatch; the step draws the subsamples."
         )
 
 
-def _lift(lifter: Lifter, name: str, piece: Variable, axis: int) -> LocalTerm:
+def _lift(lifter: Lifter, piece: Piece) -> LocalTerm:
     """Rows of a long piece as a graph of an index."""
-    size = piece.type.shape[axis]
+    name, axis = piece.name, piece.axis
+    assert axis is not None
+    size = piece.graph.type.shape[axis]
     index = pt.vector("index", dtype="int64")
+    lifter.conditions = []
     try:
-        rows = lifter.take(piece, axis, index)
+        rows = lifter.take(piece.graph, axis, index)
     except Coupled as coupled:
         raise refusal(name, size, coupled) from None
-    others = [a for a in range(rows.type.ndim) if a != axis]
-    if others:
-        rows = rows.sum(axis=others)
+    if piece.other_axes:
+        rows = rows.sum(axis=piece.other_axes)
+    for valid in lifter.conditions:
+        rows = pt.switch(valid, rows, -np.inf)
     if rows.type.shape[0] == 1:  # the same value in every row
         rows = pt.alloc(rows[0], index.shape[0])
     return LocalTerm(name, size, index, rows.astype("float64"))

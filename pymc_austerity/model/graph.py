@@ -26,7 +26,7 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.type import TensorType
 
-from pymc_austerity.model.checks import rowwise_check
+from pymc_austerity.model.checks import check_in_full
 from pymc_austerity.model.refusal import Coupled, refusal
 
 # Symbolic operations that `lift` understands as a whole.
@@ -52,6 +52,8 @@ class LogDensityGraph:
         Typed stand-ins of the model's shared data, and where their values live.
     shared : list of SharedVariable
         All shared data, with those (lengths, integers) that became constants of the graph.
+    shared_values : list of ndarray
+        Their values when the graph was built, not copied.
     point : dict of str to ndarray
         The point at which unknown shapes were measured.
     terms : dict of str to TensorVariable
@@ -63,6 +65,7 @@ class LogDensityGraph:
     values: dict[str, Variable]
     data: dict[Variable, SharedVariable]
     shared: list[SharedVariable]
+    shared_values: list[np.ndarray]
     point: dict[str, np.ndarray]
     terms: dict[str, Variable]
     raw: dict[str, Variable]
@@ -70,6 +73,22 @@ class LogDensityGraph:
     def data_values(self) -> list[np.ndarray]:
         """Return the current values of the shared data, not copied."""
         return [shared.get_value(borrow=True) for shared in self.data.values()]
+
+    def require_same_data(self) -> None:
+        """Raise `ValueError` naming shared data that were replaced since the graph was built."""
+        name = self.replaced_data()
+        if name is not None:
+            raise ValueError(
+                f"The data {name!r} were replaced (pm.set_data) after the model was factorised; "
+                "call factorise again."
+            )
+
+    def replaced_data(self) -> str | None:
+        """Name of shared data whose array was replaced since the graph was built."""
+        for shared, seen in zip(self.shared, self.shared_values, strict=True):
+            if shared.get_value(borrow=True) is not seen:
+                return str(shared.name)
+        return None
 
 
 def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
@@ -86,7 +105,7 @@ def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[st
 
 def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[str, Any]) -> LogDensityGraph:
     """Give the terms `raw` of `model` static shapes, as they are at `point` and with the present data."""
-    point = {v.name: np.asarray(point[v.name], dtype=v.type.dtype) for v in model.value_vars}
+    point = as_values(model.value_vars, point)
     memo: dict[Variable, Variable] = {}
     values = {}
     for v in model.value_vars:
@@ -115,7 +134,26 @@ def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[
             (terms[name],) = rebuild([term], memo, measure, drop_checks=not model.check_bounds)
         except Coupled as coupled:
             raise refusal(name, None, coupled) from None
-    return LogDensityGraph(values, data, every_shared, point, terms, raw)
+    shared_values = [s.get_value(borrow=True) for s in every_shared]
+    return LogDensityGraph(values, data, every_shared, shared_values, point, terms, raw)
+
+
+def as_values(variables: Iterable[Variable], point: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Values of value variables at a point; an error names what is missing or of the wrong shape."""
+    values = {}
+    for var in variables:
+        if var.name not in point:
+            raise KeyError(
+                f"the point has no value for {var.name!r}; it needs a value for every value variable, as in "
+                "model.initial_point()"
+            )
+        values[var.name] = value = np.asarray(point[var.name], dtype=var.type.dtype)
+        known = var.type.shape
+        if value.ndim != len(known) or any(
+            k not in (None, n) for k, n in zip(known, value.shape, strict=True)
+        ):
+            raise ValueError(f"the value of {var.name!r} must have shape {known}, got {value.shape}.")
+    return values
 
 
 def rebuild(
@@ -189,14 +227,17 @@ def _rebuild_node(
     if isinstance(op, CheckParameterValue) and drop_checks:
         return [first]
     if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:
-        return [rowwise_check(first, new_inputs[1:])]
+        return [check_in_full(first, new_inputs[1:])]
     if isinstance(op, OpFromGraph) and not isinstance(op, _KEPT_WHOLE):
         inner = dict(zip(op.fgraph.inputs, new_inputs, strict=True))
         return rebuild(op.fgraph.outputs, inner, measure, drop_checks=drop_checks)
     # The extra inputs of SpecifyShape, once the shape is known, say nothing more.
     if isinstance(op, SpecifyShape) and None not in shape and shape == node.outputs[0].type.shape:
         return [first]
-    new = op.make_node(*new_inputs)
+    try:
+        new = op.make_node(*new_inputs)
+    except TypeError:  # a few operations take their inputs as one list
+        new = node.clone_with_new_inputs(new_inputs, strict=False)
     outs = _folded(new) or new.outputs
     return [
         measure.with_shape(out)

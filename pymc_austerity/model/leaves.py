@@ -57,9 +57,12 @@ def extract_leaves(
 def _stays_in_graph(var: Variable, limit: int) -> bool:
     if not isinstance(var.type, pt.TensorType):
         return True
-    inputs = list(graph_inputs([var]))
-    sizes = (np.prod(a.type.shape, dtype=np.int64) for a in ancestors([var]) if hasattr(a.type, "shape"))
-    return all(isinstance(i, Constant) for i in inputs) and all(s <= limit for s in sizes)
+    shapes = [a.type.shape for a in ancestors([var]) if hasattr(a.type, "shape")]
+    return (
+        all(isinstance(i, Constant) for i in graph_inputs([var]))
+        and not any(None in shape for shape in shapes)
+        and all(np.prod(shape, dtype=np.int64) <= limit for shape in shapes)
+    )
 
 
 def leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]:

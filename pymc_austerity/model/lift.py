@@ -18,7 +18,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.scalar.basic import Cast
-from pytensor.tensor.basic import ARange
+from pytensor.tensor.basic import ARange, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pymc_austerity.model.graph import depends_on
@@ -43,6 +43,8 @@ class Lifter:
         self._values = list(values)
         self._depends = depends_on(outputs, self._values)
         self._memo: dict[tuple[Variable, int, Variable], Variable] = {}
+        self._selecting = 0
+        self.conditions: list[Variable] = []
 
     def depends(self, var: Variable) -> bool:
         """Does `var` change while sampling?"""
@@ -62,16 +64,34 @@ class Lifter:
         """
         if var.type.shape[axis] == 1:
             return var
+        if index.type.dtype != "int64":  # arithmetic with narrow integers would wrap around
+            index = index.astype("int64")
         key = (var, axis, index)
         if key not in self._memo:
             self._memo[key] = self._take(var, axis, index)
         return self._memo[key]
 
+    def take_selection(self, var: Variable, axis: int, index: Variable) -> Variable:
+        """`take` of an expression of which not all rows are used."""
+        self._selecting += 1
+        try:
+            return self.take(var, axis, index)
+        finally:
+            self._selecting -= 1
+
+    def add_condition(self, valid: Variable, axis: int, index: Variable) -> None:
+        """Note a condition on rows: where it fails, the row of the finished term is minus infinity."""
+        if self._selecting:
+            refuse(valid, "a parameter check covers rows that are not used")
+        rows = self.take(valid, axis, index)
+        others = [a for a in range(rows.type.ndim) if a != axis]
+        self.conditions.append(rows.all(axis=others) if others else rows)
+
     def _take(self, var: Variable, axis: int, index: Variable) -> Variable:
         node = var.owner
         if node is None:
             return gather(var, axis, index)
-        if isinstance(node.op, ARange) and all(isinstance(i, Constant) for i in node.inputs):
+        if is_constant_arange(node):
             start, _, step = (int(i.data) for i in node.inputs)
             return (start + step * index).astype(var.type.dtype)
         if not self.depends(var) and not _is_free_view(node):
@@ -82,6 +102,13 @@ class Lifter:
             if self.is_short(var):
                 return gather(var, axis, index)
             raise
+
+
+def is_constant_arange(node: Apply) -> bool:
+    """Is this ``arange`` of constant integers?"""
+    return isinstance(node.op, ARange) and all(
+        isinstance(i, Constant) and np.asarray(i.data).dtype.kind in "iu" for i in node.inputs
+    )
 
 
 def gather(var: Variable, axis: int, index: Variable) -> Variable:
@@ -119,13 +146,14 @@ def constant_int(var: Any) -> int | None:
     """Value of a constant integer, None for None; `LookupError` if it is not constant."""
     if var is None or isinstance(var, int | np.integer):
         return None if var is None else int(var)
-    while var.owner is not None and len(var.owner.inputs) == 1:
+    while var.owner is not None and isinstance(var.owner.op, ScalarFromTensor | TensorFromScalar):
         var = var.owner.inputs[0]
-    if not isinstance(var, Constant):
+    if not isinstance(var, Constant) or np.asarray(var.data).dtype.kind not in "iub":
         raise LookupError
     return int(np.asarray(var.data))
 
 
 def positive(index: Variable, length: int) -> Variable:
     """Turn Python's negative positions into ordinary ones."""
+    index = index.astype("int64")
     return pt.switch(index < 0, index + length, index)

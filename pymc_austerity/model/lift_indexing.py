@@ -20,6 +20,7 @@ from pytensor.tensor.subtensor import (
 
 from pymc_austerity.model.graph import rebuild
 from pymc_austerity.model.lift import Lifter, along, constant_int, gather, positive, refuse, rule
+from pymc_austerity.model.refusal import Coupled
 
 type Entry = Any  # a slice or an index variable
 EVERYTHING = slice(None)
@@ -41,9 +42,13 @@ def _through_slice(x: Variable, p: int, entry: slice, index: Variable, var: Vari
     try:
         selected = _positions(entry, x.type.shape[p])
     except LookupError:
-        refuse(var, "slice with bounds that depend on the sampled variables")
+        refuse(var, "slice with bounds that are not constants")
     moved = index * selected.step if selected.step != 1 else index
     return moved + selected.start if selected.start else moved
+
+
+def _keeps_all(moved: Variable, index: Variable) -> bool:
+    return moved is index
 
 
 @rule.register(Subtensor)
@@ -53,7 +58,8 @@ def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, inde
     p = [i for i, e in enumerate(entries) if isinstance(e, slice)][axis]
     moved = _through_slice(x, p, entries[p], index, var)
     entries[p] = EVERYTHING
-    return lifter.take(x, p, moved)[tuple(entries)]
+    take = lifter.take if _keeps_all(moved, index) else lifter.take_selection
+    return take(x, p, moved)[tuple(entries)]
 
 
 @rule.register(AdvancedSubtensor)
@@ -70,7 +76,8 @@ def _(
     if kind == "slice":
         moved = _through_slice(x, k, entries[k], index, var)
         entries[k] = EVERYTHING
-        return lifter.take(x, k, moved)[tuple(entries)]
+        take = lifter.take if _keeps_all(moved, index) else lifter.take_selection
+        return take(x, k, moved)[tuple(entries)]
 
     # The row axis is axis k of the broadcast indices: take rows of every index that has it.
     selected = list(entries)
@@ -86,7 +93,7 @@ def _(
         if x.owner is None or not is_vector or x.type.shape[i] < lifter.threshold:
             continue
         flat = selected[i].dimshuffle(own) if selected[i].type.ndim > 1 else selected[i]
-        x = lifter.take(x, i, positive(flat, x.type.shape[i]))
+        x = lifter.take_selection(x, i, positive(flat, x.type.shape[i]))
         if len(fancy) == 1 and selected[i].type.ndim == 1:
             selected[i] = EVERYTHING
         else:
@@ -154,7 +161,11 @@ def _(op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, i
     source[where] = np.arange(len(where))
     j = gather(pt.constant(source), 0, index)
     old = lifter.take(x, axis, index)
+    if not len(where):
+        return old
     if is_scalar:
+        if y.type.ndim < x.type.ndim - 1:
+            y = pt.shape_padleft(y, x.type.ndim - 1 - y.type.ndim)
         new = pt.expand_dims(y, axis) if y.type.ndim == x.type.ndim - 1 else y
     else:
         own = axis - (x.type.ndim - y.type.ndim)
@@ -196,10 +207,14 @@ def select_early(lifter: Lifter, outputs: list[Variable]) -> list[Variable]:
             continue
         long_axes = [a for a, k in enumerate(x.type.shape) if k >= lifter.threshold]
         for var in node.outputs:
-            if len(long_axes) == 1 and lifter.is_short(var):
+            if len(long_axes) != 1 or not lifter.is_short(var):
+                continue
+            try:
                 new = _selected(lifter, node, var, long_axes[0])
-                if new is not None:
-                    replace[var] = new
+            except Coupled:  # left as it is; the cost check will say so
+                new = None
+            if new is not None:
+                replace[var] = new
     return rebuild(outputs, replace) if replace else outputs
 
 
@@ -211,7 +226,7 @@ def _selected(lifter: Lifter, node: Apply, var: Variable, axis: int) -> Variable
         if node.op.axis != axis or not isinstance(sizes, Constant):
             return None
         start = int(np.sum(sizes.data[:k]))
-        return lifter.take(x, axis, pt.arange(start, start + int(sizes.data[k])))
+        return lifter.take_selection(x, axis, pt.arange(start, start + int(sizes.data[k])))
     entries = _without_masks(_entries(node, x, 1), var)
     entry = entries[axis]
     if isinstance(entry, slice):
@@ -228,4 +243,4 @@ def _selected(lifter: Lifter, node: Apply, var: Variable, axis: int) -> Variable
         entries[axis] = EVERYTHING
     else:
         return None
-    return lifter.take(x, axis, index)[tuple(entries)]
+    return lifter.take_selection(x, axis, index)[tuple(entries)]

@@ -8,7 +8,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scan.op import Scan
-from pytensor.tensor.basic import Alloc, Join, Split
+from pytensor.tensor.basic import Alloc, Join, MakeVector, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
@@ -18,14 +18,22 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, Softmax
 
-from pymc_austerity.model.lift import Lifter, along, refuse, rule
+from pymc_austerity.model.checks import checked_rows
+from pymc_austerity.model.lift import Lifter, along, gather, refuse, rule
 
 _FEW_COLUMNS = 64
 
 
 @rule.register(Elemwise)
 def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
-    return op(*[lifter.take(i, axis, index) for i in node.inputs])
+    checked = checked_rows(var)
+    if checked is not None:
+        valid, value = checked
+        if lifter.depends(valid) and valid.type.shape[axis] != 1:
+            lifter.add_condition(valid, axis, index)
+            return lifter.take(value, axis, index)
+    rows = op.make_node(*[lifter.take(i, axis, index) for i in node.inputs])
+    return rows.outputs[node.outputs.index(var)]
 
 
 @rule.register(DimShuffle)
@@ -96,7 +104,8 @@ def _times(op: Dot | Blockwise, rows: Variable, y: Variable) -> Variable:
 def _(op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     batch = op.batch_ndim(node)
     if axis < batch:
-        return op(*[lifter.take(i, axis, index) for i in node.inputs])
+        rows = op.make_node(*[lifter.take(i, axis, index) for i in node.inputs])
+        return rows.outputs[node.outputs.index(var)]
     x, *rest = node.inputs
     core = type(op.core_op).__name__
     if isinstance(op.core_op, Dot):
@@ -125,6 +134,16 @@ def _(op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
     if fits and others == [k for a, k in enumerate(var.type.shape) if a != axis]:
         return value
     return pt.alloc(value, *shape)
+
+
+@rule.register(MakeVector)
+def _(op: MakeVector, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """A long vector of few different numbers, as ``pt.stack([a, b, c])[codes]`` becomes."""
+    different = list(dict.fromkeys(node.inputs))
+    if len(different) >= lifter.threshold:
+        refuse(var, "a long vector of different expressions")
+    which = pt.constant(np.array([different.index(i) for i in node.inputs], dtype="int64"))
+    return op(*different)[gather(which, 0, index)]
 
 
 @rule.register(Join)

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
-from pymc_austerity.model.factorise import factorise, value_variables
+from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.graph import INTERPRETED
 from pymc_austerity.validation import is_whole
 
@@ -78,7 +78,7 @@ def find_mode(
     """
     if not is_whole(max_iterations) or max_iterations < 1:
         raise ValueError(f"max_iterations must be a positive integer, got {max_iterations!r}.")
-    model = pm.modelcontext(model)
+    model = model_of(model)
     if vars is None:
         value_vars = list(model.continuous_value_vars)
     else:
@@ -99,11 +99,11 @@ def find_mode(
     while rows * _GROWTH <= fact.n_local:
         q = _search(objective.on(rng.choice(fact.n_local, rows, replace=False)), q, max_iterations)[0]
         rows *= _GROWTH
-    q, converged = _search(objective.on(None), q, max_iterations)
-    if not converged:
+    q, problem = _search(objective.on(None), q, max_iterations)
+    if problem:
         warnings.warn(
-            f"find_mode stopped after {max_iterations} iterations on the full data without converging; the "
-            "point is better than the start, but may be far from the mode.",
+            f"find_mode did not converge on the full data ({problem}, max_iterations={max_iterations}); the "
+            "point is no worse than the start, but may be far from the mode.",
             SubsamplingWarning,
             stacklevel=2,
         )
@@ -112,8 +112,8 @@ def find_mode(
 
 def _search(
     density: Callable[[Array], tuple[float, Array]], q: Array, max_iterations: int
-) -> tuple[Array, bool]:
-    """Maximise by L-BFGS from q; never return a point of lower density than the start."""
+) -> tuple[Array, str]:
+    """Maximise by L-BFGS from q, never below the start. Returns a point, and what went wrong."""
     start, gradient = density(q)
     if not _is_finite(start, gradient):
         raise ValueError(
@@ -130,7 +130,9 @@ def _search(
     found = minimize(
         negative, q, jac=True, method="L-BFGS-B", options={"maxiter": max_iterations, "maxcor": 20}
     )
-    return (found.x, bool(found.success)) if -found.fun >= start else (q, False)
+    if -found.fun < start:
+        return q, "no better point was found"
+    return found.x, "" if found.success else str(found.message)
 
 
 def _is_finite(value: float, slope: Array) -> bool:

@@ -9,6 +9,7 @@ the vectors, so that ``term.sum() == sum of piece.sum()`` over the pieces it ret
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytensor.scalar as ps
@@ -30,6 +31,32 @@ def long_axis(var: Variable, threshold: int) -> int | None:
     if not shape or max(shape) < threshold:
         return None
     return int(np.argmax(shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A part of a model term.
+
+    Attributes
+    ----------
+    name : str
+        Name of the term.
+    graph : TensorVariable
+    axis : int or None
+        Axis of the rows if they are many, None for a part that is evaluated in full.
+    kept : bool
+        Whether the part contains a variable of the block.
+    """
+
+    name: str
+    graph: Variable
+    axis: int | None
+    kept: bool
+
+    @property
+    def other_axes(self) -> list[int]:
+        """All axes but that of the rows."""
+        return [a for a in range(self.graph.type.ndim) if a != self.axis]
 
 
 def split(var: Variable, threshold: int) -> list[Variable]:
@@ -55,8 +82,9 @@ def _open(var: Variable, threshold: int) -> list[Variable] | None:
     if isinstance(op, Sum):
         x = inputs[0]
         if isinstance(x.owner.op if x.owner else None, Join):
-            return [piece for part in x.owner.inputs for piece in split(part, threshold)]
-        return split(x, threshold)
+            parts = x.owner.inputs
+            return [p.astype(var.type.dtype) for part in parts for p in split(part, threshold)]
+        return [piece.astype(var.type.dtype) for piece in split(x, threshold)]
     if isinstance(op, SpecifyShape):
         return split(inputs[0], threshold)
     if isinstance(op, DimShuffle):  # axes of length one come and go without changing the sum

@@ -66,15 +66,11 @@ def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
 
 def bind(proposal: Any, n_dim: int) -> BoundProposal:
     """Bind a built-in proposal, or wrap a user's function or object."""
-    if isinstance(proposal, type):
-        raise TypeError(
-            f"proposal must be an object, got the class {proposal.__name__}: write {proposal.__name__}(...)."
-        )
-    if hasattr(proposal, "bind"):
+    if hasattr(proposal, "bind") and not isinstance(proposal, type):
         bound: BoundProposal = proposal.bind(n_dim)
         return bound
     function = getattr(proposal, "propose", proposal)
-    if not callable(function):
+    if not callable(function) or isinstance(proposal, type):
         raise TypeError(
             f"proposal must be RandomWalk, AdaptiveRandomWalk, a function (q, rng) -> (q_new, log_hastings) "
             f"or an object with such a method `propose`, got {proposal!r}."

@@ -30,7 +30,7 @@ from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.deterministics import deterministic_sizes
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.factorise import factorise, value_variables
+from pymc_austerity.model.factorise import build, model_of, value_variables
 from pymc_austerity.model.start import require_finite
 from pymc_austerity.proposals.base import bind
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
@@ -100,7 +100,9 @@ class SubsampledStep(BlockedStep):
                 SubsamplingWarning,
                 stacklevel=3,
             )
-        self._model = pm.modelcontext(model)
+        if not isinstance(tune, bool | np.bool_):
+            raise ValueError(f"tune must be True or False, got {tune!r}.")
+        self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
         _refuse_discrete(self.vars)
         self.rng = get_random_generator(rng)
@@ -111,7 +113,7 @@ class SubsampledStep(BlockedStep):
         if initial_point is None:
             initial_point = self._model.initial_point()
         _warn_of_long_deterministics(self._model, initial_point)
-        self._build(initial_point)
+        self._build(initial_point, check=True)
         self._begin_chain(n_tune=0)
 
     # What a subclass decides ----------------------------------------------------------------
@@ -122,9 +124,9 @@ class SubsampledStep(BlockedStep):
 
     # Building -------------------------------------------------------------------------------
 
-    def _build(self, point: PointType) -> None:
+    def _build(self, point: PointType, *, check: bool) -> None:
         """Factorise the model, bind rule and proposal, and compile."""
-        fact = factorise(self._model, self.vars, threshold=self._threshold, initial_point=point)
+        fact = build(self._model, self.vars, threshold=self._threshold, initial_point=point, check=check)
         if not fact.n_local:
             _refuse_short(fact, self._threshold)
         rule = self._rule_for(fact.n_local)
@@ -144,7 +146,7 @@ class SubsampledStep(BlockedStep):
         self._initial_proposal_state = bound.state
         functions: dict[str, Any] = {"propose": bound.propose, "adapt": bound.adapt, "decide": rule.decide}
         _try_proposal(bound, self._ravel(point))
-        self._engine = self._target.compile(transitions, functions, cache=bound.compilable)
+        self._engine = self._target.compile(transitions, functions)
         try:
             self._run(0, False, self._ravel(point), self._target.args(point), bound.state)
         except Exception as error:  # numba passes some errors of the code it compiles through
@@ -167,10 +169,14 @@ class SubsampledStep(BlockedStep):
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
-        if self._factorisation is not None and fingerprint(self._factorisation.graph) != self._data_seen:
-            self._build(self._model.initial_point())
+        if self._factorisation is not None and self._data_changed():
+            self._build(self._model.initial_point(), check=True)
         self.tune = bool(tune) and self._adapts
         self._begin_chain(tune)
+
+    def _data_changed(self) -> bool:
+        graph = self._factorisation.graph
+        return graph.replaced_data() is not None or fingerprint(graph) != self._data_seen
 
     def reset_tuning(self) -> None:
         """Forget what the proposal has learnt."""
@@ -188,7 +194,7 @@ class SubsampledStep(BlockedStep):
         """Make `steps_per_draw` transitions from `point`."""
         if self._engine is None:
             before = self._slices
-            self._build(point)
+            self._build(point, check=False)  # in the process that made the step it was checked
             if self._slices != before:  # the data in this process give the block another shape
                 self._begin_chain(int(self.drift.counts[1]))
         if not self._start_checked:

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 # Shift of the mean between the last two quarters of tuning, in units of the standard deviation within
-# one. A straight drift gives 3.5; a settled chain with some 5 effective draws in a quarter stays below.
+# one. A straight drift gives 3.5; a settled chain with some 5 effective draws in a quarter stays below 2.5.
 _LIMIT = 2.5
-# A random walk in D dimensions takes about this times D transitions for such a number of effective draws:
-# in shorter quarters nothing can be told.
+# A random walk in D dimensions takes about this times D transitions for such a number of effective draws.
+# In shorter quarters only what is almost a straight line is called a drift.
 _TRANSITIONS_PER_DIMENSION = 20
+_LIMIT_IN_SHORT_QUARTERS = 3.0
 
 
 class Drift(NamedTuple):
@@ -57,9 +58,10 @@ def shift(drift: Drift) -> npt.NDArray[np.float64]:
 
 def still_drifting(drift: Drift, steps_per_draw: int) -> npt.NDArray[np.int64]:
     """Dimensions that moved too far during the second half of tuning, worst first."""
-    needed = _TRANSITIONS_PER_DIMENSION * drift.mean.shape[1]
-    if drift.counts[2:].min() * steps_per_draw < needed:
+    shortest = int(drift.counts[2:].min())
+    if shortest < 10:
         return np.empty(0, dtype=np.int64)
+    enough = shortest * steps_per_draw >= _TRANSITIONS_PER_DIMENSION * drift.mean.shape[1]
     size = shift(drift)
     order = np.argsort(-size)
-    return order[size[order] > _LIMIT]
+    return order[size[order] > (_LIMIT if enough else _LIMIT_IN_SHORT_QUARTERS)]

@@ -29,7 +29,7 @@ class TestStatistic:
         assert drift.counts.tolist() == [400, 400, 100, 100]
         np.testing.assert_allclose(drift.mean[:, 0], [249.5, 349.5])
         assert watching.shift(drift)[0] == pytest.approx(np.sqrt(12), rel=0.02)
-        assert watching.still_drifting(drift).tolist() == [0]
+        assert watching.still_drifting(drift, 1).tolist() == [0]
 
     def test_moments(self):
         path = np.random.default_rng(1).normal(size=(403, 3))
@@ -43,27 +43,27 @@ class TestStatistic:
 
     def test_the_first_half_does_not_count(self):
         path = np.r_[np.linspace(1000, 0, 200), np.random.default_rng(1).normal(size=200)]
-        assert len(watching.still_drifting(watch(path))) == 0
+        assert len(watching.still_drifting(watch(path), 1)) == 0
 
     def test_dimensions_are_independent_and_worst_first(self):
         rng = np.random.default_rng(1)
         t = np.arange(400.0)
         path = np.column_stack([rng.normal(size=400), t + 60 * rng.normal(size=400), rng.normal(size=400), t])
-        found = watching.still_drifting(watch(path))
+        found = watching.still_drifting(watch(path), 1)
         assert found[0] == 3
         assert set(found) <= {1, 3}
 
     def test_white_noise_is_not_a_drift(self):
         for seed in range(50):
             path = np.random.default_rng(seed).normal(size=(200, 5))
-            assert len(watching.still_drifting(watch(path))) == 0
+            assert len(watching.still_drifting(watch(path), 1)) == 0
 
     def test_a_chain_that_never_moves(self):
-        assert len(watching.still_drifting(watch(np.zeros(400)))) == 0
+        assert len(watching.still_drifting(watch(np.zeros(400)), 1)) == 0
 
     @pytest.mark.parametrize("n", [1, 2, 3, 4, 10, 39])
     def test_too_few_draws_say_nothing(self, n):
-        assert len(watching.still_drifting(watch(np.arange(float(n))))) == 0
+        assert len(watching.still_drifting(watch(np.arange(float(n))), 1)) == 0
 
     def test_after_tuning_nothing_is_added(self):
         drift = watch(np.arange(400.0))
