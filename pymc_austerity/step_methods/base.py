@@ -240,7 +240,7 @@ class SubsampledStep(BlockedStep):
         if len(moving):
             names = list(dict.fromkeys(self._name_of(d) for d in moving))
             warnings.warn(
-                f"Tuning ended while the chain was still drifting in {', '.join(names)}: its mean moved by "
+                f"Tuning ended while the chain was still drifting in {', '.join(names)}. The mean moved by "
                 "more than two standard deviations from the third to the last quarter of tuning. Tune for "
                 "longer, and start near the mode: pm.sample(initvals=find_mode(model)).",
                 SubsamplingWarning,

@@ -13,7 +13,7 @@ _LIMIT = 2.5
 # A random walk in D dimensions takes about this times D transitions for such a number of effective draws.
 # In shorter quarters only what is almost a straight line is called a drift.
 _TRANSITIONS_PER_DIMENSION = 20
-_LIMIT_IN_SHORT_QUARTERS = 3.0
+_LIMIT_IN_SHORT_QUARTERS = 2.75
 
 
 class Drift(NamedTuple):

@@ -124,7 +124,7 @@ class TestChain:
         """Whether there is a warning is part of the state."""
         step = deepcopy(small)
         step.setup_chain(np.random.default_rng(1), 100, 10)
-        point = {"a": np.array(1.0), "b": np.array(4.0), "sigma_log__": np.array(0.0)}
+        point = {"a": np.array(1.0), "b": np.array(9.0), "sigma_log__": np.array(0.0)}
         for _ in range(60):
             point, _ = step.step(point)
         other = deepcopy(small)
