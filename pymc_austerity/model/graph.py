@@ -83,6 +83,10 @@ class LogDensityGraph:
                 "call factorise again."
             )
 
+    def adopt_data(self) -> None:
+        """Take the present arrays of the shared data for those of the build: their contents are equal."""
+        self.shared_values[:] = [shared.get_value(borrow=True) for shared in self.shared]
+
     def replaced_data(self) -> str | None:
         """Name of shared data whose array was replaced since the graph was built."""
         for shared, seen in zip(self.shared, self.shared_values, strict=True):

@@ -176,7 +176,10 @@ class SubsampledStep(BlockedStep):
 
     def _data_changed(self) -> bool:
         graph = self._factorisation.graph
-        return graph.replaced_data() is not None or fingerprint(graph) != self._data_seen
+        if fingerprint(graph) != self._data_seen:
+            return True
+        graph.adopt_data()
+        return False
 
     def reset_tuning(self) -> None:
         """Forget what the proposal has learnt."""

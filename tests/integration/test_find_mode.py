@@ -251,7 +251,7 @@ class TestErrors:
             find_mode(model)
 
     def test_too_few_iterations_warn(self):
-        with pytest.warns(SubsamplingWarning, match="1 iterations? .*without converging") as caught:
+        with pytest.warns(SubsamplingWarning, match="did not converge .*max_iterations=1") as caught:
             find_mode(logistic(), max_iterations=1)
         assert len(caught) == 1
         assert caught[0].filename == __file__
