@@ -154,7 +154,7 @@ class SubsampledStep(BlockedStep):
                 raise
             warnings.warn(
                 f"numba cannot compile the proposal {self._proposal!r} ({_first_line(error)}); it runs "
-                "interpreted, some 50 microseconds slower for each transition.",
+                "interpreted, which is many times slower.",
                 SubsamplingWarning,
                 stacklevel=4,
             )

@@ -230,7 +230,8 @@ def learnt_independently(q, accepted, n_dim, target):
     ends = windows(len(q))
     factor, scale = np.eye(n_dim), 2.38 / np.sqrt(n_dim)
     for start, end in pairwise([*ends, len(q)]):
-        gain = np.minimum(1, 10 / np.arange(1, end - start + 1))
+        t = np.arange(1, end - start + 1)
+        gain = np.minimum(1, 10 / (t + 0.1 * (start + t)))
         scale *= np.exp(gain @ (accepted[start:end] - target))
         if end in ends[1:] and end > start:
             suited = scale**2 * n_dim / 2.38**2 * factor @ factor.T
