@@ -145,10 +145,11 @@ class AdaptiveRandomWalk:
     *Guarantee*: symmetric, log_hastings = 0; nothing is adapted after tuning.
 
     *When it fails*: under a subsampled test it learns from a chain that is too wide, takes larger steps, and
-    makes the test err more (posterior standard deviations of 1.7-2.7 instead of 1.4 times the exact ones on
-    the doctor visits at epsilon = 0.05): for coarse tests learn the steps from a short exact run, and give
-    them as ``RandomWalk(cov=...)``. With too few tuning transitions for the dimension (some 100 D); on
-    posteriors whose shape changes from place to place; beyond some 50 dimensions a random walk is slow in any case.
+    makes the test err more (posterior standard deviations of 1.6-1.9 instead of 1.4 times the exact ones on
+    the doctor visits of the README at epsilon = 0.05): for coarse tests learn the steps from a short exact
+    run, and give them as ``RandomWalk(cov=...)``. With too few tuning transitions for the dimension (some
+    100 D); on posteriors whose shape changes from place to place; beyond some 50 dimensions a random walk is
+    slow in any case.
     """
 
     target_accept: float | None = None
