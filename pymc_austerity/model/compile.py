@@ -46,6 +46,15 @@ def engine({arguments}):
 """
 
 
+def exact_arithmetic() -> Any:
+    """Compile within this context without reordering of sums.
+
+    With PyTensor's default, `fastmath`, code that was just compiled and the same code from the disk differ
+    in the last bit, and with them the statistics of one seed in two processes.
+    """
+    return pytensor.config.change_flags(numba__fastmath=False)
+
+
 @cache
 def _compiled_sources() -> list[str]:
     """Source of everything that may be compiled into an engine, so that a change is noticed."""
@@ -136,13 +145,14 @@ class CompiledTarget:
 
     @cached_property
     def _functions(self) -> tuple[Any, Any]:
-        return tuple(
-            pytensor.function(inputs, [output], mode="NUMBA", on_unused_input="ignore", trust_input=True)
-            for inputs, output in (
-                (self._local_inputs, self._local_output),
-                (self._global_inputs, self._global_output),
+        with exact_arithmetic():
+            return tuple(
+                pytensor.function(inputs, [output], mode="NUMBA", on_unused_input="ignore", trust_input=True)
+                for inputs, output in (
+                    (self._local_inputs, self._local_output),
+                    (self._global_inputs, self._global_output),
+                )
             )
-        )
 
     def interpreted(self) -> Target:
         """The target as functions that Python can call; they themselves are compiled."""
@@ -175,7 +185,8 @@ class CompiledTarget:
         parameters = list(inspect.signature(kernel).parameters)
         own = parameters[: len(parameters) - len(functions) - 1]
         source = _ENGINE.format(arguments=", ".join(own), functions=", ".join(functions))
-        local, global_ = (numba_funcify_ensure_cache(f.maker.fgraph) for f in self._functions)
+        with exact_arithmetic():
+            local, global_ = (numba_funcify_ensure_cache(f.maker.fgraph) for f in self._functions)
         keys = [local[1], global_[1]]
         key = None
         ours = all(
@@ -191,7 +202,7 @@ class CompiledTarget:
                 pytensor.__version__,
                 sys.version,
             ]
-            flags = [*keys, pytensor.config.numba__fastmath, source, names, _compiled_sources(), versions]
+            flags = [*keys, source, names, _compiled_sources(), versions]
             key = hashlib.sha256(repr(flags).encode()).hexdigest()
         # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
         # dispatcher as a value has one, and numba then refuses to cache.

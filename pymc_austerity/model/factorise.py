@@ -139,7 +139,7 @@ def build(
 
 def model_of(model: Any) -> pm.Model:
     """The given model, or that of the context."""
-    if model is not None and not isinstance(model, pm.Model):
+    if model is not None and not hasattr(model, "value_vars"):  # frozen models are models too
         raise TypeError(f"model must be a pm.Model, got {model!r}; the variables are the second argument.")
     return pm.modelcontext(model)
 

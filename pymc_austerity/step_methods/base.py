@@ -26,7 +26,7 @@ from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.subsample import in_blocks, population_of
-from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
 from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.deterministics import deterministic_sizes
 from pymc_austerity.model.factorisation import Factorisation
@@ -148,7 +148,8 @@ class SubsampledStep(BlockedStep):
         _try_proposal(bound, self._ravel(point))
         self._engine = self._target.compile(transitions, functions)
         try:
-            self._run(0, False, self._ravel(point), self._target.args(point), bound.state)
+            with exact_arithmetic():  # the first call compiles
+                self._run(0, False, self._ravel(point), self._target.args(point), bound.state)
         except Exception as error:  # numba passes some errors of the code it compiles through
             if bound.compilable:
                 raise
