@@ -131,8 +131,8 @@ class TestRanges:
         assert np.isnan(scale) or scale == 0.1
 
     def test_scale_follows_adaptation(self, step, near):
-        scale = run(step, near, 60, tune=50)["scale"]
-        assert len(set(scale[:50])) == 50
+        scale = run(step, near, 410, tune=400)["scale"]
+        assert len(set(scale[:400])) == 400
 
     def test_exact(self, line, near):
         stats = run(AusterityMH([line["b"]], model=line, epsilon=0.0), near, 20)
