@@ -61,8 +61,8 @@ class AusterityMH(SubsampledStep):
     *Guarantee*: with ``epsilon=0`` exact. Otherwise none: the chain's stationary law differs from the
     posterior by an amount that shrinks with `epsilon`, and is not known. It tends to be wider: on the
     20,190 doctor visits of the README posterior standard deviations come out 12 % too large at epsilon = 0.01
-    and 43 % at 0.05. The distance in total variation is at most Delta / (1 - eta), with Delta the largest error of the acceptance
-    probability and eta the contraction of the exact chain (theorem 1).
+    and 43 % at 0.05. The distance in total variation is at most Delta / (1 - eta), with Delta the largest
+    error of the acceptance probability and eta the contraction of the exact chain (theorem 1).
 
     *When it fails*: a few rows that carry most of the log ratio are missed without a sign (rare
     categories, outliers, heavy tails); likelihoods whose support depends on the parameters. It saves little
