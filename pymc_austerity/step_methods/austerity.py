@@ -107,8 +107,8 @@ class AusterityMH(SubsampledStep):
                 f"epsilon must be in [0, 0.5], got {epsilon!r}. Smaller values read more data per decision."
             )
         # With epsilon = 0 the other parameters are still checked, though nothing is left for them to do.
-        ttest = TTest(epsilon or 0.5, batch_size, growth, boundary)
-        self._rule: AcceptanceRule = ttest if epsilon > 0.0 else Exact()
+        self._ttest = TTest(epsilon or 0.5, batch_size, growth, boundary)
+        self._reads_all = epsilon == 0.0
         super().__init__(
             vars,
             proposal=proposal,
@@ -122,11 +122,9 @@ class AusterityMH(SubsampledStep):
         )
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
-        rule = self._rule
-        if not isinstance(rule, TTest) or rule.batch_size <= n_local:
-            return rule
-        if rule.batch_size == _DEFAULT_BATCH:
-            return Exact()
-        raise ValueError(
-            f"batch_size must be at most the number of local terms, {n_local}, got {rule.batch_size}."
-        )
+        batch_size = self._ttest.batch_size
+        if batch_size > n_local and batch_size != _DEFAULT_BATCH:
+            raise ValueError(
+                f"batch_size must be at most the number of local terms, {n_local}, got {batch_size}."
+            )
+        return Exact() if self._reads_all or batch_size > n_local else self._ttest

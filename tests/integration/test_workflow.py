@@ -71,7 +71,6 @@ class TestSummary:
             )
 
     def test_saved_and_read_again(self, idata, tmp_path):
-        pytest.importorskip("h5netcdf")
         idata.to_netcdf(tmp_path / "idata.nc")
         again = az.from_netcdf(tmp_path / "idata.nc")
         np.testing.assert_array_equal(again.posterior["b"], idata.posterior["b"])
