@@ -28,7 +28,8 @@ from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
 from pymc_austerity import _version
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph import rebuild
+from pymc_austerity.model.leaves import extract_given
+from pymc_austerity.model.rebuild import rebuild
 from pymc_austerity.model.storage import in_random_order
 from pymc_austerity.target import Target
 
@@ -79,6 +80,8 @@ class CompiledTarget:
         Value variables outside the block that the terms depend on.
     leaf_values : tuple of ndarray
         Data, contiguous, one for each leaf.
+    given : list of Leaf
+        Parts that depend on other variables only and take long vectors to compute: once for each draw.
     """
 
     def __init__(self, factorisation: Factorisation, *, shuffle: bool = False) -> None:
@@ -88,8 +91,11 @@ class CompiledTarget:
         stored: dict[Variable, np.ndarray] = {}
         if shuffle:
             terms, stored = in_random_order(factorisation)
-        local, global_ = self._differences(terms)
-        used = set(ancestors([local, global_]))
+        graphs = [*(term.rows for term in terms), factorisation.global_graph]
+        moving = [*(self.values[n] for n in factorisation.var_names), *(term.index for term in terms)]
+        self.given, graphs = extract_given(graphs, moving, factorisation.threshold)
+        local, global_ = self._differences(terms, graphs)
+        used = set(ancestors([local, global_, *(given.source for given in self.given)]))
         block = set(factorisation.var_names)
         self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
         original = dict(
@@ -103,31 +109,38 @@ class CompiledTarget:
         self.leaf_values = tuple(
             np.asarray(stored[leaf] if leaf in stored else original[leaf], order="C") for leaf in leaves
         )
-        args = [*(self.values[n] for n in self.other_names), *leaves]
+        self._args = [*(self.values[n] for n in self.other_names), *leaves]
+        args = [*self._args, *(given.placeholder for given in self.given)]
         self._local_inputs = [self._q_new, self._q, self._index, *args]
         self._global_inputs = [self._q_new, self._q, *args]
         self._local_output, self._global_output = local, global_
 
-    def args(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Arguments of the functions at `point`: other variables, then data."""
-        return (*(np.asarray(point[n], order="C") for n in self.other_names), *self.leaf_values)
+    def given_names(self) -> list[str]:
+        """Names of the variables that `given` depends on."""
+        used = set(ancestors([given.source for given in self.given]))
+        return [name for name in self.other_names if self.values[name] in used]
 
-    def _differences(self, terms: list[LocalTerm]) -> tuple[Variable, Variable]:
-        """Graphs of l_i(q_new) - l_i(q) at given positions, and of the global log ratio."""
+    def args(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Arguments of the functions at `point`: other variables, data, and what is given by these."""
+        args = (*(np.asarray(point[n], order="C") for n in self.other_names), *self.leaf_values)
+        return (*args, *self._given_function(*args)) if self.given else args
+
+    def _differences(self, terms: list[LocalTerm], graphs: list[Variable]) -> tuple[Variable, Variable]:
+        """Graphs of l_i(q_new) - l_i(q) at some positions, and of the global log ratio."""
         fact = self.factorisation
         sizes = [int(np.prod(self.values[n].type.shape)) for n in fact.var_names]
         self._q_new, self._q = (pt.vector(name, shape=(sum(sizes),)) for name in ("q_new", "q"))
         self._index = pt.vector("index", dtype="int64")
         start, rows = 0, []
-        for term in terms:
+        for term, graph in zip(terms, graphs, strict=False):
             if len(terms) == 1:
                 own = self._index
             else:
                 inside = (self._index >= start) & (self._index < start + term.size)
                 own = self._index[inside.nonzero()] - start
-            rows += rebuild([term.rows], {term.index: own})
+            rows += rebuild([graph], {term.index: own})
             start += term.size
-        outputs = [*rows, fact.global_graph]
+        outputs = [*rows, graphs[-1]]
         new, old = (rebuild(outputs, self._unpack(q)) for q in (self._q_new, self._q))
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
         joined = pt.concatenate(local) if len(local) > 1 else local[0]
@@ -142,6 +155,14 @@ class CompiledTarget:
             parts[value] = q[start : start + size].reshape(value.type.shape)
             start += size
         return parts
+
+    @cached_property
+    def _given_function(self) -> Any:
+        sources = [given.source for given in self.given]
+        with exact_arithmetic():
+            return pytensor.function(
+                self._args, sources, mode="NUMBA", on_unused_input="ignore", trust_input=True
+            )
 
     @cached_property
     def _functions(self) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+from scipy.sparse import issparse
 
 from pymc_austerity.model.graph import LogDensityGraph
 
@@ -15,7 +16,10 @@ def fingerprint(graph: LogDensityGraph) -> Fingerprint:
     """Name, shape, dtype and content hash of each piece of shared data."""
     prints = []
     for shared in graph.shared:
-        value = np.ascontiguousarray(shared.get_value(borrow=True))
-        digest = hashlib.blake2b(value.tobytes() if value.ndim == 0 else value.data, digest_size=16)
+        value = shared.get_value(borrow=True)
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (value.data, value.indices, value.indptr) if issparse(value) else (value,):
+            array = np.ascontiguousarray(part)
+            digest.update(array.tobytes() if array.ndim == 0 else array.data)
         prints.append((str(shared.name), value.shape, value.dtype.str, digest.digest()))
     return prints

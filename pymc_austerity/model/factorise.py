@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from pymc.initial_point import PointType
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Variable
@@ -17,16 +16,24 @@ from pytensor.tensor.random.type import RandomType
 from pymc_austerity.exceptions import FactorisationError
 
 # The rules of `lift` register themselves.
-from pymc_austerity.model import lift_rules  # noqa: F401
+from pymc_austerity.model import (  # noqa: F401
+    lift_assignment,
+    lift_points,
+    lift_reshape,
+    lift_rules,
+    sparse_rows,
+)
 from pymc_austerity.model.cost import check_cost_of_global, check_cost_of_rows
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph import depends_on, raw_terms, typed_log_density
+from pymc_austerity.model.graph import raw_terms, typed_log_density
 from pymc_austerity.model.leaves import extract_leaves, leaf_values
 from pymc_austerity.model.lift import Lifter
 from pymc_austerity.model.lift_indexing import select_early
-from pymc_austerity.model.refusal import Coupled, refusal
+from pymc_austerity.model.rebuild import depends_on
+from pymc_austerity.model.rows import lift_piece
 from pymc_austerity.model.self_check import check_against_model
-from pymc_austerity.model.terms import Piece, long_axis, split
+from pymc_austerity.model.start import initial_point as default_point
+from pymc_austerity.model.terms import Piece, long_axes, split
 from pymc_austerity.validation import is_whole
 
 
@@ -90,7 +97,7 @@ def build(
         raise ValueError(f"threshold must be an integer of at least 3, got {threshold!r}.")
     model = model_of(model)
     value_vars = None if vars is None else value_variables(model, vars)
-    point = model.initial_point() if initial_point is None else initial_point
+    point = default_point(model) if initial_point is None else initial_point
     _refuse_single_precision(model)
     raw = raw_terms(model, value_vars)
     for name, term in raw.items():
@@ -98,15 +105,17 @@ def build(
     graph = typed_log_density(model, raw, point)
     names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
     block = [graph.values[name] for name in names]
-    lifter = Lifter(graph.terms.values(), graph.values.values(), threshold)
+    lifter = Lifter(graph.terms.values(), graph.values.values(), block, threshold, graph.evaluate)
     parts = [(name, p) for name, term in graph.terms.items() for p in split(term, threshold)]
     in_block = depends_on([p for _, p in parts], block)
     pieces = [
-        Piece(name, p, long_axis(p, threshold), kept=vars is None or in_block.get(p, False))
+        Piece(name, p, long_axes(p, threshold), kept=vars is None or in_block.get(p, False))
         for name, p in parts
     ]
-    locals_ = [_lift(lifter, p) for p in pieces if p.kept and p.axis is not None]
-    globals_ = [(p.name, p.graph) for p in pieces if p.kept and p.axis is None]
+    lifted_pieces = [lift_piece(lifter, p) if p.is_local else (p, None) for p in pieces]
+    pieces = [p for p, _ in lifted_pieces]
+    locals_ = [term for _, term in lifted_pieces if term is not None]
+    globals_ = [(p.name, p.graph) for p in pieces if p.kept and not p.is_local]
     outputs = [t.rows for t in locals_] + [g for _, g in globals_]
     outputs = select_early(lifter, outputs)
     changing = [*graph.values.values(), *(t.index for t in locals_)]
@@ -120,9 +129,9 @@ def build(
     }
     parameters = list(graph.values.values())
     for term in locals_:
-        check_cost_of_rows(term, example, parameters, threshold)
+        check_cost_of_rows(term, example, parameters, block, threshold)
     for name, global_term in globals_:
-        check_cost_of_global(name, global_term, threshold)
+        check_cost_of_global(name, global_term, block, threshold)
     result = Factorisation(
         graph=graph,
         var_names=tuple(names),
@@ -193,23 +202,3 @@ def _refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
             "(pm.Minibatch makes one, and so does pm.Simulator). Give it all the data without "
             "pm.Minibatch; the step draws the subsamples."
         )
-
-
-def _lift(lifter: Lifter, piece: Piece) -> LocalTerm:
-    """Rows of a long piece as a graph of an index."""
-    name, axis = piece.name, piece.axis
-    assert axis is not None
-    size = piece.graph.type.shape[axis]
-    index = pt.vector("index", dtype="int64")
-    lifter.conditions = []
-    try:
-        rows = lifter.take(piece.graph, axis, index)
-    except Coupled as coupled:
-        raise refusal(name, size, coupled) from None
-    if piece.other_axes:
-        rows = rows.sum(axis=piece.other_axes)
-    for valid in lifter.conditions:
-        rows = pt.switch(valid, rows, -np.inf)
-    if rows.type.shape[0] == 1:  # the same value in every row
-        rows = pt.alloc(rows[0], index.shape[0])
-    return LocalTerm(name, size, index, rows.astype("float64"))

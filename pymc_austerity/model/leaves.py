@@ -14,7 +14,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 
-from pymc_austerity.model.graph import INTERPRETED, LogDensityGraph, depends_on, rebuild
+from pymc_austerity.model.graph import LogDensityGraph
+from pymc_austerity.model.rebuild import INTERPRETED, depends_on, rebuild
 
 # Constants up to this size stay in the graph, unless that is long already.
 _SMALL_CONSTANT = 1000
@@ -36,22 +37,42 @@ def extract_leaves(
     Short constants stay in the graph, where PyTensor can simplify with them. Leaves are arguments of
     the compiled functions: large constants inside would make these too big to cache.
     """
-    varying = depends_on(outputs, changing, by_shape=True)
     limit = min(_SMALL_CONSTANT, threshold - 1)
-    frontier = {
-        out: None for out in outputs if not varying.get(out, False) and not _stays_in_graph(out, limit)
-    }
+    sources = [var for var in _frontier(outputs, changing) if not _stays_in_graph(var, limit)]
+    return _replaced(outputs, sources, "leaf")
+
+
+def extract_given(
+    outputs: list[Variable], moving: list[Variable], threshold: int
+) -> tuple[list[Leaf], list[Variable]]:
+    """Replace the largest subgraphs that do not depend on `moving` and take long vectors to compute.
+
+    They depend on variables that other steps move, so they are computed once for each draw.
+    """
+    sources = [
+        var
+        for var in _frontier(outputs, moving)
+        if var.owner is not None
+        and any(max(getattr(a.type, "shape", None) or (0,)) >= threshold for a in ancestors([var]))
+    ]
+    return _replaced(outputs, sources, "given")
+
+
+def _frontier(outputs: list[Variable], changing: list[Variable]) -> list[Variable]:
+    """The largest subgraphs that do not depend on `changing`."""
+    varying = depends_on(outputs, changing, by_shape=True)
+    found = {out: None for out in outputs if not varying.get(out, False)}
     for node in toposort(outputs):
-        if not any(varying.get(o, False) for o in node.outputs):
-            continue
-        for var in node.inputs:
-            if not varying.get(var, False) and not _stays_in_graph(var, limit):
-                frontier[var] = None
-    leaves = []
-    for k, var in enumerate(frontier):
-        leaves.append(Leaf(var.type(name=f"leaf{k}"), var))
-    replaced = rebuild(outputs, {leaf.source: leaf.placeholder for leaf in leaves})
-    return leaves, replaced
+        if any(varying.get(o, False) for o in node.outputs):
+            found.update((var, None) for var in node.inputs if not varying.get(var, False))
+    return list(found)
+
+
+def _replaced(
+    outputs: list[Variable], sources: list[Variable], name: str
+) -> tuple[list[Leaf], list[Variable]]:
+    leaves = [Leaf(var.type(name=f"{name}{k}"), var) for k, var in enumerate(sources)]
+    return leaves, rebuild(outputs, {leaf.source: leaf.placeholder for leaf in leaves})
 
 
 def _stays_in_graph(var: Variable, limit: int) -> bool:

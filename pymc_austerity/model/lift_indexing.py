@@ -1,111 +1,60 @@
-"""Rules of `lift` for slicing, fancy indexing and assignment."""
+"""Rules of `lift` for slicing and fancy indexing."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.basic import Split
 from pytensor.tensor.subtensor import (
-    AdvancedIncSubtensor,
     AdvancedSubtensor,
-    IncSubtensor,
     Subtensor,
     _non_consecutive_adv_indexing,
     indices_from_subtensor,
 )
 
-from pymc_austerity.model.graph import rebuild
-from pymc_austerity.model.lift import Lifter, along, constant_int, gather, positive, refuse, rule
+from pymc_austerity.model.lift import Lifter, along, point_rule, positive, refuse, rule
+from pymc_austerity.model.rebuild import rebuild
 from pymc_austerity.model.refusal import Coupled
 
 type Entry = Any  # a slice or an index variable
+type Axes = tuple[int, ...]
+type Indices = tuple[Variable, ...]
 EVERYTHING = slice(None)
 
 
-def _entries(node: Apply, x: Variable, first_index: int) -> list[Entry]:
-    """One slice or index for each axis of x."""
-    entries = list(indices_from_subtensor(node.inputs[first_index:], node.op.idx_list))
-    return entries + [EVERYTHING] * (x.type.ndim - len(entries))
+def entries_of(lifter: Lifter, node: Apply, x: Variable, first_index: int) -> list[Entry]:
+    """One slice or index for each axis of x; masks become the positions they select."""
+    result: list[Entry] = []
+    for entry in indices_from_subtensor(node.inputs[first_index:], node.op.idx_list):
+        if isinstance(entry, slice) or entry.type.dtype != "bool":
+            result.append(entry)
+            continue
+        try:
+            mask = lifter.data_value(entry)
+        except LookupError:
+            refuse(node.outputs[0], "a boolean mask that depends on the sampled variables")
+        result += [pt.constant(position) for position in np.nonzero(mask)]
+    return result + [EVERYTHING] * (x.type.ndim - len(result))
 
 
-def _positions(entry: slice, length: int) -> range:
-    """Positions that a slice with constant bounds selects; `LookupError` if they are not constant."""
-    bounds = (constant_int(b) for b in (entry.start, entry.stop, entry.step))
+def positions(lifter: Lifter, entry: slice, length: int) -> range:
+    """Positions that a slice selects; `LookupError` if its bounds depend on the sampled variables."""
+    bounds = (
+        b if b is None or isinstance(b, int) else int(lifter.data_value(b))
+        for b in (entry.start, entry.stop, entry.step)
+    )
     return range(length)[slice(*bounds)]
 
 
-def _through_slice(x: Variable, p: int, entry: slice, index: Variable, var: Variable) -> Variable:
-    try:
-        selected = _positions(entry, x.type.shape[p])
-    except LookupError:
-        refuse(var, "slice with bounds that are not constants")
-    moved = index * selected.step if selected.step != 1 else index
-    return moved + selected.start if selected.start else moved
-
-
-def _keeps_all(moved: Variable, index: Variable) -> bool:
-    return moved is index
-
-
-@rule.register(Subtensor)
-def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
-    x = node.inputs[0]
-    entries = _entries(node, x, 1)
-    p = [i for i, e in enumerate(entries) if isinstance(e, slice)][axis]
-    moved = _through_slice(x, p, entries[p], index, var)
-    entries[p] = EVERYTHING
-    take = lifter.take if _keeps_all(moved, index) else lifter.take_selection
-    return take(x, p, moved)[tuple(entries)]
-
-
-@rule.register(AdvancedSubtensor)
-def _(
-    op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    x = node.inputs[0]
-    entries = _entries(node, x, 1)
-    entries = _without_masks(entries, var)
+def output_layout(entries: list[Entry]) -> list[tuple[str, int]]:
+    """For each axis of x[entries]: the axis of the broadcast indices, or of x, that it comes from."""
     fancy = [i for i, e in enumerate(entries) if not isinstance(e, slice)]
-    n_broadcast = max(entries[i].type.ndim for i in fancy)
-    layout = _output_layout(entries, fancy, n_broadcast)
-    kind, k = layout[axis]
-    if kind == "slice":
-        moved = _through_slice(x, k, entries[k], index, var)
-        entries[k] = EVERYTHING
-        take = lifter.take if _keeps_all(moved, index) else lifter.take_selection
-        return take(x, k, moved)[tuple(entries)]
-
-    # The row axis is axis k of the broadcast indices: take rows of every index that has it.
-    selected = list(entries)
-    row_axes = {}
-    for i in fancy:
-        own = k - (n_broadcast - entries[i].type.ndim)
-        if own >= 0 and entries[i].type.shape[own] != 1:
-            selected[i] = lifter.take(entries[i], own, index)
-            row_axes[i] = own
-    # Where x itself is long and has to be computed, compute only the rows that are selected.
-    for i, own in row_axes.items():
-        is_vector = all(n == 1 or a == own for a, n in enumerate(selected[i].type.shape))
-        if x.owner is None or not is_vector or x.type.shape[i] < lifter.threshold:
-            continue
-        flat = selected[i].dimshuffle(own) if selected[i].type.ndim > 1 else selected[i]
-        x = lifter.take_selection(x, i, positive(flat, x.type.shape[i]))
-        if len(fancy) == 1 and selected[i].type.ndim == 1:
-            selected[i] = EVERYTHING
-        else:
-            rows = pt.arange(flat.shape[0])
-            selected[i] = along(rows, own, selected[i].type.ndim)
-        break
-    return x[tuple(selected)]
-
-
-def _output_layout(entries: list[Entry], fancy: list[int], n_broadcast: int) -> list[tuple[str, int]]:
-    """For each output axis: the axis of the broadcast indices, or of x, that it comes from."""
-    broadcast = [("index", k) for k in range(n_broadcast)]
+    broadcast = [("index", k) for k in range(max((entries[i].type.ndim for i in fancy), default=0))]
     front = _non_consecutive_adv_indexing(tuple(entries))
     layout = broadcast if front else []
     for i, entry in enumerate(entries):
@@ -116,80 +65,126 @@ def _output_layout(entries: list[Entry], fancy: list[int], n_broadcast: int) -> 
     return layout
 
 
-def _without_masks(entries: list[Entry], var: Variable) -> list[Entry]:
-    """Replace constant boolean masks by the positions they select."""
-    result: list[Entry] = []
-    for entry in entries:
-        if len(result) >= len(entries):
-            break
-        if isinstance(entry, slice) or entry.type.dtype != "bool":
-            result.append(entry)
-        elif isinstance(entry, Constant):
-            result += [pt.constant(p) for p in np.nonzero(entry.data)]
-        else:
-            refuse(var, "selection by a boolean mask that is not a constant")
-    # An n-dimensional mask stands for n axes; `_entries` padded the missing ones with slices.
-    return result[: len(entries)]
-
-
-@rule.register(IncSubtensor)
-@rule.register(AdvancedIncSubtensor)
-def _(op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
-    """Rows of set_subtensor(x[where], y): y where row i was assigned, x elsewhere."""
-    x, y = node.inputs[:2]
-    entries = _entries(node, x, 2)
-    if any(e != EVERYTHING for a, e in enumerate(entries) if a != axis):
-        return _assign_elsewhere(op, lifter, node, entries, axis, index)
-    length = x.type.shape[axis]
-    entry = entries[axis]
-    is_scalar = False
-    try:
-        if isinstance(entry, slice):
-            where = np.array(_positions(entry, length))
-        elif isinstance(entry, Constant) and entry.type.ndim <= 1:
-            is_scalar = entry.type.ndim == 0
-            where = np.atleast_1d(np.arange(length)[entry.data])
-        elif entry.type.ndim == 0:
-            is_scalar, where = True, np.arange(length)[[int(constant_int(entry) or 0)]]
-        else:
-            raise LookupError
-    except LookupError:
-        refuse(var, "assignment to positions that are not constant")
-    if len(np.unique(where)) != len(where):
-        refuse(var, "assignment that names a position twice")
-    source = np.full(length, -1)
-    source[where] = np.arange(len(where))
-    j = gather(pt.constant(source), 0, index)
-    old = lifter.take(x, axis, index)
-    if not len(where):
-        return old
-    if is_scalar:
-        if y.type.ndim < x.type.ndim - 1:
-            y = pt.shape_padleft(y, x.type.ndim - 1 - y.type.ndim)
-        new = pt.expand_dims(y, axis) if y.type.ndim == x.type.ndim - 1 else y
-    else:
-        own = axis - (x.type.ndim - y.type.ndim)
-        new = y if own < 0 else lifter.take(y, own, pt.maximum(j, 0))
-    if not op.set_instead_of_inc:
-        new = old + new
-    return pt.switch(along(j >= 0, axis, x.type.ndim), new, old).astype(var.type.dtype)
-
-
-def _assign_elsewhere(
-    op: IncSubtensor, lifter: Lifter, node: Apply, entries: list[Entry], axis: int, index: Variable
+def _through_slice(
+    lifter: Lifter, x: Variable, p: int, entry: slice, index: Variable, var: Variable
 ) -> Variable:
-    """Assignment to columns: each row is assigned for itself."""
-    x, y = node.inputs[:2]
-    var = node.outputs[0]
-    basic = all(isinstance(e, slice) or e.type.ndim == 0 for e in entries)
-    if entries[axis] != EVERYTHING or not basic:
-        refuse(var, "assignment to a selection of rows and columns at once")
-    kept = [a for a, e in enumerate(entries) if isinstance(e, slice)]
-    own = kept.index(axis) - (len(kept) - y.type.ndim)
-    rows_y = y if own < 0 else lifter.take(y, own, index)
-    rows_x = lifter.take(x, axis, index)
-    target = rows_x[tuple(entries)]
-    return pt.set_subtensor(target, rows_y) if op.set_instead_of_inc else pt.inc_subtensor(target, rows_y)
+    """Positions in x of the positions `index` in a slice of it."""
+    if entry == EVERYTHING:
+        return index
+    try:
+        selected = positions(lifter, entry, x.type.shape[p])
+    except LookupError:
+        refuse(var, "slice with bounds that depend on the sampled variables")
+    moved = index * selected.step if selected.step != 1 else index
+    return moved + selected.start if selected.start else moved
+
+
+@rule.register(Subtensor)
+def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    x = node.inputs[0]
+    entries = entries_of(lifter, node, x, 1)
+    p = [i for i, e in enumerate(entries) if isinstance(e, slice)][axis]
+    return _rows_of_slice(lifter, x, p, entries, index, var)
+
+
+def _rows_of_slice(
+    lifter: Lifter, x: Variable, p: int, entries: list[Entry], index: Variable, var: Variable
+) -> Variable:
+    moved = _through_slice(lifter, x, p, entries[p], index, var)
+    entries[p] = EVERYTHING
+    take = lifter.take if moved is index else lifter.take_selection
+    return take(x, p, moved)[tuple(entries)]
+
+
+@point_rule.register(Subtensor)
+def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
+    x = node.inputs[0]
+    entries = entries_of(lifter, node, x, 1)
+    kept = [i for i, e in enumerate(entries) if isinstance(e, slice)]
+    own = [kept[a] for a in axes]
+    moved = [_through_slice(lifter, x, p, entries[p], i, var) for p, i in zip(own, indices, strict=True)]
+    with lifter.selection():
+        cells = lifter.take_points(x, own, moved)
+    return cells[(EVERYTHING, *(e for i, e in enumerate(entries) if i not in own))]
+
+
+@rule.register(AdvancedSubtensor)
+def _(
+    op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
+    x = node.inputs[0]
+    entries = entries_of(lifter, node, x, 1)
+    layout = output_layout(entries)
+    kind, k = layout[axis]
+    if kind == "slice":
+        return _rows_of_slice(lifter, x, k, entries, index, var)
+
+    # The row axis is axis k of the broadcast indices: take rows of every index that has it.
+    n_broadcast = sum(kind == "index" for kind, _ in layout)
+    vectors = {}
+    for i, entry in enumerate(entries):
+        own = -1 if isinstance(entry, slice) else k - (n_broadcast - entry.type.ndim)
+        if own < 0 or entry.type.shape[own] == 1:
+            continue
+        entries[i] = rows = lifter.take(entry, own, index)
+        if all(n == 1 for a, n in enumerate(entry.type.shape) if a != own):
+            vectors[i] = positive(rows.dimshuffle(own), x.type.shape[i])
+    if not vectors or x.owner is None or not lifter.depends(x) or _is_small(lifter, x):
+        return x[tuple(entries)]
+
+    # x has to be computed: compute only what is selected of it.
+    try:
+        with lifter.selection():
+            cells = lifter.take_points(x, list(vectors), list(vectors.values()))
+    except Coupled:
+        if lifter.is_short(x):
+            return x[tuple(entries)]
+        raise
+    rest = [e for i, e in enumerate(entries) if i not in vectors]
+    # Bring the axes of the broadcast indices to the front ...
+    if all(isinstance(e, slice) or e.type.ndim == 0 for e in rest):
+        cells = cells[(EVERYTHING, *rest)]
+        block: list[int | str] = [0 if a == k else "x" for a in range(n_broadcast)]
+    else:
+        cells = cells[(along(pt.arange(index.shape[0]), k, n_broadcast), *rest)]
+        block = list(range(n_broadcast))
+    # ... and from there to where they belong.
+    slices = list(range(sum(a != "x" for a in block), cells.type.ndim))
+    start = layout.index(("index", 0))
+    return cells.dimshuffle([*slices[:start], *block, *slices[start:]])
+
+
+@point_rule.register(AdvancedSubtensor)
+def _(
+    op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
+    """Cell (i, j) of x[a, :] is x[a[i], j]."""
+    x = node.inputs[0]
+    entries = entries_of(lifter, node, x, 1)
+    layout = output_layout(entries)
+    wanted = {layout[a]: i for a, i in zip(axes, indices, strict=True)}
+    n_broadcast = sum(kind == "index" for kind, _ in layout)
+    chosen = {}
+    for i, entry in enumerate(entries):
+        if not isinstance(entry, slice):
+            offset = n_broadcast - entry.type.ndim
+            real = [a for a, n in enumerate(entry.type.shape) if n != 1]
+            if not real or any(("index", offset + a) not in wanted for a in real):
+                break  # not a cell but a part of x
+            cells = lifter.take_points(entry, real, [wanted["index", offset + a] for a in real])
+            chosen[i] = positive(cells.flatten(), x.type.shape[i])
+        elif ("slice", i) in wanted:
+            chosen[i] = _through_slice(lifter, x, i, entry, wanted["slice", i], var)
+            entries[i] = EVERYTHING
+    else:
+        with lifter.selection():
+            cells = lifter.take_points(x, list(chosen), list(chosen.values()))
+        return cells[(EVERYTHING, *(e for i, e in enumerate(entries) if i not in chosen))]
+    return point_rule.dispatch(object)(op, lifter, node, var, axes, indices)
+
+
+def _is_small(lifter: Lifter, x: Variable) -> bool:
+    return bool(math.prod(x.type.shape) < lifter.threshold)
 
 
 def select_early(lifter: Lifter, outputs: list[Variable]) -> list[Variable]:
@@ -222,16 +217,20 @@ def _selected(lifter: Lifter, node: Apply, var: Variable, axis: int) -> Variable
     x = node.inputs[0]
     length = x.type.shape[axis]
     if isinstance(node.op, Split):
-        k, sizes = node.outputs.index(var), node.inputs[-1]
-        if node.op.axis != axis or not isinstance(sizes, Constant):
+        k = node.outputs.index(var)
+        try:
+            sizes = lifter.data_value(node.inputs[-1])
+        except LookupError:
             return None
-        start = int(np.sum(sizes.data[:k]))
-        return lifter.take_selection(x, axis, pt.arange(start, start + int(sizes.data[k])))
-    entries = _without_masks(_entries(node, x, 1), var)
+        start = int(np.sum(sizes[:k]))
+        if node.op.axis != axis:
+            return None
+        return lifter.take_selection(x, axis, pt.arange(start, start + int(sizes[k])))
+    entries = entries_of(lifter, node, x, 1)
     entry = entries[axis]
     if isinstance(entry, slice):
         try:
-            index = pt.constant(np.array(_positions(entry, length), dtype="int64"))
+            index = pt.constant(np.array(positions(lifter, entry, length), dtype="int64"))
         except LookupError:
             return None
         entries[axis] = EVERYTHING

@@ -1,20 +1,20 @@
-"""Rules of `lift` for arithmetic, reductions, linear algebra and reshaping."""
+"""Rules of `lift` for arithmetic, reductions, linear algebra and joining."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
+from pytensor.conditional.op import IfElse
 from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scan.op import Scan
-from pytensor.tensor.basic import Alloc, Join, MakeVector, Split
+from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.extra_ops import CumOp, SearchsortedOp
 from pytensor.tensor.math import Argmax, Dot
-from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, Softmax
 
@@ -30,7 +30,7 @@ def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index
     if checked is not None:
         valid, value = checked
         if lifter.depends(valid) and valid.type.shape[axis] != 1:
-            lifter.add_condition(valid, axis, index)
+            lifter.add_condition(lifter.take(valid, axis, index), axis)
             return lifter.take(value, axis, index)
     rows = op.make_node(*[lifter.take(i, axis, index) for i in node.inputs])
     return rows.outputs[node.outputs.index(var)]
@@ -79,7 +79,34 @@ def _(op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
 @rule.register(SortOp)
 @rule.register(ArgSortOp)
 def _(op: SortOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
-    refuse(var, "sort orders the rows by values that depend on the sampled variables")
+    if op.axis == axis:
+        refuse(var, "sort orders the rows by values that depend on the sampled variables")
+    return op(lifter.take(node.inputs[0], axis, index))
+
+
+@rule.register(SearchsortedOp)
+def _(op: SearchsortedOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """Each value is looked up by itself, among all the edges."""
+    edges, values, *order = node.inputs
+    return op(edges, lifter.take(values, axis, index), *order)
+
+
+@rule.register(ExtractDiag)
+def _(op: ExtractDiag, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    x = node.inputs[0]
+    batch = [a for a in range(x.type.ndim) if a not in (op.axis1, op.axis2)]
+    if axis >= len(batch):
+        refuse(var, "a diagonal along the rows")
+    return op(lifter.take(x, batch[axis], index))
+
+
+@rule.register(IfElse)
+def _(op: IfElse, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """One condition for all rows."""
+    condition, *branches = node.inputs
+    k = node.outputs.index(var)
+    then, otherwise = (lifter.take(b, axis, index) for b in (branches[k], branches[op.n_outs + k]))
+    return pt.switch(condition, then, otherwise).astype(var.type.dtype)
 
 
 @rule.register(Scan)
@@ -169,9 +196,10 @@ def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
     k = node.outputs.index(var)
     if op.axis != axis:
         return op(lifter.take(x, axis, index), sizes, return_list=True)[k]
-    if not hasattr(sizes, "data"):
+    try:
+        offset = int(np.sum(lifter.data_value(sizes)[:k]))
+    except LookupError:
         refuse(var, "split into pieces of variable size")
-    offset = int(np.sum(sizes.data[:k]))
     return lifter.take(x, axis, index + offset if offset else index)
 
 
@@ -180,21 +208,6 @@ def _full_rows(rows: Variable, axis: int, index: Variable) -> Variable:
     if rows.type.shape[axis] != 1:
         return rows
     return pt.switch(along(index >= 0, axis, rows.type.ndim), rows, rows)
-
-
-@rule.register(Reshape)
-@rule.register(JoinDims)
-@rule.register(SplitDims)
-def _(op: Reshape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
-    x = node.inputs[0]
-    before, after = x.type.shape, var.type.shape
-    for p in range(x.type.ndim):
-        same_stride = np.prod(before[:p], dtype=int) == np.prod(after[:axis], dtype=int)
-        if before[p] == after[axis] and same_stride:
-            shape = [pt.constant(k) for k in after]
-            shape[axis] = index.shape[0]
-            return lifter.take(x, p, index).reshape(shape, ndim=var.type.ndim)
-    refuse(var, "reshape merges or splits the rows")
 
 
 @rule.register(OpFromGraph)

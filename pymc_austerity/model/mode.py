@@ -16,7 +16,8 @@ from scipy.optimize import minimize
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
-from pymc_austerity.model.graph import INTERPRETED
+from pymc_austerity.model.rebuild import INTERPRETED
+from pymc_austerity.model.start import initial_point as default_point
 from pymc_austerity.validation import is_whole
 
 Array = np.ndarray
@@ -86,7 +87,7 @@ def find_mode(
         discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
         if discrete:
             raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
-    point = dict(model.initial_point() if initial_point is None else initial_point)
+    point = dict(default_point(model) if initial_point is None else initial_point)
     fact = factorise(model, value_vars, initial_point=point)
     # Interpreted, the search is over before compilation would be. PyTensor's compiled functions are stable
     # numerically in places where these are not.

@@ -15,7 +15,8 @@ import pytensor
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
-from pymc_austerity.model.graph import INTERPRETED, LogDensityGraph
+from pymc_austerity.model.graph import LogDensityGraph
+from pymc_austerity.model.rebuild import INTERPRETED
 from pymc_austerity.model.terms import Piece
 
 _SEED = 2014
@@ -50,8 +51,8 @@ def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: S
     """
     graph = factorisation.graph
     values = jittered(graph)
-    local = [p.graph.sum(axis=p.other_axes) for p in pieces if p.kept and p.axis is not None]
-    global_ = [p.graph.sum() for p in pieces if p.kept and p.axis is None]
+    local = [p.vector for p in pieces if p.is_local]
+    global_ = [p.graph.sum() for p in pieces if p.kept and not p.is_local]
     sums = [p.graph.sum() for p in pieces]
     # One function for all that takes all the data, so that their memory is used once.
     mode = INTERPRETED

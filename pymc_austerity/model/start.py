@@ -1,16 +1,47 @@
-"""Is the log density finite where a chain starts?"""
+"""Where a chain starts, and whether the log density is finite there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pymc as pm
+from pymc.initial_point import make_initial_point_expression
+from pymc.pytensorf import replace_rng_nodes
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scan.op import Scan
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
-from pymc_austerity.model.graph import INTERPRETED, INTERPRETED_STABLE
+from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE
 
 _NAMED_ROWS = 5
+
+
+def initial_point(model: pm.Model) -> dict[str, np.ndarray]:
+    """Return what ``model.initial_point()`` does, without its loop in Python where a series is long.
+
+    PyMC interprets the graph of the initial point. A `Scan` in it, as of `pm.AR`, then takes half a minute
+    for a series of a million; compiled, it takes five seconds.
+    """
+    values = make_initial_point_expression(
+        free_rvs=model.free_RVs,
+        rvs_to_transforms=model.rvs_to_transforms,
+        initval_strategies=model.rvs_to_initial_values,
+        return_transformed=True,
+    )
+    if not _has_scan(values):
+        return dict(model.initial_point())
+    function = pm.compile([], replace_rng_nodes(values), mode="NUMBA")
+    names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
+    return dict(zip(names, function(), strict=True))
+
+
+def _has_scan(outputs: Sequence[Variable]) -> bool:
+    inner = [node.op for node in toposort(outputs) if isinstance(node.op, Scan | OpFromGraph)]
+    return any(isinstance(op, Scan) or _has_scan(op.fgraph.outputs) for op in inner)
 
 
 @np.errstate(all="ignore")

@@ -10,7 +10,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph import rebuild
+from pymc_austerity.model.rebuild import rebuild
 
 # The order has to be the same in every process that works on one chain.
 _SEED = 2014

@@ -8,8 +8,9 @@ the vectors, so that ``term.sum() == sum of piece.sum()`` over the pieces it ret
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytensor.scalar as ps
@@ -25,12 +26,9 @@ from pytensor.tensor.shape import SpecifyShape
 from pymc_austerity.model.checks import is_elemwise, is_minus_infinity
 
 
-def long_axis(var: Variable, threshold: int) -> int | None:
-    """The longest axis of `var` if it has at least `threshold` rows, else None."""
-    shape = var.type.shape
-    if not shape or max(shape) < threshold:
-        return None
-    return int(np.argmax(shape))
+def long_axes(var: Variable, threshold: int) -> tuple[int, ...]:
+    """The axes of `var` with at least `threshold` rows."""
+    return tuple(a for a, k in enumerate(var.type.shape) if k >= threshold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,29 +40,51 @@ class Piece:
     name : str
         Name of the term.
     graph : TensorVariable
-    axis : int or None
-        Axis of the rows if they are many, None for a part that is evaluated in full.
+    axes : tuple of int
+        The axes whose cells are local terms: one for a vector or the rows of a table, two for the cells
+        of a table that is long both ways, none for a part that is evaluated in full.
     kept : bool
         Whether the part contains a variable of the block.
     """
 
     name: str
     graph: Variable
-    axis: int | None
+    axes: tuple[int, ...]
     kept: bool
 
     @property
-    def other_axes(self) -> list[int]:
-        """All axes but that of the rows."""
-        return [a for a in range(self.graph.type.ndim) if a != self.axis]
+    def is_local(self) -> bool:
+        """Is this a vector of local terms?"""
+        return self.kept and bool(self.axes)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Length of each of `axes`."""
+        return [self.graph.type.shape[a] for a in self.axes]
+
+    @property
+    def size(self) -> int:
+        """Number of local terms."""
+        return math.prod(self.lengths)
+
+    @property
+    def vector(self) -> Variable:
+        """All local terms, computed in full."""
+        others = [a for a in range(self.graph.type.ndim) if a not in self.axes]
+        return self.graph.sum(axis=others).flatten()
+
+    def by_longest_axis(self) -> Piece:
+        """The rows of a table instead of its cells."""
+        shape = self.graph.type.shape
+        return replace(self, axes=(max(self.axes, key=lambda a: shape[a]),))
 
 
 def split(var: Variable, threshold: int) -> list[Variable]:
     """Return pieces whose sums add up to ``var.sum()``, opened as far as that finds long vectors."""
-    if long_axis(var, threshold) is not None:
+    if long_axes(var, threshold):
         return [var]
     pieces = _open(var, threshold)
-    if pieces is None or all(long_axis(p, threshold) is None for p in pieces):
+    if pieces is None or not any(long_axes(p, threshold) for p in pieces):
         return [var]
     return pieces
 
@@ -125,7 +145,7 @@ def _multiple(
         rest = [c for i, c in enumerate(inputs) if i != k]
         if x.type.shape == var.type.shape and all(_is_single(c) for c in rest):
             pieces = split(x, threshold)
-            if any(long_axis(p, threshold) is not None for p in pieces):
+            if any(long_axes(p, threshold) for p in pieces):
                 factor = pt.mul(*[_scalar(c) for c in rest]) if len(rest) > 1 else _scalar(rest[0])
                 return [factor * piece for piece in pieces]
     return None

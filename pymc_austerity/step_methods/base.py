@@ -31,6 +31,7 @@ from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.deterministics import deterministic_sizes
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build, model_of, value_variables
+from pymc_austerity.model.start import initial_point as default_point
 from pymc_austerity.model.start import require_finite
 from pymc_austerity.proposals.base import bind
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
@@ -111,7 +112,7 @@ class SubsampledStep(BlockedStep):
         self._threshold = threshold
         self._proposal = AdaptiveRandomWalk() if proposal is None else proposal
         if initial_point is None:
-            initial_point = self._model.initial_point()
+            initial_point = default_point(self._model)
         _warn_of_long_deterministics(self._model, initial_point)
         self._build(initial_point, check=True)
         self._begin_chain(n_tune=0)
@@ -143,6 +144,7 @@ class SubsampledStep(BlockedStep):
             self._schedule = in_blocks(self._schedule)
         self._population = population_of(self._schedule)
         self._target = CompiledTarget(fact, shuffle=self._schedule.block > 1)
+        _warn_of_given(self._target)
         self._initial_proposal_state = bound.state
         functions: dict[str, Any] = {"propose": bound.propose, "adapt": bound.adapt, "decide": rule.decide}
         _try_proposal(bound, self._ravel(point))
@@ -171,7 +173,7 @@ class SubsampledStep(BlockedStep):
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
         if self._factorisation is not None and self._data_changed():
-            self._build(self._model.initial_point(), check=True)
+            self._build(default_point(self._model), check=True)
         self.tune = bool(tune) and self._adapts
         self._begin_chain(tune)
 
@@ -316,6 +318,18 @@ def _refuse_short(fact: Factorisation, threshold: int) -> None:
         f"{longest!r} with {size} rows, fewer than threshold={threshold}. Use pm.NUTS, or lower "
         "the threshold."
     )
+
+
+def _warn_of_given(target: CompiledTarget) -> None:
+    if target.given:
+        names = ", ".join(target.given_names())
+        warnings.warn(
+            f"Parts of the log density that depend on {names}, but not on the variables of this step, couple "
+            "many rows. They are computed in full once for each draw, which takes time in proportion to "
+            "the rows.",
+            SubsamplingWarning,
+            stacklevel=4,
+        )
 
 
 def _try_proposal(bound: Any, q: np.ndarray) -> None:
