@@ -6,7 +6,7 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.mode import find_mode
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods import AusterityMH
+from pymc_austerity.step_methods import AusterityMH, restricted_nuts, restricted_slice
 
 __all__ = [
     "AdaptiveRandomWalk",
@@ -18,4 +18,6 @@ __all__ = [
     "__version__",
     "factorise",
     "find_mode",
+    "restricted_nuts",
+    "restricted_slice",
 ]

@@ -62,12 +62,23 @@ def _(op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indi
 def _(
     op: Dot | Blockwise, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
 ) -> Variable:
-    """Cell (i, j) of a product is row i times column j."""
-    is_product = isinstance(getattr(op, "core_op", op), Dot)
-    if not is_product or var.type.ndim != 2:
+    """Cell (i, j) of a product is the sum over k of x[i, k] y[k, j]."""
+    row, column = var.type.ndim - 2, var.type.ndim - 1
+    if not isinstance(getattr(op, "core_op", op), Dot) or not {row, column} & set(axes):
         return point_rule.dispatch(object)(op, lifter, node, var, axes, indices)
-    x, y = node.inputs
-    return (lifter.take(x, 0, indices[0]) * lifter.take(y, 1, indices[1]).T).sum(axis=1)
+    x, y = (pt.expand_dims(i, tuple(range(var.type.ndim - i.type.ndim))) for i in node.inputs)
+    chosen = dict(zip(axes, indices, strict=True))
+
+    def cells(factor: Variable, other: int) -> Variable:
+        own = [a for a in axes if a != other]
+        return lifter.take_points(factor, own, [chosen[a] for a in own])
+
+    left, right = cells(x, column), cells(y, row)  # (cells, ..., [rows,] k) and (cells, ..., k, [columns])
+    if row not in chosen:
+        right = pt.expand_dims(right, -2)
+    if column not in chosen:
+        left, right = pt.expand_dims(left, -2), right.mT
+    return (left * right).sum(axis=-1)
 
 
 @point_rule.register(Alloc)
