@@ -5,7 +5,6 @@ A draw goes: point -> vector q -> `kernels.metropolis.transitions`, compiled aro
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
@@ -28,23 +27,25 @@ from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.subsample import in_blocks, population_of
 from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
 from pymc_austerity.model.data import fingerprint
-from pymc_austerity.model.deterministics import deterministic_sizes
-from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build, model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point
 from pymc_austerity.model.start import require_finite
 from pymc_austerity.proposals.base import bind
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.step_methods import drift as drift_watch
+from pymc_austerity.step_methods.notices import (
+    first_line,
+    refuse_discrete,
+    refuse_short,
+    tell_if_slow,
+    try_proposal,
+    warn_of_given,
+    warn_of_long_deterministics,
+)
 from pymc_austerity.validation import is_whole
-
-logger = logging.getLogger(__name__)
 
 # Attributes that have size N or are compiled.
 _REBUILT = ("_factorisation", "_data_seen", "_target", "_schedule", "_population", "_engine")
-
-# Recording a Deterministic of this length at every draw costs more than most draws.
-_LONG_DETERMINISTIC = 10_000
 
 
 @dataclass_state
@@ -105,7 +106,7 @@ class SubsampledStep(BlockedStep):
             raise ValueError(f"tune must be True or False, got {tune!r}.")
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
-        _refuse_discrete(self.vars)
+        refuse_discrete(self.vars)
         self.rng = get_random_generator(rng)
         self.tune = self._adapts = bool(tune)
         self._steps_per_draw = int(steps_per_draw)
@@ -113,7 +114,7 @@ class SubsampledStep(BlockedStep):
         self._proposal = AdaptiveRandomWalk() if proposal is None else proposal
         if initial_point is None:
             initial_point = default_point(self._model)
-        _warn_of_long_deterministics(self._model, initial_point)
+        warn_of_long_deterministics(self._model, initial_point)
         self._build(initial_point, check=True)
         self._begin_chain(n_tune=0)
 
@@ -129,7 +130,7 @@ class SubsampledStep(BlockedStep):
         """Factorise the model, bind rule and proposal, and compile."""
         fact = build(self._model, self.vars, threshold=self._threshold, initial_point=point, check=check)
         if not fact.n_local:
-            _refuse_short(fact, self._threshold)
+            refuse_short(fact, self._threshold)
         rule = self._rule_for(fact.n_local)
         sizes = [np.size(point[v.name]) for v in self.vars]
         bound = bind(self._proposal, sum(sizes))
@@ -144,19 +145,19 @@ class SubsampledStep(BlockedStep):
             self._schedule = in_blocks(self._schedule)
         self._population = population_of(self._schedule)
         self._target = CompiledTarget(fact, shuffle=self._schedule.block > 1)
-        _warn_of_given(self._target)
+        warn_of_given(self._target)
         self._initial_proposal_state = bound.state
         functions: dict[str, Any] = {"propose": bound.propose, "adapt": bound.adapt, "decide": rule.decide}
-        _try_proposal(bound, self._ravel(point))
+        try_proposal(bound, self._ravel(point))
         self._engine = self._target.compile(transitions, functions)
         try:
-            with exact_arithmetic():  # the first call compiles
+            with exact_arithmetic(), tell_if_slow():  # the first call compiles
                 self._run(0, False, self._ravel(point), self._target.args(point), bound.state)
         except Exception as error:  # numba passes some errors of the code it compiles through
             if bound.compilable:
                 raise
             warnings.warn(
-                f"numba cannot compile the proposal {self._proposal!r} ({_first_line(error)}); it runs "
+                f"numba cannot compile the proposal {self._proposal!r} ({first_line(error)}); it runs "
                 "interpreted, which is many times slower.",
                 SubsamplingWarning,
                 stacklevel=4,
@@ -300,65 +301,3 @@ class SubsampledStep(BlockedStep):
             }
 
         return (update_stats,)
-
-
-def _refuse_discrete(value_vars: list[Variable]) -> None:
-    discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
-    if discrete:
-        raise ValueError(
-            f"Only continuous variables can be updated; discrete: {', '.join(discrete)}. Give these to "
-            "another step method, such as pm.Metropolis or pm.CategoricalGibbsMetropolis."
-        )
-
-
-def _refuse_short(fact: Factorisation, threshold: int) -> None:
-    longest, size = fact.longest_term()
-    raise ValueError(
-        f"There is nothing to subsample: the longest term that contains {', '.join(fact.var_names)} is "
-        f"{longest!r} with {size} rows, fewer than threshold={threshold}. Use pm.NUTS, or lower "
-        "the threshold."
-    )
-
-
-def _warn_of_given(target: CompiledTarget) -> None:
-    if target.given:
-        names = ", ".join(target.given_names())
-        warnings.warn(
-            f"Parts of the log density that depend on {names}, but not on the variables of this step, couple "
-            "many rows. They are computed in full once for each draw, which takes time in proportion to "
-            "the rows.",
-            SubsamplingWarning,
-            stacklevel=4,
-        )
-
-
-def _try_proposal(bound: Any, q: np.ndarray) -> None:
-    """Call a user's proposal once, so that a wrong result is an error here and not a wrong chain."""
-    if bound.compilable:
-        return
-    result = bound.plain(q.copy(), np.random.default_rng(0))
-    if isinstance(result, tuple) and len(result) == 2:
-        q_new, log_hastings = result
-        is_vector = isinstance(q_new, np.ndarray) and q_new.shape == q.shape and q_new.dtype == q.dtype
-        if is_vector and isinstance(log_hastings, int | float | np.number):
-            return
-    raise ValueError(
-        f"The proposal must return (q_new, log_hastings), a float array of shape {q.shape} and a number; "
-        f"got {result!r}."
-    )
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-def _warn_of_long_deterministics(model: pm.Model, point: PointType) -> None:
-    for name, size in deterministic_sizes(model, point).items():
-        if size >= _LONG_DETERMINISTIC:
-            logger.warning(
-                "The Deterministic %r has %d elements and is computed at every draw; leave it out with "
-                "pm.sample(var_names=...), and compute it afterwards with pm.compute_deterministics.",
-                name,
-                size,
-            )

@@ -17,7 +17,8 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.model.compile import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.restricted import RestrictedModel
-from pymc_austerity.step_methods.base import _refuse_discrete
+from pymc_austerity.model.start import initial_point as default_point
+from pymc_austerity.step_methods.notices import refuse_discrete
 
 
 def restricted_nuts(
@@ -120,7 +121,7 @@ def _make(
 ) -> _Restricted | CompoundStep:
     model = model_of(model)
     value_vars = value_variables(model, vars)
-    _refuse_discrete(value_vars)
+    refuse_discrete(value_vars)
     return kind(value_vars, model=model, **kwargs)
 
 
@@ -138,7 +139,7 @@ class _Restricted(ArrayStepShared):
     ) -> None:
         # An input is not used if the terms need its shape alone, or if no term contains a variable.
         kwargs["compile_kwargs"] = {"on_unused_input": "ignore", **(compile_kwargs or {})}
-        kwargs["initial_point"] = model.initial_point() if initial_point is None else initial_point
+        kwargs["initial_point"] = default_point(model) if initial_point is None else initial_point
         # PyMC takes `check_bounds` from the context, not from the argument.
         with RestrictedModel(model, vars) as view, exact_arithmetic():
             if isinstance(scaling := kwargs.get("scaling"), dict):  # a point
