@@ -18,6 +18,8 @@ from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE
 
 _NAMED_ROWS = 5
+# A series of this length takes longer to loop over in Python than to compile the loop.
+_LONG = 10_000
 
 
 def initial_point(model: pm.Model) -> dict[str, np.ndarray]:
@@ -32,7 +34,8 @@ def initial_point(model: pm.Model) -> dict[str, np.ndarray]:
         initval_strategies=model.rvs_to_initial_values,
         return_transformed=True,
     )
-    if not _has_scan(values):
+    pairs = zip(model.free_RVs, values, strict=True)
+    if not any(_has_scan([value]) and _is_long(rv) for rv, value in pairs):
         return dict(model.initial_point())
     function = pm.compile([], replace_rng_nodes(values), mode="NUMBA")
     names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
@@ -42,6 +45,12 @@ def initial_point(model: pm.Model) -> dict[str, np.ndarray]:
 def _has_scan(outputs: Sequence[Variable]) -> bool:
     inner = [node.op for node in toposort(outputs) if isinstance(node.op, Scan | OpFromGraph)]
     return any(isinstance(op, Scan) or _has_scan(op.fgraph.outputs) for op in inner)
+
+
+def _is_long(rv: Variable) -> bool:
+    known = getattr(rv.type, "shape", ())
+    shape = rv.shape.eval(mode=INTERPRETED.including("ShapeOpt")) if None in known else known
+    return max(shape, default=1) >= _LONG
 
 
 @np.errstate(all="ignore")
