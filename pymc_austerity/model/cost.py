@@ -63,6 +63,8 @@ def _check_cost(outputs: Sequence[Variable], moving: Sequence[Variable], thresho
         node.inputs[0]: node.outputs[0].type.shape for node in nodes if isinstance(node.op, SpecifyShape)
     }
 
+    used = {i for node in nodes for i in node.inputs} | set(outputs)
+
     def length(var: Variable) -> int:
         """The longest axis, if it is long, else 0."""
         shape = measured.get(var, getattr(var.type, "shape", ()))
@@ -75,7 +77,7 @@ def _check_cost(outputs: Sequence[Variable], moving: Sequence[Variable], thresho
             continue
         looked_up = [i for i in node.inputs[: _n_looked_up(node)] if i.owner is None or not moves[i]]
         taken = max((length(i) for i in node.inputs if i not in looked_up), default=0)
-        made = max(map(length, node.outputs))
+        made = max(length(o) for o in node.outputs if o in used)
         if taken or (made and found is None):
             found = node.outputs[0], max(taken, made)
         if taken and not made:  # this is where rows are mixed
@@ -93,4 +95,4 @@ def _n_looked_up(node: Apply) -> int:
     """How many of the first inputs an operation only selects from."""
     if isinstance(node.op, AdvancedSubtensor | Subtensor):
         return 1
-    return 3 if isinstance(node.op, RowsTimes) else 0
+    return 4 if isinstance(node.op, RowsTimes) else 0

@@ -104,7 +104,7 @@ def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[
     memo: dict[Variable, Variable] = {}
     values = {}
     for v in model.value_vars:
-        values[v.name] = memo[v] = pt.tensor(v.name, dtype=v.type.dtype, shape=point[v.name].shape)
+        values[v.name] = memo[v] = TensorType(v.type.dtype, point[v.name].shape)(v.name)
     data = {}
     every_shared = [
         s
@@ -118,7 +118,7 @@ def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[
         elif value.ndim == 0 and value.dtype.kind in "iub":  # lengths of dims are shared integers
             memo[shared] = pt.constant(value)
         else:
-            memo[shared] = typed = pt.tensor(shared.name, dtype=shared.type.dtype, shape=value.shape)
+            memo[shared] = typed = TensorType(shared.type.dtype, value.shape)(shared.name)
             data[typed] = shared
     inputs = {
         **dict(zip(values.values(), point.values(), strict=True)),

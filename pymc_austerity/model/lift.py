@@ -27,6 +27,10 @@ from pymc_austerity.model.rebuild import depends_on
 from pymc_austerity.model.refusal import Coupled
 
 
+class NotData(Exception):  # noqa: N818 - it is caught, and becomes a refusal
+    """A graph has no value of its own: it depends on the sampled variables."""
+
+
 class Lifter:
     """Take rows of graphs of one model.
 
@@ -61,6 +65,7 @@ class Lifter:
         self._memo: dict[tuple[Any, ...], Variable] = {}
         self._evaluate = evaluate
         self._data: dict[Variable, np.ndarray] = {}
+        self._known: dict[Variable, Variable] = {}
         self._selecting = 0
         self.conditions: list[Variable] = []
 
@@ -68,27 +73,39 @@ class Lifter:
         """Does `var` change while sampling?"""
         if var not in self._depends:
             self._depends.update(depends_on([var], self._values))
-        return self._depends[var]
+        return self._depends.get(var, False)
 
     def moves(self, var: Variable) -> bool:
         """Does `var` change during a step?"""
         if var not in self._moves:
             self._moves.update(depends_on([var], self._block))
-        return self._moves[var]
+        return self._moves.get(var, False)
 
     def is_short(self, var: Variable) -> bool:
         """Are all axes of `var` below the threshold?"""
         return all(k is not None and k < self.threshold for k in var.type.shape)
 
     def data_value(self, var: Variable) -> np.ndarray:
-        """Value of a graph of data; `LookupError` if it depends on the sampled variables."""
+        """Value of a graph of data; `NotData` if it depends on the sampled variables."""
         if isinstance(var, Constant):
             return np.asarray(var.data)
         if self._evaluate is None or self.depends(var):
-            raise LookupError
+            raise NotData
         if var not in self._data:
             self._data[var] = self._evaluate(var)
         return self._data[var]
+
+    def of_known_shape(self, node: Apply) -> Variable:
+        """What a `SpecifyShape` is applied to, as a variable of that shape: rules ask for shapes."""
+        (specified,) = node.outputs
+        unknown = node.inputs[0]
+        if unknown.owner is None:
+            return unknown
+        if specified not in self._known:
+            known = unknown.owner.clone().outputs[unknown.owner.outputs.index(unknown)]
+            known.type = specified.type
+            self._known[specified] = known
+        return self._known[specified]
 
     def take(self, var: Variable, axis: int, index: Variable) -> Variable:
         """Graph equal to ``pt.take(var, index, axis)``; `var` itself if it is constant along `axis`.

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor, _non_consecutive_adv_indexing
 
-from pymc_austerity.model.lift import Lifter, gather, refuse, rule
+from pymc_austerity.model.lift import Lifter, NotData, gather, refuse, rule
 from pymc_austerity.model.lift_indexing import EVERYTHING, Entry, entries_of, output_layout, positions
 
 
@@ -59,7 +59,7 @@ def _where(
                 where.append(slice(chosen.start, stop, chosen.step) if len(chosen) else slice(0, 0))
             else:
                 where.append(lifter.data_value(entries[a]))
-    except LookupError:
+    except NotData:
         refuse(var, "assignment to positions that depend on the sampled variables")
     return tuple(where)
 

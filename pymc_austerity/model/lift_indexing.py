@@ -17,7 +17,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_austerity.model.lift import Lifter, along, point_rule, positive, refuse, rule
+from pymc_austerity.model.lift import Lifter, NotData, along, point_rule, positive, refuse, rule
 from pymc_austerity.model.rebuild import rebuild
 from pymc_austerity.model.refusal import Coupled
 
@@ -36,14 +36,14 @@ def entries_of(lifter: Lifter, node: Apply, x: Variable, first_index: int) -> li
             continue
         try:
             mask = lifter.data_value(entry)
-        except LookupError:
+        except NotData:
             refuse(node.outputs[0], "a boolean mask that depends on the sampled variables")
         result += [pt.constant(position) for position in np.nonzero(mask)]
     return result + [EVERYTHING] * (x.type.ndim - len(result))
 
 
 def positions(lifter: Lifter, entry: slice, length: int) -> range:
-    """Positions that a slice selects; `LookupError` if its bounds depend on the sampled variables."""
+    """Positions that a slice selects; `NotData` if its bounds depend on the sampled variables."""
     bounds = (
         b if b is None or isinstance(b, int) else int(lifter.data_value(b))
         for b in (entry.start, entry.stop, entry.step)
@@ -73,7 +73,7 @@ def _through_slice(
         return index
     try:
         selected = positions(lifter, entry, x.type.shape[p])
-    except LookupError:
+    except NotData:
         refuse(var, "slice with bounds that depend on the sampled variables")
     moved = index * selected.step if selected.step != 1 else index
     return moved + selected.start if selected.start else moved
@@ -220,7 +220,7 @@ def _selected(lifter: Lifter, node: Apply, var: Variable, axis: int) -> Variable
         k = node.outputs.index(var)
         try:
             sizes = lifter.data_value(node.inputs[-1])
-        except LookupError:
+        except NotData:
             return None
         start = int(np.sum(sizes[:k]))
         if node.op.axis != axis:
@@ -231,7 +231,7 @@ def _selected(lifter: Lifter, node: Apply, var: Variable, axis: int) -> Variable
     if isinstance(entry, slice):
         try:
             index = pt.constant(np.array(positions(lifter, entry, length), dtype="int64"))
-        except LookupError:
+        except NotData:
             return None
         entries[axis] = EVERYTHING
     elif entry.type.ndim == 0:

@@ -43,7 +43,7 @@ def _(op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axes: Axes, in
 
 @point_rule.register(SpecifyShape)
 def _(op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
-    return lifter.take_points(node.inputs[0], axes, indices)
+    return lifter.take_points(lifter.of_known_shape(node), axes, indices)
 
 
 @point_rule.register(CAReduce)

@@ -15,7 +15,7 @@ from pytensor.tensor.extra_ops import Repeat
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape
 
-from pymc_austerity.model.lift import Lifter, gather, point_rule, refuse, rule
+from pymc_austerity.model.lift import Lifter, NotData, gather, point_rule, refuse, rule
 
 type Group = tuple[range, range]
 
@@ -113,7 +113,7 @@ def _(op: Repeat, lifter: Lifter, node: Apply, var: Variable, axis: int, index: 
         return op(lifter.take(x, axis, index), repeats)
     try:
         times = lifter.data_value(repeats)
-    except LookupError:
+    except NotData:
         refuse(var, "rows are repeated as often as the sampled variables say")
     source = np.repeat(np.arange(x.type.shape[axis]), times)
     return lifter.take_selection(x, axis, gather(pt.constant(source), 0, index))

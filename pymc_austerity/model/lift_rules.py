@@ -9,6 +9,7 @@ from pytensor.conditional.op import IfElse
 from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scan.op import Scan
+from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -19,7 +20,7 @@ from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pymc_austerity.model.checks import checked_rows
-from pymc_austerity.model.lift import Lifter, along, gather, refuse, rule
+from pymc_austerity.model.lift import Lifter, NotData, along, gather, refuse, rule
 
 _FEW_COLUMNS = 64
 
@@ -43,7 +44,7 @@ def _(op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axis: int, ind
 
 @rule.register(SpecifyShape)
 def _(op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
-    return lifter.take(node.inputs[0], axis, index)
+    return lifter.take(lifter.of_known_shape(node), axis, index)
 
 
 @rule.register(CheckAndRaise)
@@ -135,6 +136,8 @@ def _(op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, inde
         return rows.outputs[node.outputs.index(var)]
     x, *rest = node.inputs
     core = type(op.core_op).__name__
+    if isinstance(x.type, SparseTensorType):  # it has no `@` that can be evaluated
+        refuse(var, "@ of a sparse matrix; use pytensor.sparse.dot(X, b)")
     if isinstance(op.core_op, Dot):
         if axis == batch:
             return _times(op, lifter.take(x, axis, index), rest[0])
@@ -198,7 +201,7 @@ def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
         return op(lifter.take(x, axis, index), sizes, return_list=True)[k]
     try:
         offset = int(np.sum(lifter.data_value(sizes)[:k]))
-    except LookupError:
+    except NotData:
         refuse(var, "split into pieces of variable size")
     return lifter.take(x, axis, index + offset if offset else index)
 

@@ -9,7 +9,13 @@ from pytensor.graph.traversal import explicit_graph_inputs
 
 from pymc_austerity import FactorisationError, factorise
 
-from . import catalogue, catalogue_unusual  # noqa: F401
+from . import (  # noqa: F401
+    catalogue,
+    catalogue_fields_a,
+    catalogue_fields_b,
+    catalogue_fields_c,
+    catalogue_unusual,
+)
 from .catalogue import MODELS, REFUSED
 
 # Optional models that are refused so far. One that is split, or a new refusal, fails a test.
@@ -21,6 +27,7 @@ REFUSED_SO_FAR = {
     "incremented_twice",
     "intrinsic_conditional_autoregression",
     "lag_of_a_parameter",
+    "learning_of_many_subjects",
     "long_ordered",
     "long_simplex",
     "long_times_long",
