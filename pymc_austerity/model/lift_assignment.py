@@ -13,6 +13,9 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor, _non_c
 from pymc_austerity.model.lift import Lifter, NotData, gather, refuse, rule
 from pymc_austerity.model.lift_indexing import EVERYTHING, Entry, entries_of, output_layout, positions
 
+# Cells get equally long lists of their values: so much more than there are values may be stored.
+_MEMORY = 20
+
 
 @rule.register(IncSubtensor)
 @rule.register(AdvancedIncSubtensor)
@@ -24,23 +27,49 @@ def _(op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, i
         return _assign_elsewhere(op, lifter, x, y, entries, axis, index)
     indexed = [a for a, e in enumerate(entries) if e != EVERYTHING]
     where = _where(lifter, x, entries, indexed, var)
-    # The number of the cell of y that went to each cell of x, or -1.
-    source = np.full([x.type.shape[a] for a in indexed], -1)
-    shape = source[where].shape
-    source[where] = np.arange(math.prod(shape)).reshape(shape)
-    if not op.set_instead_of_inc and np.sum(source >= 0) != math.prod(shape):
-        refuse(var, "an increment that names a position twice")
+    lengths = [x.type.shape[a] for a in indexed]
+    targets = np.arange(math.prod(lengths)).reshape(lengths)[where]
+    most = 1 if op.set_instead_of_inc else int(np.bincount(targets.ravel()).max(initial=1))
+    if most >= min(lifter.threshold, _MEMORY * (1 + targets.size / math.prod(lengths))):
+        refuse(var, f"up to {most:,} numbers are added to one cell")
     old = lifter.take(x, axis, index)
-    if not math.prod(shape):
+    if not targets.size:
         return old
-    cell = gather(pt.constant(source), indexed.index(axis), index)
-    new = _assigned(lifter, y, entries, indexed, shape, cell)
+    sources = _sources(targets.ravel(), math.prod(lengths), most).reshape(*lengths, most)
+    source = gather(pt.constant(sources), indexed.index(axis), index)
+    new = _from_sources(lifter, y, entries, indexed, targets.shape, source)
     if not op.set_instead_of_inc:
-        new = old + new
-    was_assigned = pt.ge(cell, 0).dimshuffle(
+        return (old + new).astype(var.type.dtype)
+    was_assigned = pt.ge(source, 0).any(axis=-1)
+    was_assigned = was_assigned.dimshuffle(
         [indexed.index(a) if a in indexed else "x" for a in range(x.type.ndim)]
     )
     return pt.switch(was_assigned, new, old).astype(var.type.dtype)
+
+
+def _sources(targets: np.ndarray, n_cells: int, most: int) -> np.ndarray:
+    """Numbers of the values that go to each cell.
+
+    Parameters
+    ----------
+    targets : ndarray of int
+        The cell that each value goes to.
+    n_cells : int
+    most : int
+        How many values of one cell to name. If fewer than it gets, the last: an assignment that names a
+        cell twice leaves the last value there.
+
+    Returns
+    -------
+    ndarray of int, shape (n_cells, most)
+        -1 where there is no value.
+    """
+    order = np.argsort(targets, kind="stable")[::-1]
+    rank = np.arange(len(order)) - np.searchsorted(-targets[order], -targets[order])
+    named = rank < most
+    sources = np.full((n_cells, most), -1)
+    sources[targets[order][named], rank[named]] = order[named]
+    return sources
 
 
 def _where(
@@ -64,15 +93,15 @@ def _where(
     return tuple(where)
 
 
-def _assigned(
+def _from_sources(
     lifter: Lifter,
     y: Variable,
     entries: list[Entry],
     indexed: list[int],
     shape: tuple[int, ...],
-    cell: Variable,
+    source: Variable,
 ) -> Variable:
-    """The cells of y with the numbers `cell`, in the axes of x."""
+    """Sum of the cells of y with the numbers in the last axis of `source`, in the axes of x."""
     layout = output_layout(entries)
     y = pt.shape_padleft(y, len(layout) - y.type.ndim)
     whole = [t for t, (kind, a) in enumerate(layout) if kind == "slice" and a not in indexed]
@@ -81,12 +110,15 @@ def _assigned(
     if y.type.shape[: len(shape)] != shape:
         y = pt.alloc(y, *shape, *rest)
     y = y.reshape((math.prod(shape), *rest))
-    chosen = lifter.take_selection(y, 0, pt.maximum(cell, 0).flatten())
+    chosen = lifter.take_selection(y, 0, pt.maximum(source, 0).flatten())
     if chosen.type.shape[0] == 1:
-        chosen = pt.alloc(chosen, cell.size, *rest)
-    chosen = chosen.reshape((*cell.shape, *rest), ndim=cell.type.ndim + len(rest))
+        chosen = pt.alloc(chosen, source.size, *rest)
+    ndim = source.type.ndim
+    chosen = chosen.reshape((*source.shape, *rest), ndim=ndim + len(rest))
+    exists = pt.ge(source, 0).dimshuffle(*range(ndim), *["x"] * len(rest))
+    total = pt.switch(exists, chosen, 0).sum(axis=ndim - 1)
     axes = indexed + [layout[t][1] for t in whole]
-    return chosen.transpose([axes.index(a) for a in range(len(axes))])
+    return total.transpose([axes.index(a) for a in range(len(axes))])
 
 
 def _assign_elsewhere(

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 from pytensor.sparse.math import Dot as SparseDot
-from pytensor.sparse.math import StructuredDot
+from pytensor.sparse.math import MultiplySparseDenseVector, SpSum, StructuredDot
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.elemwise import DimShuffle
 from scipy.sparse import csr_matrix
@@ -33,6 +33,16 @@ def _(op: SparseDot, lifter: Lifter, node: Apply, var: Variable, axis: int, inde
             refuse(var, "a product with a sparse matrix mixes the rows")
         return _product(lifter, y, index, x.T, transposed=True).T
     return _product(lifter, x, index, y) if axis == 0 else op(x, lifter.take(y, 1, index))
+
+
+@rule.register(SpSum)
+def _(op: SpSum, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """The sum over the columns of X * y is X @ y."""
+    scaled = node.inputs[0].owner
+    if op.axis != 1 or scaled is None or not isinstance(scaled.op, MultiplySparseDenseVector):
+        refuse(var, "a sum of a sparse matrix; use pytensor.sparse.dot(X, b)")
+    x, y = scaled.inputs
+    return _product(lifter, x, index, y)
 
 
 def _product(
