@@ -22,7 +22,7 @@ from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
-from pymc_austerity.model.rebuild import INTERPRETED, ShapeMeasure, depends_on, rebuild
+from pymc_austerity.model.rebuild import INTERPRETED, ShapeMeasure, depends_on, narrowed, rebuild
 from pymc_austerity.model.refusal import Coupled, refusal
 
 
@@ -89,7 +89,7 @@ class LogDensityGraph:
 def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
     """The terms of `model` that contain one of `value_vars`, or all, as PyMC builds them."""
     names = [rv.name for rv in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
-    every = [pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)]
+    every = narrowed([pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)])
     contains = depends_on(every, value_vars or ())
     return {
         name: term

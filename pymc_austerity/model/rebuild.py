@@ -8,10 +8,12 @@ all rows of a term although they only say "minus infinity here". `rebuild` remov
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import batched
 from typing import Any
 
 import numpy as np
 import pytensor
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph
@@ -25,17 +27,22 @@ from pytensor.tensor.type import DenseTensorType
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from pytensor.xtensor.type import XTensorConstant
 
-from pymc_austerity.model.checks import check_in_full
+from pymc_austerity.model.checks import check_in_full, is_elemwise
 from pymc_austerity.model.maps import is_map, written_out
 from pymc_austerity.model.refusal import Coupled
 
 # Symbolic operations that `lift` understands as a whole.
 _KEPT_WHOLE = (Softmax, LogSoftmax)
+# NumPy takes fewer than 32 arrays at once.
+_OPERANDS = 16
 # Integer subgraphs of constants up to this size are evaluated (shapes, slice bounds, split sizes).
 _FOLD_LIMIT = 1000
 
 # Graphs that are evaluated once, over all rows, run operation by operation: nothing is compiled.
-INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch")
+# Sums stay as they are: see `narrowed`.
+INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch").excluding(
+    "local_add_canonizer", "local_mul_canonizer"
+)
 # The same after PyTensor's rewrites for numerical stability: slower, and finite wherever PyMC is.
 INTERPRETED_STABLE = INTERPRETED.including("stabilize", "specialize")
 
@@ -150,6 +157,21 @@ def _folded(node: Apply) -> list[Variable] | None:
     except NotImplementedError:
         return None
     return [out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)]
+
+
+def narrowed(outputs: Sequence[Variable]) -> list[Variable]:
+    """Write sums and products of many terms as sums of sums: interpreted, 32 operands are the limit."""
+    memo: dict[Variable, Variable] = {}
+    for node in toposort(outputs):
+        new = [memo.get(i, i) for i in node.inputs]
+        if len(new) > _OPERANDS and is_elemwise(node.outputs[0], ps.Add, ps.Mul):
+            while len(new) > 1:
+                new = [node.op(*part) if len(part) > 1 else part[0] for part in batched(new, _OPERANDS)]
+            new[0].name = node.outputs[0].name
+            memo[node.outputs[0]] = new[0]
+        elif new != node.inputs:
+            memo.update(zip(node.outputs, node.clone_with_new_inputs(new).outputs, strict=True))
+    return [memo.get(out, out) for out in outputs]
 
 
 def depends_on(

@@ -156,3 +156,15 @@ def test_wrong_arguments(wrong, said):
         pm.Normal("y", a, 1.0, observed=np.zeros(N))
     with pytest.raises((TypeError, ValueError), match=said):
         wrong(model)
+
+
+@pytest.mark.parametrize("number", [33, 70])
+def test_more_coefficients_than_numpy_takes_operands(number):
+    """Interpreted, a sum of more than 32 terms is an error of PyTensor's; the build checks all rows."""
+    X = np.random.default_rng(9).normal(size=(1010, number))
+    with pm.Model() as model:
+        predictor = sum(pm.Normal(f"b{k}", 0, 1) * X[:, k] for k in range(number))
+        pm.Normal("y", predictor, 1, observed=X[:, 0])
+    split = factorise(model)
+    assert split.local_terms == [("y", 1010)]
+    assert len(split.global_terms) == number
