@@ -42,9 +42,17 @@ def check_cost_of_rows(
         raise refusal(term.name, term.size, coupled) from None
 
 
-def check_cost_of_global(name: str, term: Variable, block: Sequence[Variable], threshold: int) -> None:
+def check_cost_of_global(
+    name: str,
+    term: Variable,
+    example: Mapping[Variable, np.ndarray],
+    parameters: Sequence[Variable],
+    block: Sequence[Variable],
+    threshold: int,
+) -> None:
     """Refuse a term of few numbers that takes a long vector of parameters to compute."""
     try:
+        (term,) = rebuild([term], {}, ShapeMeasure(example, parameters))
         _check_cost([term], block, threshold)
     except Coupled as coupled:
         raise refusal(name, None, coupled) from None

@@ -131,7 +131,7 @@ def build(
     for term in locals_:
         check_cost_of_rows(term, example, parameters, block, threshold)
     for name, global_term in globals_:
-        check_cost_of_global(name, global_term, block, threshold)
+        check_cost_of_global(name, global_term, example, parameters, block, threshold)
     result = Factorisation(
         graph=graph,
         var_names=tuple(names),

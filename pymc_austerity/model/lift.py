@@ -118,7 +118,7 @@ class Lifter:
         index = as_position(index)
         key = (var, axis, index)
         if key not in self._memo:
-            self._memo[key] = self._take(var, axis, index)
+            self._memo[key] = full_rows(self._take(var, axis, index), axis, index)
         return self._memo[key]
 
     def take_points(self, var: Variable, axes: Sequence[int], indices: Sequence[Variable]) -> Variable:
@@ -139,7 +139,7 @@ class Lifter:
             return pt.moveaxis(self.take(var, ordered[0], chosen[0]), ordered[0], 0)
         key = (var, tuple(ordered), chosen)
         if key not in self._memo:
-            self._memo[key] = self._take_points(var, tuple(ordered), chosen)
+            self._memo[key] = full_rows(self._take_points(var, tuple(ordered), chosen), 0, chosen[0])
         return self._memo[key]
 
     def take_selection(self, var: Variable, axis: int, index: Variable) -> Variable:
@@ -210,6 +210,13 @@ def is_constant_arange(node: Apply) -> bool:
     return isinstance(node.op, ARange) and all(
         isinstance(i, Constant) and np.asarray(i.data).dtype.kind in "iu" for i in node.inputs
     )
+
+
+def full_rows(rows: Variable, axis: int, index: Variable) -> Variable:
+    """Repeat a row that is the same everywhere, so that there is one for each number in `index`."""
+    if rows.type.shape[axis] != 1:
+        return rows
+    return pt.switch(along(index >= 0, axis, rows.type.ndim), rows, rows)
 
 
 def gather(var: Variable, axis: int, index: Variable) -> Variable:

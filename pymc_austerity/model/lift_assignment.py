@@ -29,12 +29,14 @@ def _(op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, i
     where = _where(lifter, x, entries, indexed, var)
     lengths = [x.type.shape[a] for a in indexed]
     targets = np.arange(math.prod(lengths)).reshape(lengths)[where]
-    most = 1 if op.set_instead_of_inc else int(np.bincount(targets.ravel()).max(initial=1))
+    only_last = op.set_instead_of_inc or getattr(op, "ignore_duplicates", False)
+    most = 1 if only_last else int(np.bincount(targets.ravel()).max(initial=1))
     if most >= min(lifter.threshold, _MEMORY * (1 + targets.size / math.prod(lengths))):
         refuse(var, f"up to {most:,} numbers are added to one cell")
-    old = lifter.take(x, axis, index)
     if not targets.size:
-        return old
+        return lifter.take(x, axis, index)
+    take = lifter.take_selection if op.set_instead_of_inc else lifter.take
+    old = take(x, axis, index)
     sources = _sources(targets.ravel(), math.prod(lengths), most).reshape(*lengths, most)
     source = gather(pt.constant(sources), indexed.index(axis), index)
     new = _from_sources(lifter, y, entries, indexed, targets.shape, source)
@@ -134,5 +136,6 @@ def _assign_elsewhere(
     layout = output_layout(entries)
     own = layout.index(("slice", axis)) - (len(layout) - y.type.ndim)
     new = y if own < 0 else lifter.take(y, own, index)
-    target = lifter.take(x, axis, index)[tuple(entries)]
+    take = lifter.take_selection if op.set_instead_of_inc else lifter.take
+    target = take(x, axis, index)[tuple(entries)]
     return pt.set_subtensor(target, new) if op.set_instead_of_inc else pt.inc_subtensor(target, new)

@@ -68,15 +68,16 @@ def output_layout(entries: list[Entry]) -> list[tuple[str, int]]:
 def _through_slice(
     lifter: Lifter, x: Variable, p: int, entry: slice, index: Variable, var: Variable
 ) -> Variable:
-    """Positions in x of the positions `index` in a slice of it."""
+    """Positions in x of the positions `index` in a slice of it; `index` itself if that is all of x."""
     if entry == EVERYTHING:
         return index
     try:
         selected = positions(lifter, entry, x.type.shape[p])
     except NotData:
         refuse(var, "slice with bounds that depend on the sampled variables")
-    moved = index * selected.step if selected.step != 1 else index
-    return moved + selected.start if selected.start else moved
+    if selected == range(x.type.shape[p]):
+        return index
+    return index * selected.step + selected.start
 
 
 @rule.register(Subtensor)
@@ -127,7 +128,8 @@ def _(
         if own < 0 or entry.type.shape[own] == 1:
             continue
         entries[i] = rows = lifter.take(entry, own, index)
-        if all(n == 1 for a, n in enumerate(entry.type.shape) if a != own):
+        is_vector = all(n == 1 for a, n in enumerate(entry.type.shape) if a != own)
+        if is_vector and x.type.shape[i] != 1:
             vectors[i] = positive(rows.dimshuffle(own), x.type.shape[i])
     if not vectors or x.owner is None or not lifter.depends(x) or _is_small(lifter, x):
         return x[tuple(entries)]
@@ -179,7 +181,11 @@ def _(
     else:
         with lifter.selection():
             cells = lifter.take_points(x, list(chosen), list(chosen.values()))
-        return cells[(EVERYTHING, *(e for i, e in enumerate(entries) if i not in chosen))]
+        cells = cells[(EVERYTHING, *(e for i, e in enumerate(entries) if i not in chosen))]
+        # What is left of the indices are axes of length one.
+        rest = [kind for a, (kind, _) in enumerate(layout) if a not in axes]
+        slices = iter(range(1, cells.type.ndim))
+        return cells.dimshuffle(0, *(next(slices) if kind == "slice" else "x" for kind in rest))
     return point_rule.dispatch(object)(op, lifter, node, var, axes, indices)
 
 

@@ -20,7 +20,7 @@ from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pymc_austerity.model.checks import checked_rows
-from pymc_austerity.model.lift import Lifter, NotData, along, gather, refuse, rule
+from pymc_austerity.model.lift import Lifter, NotData, along, full_rows, gather, refuse, rule
 
 _FEW_COLUMNS = 64
 
@@ -179,7 +179,7 @@ def _(op: MakeVector, lifter: Lifter, node: Apply, var: Variable, axis: int, ind
 @rule.register(Join)
 def _(op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     if op.axis != axis:
-        rows = [_full_rows(lifter.take(piece, axis, index), axis, index) for piece in node.inputs]
+        rows = [full_rows(lifter.take(piece, axis, index), axis, index) for piece in node.inputs]
         return op(*rows)
     result, offset = None, 0
     for piece in node.inputs:
@@ -190,7 +190,7 @@ def _(op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Va
         start = along(index >= offset, axis, var.type.ndim)
         result = own if result is None else pt.switch(start, own, result)
         offset += length
-    return _full_rows(result, axis, index).astype(var.type.dtype)
+    return full_rows(result, axis, index).astype(var.type.dtype)
 
 
 @rule.register(Split)
@@ -203,14 +203,7 @@ def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
         offset = int(np.sum(lifter.data_value(sizes)[:k]))
     except NotData:
         refuse(var, "split into pieces of variable size")
-    return lifter.take(x, axis, index + offset if offset else index)
-
-
-def _full_rows(rows: Variable, axis: int, index: Variable) -> Variable:
-    """Repeat a row that is the same everywhere."""
-    if rows.type.shape[axis] != 1:
-        return rows
-    return pt.switch(along(index >= 0, axis, rows.type.ndim), rows, rows)
+    return lifter.take_selection(x, axis, index + offset if offset else index)
 
 
 @rule.register(OpFromGraph)
