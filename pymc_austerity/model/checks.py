@@ -4,9 +4,9 @@ PyMC checks the parameters of a vector of observations at once, and makes all of
 infinity if one is invalid: ``switch(all(valid), logp, -inf)``. Read literally, every row needs the
 parameters of all. A row is therefore minus infinity here if its own parameters are invalid.
 
-The sum is the same wherever the vector is only added up. Inside a mixture it may not be: there PyMC drops
-the component with an invalid parameter for all rows, and goes on with a finite density; here the sum is
-minus infinity. No valid parameters are affected.
+The sum is the same wherever log densities are only added up. Where something else is done with them it may
+not be: a mixture drops a component with an invalid parameter for all rows and goes on with a finite density,
+as does ``pt.maximum(logp, -5)``; here the sum is minus infinity. No valid parameters are affected.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.rebuild import ShapeMeasure, depends_on, rebuild
-from pymc_austerity.model.refusal import Coupled, refusal
+from pymc_austerity.model.refusal import Coupled, named
 from pymc_austerity.model.sparse_rows import RowsTimes
 
 # Length of the index with which the cost of a row is judged.
@@ -35,11 +35,9 @@ def check_cost_of_rows(
     n_rows = min(_ROWS, threshold - 1)
     short = pt.vector("index", dtype="int64", shape=(n_rows,))
     measure = ShapeMeasure({**example, short: np.arange(n_rows)}, parameters)
-    try:
+    with named(term.name, term.size):
         (rows,) = rebuild([term.rows], {term.index: short}, measure)
         _check_cost([rows], [*block, short], threshold)
-    except Coupled as coupled:
-        raise refusal(term.name, term.size, coupled) from None
 
 
 def check_cost_of_global(
@@ -51,11 +49,9 @@ def check_cost_of_global(
     threshold: int,
 ) -> None:
     """Refuse a term of few numbers that takes a long vector of parameters to compute."""
-    try:
+    with named(name):
         (term,) = rebuild([term], {}, ShapeMeasure(example, parameters))
         _check_cost([term], block, threshold)
-    except Coupled as coupled:
-        raise refusal(name, None, coupled) from None
 
 
 def _check_cost(outputs: Sequence[Variable], moving: Sequence[Variable], threshold: int) -> None:

@@ -76,8 +76,8 @@ def factorise(
     *Guarantee*: with ``vars=None``, ``log_density_terms(point).sum() + global_log_density(point)``
     equals ``model.compile_logp()(point)`` up to rounding. With some variables, differences between
     two points that differ only in these variables are equal. One exception: where a parameter is
-    invalid in some row inside a mixture, PyMC drops that component for all rows and goes on; here the
-    density is minus infinity.
+    invalid in some row and its log density is not simply added up (inside a mixture, PyMC drops that
+    component for all rows and goes on), the density here is minus infinity.
 
     *When it fails*: it refuses, by name, whatever it cannot factorise; see `FactorisationError`.
     """

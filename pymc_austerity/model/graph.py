@@ -16,14 +16,15 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.sparse.basic import as_sparse_variable
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.model.rebuild import INTERPRETED, ShapeMeasure, depends_on, narrowed, rebuild
-from pymc_austerity.model.refusal import Coupled, refusal
+from pymc_austerity.model.refusal import named
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,10 @@ class LogDensityGraph:
 def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
     """The terms of `model` that contain one of `value_vars`, or all, as PyMC builds them."""
     names = [rv.name for rv in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
-    every = narrowed([pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)])
+    every = [pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)]
+    if any(isinstance(v.type, XTensorType) for v in ancestors(every)):  # PyMC leaves potentials labelled
+        every = rewrite_graph(every, include=("lower_xtensor",), clone=True)
+    every = narrowed(every)
     contains = depends_on(every, value_vars or ())
     return {
         name: term
@@ -127,10 +131,8 @@ def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[
     measure = ShapeMeasure(inputs, list(values.values()))
     terms = {}
     for name, term in raw.items():
-        try:
+        with named(name):
             (terms[name],) = rebuild([term], memo, measure, drop_checks=not model.check_bounds)
-        except Coupled as coupled:
-            raise refusal(name, None, coupled) from None
     shared_values = [s.get_value(borrow=True) for s in every_shared]
     return LogDensityGraph(values, data, every_shared, shared_values, point, terms, raw)
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytensor
-import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.tensor.type import DenseTensorType
 
 from pymc_austerity.model.graph import LogDensityGraph
 from pymc_austerity.model.rebuild import INTERPRETED, depends_on, rebuild
@@ -76,7 +76,7 @@ def _replaced(
 
 
 def _stays_in_graph(var: Variable, limit: int) -> bool:
-    if not isinstance(var.type, pt.TensorType):
+    if not isinstance(var.type, DenseTensorType):  # a sparse matrix
         return True
     shapes = [a.type.shape for a in ancestors([var]) if hasattr(a.type, "shape")]
     return (

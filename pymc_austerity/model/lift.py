@@ -21,7 +21,9 @@ from pytensor.graph.op import Op
 from pytensor.scalar.basic import Cast
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.basic import ARange
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
 
 from pymc_austerity.model.rebuild import depends_on
 from pymc_austerity.model.refusal import Coupled
@@ -66,6 +68,8 @@ class Lifter:
         self._evaluate = evaluate
         self._data: dict[Variable, np.ndarray] = {}
         self._known: dict[Variable, Variable] = {}
+        self._moved: dict[tuple[Variable, int, int], Variable] = {}
+        self._origin: dict[Variable, tuple[Variable, int, int]] = {}
         self._selecting = 0
         self.conditions: list[Variable] = []
 
@@ -106,6 +110,21 @@ class Lifter:
             known.type = specified.type
             self._known[specified] = known
         return self._known[specified]
+
+    def moved(self, index: Variable, step: int, start: int) -> Variable:
+        """``index * step + start``, as one variable for all ways that lead there.
+
+        Rows of lagged differences of lagged differences would else be lifted once for each way.
+        """
+        base, inner_step, inner_start = self._origin.get(index, (index, 1, 0))
+        key = base, inner_step * step, inner_start * step + start
+        if key[1:] == (1, 0):
+            return base
+        if key not in self._moved:
+            new = base * key[1] if key[1] != 1 else base
+            self._moved[key] = new + key[2] if key[2] else new
+            self._origin[self._moved[key]] = key
+        return self._moved[key]
 
     def take(self, var: Variable, axis: int, index: Variable) -> Variable:
         """Graph equal to ``pt.take(var, index, axis)``; `var` itself if it is constant along `axis`.
@@ -181,12 +200,22 @@ class Lifter:
             return (start + step * index).astype(var.type.dtype)
         if not self.depends(var) and not _is_free_view(node):
             return gather(var, axis, index)
+        if not self.moves(var) and self._contracts(node):
+            return gather(var, axis, index)
         try:
             return rule(node.op, self, node, var, axis, index)
         except Coupled:
             if self.is_short(var) or not self.moves(var):
                 return gather(var, axis, index)
             raise
+
+    def _contracts(self, node: Apply) -> bool:
+        """Does each row of a product or reduction take a long vector?"""
+        (x, *_), op = node.inputs, node.op
+        if isinstance(op, CAReduce):
+            reduced = range(x.type.ndim) if op.axis is None else op.axis
+            return any(x.type.shape[a] >= self.threshold for a in reduced)
+        return isinstance(op, Dot | Blockwise) and (x.type.shape[-1:] or (0,))[0] >= self.threshold
 
     def _take_points(self, var: Variable, axes: tuple[int, ...], indices: tuple[Variable, ...]) -> Variable:
         node = var.owner

@@ -68,16 +68,14 @@ def output_layout(entries: list[Entry]) -> list[tuple[str, int]]:
 def _through_slice(
     lifter: Lifter, x: Variable, p: int, entry: slice, index: Variable, var: Variable
 ) -> Variable:
-    """Positions in x of the positions `index` in a slice of it; `index` itself if that is all of x."""
+    """Positions in x of the positions `index` in a slice of it."""
     if entry == EVERYTHING:
         return index
     try:
         selected = positions(lifter, entry, x.type.shape[p])
     except NotData:
         refuse(var, "slice with bounds that depend on the sampled variables")
-    if selected == range(x.type.shape[p]):
-        return index
-    return index * selected.step + selected.start
+    return lifter.moved(index, selected.step, selected.start)
 
 
 @rule.register(Subtensor)
@@ -92,8 +90,8 @@ def _rows_of_slice(
     lifter: Lifter, x: Variable, p: int, entries: list[Entry], index: Variable, var: Variable
 ) -> Variable:
     moved = _through_slice(lifter, x, p, entries[p], index, var)
+    take = lifter.take if all(e == EVERYTHING for e in entries) else lifter.take_selection
     entries[p] = EVERYTHING
-    take = lifter.take if moved is index else lifter.take_selection
     return take(x, p, moved)[tuple(entries)]
 
 
@@ -215,7 +213,7 @@ def select_early(lifter: Lifter, outputs: list[Variable]) -> list[Variable]:
             except Coupled:  # left as it is; the cost check will say so
                 new = None
             if new is not None:
-                replace[var] = new
+                (replace[var],) = rebuild([new], {})  # lengths that are known become constants
     return rebuild(outputs, replace) if replace else outputs
 
 

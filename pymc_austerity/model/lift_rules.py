@@ -21,6 +21,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pymc_austerity.model.checks import checked_rows
 from pymc_austerity.model.lift import Lifter, NotData, along, full_rows, gather, refuse, rule
+from pymc_austerity.model.maps import is_map
 
 _FEW_COLUMNS = 64
 
@@ -112,6 +113,8 @@ def _(op: IfElse, lifter: Lifter, node: Apply, var: Variable, axis: int, index: 
 
 @rule.register(Scan)
 def _(op: Scan, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if is_map(node):
+        refuse(var, "a loop over the rows that cannot be written as operations on all rows")
     refuse(var, "scan computes each row from the rows before")
 
 
@@ -198,12 +201,12 @@ def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
     x, sizes = node.inputs[0], node.inputs[-1]
     k = node.outputs.index(var)
     if op.axis != axis:
-        return op(lifter.take(x, axis, index), sizes, return_list=True)[k]
+        return op(lifter.take_selection(x, axis, index), sizes, return_list=True)[k]
     try:
         offset = int(np.sum(lifter.data_value(sizes)[:k]))
     except NotData:
         refuse(var, "split into pieces of variable size")
-    return lifter.take_selection(x, axis, index + offset if offset else index)
+    return lifter.take_selection(x, axis, lifter.moved(index, 1, offset))
 
 
 @rule.register(OpFromGraph)

@@ -18,8 +18,8 @@ def is_map(node: Apply) -> bool:
     return not any(recurrent) and not info.as_while and info.n_nit_sot == len(node.outputs)
 
 
-def written_out(node: Apply, inputs: list[Variable]) -> list[Variable]:
-    """The outputs of a map, computed for all rows at once."""
+def written_out(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+    """The outputs of a map, computed for all rows at once; None if PyTensor cannot vectorise it."""
     op, info = node.op, node.op.info
     n_steps = inputs[0]
     sequences = inputs[1 : 1 + info.n_seqs]
@@ -28,7 +28,10 @@ def written_out(node: Apply, inputs: list[Variable]) -> list[Variable]:
         inner: outer[:n_steps] for inner, outer in zip(op.inner_seqs(op.inner_inputs), sequences, strict=True)
     }
     same = dict(zip(op.inner_non_seqs(op.inner_inputs), constant, strict=True))
-    results = vectorize_graph(op.inner_outputs, {**rows, **same})
+    try:
+        results = vectorize_graph(op.inner_outputs, {**rows, **same})
+    except Exception:  # whatever an operation inside does not know how to do
+        return None
     # What does not depend on the sequences is the same in every row.
     return [
         out if out.type.ndim > inner.type.ndim else pt.alloc(out, n_steps, *out.shape)

@@ -113,8 +113,8 @@ def _rebuild_node(
         return [first]
     if isinstance(op, TensorFromXTensor | XTensorFromTensor):  # labels say nothing about the numbers
         return [pt.constant(first.data) if isinstance(first, XTensorConstant) else first]
-    if isinstance(op, Scan) and is_map(node):
-        return rebuild(written_out(node, new_inputs), {}, measure, drop_checks=drop_checks)
+    if isinstance(op, Scan) and is_map(node) and (rows := written_out(node, new_inputs)):
+        return rebuild(rows, {}, measure, drop_checks=drop_checks)
     if isinstance(op, Shape) and None not in shape:
         return [pt.constant(np.array(shape, dtype="int64"))]
     if isinstance(op, Shape_i) and shape[op.i] is not None:

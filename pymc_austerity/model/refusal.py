@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
@@ -29,6 +32,24 @@ def operation_name(var: Variable) -> str:
     if isinstance(op, pt.elemwise.Elemwise):
         op = op.scalar_op
     return type(getattr(op, "core_op", op)).__name__ + (f" of {var.name!r}" if var.name else "")
+
+
+@contextmanager
+def named(term: str, size: int | None = None) -> Iterator[None]:
+    """Within it, whatever goes wrong becomes an error that names the term."""
+    try:
+        yield
+    except FactorisationError:
+        raise
+    except Coupled as coupled:
+        raise refusal(term, size, coupled) from None
+    except Exception as error:  # of an operation that nobody thought of
+        first, *_ = [*str(error).strip().splitlines(), ""]
+        raise FactorisationError(
+            f"The term {term!r} could not be taken apart: {type(error).__name__}: {first}. Use another step "
+            "method, such as pm.NUTS or pm.Slice, for the variables in it. If pm.Model.compile_logp can "
+            "evaluate it, this is a defect of pymc_austerity: please report the model."
+        ) from error
 
 
 def refusal(name: str, size: int | None, coupled: Coupled) -> FactorisationError:

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.lift import Lifter
 from pymc_austerity.model.lift_reshape import coordinates
-from pymc_austerity.model.refusal import Coupled, refusal
+from pymc_austerity.model.refusal import Coupled, named
 from pymc_austerity.model.terms import Piece
 
 
@@ -29,17 +29,14 @@ def lift_piece(lifter: Lifter, piece: Piece) -> tuple[Piece, LocalTerm]:
     FactorisationError
         If rows cannot be computed one by one.
     """
-    try:
-        return piece, _lift(lifter, piece)
-    except Coupled as coupled:
-        reason = coupled
-    if len(piece.axes) > 1:
-        piece = piece.by_longest_axis()
+    with named(piece.name, piece.size):
         try:
             return piece, _lift(lifter, piece)
-        except Coupled as coupled:
-            reason = coupled
-    raise refusal(piece.name, piece.size, reason) from None
+        except Coupled:
+            if len(piece.axes) == 1:
+                raise
+        piece = piece.by_longest_axis()
+        return piece, _lift(lifter, piece)
 
 
 def _lift(lifter: Lifter, piece: Piece) -> LocalTerm:

@@ -7,11 +7,15 @@ them to `catalogue.MODELS`.
 import numpy as np
 import pymc as pm
 import pymc.dims as pmd
+import pytensor
 import pytensor.tensor as pt
 from pymc.model.transform.optimization import freeze_model
+from pymc.pytensorf import collect_default_updates
+from pytensor import sparse
 from pytensor.conditional.op import ifelse
+from scipy.sparse import csr_matrix
 
-from .catalogue import MODELS, Entry, columns, not_finite, optional
+from .catalogue import MODELS, Entry, columns, not_finite, optional, refused, required
 
 
 def ring(n):
@@ -819,3 +823,71 @@ def infinite_data():
         b = pm.HalfNormal("b", 1)
         pm.Potential("p", -((b * x) ** 2) + pt.switch(x > 5, np.inf, 0))
     return model, None
+
+
+@required("effect", "fit")
+def labelled_potential():
+    with pm.Model(coords={"row": range(1411)}) as model:
+        effect = pmd.Normal("effect", 0, 1, dims="row")
+        pmd.Potential("fit", -pmd.math.exp(effect))
+    return model, ["effect"]
+
+
+@required("y")
+def short_sparse_term():
+    X = csr_matrix(np.diag(np.arange(1.0, 61.0))[np.arange(300) % 60])
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=60)
+        pm.Normal("short", sparse.dot(sparse.as_sparse_variable(X), b), 1, observed=np.zeros(300))
+        pm.Normal("y", b[0], 1, observed=np.ones(1412))
+    return model, ["b"]
+
+
+@required("z", "fit")
+def first_value_of_an_assigned_vector():
+    with pm.Model() as model:
+        z = pm.Normal("z", 0, 1, shape=1413)
+        y = pt.set_subtensor(pt.exp(z)[3:9], z[:6] ** 2)
+        pm.Potential("fit", y - y[:1])
+    return model, ["z"]
+
+
+@required("z", "fit")
+def lags_of_lags():
+    """Eleven levels: two to the power of eleven ways from the top to the bottom."""
+    with pm.Model() as model:
+        walk = pm.Normal("z", 0, 1, shape=1430)
+        for _ in range(11):
+            walk = walk[1:] * 0.5 + pt.tanh(walk[:-1])
+        pm.Potential("fit", -(walk**2))
+    return model, ["z"]
+
+
+@refused("'fit'", "check covers rows that are not used")
+def checked_rows_in_a_column_that_is_dropped():
+    x = np.linspace(-1, 1, 1414)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1)
+        checked = pm.logp(pm.Normal.dist(0.0, 1.0 + b * x), np.zeros(1414))
+        pm.Potential("fit", pt.stack([checked, b * x], axis=1)[:, 1])
+    return model, ["b"]
+
+
+@refused("'y'", "loop over the rows")
+def loop_that_cannot_be_written_out():
+    rng, X = columns(1415, 1, 715)
+
+    def dist(mu, size):
+        def row(x, mu):
+            draw = pm.Normal.dist(mu * x, 1, size=(3,))
+            return draw, collect_default_updates(inputs=[x, mu], outputs=draw)
+
+        rows, _ = pytensor.scan(
+            row, sequences=[pt.as_tensor(X[:, 0])], outputs_info=[None], non_sequences=[mu]
+        )
+        return rows
+
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.CustomDist("y", mu, dist=dist, observed=rng.normal(size=(1415, 3)))
+    return model, ["mu"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import AusterityMH, FactorisationError, SubsamplingWarning, factorise
@@ -64,6 +65,19 @@ def test_nothing_long_is_left_in_the_functions(step):
     for function in step._target._functions:
         for node in function.maker.fgraph.apply_nodes:
             assert all(k is None or k < N for out in node.outputs for k in getattr(out.type, "shape", ()))
+
+
+def test_product_with_a_vector_of_another_step():
+    """A dense product is refused where its vector moves, and given where it does not."""
+    kernel = np.tril(np.ones((N, N))) / N
+    with pm.Model() as model:
+        z, s = pm.Normal("z", shape=N), pm.HalfNormal("s")
+        pm.Normal("y", pt.dot(kernel, z), s, observed=np.zeros(N))
+    with pytest.raises(FactorisationError, match="in full"):
+        factorise(model)
+    split, point = factorise(model, [s]), model.initial_point()
+    expected = model.compile_logp(vars=[model["y"]], sum=False)(point)[0]
+    np.testing.assert_allclose(split.log_density_terms(point), expected, rtol=1e-10)
 
 
 def test_sampling(model, step):
