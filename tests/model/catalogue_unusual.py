@@ -4,6 +4,8 @@ All may be refused; none may be split wrongly or end in another error. Importing
 them to `catalogue.MODELS`.
 """
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pymc.dims as pmd
@@ -882,9 +884,9 @@ def loop_that_cannot_be_written_out():
             draw = pm.Normal.dist(mu * x, 1, size=(3,))
             return draw, collect_default_updates(inputs=[x, mu], outputs=draw)
 
-        rows, _ = pytensor.scan(
-            row, sequences=[pt.as_tensor(X[:, 0])], outputs_info=[None], non_sequences=[mu]
-        )
+        with warnings.catch_warnings():  # PyMC needs the updates of the loop's random numbers
+            warnings.simplefilter("ignore", DeprecationWarning)
+            rows, _ = pytensor.scan(row, sequences=[pt.as_tensor(X[:, 0])], non_sequences=[mu])
         return rows
 
     with pm.Model() as model:

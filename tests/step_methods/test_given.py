@@ -67,6 +67,7 @@ def test_nothing_long_is_left_in_the_functions(step):
             assert all(k is None or k < N for out in node.outputs for k in getattr(out.type, "shape", ()))
 
 
+@pytest.mark.filterwarnings("ignore:Cannot cache compiled function")  # PyMC's, with the kernel inside
 def test_product_with_a_vector_of_another_step():
     """A dense product is refused where its vector moves, and given where it does not."""
     kernel = np.tril(np.ones((N, N))) / N
