@@ -90,8 +90,8 @@ def _check_cost(outputs: Sequence[Variable], moving: Sequence[Variable], thresho
         var, k = found
         raise Coupled(
             var,
-            f"it takes a vector of {k:,} numbers in full (if these are not observations, a threshold "
-            f"above {k:,} allows that)",
+            f"it couples them: it takes a vector of {k:,} numbers in full (if these are not observations, a "
+            f"threshold above {k:,} allows that)",
         )
 
 

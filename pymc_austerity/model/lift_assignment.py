@@ -39,10 +39,19 @@ def _(op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, i
     old = take(x, axis, index)
     sources = _sources(targets.ravel(), math.prod(lengths), most).reshape(*lengths, most)
     source = gather(pt.constant(sources), indexed.index(axis), index)
-    new = _from_sources(lifter, y, entries, indexed, targets.shape, source)
+    exists = pt.ge(source, 0)
+
+    def into_rows(valid: Variable) -> Variable:
+        """A row is valid if all that is added to it is."""
+        used = valid.reshape(source.shape, ndim=source.type.ndim) | ~exists
+        return used.all(axis=[a for a in range(source.type.ndim) if a != indexed.index(axis)])
+
+    # Everything that is added counts; of what is assigned, some may be overwritten.
+    with lifter.selection() if only_last else lifter.rearranged(into_rows):
+        new = _from_sources(lifter, y, entries, indexed, targets.shape, source)
     if not op.set_instead_of_inc:
         return (old + new).astype(var.type.dtype)
-    was_assigned = pt.ge(source, 0).any(axis=-1)
+    was_assigned = exists.any(axis=-1)
     was_assigned = was_assigned.dimshuffle(
         [indexed.index(a) if a in indexed else "x" for a in range(x.type.ndim)]
     )
@@ -112,7 +121,7 @@ def _from_sources(
     if y.type.shape[: len(shape)] != shape:
         y = pt.alloc(y, *shape, *rest)
     y = y.reshape((math.prod(shape), *rest))
-    chosen = lifter.take_selection(y, 0, pt.maximum(source, 0).flatten())
+    chosen = lifter.take(y, 0, pt.maximum(source, 0).flatten())
     if chosen.type.shape[0] == 1:
         chosen = pt.alloc(chosen, source.size, *rest)
     ndim = source.type.ndim

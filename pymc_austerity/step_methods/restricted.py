@@ -13,6 +13,7 @@ from pymc.initial_point import PointType
 from pymc.step_methods.arraystep import ArrayStepShared
 from pymc.step_methods.compound import CompoundStep
 from pytensor.graph.basic import Variable
+from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.model.compile import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
@@ -122,6 +123,11 @@ def _make(
     model = model_of(model)
     value_vars = value_variables(model, vars)
     refuse_discrete(value_vars)
+    labelled = [v.name for v in value_vars if isinstance(v.type, XTensorType)]
+    if labelled and kind is RestrictedSlice:
+        raise ValueError(
+            f"pm.Slice cannot update variables of pymc.dims ({', '.join(labelled)}); use restricted_nuts."
+        )
     return kind(value_vars, model=model, **kwargs)
 
 

@@ -893,3 +893,17 @@ def loop_that_cannot_be_written_out():
         mu = pm.Normal("mu", 0, 1)
         pm.CustomDist("y", mu, dist=dist, observed=rng.normal(size=(1415, 3)))
     return model, ["mu"]
+
+
+@required("fit")
+def checked_visits_summed_by_site():
+    """Every visit counts in the sum of its site, so that a check of all visits is one of the sites."""
+    rng, X = columns(4000, 1, 716)
+    site = rng.integers(1416, size=4000)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=2)
+        visits = pm.logp(pm.Bernoulli.dist(logit_p=b[0] + b[1] * X[:, 0]), rng.integers(2, size=4000))
+        visits += pm.logp(pm.Normal.dist(0, 2 + pt.tanh(b[1]) * X[:, 0] / 4), X[:, 0])
+        by_site = pt.inc_subtensor(pt.zeros(1416)[site], visits)
+        pm.Potential("fit", pt.logaddexp(by_site, -3.0))
+    return model, ["b"]
