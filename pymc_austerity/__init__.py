@@ -1,18 +1,30 @@
 """Subsampled Markov chain Monte Carlo for unmodified PyMC models."""
 
 from pymc_austerity._version import __version__
+from pymc_austerity.acceptance import Exact
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.mode import find_mode
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods import AusterityMH, restricted_nuts, restricted_slice
+from pymc_austerity.step_methods import (
+    AusterityMH,
+    MetropolisHastings,
+    MHSubLhd,
+    MinibatchBarker,
+    restricted_nuts,
+    restricted_slice,
+)
 
 __all__ = [
     "AdaptiveRandomWalk",
     "AusterityMH",
+    "Exact",
     "Factorisation",
     "FactorisationError",
+    "MHSubLhd",
+    "MetropolisHastings",
+    "MinibatchBarker",
     "RandomWalk",
     "SubsamplingWarning",
     "__version__",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,3 +34,53 @@ class Target(NamedTuple):
 
     global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
     log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
+
+
+class FullTarget(NamedTuple):
+    """The same log density for kernels that evaluate all N terms at one state after the other.
+
+    Attributes
+    ----------
+    global_log_ratio : callable
+        As in `Target`.
+    log_terms : callable
+        ``(q, index, args) -> ndarray (m,)``, l_i(q) for the positions i in `index`.
+    """
+
+    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
+    log_terms: Callable[[Vector, Index, tuple[Any, ...]], Vector]
+
+
+class LinearPredictor(NamedTuple):
+    """Local terms that depend on the state through one number each: l_i(q) = f_i(x_i . q + o_i) + constant.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model term.
+    n_rows : int
+        Number of its local terms.
+    n_dim : int
+        Length D of q.
+    rows : callable
+        ``(positions) -> ndarray (m, D + 1)``: x_i, and o_i in the last column, for the m rows at
+        `positions` of this term.
+    slopes : callable
+        ``(eta, positions, point) -> ndarray (K, m)``: derivatives f_i'(eta_k) of these rows at the K
+        numbers `eta`. `point` maps names to values; only those in `others` are looked up.
+    offset_fixed : bool
+        Whether the o_i are the same whatever other steps do. If not, they are those of some point.
+    others : tuple of str
+        Names of the variables of other steps on which the f_i depend.
+    is_affine : bool
+        Whether f_i(eta) = eta by construction, for all eta.
+    """
+
+    name: str
+    n_rows: int
+    n_dim: int
+    rows: Callable[[Index], npt.NDArray[np.float64]]
+    slopes: Callable[[Vector, Index, Mapping[str, Any]], npt.NDArray[np.float64]]
+    offset_fixed: bool
+    others: tuple[str, ...]
+    is_affine: bool = False

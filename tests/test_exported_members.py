@@ -14,8 +14,12 @@ import pymc_austerity
 PUBLIC = [
     "AdaptiveRandomWalk",
     "AusterityMH",
+    "Exact",
     "Factorisation",
     "FactorisationError",
+    "MHSubLhd",
+    "MetropolisHastings",
+    "MinibatchBarker",
     "RandomWalk",
     "SubsamplingWarning",
     "__version__",
@@ -28,6 +32,10 @@ PUBLIC = [
 WITH_GUARANTEE = [
     "AdaptiveRandomWalk",
     "AusterityMH",
+    "Exact",
+    "MHSubLhd",
+    "MetropolisHastings",
+    "MinibatchBarker",
     "RandomWalk",
     "factorise",
     "find_mode",

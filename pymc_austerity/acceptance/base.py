@@ -1,15 +1,19 @@
 """What a decision rule is to a kernel.
 
 A rule has two faces. The user's is a small frozen object, validated when it is made. The kernel's is what
-``bind(n_local)`` returns: a `Schedule` of numbers, and a pure function ``decide`` written in the subset of
-Python that numba compiles, so that the same source runs interpreted and compiled.
+``bind(n_local)`` returns, a `Schedule` of numbers, and three pure functions written in the subset of Python
+that numba compiles, so that the same source runs interpreted and compiled:
+
+* `draw`: the random number against which the log acceptance ratio is held, log u for Metropolis's rule;
+* `decide`: is what was read of the log ratios enough;
+* `accept`: the decision.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +22,8 @@ from numba.extending import register_jitable
 
 class Schedule(NamedTuple):
     """Stages of a sequential decision about the mean of N numbers.
+
+    A rule that needs more numbers returns a NamedTuple of its own, which has `ends` and `block` too.
 
     Attributes
     ----------
@@ -34,22 +40,98 @@ class Schedule(NamedTuple):
     block: int = 1
 
 
-Decide = Callable[[Schedule, int, int, int, float, float, float], bool]
+class Sample(NamedTuple):
+    """What is known of the log ratios l_i that were read.
+
+    Attributes
+    ----------
+    n, n_local : int
+        How many were read, and how many there are.
+    mean, m2 : float
+        Their mean, and the sum of their squared deviations from it.
+    low, high : float
+        The smallest and the largest.
+    centre : float
+        Mean of the first batch.
+    absolute, cubed : float
+        Sums of |l_i - centre| and of |l_i - centre|^3.
+    """
+
+    n: int
+    n_local: int
+    mean: float
+    m2: float
+    low: float
+    high: float
+    centre: float
+    absolute: float
+    cubed: float
+
+
+Draw = Callable[[np.random.Generator], float]
+Decide = Callable[[Any, int, Sample, float, float], bool]
+Accept = Callable[[Any, Sample, float, np.random.Generator], bool]
+
+
+class RuleFunctions(NamedTuple):
+    """The functions of a decision rule.
+
+    Attributes
+    ----------
+    draw : callable
+        ``(rng) -> float``; psi = (draw - [global log ratio] - log_hastings) / N.
+    decide : callable
+        ``(schedule, stage, sample, psi, width) -> bool``: is the evidence enough? `width` bounds the range of
+        all N log ratios, for rules that say they need it.
+    accept : callable
+        ``(schedule, sample, psi, rng) -> bool``, called once, after `decide` has said yes.
+    """
+
+    draw: Draw
+    decide: Decide
+    accept: Accept
 
 
 class AcceptanceRule(Protocol):
-    """A decision rule, as a user gives it to a step."""
+    """A decision rule, as a user gives it to a step.
+
+    A rule may also have attributes `needs_range` (True if `decide` needs `width`) and `uniform` (True if its
+    guarantee holds only for uniform draws, not for blocks of neighbours).
+    """
 
     @property
-    def decide(self) -> Decide:
-        """``(schedule, stage, n, n_local, mean, m2, psi) -> bool``: is the evidence enough?
+    def functions(self) -> RuleFunctions:
+        """The functions of the rule, for the kernel."""
 
-        `mean` is the mean of the n log ratios seen, `m2` the sum of their squared deviations from
-        it. The move is accepted if ``mean > psi`` when the rule has decided; a tie rejects.
+    def bind(self, n_local: int) -> Any:
+        """Return the stages for a population of `n_local` terms: a `Schedule`, or a tuple like it."""
+
+    def target_accept(self, n_dim: int) -> float:
+        """Acceptance rate at which a random walk in `n_dim` dimensions mixes best under this rule."""
+
+    def error_bound(self, n_local: int) -> float:
+        """Promise: acceptance probabilities differ from those of the exact test by at most this.
+
+        Rules without a guarantee at finite n promise it for normal batch means only.
         """
 
-    def bind(self, n_local: int) -> Schedule:
-        """Return the stages for a population of `n_local` terms."""
+
+def metropolis_target_accept(n_dim: int) -> float:
+    """Acceptance rate to aim at with Metropolis's rule (Roberts & Rosenthal 2001)."""
+    return 0.44 if n_dim <= 2 else 0.234
+
+
+@register_jitable
+def log_uniform(rng: np.random.Generator) -> float:
+    """Metropolis's rule: log u, u ~ U(0, 1)."""
+    u = rng.random()
+    return math.log(u) if u > 0.0 else -math.inf
+
+
+@register_jitable
+def above(schedule: Any, sample: Sample, psi: float, rng: np.random.Generator) -> bool:
+    """Accept if the mean is above psi; a tie rejects."""
+    return sample.mean > psi
 
 
 @register_jitable

@@ -10,7 +10,15 @@ import numpy as np
 from numba.extending import register_jitable
 from scipy.special import ndtr, ndtri, stdtrit
 
-from pymc_austerity.acceptance.base import Decide, Schedule, standard_error
+from pymc_austerity.acceptance.base import (
+    RuleFunctions,
+    Sample,
+    Schedule,
+    above,
+    log_uniform,
+    metropolis_target_accept,
+    standard_error,
+)
 from pymc_austerity.validation import is_real, is_whole
 
 _SMALLEST_TAIL = 1e-200
@@ -100,18 +108,25 @@ class TTest:
             inner = np.array(sizes, dtype=np.int64)
         return np.append(inner, n_local).astype(np.int64)
 
+    def target_accept(self, n_dim: int) -> float:
+        """Acceptance rate for Metropolis's rule."""
+        return metropolis_target_accept(n_dim)
+
+    def error_bound(self, n_local: int) -> float:
+        """For normal batch means: the sum of eps_j over the stages before the last, at most 1/2."""
+        shares = self._ends(n_local)[:-1] / n_local
+        return min(0.5, float(np.sum(ndtr(ndtri(self.epsilon) * shares ** (0.5 - self.boundary)))))
+
     @property
-    def decide(self) -> Decide:
+    def functions(self) -> RuleFunctions:
         """Stop at a significant difference, or when nothing is left to draw."""
-        return significant
+        return RuleFunctions(log_uniform, significant, above)
 
 
 @register_jitable
-def significant(
-    schedule: Schedule, stage: int, n: int, n_local: int, mean: float, m2: float, psi: float
-) -> bool:
+def significant(schedule: Schedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
     """Does the mean differ from psi by more than the critical value of this stage?"""
-    if n == n_local:
+    if sample.n == sample.n_local:
         return True
-    error = standard_error(n, n_local, m2)
-    return error > 0.0 and abs(mean - psi) > schedule.bounds[stage] * error
+    error = standard_error(sample.n, sample.n_local, sample.m2)
+    return error > 0.0 and abs(sample.mean - psi) > schedule.bounds[stage] * error

@@ -1,4 +1,8 @@
-"""Metropolis-Hastings transitions that decide from a subsample: Algorithm 1 of Korattikara et al. (2014).
+"""Metropolis-Hastings transitions that decide from a subsample.
+
+Algorithm 1 of Korattikara et al. (2014), figure 3 of Bardenet et al. (2014) and algorithm 1 of Seita et al.
+(2017) have one shape: propose, then read more and more log ratios until a rule is satisfied. They differ in
+the three functions of the rule (`acceptance.base`).
 
 The functions here are plain Python in the subset that numba compiles. `model.compile` compiles them
 around the functions of a model; tests run them interpreted, with identical draws.
@@ -12,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.acceptance.base import Decide, Schedule, standard_error
+from pymc_austerity.acceptance.base import Accept, Decide, Draw, Sample, standard_error
+from pymc_austerity.kernels.ranges import RangeOf, check_range
 from pymc_austerity.kernels.subsample import (
     draw_without_replacement,
     positions,
@@ -49,10 +54,14 @@ def transitions(
     args: tuple[Any, ...],
     population: Index,
     proposal: Any,
-    schedule: Schedule,
+    schedule: Any,
+    bound: Any,
     propose: Propose,
     adapt: Adapt,
+    draw: Draw,
     decide: Decide,
+    accept: Accept,
+    range_of: RangeOf,
     target: Target,
 ) -> Outcome:
     """Run Metropolis-Hastings transitions from `q`.
@@ -68,10 +77,14 @@ def transitions(
         Handed to the functions of `target`.
     population : ndarray of int, shape (N // schedule.block,)
         Numbers of the blocks, in order; see `subsample`.
-    proposal, schedule : NamedTuple
-        State of the proposal, and stages of the decision rule.
-    propose, adapt, decide : callable
-        See `BoundProposal` and `AcceptanceRule`.
+    proposal, schedule, bound : NamedTuple
+        State of the proposal, stages of the decision rule, and what `range_of` needs.
+    propose, adapt : callable
+        See `BoundProposal`.
+    draw, decide, accept : callable
+        See `RuleFunctions`.
+    range_of : callable
+        See `ranges`.
     target : Target
 
     Returns
@@ -84,22 +97,24 @@ def transitions(
     mean = error = psi = math.nan
     for _ in range(n_transitions):
         q_new, log_hastings = propose(proposal, q, rng)
-        u = rng.random()
-        log_u = math.log(u) if u > 0.0 else -math.inf
+        threshold = draw(rng)
         base = target.global_log_ratio(q_new, q, args) + log_hastings
-        psi = (log_u - base) / n_local
+        psi = (threshold - base) / n_local
         if base == -math.inf or math.isnan(base):
             # Outside the support of the prior: reject without a look at the data.
-            n, stages, mean, error = 0, 0, math.nan, math.nan
-            accepted = False
+            accepted, mean, error = False, math.nan, math.nan
         else:
-            n, stages, mean, error = sequential_test(
-                rng, psi, q_new, q, args, population, schedule, decide, target
+            width = range_of(bound, q_new, q, args, n_local, target)
+            sample, stages = sequential_test(
+                rng, psi, width, q_new, q, args, population, schedule, decide, target
             )
-            accepted = mean > psi
-            n_used += n
+            # A sum that is not finite: plus infinity is accepted, minus infinity and NaN are not.
+            finite = math.isfinite(sample.mean)
+            accepted = accept(schedule, sample, psi, rng) if finite else sample.mean > psi
+            mean, error = sample.mean, standard_error(sample.n, n_local, sample.m2)
+            n_used += sample.n
             n_stages += stages
-            n_exhausted += n == n_local
+            n_exhausted += sample.n == n_local
         if accepted:
             q = q_new
             n_accepted += 1
@@ -112,71 +127,80 @@ def transitions(
 def sequential_test(
     rng: np.random.Generator,
     psi: float,
+    width: float,
     q_new: Vector,
     q: Vector,
     args: tuple[Any, ...],
     population: Index,
-    schedule: Schedule,
+    schedule: Any,
     decide: Decide,
     target: Target,
-) -> tuple[int, int, float, float]:
-    """Estimate the mean log ratio from more and more terms until `decide` is satisfied.
+) -> tuple[Sample, int]:
+    """Read more and more log ratios until `decide` is satisfied.
 
     Returns
     -------
-    n : int
-        Terms evaluated.
+    sample : Sample
     stages : int
-    mean, error : float
-        Mean of the log ratios seen, and its standard error.
     """
     n_local = schedule.ends[-1]
     offset = random_offset(rng, schedule)
-    n = stage = 0
-    mean = m2 = 0.0
+    sample = Sample(0, n_local, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0)
+    stage = 0
     while True:
         end = schedule.ends[stage]
-        draw_without_replacement(rng, population, n // schedule.block, end // schedule.block)
-        for start in range(n, end, CHUNK):
+        draw_without_replacement(rng, population, sample.n // schedule.block, end // schedule.block)
+        for start in range(sample.n, end, CHUNK):
             stop = min(start + CHUNK, end)
             index = positions(population, schedule, offset, start, stop)
-            log_ratios = target.log_ratios(q_new, q, index, args)
-            mean, m2 = merge(start, mean, m2, log_ratios)
-            n = stop
-            if not math.isfinite(mean):
+            sample = merge(sample, target.log_ratios(q_new, q, index, args))
+            if not math.isfinite(sample.mean):
                 break
+        check_range(sample, width)
         stage += 1
-        if not math.isfinite(mean):
+        if not math.isfinite(sample.mean):
             break
-        if decide(schedule, stage - 1, n, n_local, mean, m2, psi):
+        if decide(schedule, stage - 1, sample, psi, width):
             break
     restore_order(population, end // schedule.block)
-    error = standard_error(n, n_local, m2)
-    return n, stage, mean, error
+    return sample, stage
 
 
 @register_jitable
-def merge(n: int, mean: float, m2: float, batch: Vector) -> tuple[float, float]:
-    """Add a batch to the running mean and sum of squared deviations of n numbers (Chan et al. 1979).
+def merge(sample: Sample, batch: Vector) -> Sample:
+    """Add a batch to what is known of a sample (mean and squares as in Chan et al. 1979).
 
     Deviations are taken from the first number of the batch, so that equal numbers have exactly none. A
     sum that is not finite is returned as the mean: minus infinity rejects, as NaN does.
     """
-    m = batch.shape[0]
+    n, m = sample.n, batch.shape[0]
     total = 0.0
     for x in batch:
         total += x
     if not math.isfinite(total):
-        return total, math.nan
+        return Sample(
+            n + m, sample.n_local, total, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan
+        )
     origin = batch[0]
     shift = 0.0
     for x in batch:
         shift += x - origin
     shift /= m
     batch_m2 = 0.0
+    low, high = sample.low, sample.high
     for x in batch:
         deviation = x - origin - shift
         batch_m2 += deviation * deviation
-    delta = origin - mean + shift
+        low = min(low, x)
+        high = max(high, x)
+    centre = sample.centre if n else origin + shift
+    absolute, cubed = sample.absolute, sample.cubed
+    for x in batch:
+        deviation = abs(x - centre)
+        absolute += deviation
+        cubed += deviation * deviation * deviation
+    delta = origin - sample.mean + shift
     share = m / (n + m)
-    return mean + delta * share, m2 + batch_m2 + delta * delta * n * share
+    mean = sample.mean + delta * share
+    m2 = sample.m2 + batch_m2 + delta * delta * n * share
+    return Sample(n + m, sample.n_local, mean, m2, low, high, centre, absolute, cubed)

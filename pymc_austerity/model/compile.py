@@ -37,13 +37,16 @@ logger = logging.getLogger(__name__)
 
 _ENGINE = """
 def log_ratios(q_new, q, index, args):
-    return local_function(q_new, q, index, *args)[0]
+    return log_ratios_function(q_new, q, index, *args)[0]
+
+def log_terms(q, index, args):
+    return log_terms_function(q, index, *args)[0]
 
 def global_log_ratio(q_new, q, args):
-    return global_function(q_new, q, *args)[0].item()
+    return global_log_ratio_function(q_new, q, *args)[0].item()
 
 def engine({arguments}):
-    return kernel({arguments}, {functions}, Target(global_log_ratio_, log_ratios_))
+    return kernel({arguments}, {functions}, Record({fields}))
 """
 
 
@@ -60,7 +63,7 @@ def exact_arithmetic() -> Any:
 def _compiled_sources() -> list[str]:
     """Source of everything that may be compiled into an engine, so that a change is noticed."""
     package = Path(__file__).parents[1]
-    rooms = ("kernels", "acceptance", "proposals")
+    rooms = ("kernels", "acceptance", "proposals", "bounds")
     return [path.read_text() for room in rooms for path in sorted((package / room).glob("*.py"))]
 
 
@@ -94,8 +97,8 @@ class CompiledTarget:
         graphs = [*(term.rows for term in terms), factorisation.global_graph]
         moving = [*(self.values[n] for n in factorisation.var_names), *(term.index for term in terms)]
         self.given, graphs = extract_given(graphs, moving, factorisation.threshold)
-        local, global_ = self._differences(terms, graphs)
-        used = set(ancestors([local, global_, *(given.source for given in self.given)]))
+        outputs = self._differences(terms, graphs)
+        used = set(ancestors([*outputs.values(), *(given.source for given in self.given)]))
         block = set(factorisation.var_names)
         self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
         original = dict(
@@ -111,9 +114,13 @@ class CompiledTarget:
         )
         self._args = [*(self.values[n] for n in self.other_names), *leaves]
         args = [*self._args, *(given.placeholder for given in self.given)]
-        self._local_inputs = [self._q_new, self._q, self._index, *args]
-        self._global_inputs = [self._q_new, self._q, *args]
-        self._local_output, self._global_output = local, global_
+        self._outputs = outputs
+        self._inputs = {
+            "log_ratios": [self._q_new, self._q, self._index, *args],
+            "log_terms": [self._q, self._index, *args],
+            "global_log_ratio": [self._q_new, self._q, *args],
+        }
+        self._functions: dict[str, Any] = {}
 
     def given_names(self) -> list[str]:
         """Names of the variables that `given` depends on."""
@@ -125,8 +132,8 @@ class CompiledTarget:
         args = (*(np.asarray(point[n], order="C") for n in self.other_names), *self.leaf_values)
         return (*args, *self._given_function(*args)) if self.given else args
 
-    def _differences(self, terms: list[LocalTerm], graphs: list[Variable]) -> tuple[Variable, Variable]:
-        """Graphs of l_i(q_new) - l_i(q) at some positions, and of the global log ratio."""
+    def _differences(self, terms: list[LocalTerm], graphs: list[Variable]) -> dict[str, Variable]:
+        """Graphs of l_i(q_new) - l_i(q) and l_i(q) at some positions, and of the global log ratio."""
         fact = self.factorisation
         sizes = [int(np.prod(self.values[n].type.shape)) for n in fact.var_names]
         self._q_new, self._q = (pt.vector(name, shape=(sum(sizes),)) for name in ("q_new", "q"))
@@ -143,8 +150,11 @@ class CompiledTarget:
         outputs = [*rows, graphs[-1]]
         new, old = (rebuild(outputs, self._unpack(q)) for q in (self._q_new, self._q))
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
-        joined = pt.concatenate(local) if len(local) > 1 else local[0]
-        return joined, pt.as_tensor(global_)
+        return {
+            "log_ratios": pt.concatenate(local) if len(local) > 1 else local[0],
+            "log_terms": pt.concatenate(old[:-1]) if len(terms) > 1 else pt.as_tensor(old[0]),
+            "global_log_ratio": pt.as_tensor(global_),
+        }
 
     def _unpack(self, q: Variable) -> dict[Variable, Variable]:
         """Each value variable of the block as a part of the vector q."""
@@ -164,29 +174,36 @@ class CompiledTarget:
                 self._args, sources, mode="NUMBA", on_unused_input="ignore", trust_input=True
             )
 
-    @cached_property
-    def _functions(self) -> tuple[Any, Any]:
-        with exact_arithmetic():
-            return tuple(
-                pytensor.function(inputs, [output], mode="NUMBA", on_unused_input="ignore", trust_input=True)
-                for inputs, output in (
-                    (self._local_inputs, self._local_output),
-                    (self._global_inputs, self._global_output),
+    def _function(self, name: str) -> Any:
+        """One of the functions of a record, compiled by PyTensor when it is first asked for."""
+        if name not in self._functions:
+            with exact_arithmetic():
+                self._functions[name] = pytensor.function(
+                    self._inputs[name],
+                    [self._outputs[name]],
+                    mode="NUMBA",
+                    on_unused_input="ignore",
+                    trust_input=True,
                 )
-            )
+        return self._functions[name]
 
-    def interpreted(self) -> Target:
+    def interpreted(self, record: type[Any] = Target) -> Any:
         """The target as functions that Python can call; they themselves are compiled."""
-        local, global_ = (f.vm.jit_fn for f in self._functions)
-        return Target(
-            lambda q_new, q, args: global_(q_new, q, *args)[0].item(),
-            lambda q_new, q, index, args: local(q_new, q, index, *args)[0],
-        )
+        compiled = {name: self._function(name).vm.jit_fn for name in record._fields}
+        functions = {
+            "log_ratios": lambda q_new, q, index, args: compiled["log_ratios"](q_new, q, index, *args)[0],
+            "log_terms": lambda q, index, args: compiled["log_terms"](q, index, *args)[0],
+            "global_log_ratio": lambda q_new, q, args: compiled["global_log_ratio"](q_new, q, *args)[
+                0
+            ].item(),
+        }
+        return record(*(functions[name] for name in record._fields))
 
     def compile(
         self,
         kernel: Callable[..., Any],
         functions: Mapping[str, Callable[..., Any]],
+        record: type[Any] = Target,
     ) -> Any:
         """Compile `kernel` around this target.
 
@@ -197,6 +214,8 @@ class CompiledTarget:
         functions : dict of str to callable
             Functions that the kernel takes, such as a proposal and a decision rule. If all are functions of
             this package, the compiled code is kept on disk, and found again by the package's sources.
+        record : type of NamedTuple, default Target
+            What `target` is: `Target` or `FullTarget`. Only its functions are compiled.
 
         Returns
         -------
@@ -205,10 +224,15 @@ class CompiledTarget:
         """
         parameters = list(inspect.signature(kernel).parameters)
         own = parameters[: len(parameters) - len(functions) - 1]
-        source = _ENGINE.format(arguments=", ".join(own), functions=", ".join(functions))
+        fields = record._fields
+        source = _ENGINE.format(
+            arguments=", ".join(own),
+            functions=", ".join(functions),
+            fields=", ".join(f"{name}_" for name in fields),
+        )
         with exact_arithmetic():
-            local, global_ = (numba_funcify_ensure_cache(f.maker.fgraph) for f in self._functions)
-        keys = [local[1], global_[1]]
+            built = {name: numba_funcify_ensure_cache(self._function(name).maker.fgraph) for name in fields}
+        keys = [cache_key for _, cache_key in built.values()]
         key = None
         ours = all(
             f.__module__.startswith("pymc_austerity.") and not f.__closure__
@@ -223,19 +247,18 @@ class CompiledTarget:
                 pytensor.__version__,
                 sys.version,
             ]
-            flags = [*keys, source, names, _compiled_sources(), versions]
+            flags = [*keys, source, names, record.__name__, _compiled_sources(), versions]
             key = hashlib.sha256(repr(flags).encode()).hexdigest()
         # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
         # dispatcher as a value has one, and numba then refuses to cache.
         environment: dict[str, Any] = {
             "__name__": kernel.__module__,
             "kernel": kernel,
-            "Target": Target,
-            "local_function": local[0],
-            "global_function": global_[0],
+            "Record": record,
+            **{f"{name}_function": function for name, (function, _) in built.items()},
             **functions,
         }
-        for name in ("log_ratios", "global_log_ratio"):
+        for name in fields:
             plain = compile_numba_function_src(source, name, environment, {})
             environment[f"{name}_"] = register_jitable(plain)
         engine = compile_numba_function_src(source, "engine", environment, {}, cache_key=key)

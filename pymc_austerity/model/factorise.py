@@ -91,8 +91,12 @@ def build(
     threshold: int,
     initial_point: PointType | None,
     check: bool,
+    temperature: float = 1.0,
 ) -> Factorisation:
-    """Do what `factorise` does; a model that was checked before need not be checked again."""
+    """Do what `factorise` does; a model that was checked before need not be checked again.
+
+    `temperature` divides the likelihood: the observed variables and, as in PyMC's own tempering, potentials.
+    """
     if not is_whole(threshold) or threshold < 3:
         raise ValueError(f"threshold must be an integer of at least 3, got {threshold!r}.")
     model = model_of(model)
@@ -102,6 +106,9 @@ def build(
     raw = raw_terms(model, value_vars)
     for name, term in raw.items():
         _refuse_scaled_or_random(model[name], term)
+    if temperature != 1.0:
+        likelihood = {rv.name for rv in (*model.observed_RVs, *model.potentials)}
+        raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
     graph = typed_log_density(model, raw, point)
     names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
     block = [graph.values[name] for name in names]

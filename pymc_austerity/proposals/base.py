@@ -49,8 +49,11 @@ class BoundProposal(NamedTuple):
 class Proposal(Protocol):
     """A built-in proposal, as a user gives it to a step."""
 
-    def bind(self, n_dim: int) -> BoundProposal:
-        """Return the initial state and the functions for D = `n_dim`."""
+    def bind(self, n_dim: int, target_accept: float) -> BoundProposal:
+        """Return the initial state and the functions for D = `n_dim`.
+
+        `target_accept` is the acceptance rate that suits the decision rule, for proposals that adapt.
+        """
 
 
 class NoState(NamedTuple):
@@ -64,10 +67,10 @@ def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
     """Leave the proposal as it is."""
 
 
-def bind(proposal: Any, n_dim: int) -> BoundProposal:
+def bind(proposal: Any, n_dim: int, target_accept: float) -> BoundProposal:
     """Bind a built-in proposal, or wrap a user's function or object."""
     if hasattr(proposal, "bind") and not isinstance(proposal, type):
-        bound: BoundProposal = proposal.bind(n_dim)
+        bound: BoundProposal = proposal.bind(n_dim, target_accept)
         return bound
     function = getattr(proposal, "propose", proposal)
     if not callable(function) or isinstance(proposal, type):

@@ -59,8 +59,8 @@ class RandomWalk:
         else:
             _cholesky(np.asarray(self.cov, dtype=np.float64))
 
-    def bind(self, n_dim: int) -> BoundProposal:
-        """Fix the factor of the covariance."""
+    def bind(self, n_dim: int, target_accept: float = 0.0) -> BoundProposal:
+        """Fix the factor of the covariance. `target_accept` is not used."""
         if self.scale is not None:
             scale = np.asarray(self.scale, dtype=np.float64)
             if scale.ndim == 1 and scale.shape != (n_dim,):
@@ -127,7 +127,8 @@ class AdaptiveRandomWalk:
     Parameters
     ----------
     target_accept : float in (0, 1), optional
-        Acceptance rate to aim at. Default: 0.44 for D <= 2, else 0.234.
+        Acceptance rate to aim at. Default: that of the step's decision rule, for Metropolis's 0.44 for
+        D <= 2, else 0.234; for Barker's 0.27, 0.23, 0.19 and 0.16 for D = 1, 2, 10 and above 20.
 
     Raises
     ------
@@ -161,16 +162,14 @@ class AdaptiveRandomWalk:
                 "value is 0.234."
             )
 
-    def bind(self, n_dim: int) -> BoundProposal:
-        """Start from the identity."""
+    def bind(self, n_dim: int, target_accept: float) -> BoundProposal:
+        """Start from the identity. A rate given by the user goes before that of the decision rule."""
         if n_dim > _MAX_DIMENSION:
             raise ValueError(
                 f"AdaptiveRandomWalk learns a {n_dim} x {n_dim} covariance, more than {_MAX_DIMENSION} "
                 "dimensions: give long vectors to another step method, or use RandomWalk(scale)."
             )
-        target = self.target_accept
-        if target is None:
-            target = 0.44 if n_dim <= 2 else 0.234
+        target = target_accept if self.target_accept is None else self.target_accept
         state = AdaptiveWalk(
             scale=np.array([_OPTIMAL_SCALE / math.sqrt(n_dim)]),
             factor=np.eye(n_dim),

@@ -1,6 +1,16 @@
 """Step methods for `pymc.sample`."""
 
 from pymc_austerity.step_methods.austerity import AusterityMH
+from pymc_austerity.step_methods.barker import MinibatchBarker
+from pymc_austerity.step_methods.metropolis_hastings import MetropolisHastings
+from pymc_austerity.step_methods.mhsublhd import MHSubLhd
 from pymc_austerity.step_methods.restricted import restricted_nuts, restricted_slice
 
-__all__ = ["AusterityMH", "restricted_nuts", "restricted_slice"]
+__all__ = [
+    "AusterityMH",
+    "MHSubLhd",
+    "MetropolisHastings",
+    "MinibatchBarker",
+    "restricted_nuts",
+    "restricted_slice",
+]

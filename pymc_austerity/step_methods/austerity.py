@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal, Unpack
 
-import numpy as np
-import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.step_methods.base import SubsampledStep
-from pymc_austerity.validation import is_real
-
-_DEFAULT_BATCH = 500
+from pymc_austerity.step_methods.base import StepOptions, SubsampledStep
+from pymc_austerity.validation import DefaultSize, enough, is_real
 
 
 class AusterityMH(SubsampledStep):
@@ -33,18 +29,8 @@ class AusterityMH(SubsampledStep):
         Add `batch_size` terms at each stage of the test, or multiply the subsample by this factor.
     boundary : float in [0.5, 1], default 0.5
         Shape of the stopping boundary: 0.5 is Pocock's, 1 is O'Brien and Fleming's.
-    proposal : RandomWalk, AdaptiveRandomWalk, or callable, optional
-        Default: ``AdaptiveRandomWalk()``. A function ``(q, rng) -> (q_new, log_hastings)``, or an object with
-        such a method ``propose``, with ``log_hastings = log q(q | q_new) - log q(q_new | q)``; q is the
-        vector of the (unconstrained) value variables. It is compiled by numba where that is possible.
-    steps_per_draw : int >= 1, default 1
-        Transitions for each recorded draw.
-    threshold : int, default 1000
-        Vectors of at least so many terms are subsampled.
-    tune : bool, default True
-        Whether an adaptive proposal learns during the tuning draws.
-    model, blocked, rng, initial_point, compile_kwargs
-        As in PyMC's own step methods.
+    **options
+        Those of every subsampled step: see `MetropolisHastings`.
 
     Raises
     ------
@@ -89,18 +75,10 @@ class AusterityMH(SubsampledStep):
         vars: Variable | Sequence[Variable] | None = None,
         *,
         epsilon: float = 0.01,
-        batch_size: int = _DEFAULT_BATCH,
+        batch_size: int = DefaultSize(500),
         growth: Literal["constant"] | float = "constant",
         boundary: float = 0.5,
-        proposal: Any = None,
-        steps_per_draw: int = 1,
-        threshold: int = 1000,
-        tune: bool = True,
-        model: pm.Model | None = None,
-        blocked: bool = True,
-        rng: Any = None,
-        initial_point: dict[str, np.ndarray] | None = None,
-        compile_kwargs: dict[str, Any] | None = None,
+        **options: Unpack[StepOptions],
     ) -> None:
         if not is_real(epsilon) or not 0.0 <= epsilon <= 0.5:
             raise ValueError(
@@ -109,22 +87,9 @@ class AusterityMH(SubsampledStep):
         # With epsilon = 0 the other parameters are still checked, though nothing is left for them to do.
         self._ttest = TTest(epsilon or 0.5, batch_size, growth, boundary)
         self._reads_all = epsilon == 0.0
-        super().__init__(
-            vars,
-            proposal=proposal,
-            steps_per_draw=steps_per_draw,
-            threshold=threshold,
-            tune=tune,
-            model=model,
-            rng=rng,
-            initial_point=initial_point,
-            compile_kwargs=compile_kwargs,
-        )
+        super().__init__(vars, **options)
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
-        batch_size = self._ttest.batch_size
-        if batch_size > n_local and batch_size != _DEFAULT_BATCH:
-            raise ValueError(
-                f"batch_size must be at most the number of local terms, {n_local}, got {batch_size}."
-            )
-        return Exact() if self._reads_all or batch_size > n_local else self._ttest
+        if self._reads_all or not enough(self._ttest.batch_size, n_local):
+            return Exact()
+        return self._ttest

@@ -8,8 +8,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import partial
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 import pymc as pm
@@ -22,30 +22,35 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.bounds.certificate import RangeCertificates
 from pymc_austerity.exceptions import SubsamplingWarning
-from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.subsample import in_blocks, population_of
-from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
+from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.model.data import fingerprint
+from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build, model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point
 from pymc_austerity.model.start import require_finite
 from pymc_austerity.proposals.base import bind
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.step_methods import drift as drift_watch
+from pymc_austerity.step_methods.engine import Engine
 from pymc_austerity.step_methods.notices import (
-    first_line,
     refuse_discrete,
     refuse_short,
-    tell_if_slow,
     try_proposal,
-    warn_of_given,
     warn_of_long_deterministics,
 )
-from pymc_austerity.validation import is_whole
+from pymc_austerity.step_methods.range_bounds import (
+    NO_RANGE,
+    RangeBound,
+    certificates_of,
+    certified,
+    range_bound_of,
+)
+from pymc_austerity.validation import is_real, is_whole
 
 # Attributes that have size N or are compiled.
-_REBUILT = ("_factorisation", "_data_seen", "_target", "_schedule", "_population", "_engine")
+_REBUILT = ("_factorisation", "_data_seen", "_engine")
 
 
 @dataclass_state
@@ -57,6 +62,21 @@ class SubsampledState(StepMethodState):
     drift: Any
 
 
+class StepOptions(TypedDict, total=False):
+    """Keywords that all subsampled steps take; see `MetropolisHastings`."""
+
+    proposal: Any
+    steps_per_draw: int
+    threshold: int
+    temperature: float
+    tune: bool
+    model: pm.Model | None
+    blocked: bool
+    rng: Any
+    initial_point: PointType | None
+    compile_kwargs: dict[str, Any] | None
+
+
 class SubsampledStep(BlockedStep):
     """A step that updates a block of continuous variables by subsampled Metropolis-Hastings.
 
@@ -65,6 +85,9 @@ class SubsampledStep(BlockedStep):
 
     default_blocked = True
     _state_class = SubsampledState
+    # For rules that need to know the range of the log ratios; see `range_bounds`.
+    _range_bound: Any = None
+    _certificates: RangeCertificates | None = None
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         # A float, as in pm.Metropolis: equal names must have equal types.
         "accepted": (np.float64, []),
@@ -84,15 +107,19 @@ class SubsampledStep(BlockedStep):
         self,
         vars: Variable | Sequence[Variable] | None,
         *,
-        proposal: Any,
-        steps_per_draw: int,
-        threshold: int,
-        tune: bool,
-        model: pm.Model | None,
-        rng: Any,
-        initial_point: PointType | None,
-        compile_kwargs: dict[str, Any] | None,
+        proposal: Any = None,
+        steps_per_draw: int = 1,
+        threshold: int = 1000,
+        temperature: float = 1.0,
+        tune: bool = True,
+        model: pm.Model | None = None,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: PointType | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
     ) -> None:
+        if not is_real(temperature) or not 0.0 < temperature < np.inf:
+            raise ValueError(f"temperature must be a positive number, got {temperature!r}.")
         if not is_whole(steps_per_draw) or steps_per_draw < 1:
             raise ValueError(f"steps_per_draw must be a positive integer, got {steps_per_draw!r}.")
         if compile_kwargs:
@@ -111,6 +138,7 @@ class SubsampledStep(BlockedStep):
         self.tune = self._adapts = bool(tune)
         self._steps_per_draw = int(steps_per_draw)
         self._threshold = threshold
+        self._temperature = float(temperature)
         self._proposal = AdaptiveRandomWalk() if proposal is None else proposal
         if initial_point is None:
             initial_point = default_point(self._model)
@@ -128,45 +156,53 @@ class SubsampledStep(BlockedStep):
 
     def _build(self, point: PointType, *, check: bool) -> None:
         """Factorise the model, bind rule and proposal, and compile."""
-        fact = build(self._model, self.vars, threshold=self._threshold, initial_point=point, check=check)
+        fact = build(
+            self._model,
+            self.vars,
+            threshold=self._threshold,
+            initial_point=point,
+            check=check,
+            temperature=self._temperature,
+        )
         if not fact.n_local:
             refuse_short(fact, self._threshold)
         rule = self._rule_for(fact.n_local)
         sizes = [np.size(point[v.name]) for v in self.vars]
-        bound = bind(self._proposal, sum(sizes))
+        bound = bind(self._proposal, sum(sizes), rule.target_accept(sum(sizes)))
         self._slices = [
             (v.name, slice(end - size, end), np.shape(point[v.name]))
             for v, size, end in zip(self.vars, sizes, np.cumsum(sizes), strict=True)
         ]
         self._factorisation = fact
         self._data_seen = fingerprint(fact.graph)
-        self._schedule = rule.bind(fact.n_local)
-        if len(fact.locals) == 1:  # a block of neighbours is a random sample of one term only
-            self._schedule = in_blocks(self._schedule)
-        self._population = population_of(self._schedule)
-        self._target = CompiledTarget(fact, shuffle=self._schedule.block > 1)
-        warn_of_given(self._target)
         self._initial_proposal_state = bound.state
-        functions: dict[str, Any] = {"propose": bound.propose, "adapt": bound.adapt, "decide": rule.decide}
-        try_proposal(bound, self._ravel(point))
-        self._engine = self._target.compile(transitions, functions)
-        try:
-            with exact_arithmetic(), tell_if_slow():  # the first call compiles
-                self._run(0, False, self._ravel(point), self._target.args(point), bound.state)
-        except Exception as error:  # numba passes some errors of the code it compiles through
-            if bound.compilable:
-                raise
-            warnings.warn(
-                f"numba cannot compile the proposal {self._proposal!r} ({first_line(error)}); it runs "
-                "interpreted, which is many times slower.",
-                SubsamplingWarning,
-                stacklevel=4,
-            )
-            plain = self._target.interpreted()
-            self._engine = np.errstate(all="ignore")(partial(transitions, **functions, target=plain))
+        q = self._ravel(point)
+        try_proposal(bound, q)
+        range_bound = self._bind_range(rule, fact, q, point, fresh=check)
+        self._engine = Engine(fact, rule, bound, range_bound, q, point)
 
-    def _run(self, n: int, tune: bool, q: np.ndarray, args: Any, proposal_state: Any) -> Any:
-        return self._engine(n, tune, self.rng, q, args, self._population, proposal_state, self._schedule)
+    def _bind_range(
+        self, rule: AcceptanceRule, fact: Factorisation, q: np.ndarray, point: PointType, *, fresh: bool
+    ) -> RangeBound:
+        """Bound the range of the log ratios, if the rule needs it.
+
+        Certificates are made once, and travel to other processes without what has size N.
+        """
+        if not getattr(rule, "needs_range", False):
+            return NO_RANGE
+        if self._range_bound is not None:
+            return range_bound_of(self._range_bound, q)
+        if fresh or self._certificates is None:
+            self._certificates = replace(certificates_of(fact, point), predictors=())
+        return certified(self._certificates, fact)
+
+    def _run(self, n: int, tune: bool, point: PointType) -> Outcome:
+        q = self._ravel(point)
+        try:
+            return self._engine.run(n, tune, self.rng, q, point, self.proposal_state)
+        except ValueError as error:  # compiled code hands over the numbers of its message apart
+            self._engine.restart()
+            raise ValueError(str(error.args[0]).format(*error.args[1:])) from None
 
     # PyMC's contract ------------------------------------------------------------------------
 
@@ -194,8 +230,8 @@ class SubsampledStep(BlockedStep):
         n_dim = int(self._slices[-1][1].stop)
         self.drift = drift_watch.start(n_dim, n_tune)
         self._start_checked = False
-        if self._schedule is not None:  # an interrupted decision may have left it in disorder
-            self._population = population_of(self._schedule)
+        if self._engine is not None:
+            self._engine.restart()
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
@@ -209,14 +245,14 @@ class SubsampledStep(BlockedStep):
             self._start_checked = True
         tune = self.tune and self._adapts
         n = self._steps_per_draw
-        outcome = self._run(n, tune, self._ravel(point), self._target.args(point), self.proposal_state)
+        outcome = self._run(n, tune, point)
         q = outcome.q
         if self.drift.counts[1]:
             self._watch_drift(q)
         new_point = point.copy()
         for name, part, shape in self._slices:
             new_point[name] = q[part].reshape(shape)
-        n_local = self._schedule.ends[-1]
+        n_local = self._engine.n_local
         stats = {
             "accepted": float(outcome.accepted),
             "mean_tree_accept": outcome.n_accepted / n,
@@ -279,7 +315,7 @@ class SubsampledStep(BlockedStep):
         clone = object.__new__(type(self))
         clone.__dict__.update(self.__dict__)
         clone.sampling_state = self.sampling_state
-        clone._population = None if self._population is None else self._population.copy()
+        clone._engine = None if self._engine is None else self._engine.copy()
         return clone
 
     # Progress bar ---------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def warn_of_given(target: CompiledTarget) -> None:
             "many rows. They are computed in full once for each draw, which takes time in proportion to "
             "the rows.",
             SubsamplingWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.acceptance.base import standard_error
+from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.acceptance.ttest import significant
 from tests.kernels.engines import compiled_test, significant_without_fpc
 from tests.statistical.errors import LIMIT, z_of_count
@@ -168,10 +168,17 @@ def test_rules_are_frozen_and_compare_by_value():
 # One stage ------------------------------------------------------------------------------------------
 
 
+def decide(rule, schedule, stage, n, n_local, mean, m2, psi):
+    """Is `rule` satisfied with what n of n_local terms have shown?"""
+    sample = Sample(n, n_local, mean, m2, *[math.nan] * 5)  # the others do not belong to these rules
+    return rule.functions.decide(schedule, stage, sample, psi, math.nan)
+
+
 def test_exact_reads_everything_in_one_stage():
     schedule = Exact().bind(1234)
     assert schedule.ends.tolist() == [1234]
-    assert Exact().decide(schedule, 0, 1234, 1234, 0.0, 1.0, 0.0)
+    assert decide(Exact(), schedule, 0, 1234, 1234, 0.0, 1.0, 0.0)
+    assert not decide(Exact(), schedule, 0, 1233, 1234, 0.0, 1.0, 0.0)
 
 
 def test_one_stage_is_a_one_sided_t_test_with_a_finite_population_correction():
@@ -182,19 +189,19 @@ def test_one_stage_is_a_one_sided_t_test_with_a_finite_population_correction():
         m2 = np.sum((x - x.mean()) ** 2)
         t = (x.mean() - psi) / (x.std(ddof=1) / np.sqrt(20) * np.sqrt(1 - 19 / 99))
         expected = stats.t.sf(abs(t), 19) < 0.05
-        assert rule.decide(schedule, 0, 20, n_local, x.mean(), m2, psi) == expected
+        assert decide(rule, schedule, 0, 20, n_local, x.mean(), m2, psi) == expected
 
 
 def test_at_n_the_test_stops_whatever_it_has_seen():
     rule = TTest(0.01, 50)
     schedule = rule.bind(100)
-    assert rule.decide(schedule, 1, 100, 100, 0.0, 0.0, 0.0)
-    assert rule.decide(schedule, 1, 100, 100, 0.0, 5.0, 0.0)
+    assert decide(rule, schedule, 1, 100, 100, 0.0, 0.0, 0.0)
+    assert decide(rule, schedule, 1, 100, 100, 0.0, 5.0, 0.0)
 
 
 def test_a_batch_without_variance_decides_nothing():
     rule = TTest(0.5, 50)
-    assert not rule.decide(rule.bind(100), 0, 50, 100, 3.0, 0.0, 0.0)
+    assert not decide(rule, rule.bind(100), 0, 50, 100, 3.0, 0.0, 0.0)
 
 
 def test_standard_error():

@@ -9,6 +9,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import standard_error
 from pymc_austerity.kernels.metropolis import sequential_test, transitions
+from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.target import Target
 
 
@@ -25,16 +26,19 @@ class Trace(NamedTuple):
     psi: np.ndarray
 
 
-def _make_trace(propose, adapt, decide, global_log_ratio, log_ratios, kernel=transitions):
-    def trace(n, tune, rng, q, args, population, proposal, schedule):
+def _make_trace(propose, adapt, rule, target, kernel=transitions, range_of=no_range):
+    draw, decide, accept = rule
+    global_log_ratio, log_ratios = target
+
+    def trace(n, tune, rng, q, args, population, proposal, schedule, bound=0):
         states = np.empty((n, q.shape[0]))
         accepted, exhausted = np.empty(n, np.bool_), np.empty(n, np.int64)
         used, stages = np.empty(n, np.int64), np.empty(n, np.int64)
         mean, error, psi = np.empty(n), np.empty(n), np.empty(n)
         for t in range(n):
             out = kernel(
-                1, tune, rng, q, args, population, proposal, schedule,
-                propose, adapt, decide, Target(global_log_ratio, log_ratios),
+                1, tune, rng, q, args, population, proposal, schedule, bound,
+                propose, adapt, draw, decide, accept, range_of, Target(global_log_ratio, log_ratios),
             )  # fmt: skip
             q = out.q
             states[t], accepted[t], used[t] = q, out.accepted, out.n_used
@@ -45,27 +49,28 @@ def _make_trace(propose, adapt, decide, global_log_ratio, log_ratios, kernel=tra
     return trace
 
 
-def interpreted_trace(propose, adapt, decide, target, **kwargs):
+def interpreted_trace(propose, adapt, rule, target, **kwargs):
     """``(n, tune, rng, q, args, population, proposal, schedule) -> Trace``, in plain Python."""
-    return _make_trace(propose, adapt, decide, *target, **kwargs)
+    return _make_trace(propose, adapt, rule, target, **kwargs)
 
 
 @cache
-def compiled_trace(propose, adapt, decide, target, **kwargs):
+def compiled_trace(propose, adapt, rule, target, **kwargs):
     """The same, compiled."""
-    return numba.njit(_make_trace(propose, adapt, decide, *target, **kwargs))
+    return numba.njit(_make_trace(propose, adapt, rule, target, **kwargs))
 
 
 @cache
-def compiled_transitions(propose, adapt, decide, target):
+def compiled_transitions(propose, adapt, rule, target):
     """`transitions` compiled around its functions, as `model.compile` does it."""
+    draw, decide, accept = rule
     global_log_ratio, log_ratios = target
 
     @numba.njit
     def engine(n, tune, rng, q, args, population, proposal, schedule):
         return transitions(
-            n, tune, rng, q, args, population, proposal, schedule,
-            propose, adapt, decide, Target(global_log_ratio, log_ratios),
+            n, tune, rng, q, args, population, proposal, schedule, 0,
+            propose, adapt, draw, decide, accept, no_range, Target(global_log_ratio, log_ratios),
         )  # fmt: skip
 
     return engine
@@ -117,16 +122,17 @@ GIVEN = Target(nothing, given_terms)
 
 @cache
 def compiled_test(decide):
-    """``(n_calls, rng, psi, terms, population, schedule) -> (n, stages, mean)``, each of length n_calls."""
+    """``(n_calls, rng, psi, terms, population, schedule, width) -> (n, stages, mean)``, of length n_calls."""
 
     @numba.njit
-    def run(n_calls, rng, psi, terms, population, schedule):
+    def run(n_calls, rng, psi, terms, population, schedule, width=np.nan):
         n, stages, mean = np.empty(n_calls), np.empty(n_calls), np.empty(n_calls)
         q = np.zeros(1)
         for t in range(n_calls):
-            n[t], stages[t], mean[t], _ = sequential_test(
-                rng, psi, q, q, (terms,), population, schedule, decide, Target(nothing, given_terms)
+            sample, stages[t] = sequential_test(
+                rng, psi, width, q, q, (terms,), population, schedule, decide, Target(nothing, given_terms)
             )
+            n[t], mean[t] = sample.n, sample.mean
         return n, stages, mean
 
     return run
@@ -136,12 +142,12 @@ def compiled_test(decide):
 
 
 @register_jitable
-def significant_without_fpc(schedule, stage, n, n_local, mean, m2, psi):
+def significant_without_fpc(schedule, stage, sample, psi, width):
     """`TTest` without the finite-population correction."""
-    if n == n_local:
+    if sample.n == sample.n_local:
         return True
-    error = standard_error(n, 1 << 60, m2)
-    return error > 0.0 and abs(mean - psi) > schedule.bounds[stage] * error
+    error = standard_error(sample.n, 1 << 60, sample.m2)
+    return error > 0.0 and abs(sample.mean - psi) > schedule.bounds[stage] * error
 
 
 class ScriptedRng:

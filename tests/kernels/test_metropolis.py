@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from pymc_austerity import AusterityMH
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.acceptance.base import Schedule
+from pymc_austerity.acceptance.base import Sample, Schedule, standard_error
 from pymc_austerity.kernels.metropolis import (
     draw_without_replacement,
     merge,
@@ -25,6 +25,7 @@ from pymc_austerity.kernels.metropolis import (
     sequential_test,
     transitions,
 )
+from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.target import Target
@@ -38,6 +39,23 @@ from tests.kernels.engines import (
     interpreted_trace,
     nothing,
     significant_without_fpc,
+)
+from tests.kernels.three_states import (
+    GLOBAL,
+    JUMPS,
+    LAW,
+    RIGHT,
+    TABLE,
+    TERMS,
+    WITHOUT,
+    WRONG_WAY_ROUND,
+    counts_of_moves,
+    jump,
+    matrix_by_bisection,
+    metropolis_matrix,
+    table_global,
+    table_terms,
+    worst_p,
 )
 from tests.statistical.errors import LIMIT, p_of_counts, z_of_count
 from tests.statistical.theory import stationary
@@ -68,7 +86,7 @@ def bound_proposals():
     return {
         "scales": RandomWalk(scale=[0.03, 0.1]).bind(D),
         "cov": RandomWalk(cov=[[0.01, 0.004], [0.004, 0.005]]).bind(D),
-        "adaptive": AdaptiveRandomWalk().bind(D),
+        "adaptive": AdaptiveRandomWalk().bind(D, 0.44),
         "user": user,
     }
 
@@ -97,7 +115,7 @@ def run(trace, n, bound, rule, data, seed, tune=True, q=(0.5, -1.0)):
 def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regression):
     bound = bound_proposals()[proposal]
     for rule in map(RULES.get, rules):
-        functions = bound.propose, bound.adapt, rule.decide, REGRESSION
+        functions = bound.propose, bound.adapt, rule.functions, REGRESSION
         ours, state, population, after = run(compiled_trace(*functions), 400, bound, rule, regression, seed=3)
         theirs, plain_state, plain_population, plain_after = run(
             interpreted_trace(*functions), 400, bound, rule, regression, seed=3
@@ -115,7 +133,7 @@ def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regressio
 
 def test_many_transitions_at_once_equal_one_at_a_time(regression):
     bound, rule = bound_proposals()["adaptive"], RULES["growing"]
-    functions = bound.propose, bound.adapt, rule.decide, REGRESSION
+    functions = bound.propose, bound.adapt, rule.functions, REGRESSION
     each, each_state, _, each_after = run(compiled_trace(*functions), 250, bound, rule, regression, seed=4)
     out, state, _, after = run(compiled_transitions(*functions), 250, bound, rule, regression, seed=4)
     np.testing.assert_array_equal(out.q, each.q[-1])
@@ -154,7 +172,7 @@ def test_exact_rule_is_a_plain_chain_bit_for_bit(regression):
     scale = np.array([0.1, 0.15])
     bound, rule = RandomWalk(scale).bind(D), Exact()
     ours, *_, after = run(
-        compiled_trace(bound.propose, bound.adapt, rule.decide, REGRESSION),
+        compiled_trace(bound.propose, bound.adapt, rule.functions, REGRESSION),
         5000, bound, rule, regression, seed=5,
     )  # fmt: skip
     rng = np.random.default_rng(5)
@@ -205,87 +223,24 @@ def test_step_with_epsilon_0_is_a_plain_chain_bit_for_bit(small_model):
 
 # (c) Everything enumerated --------------------------------------------------------------------------
 
-# Three states, a proposal that is far from symmetric, seven terms and a global part.
-JUMPS = np.array([[0.1, 0.7, 0.2], [0.25, 0.15, 0.6], [0.5, 0.3, 0.2]])
-_table = np.random.default_rng(8)
-TERMS = _table.normal(size=(3, 7)) * [[0.5], [0.3], [0.4]]
-GLOBAL = np.array([0.3, -0.5, 0.1])
-LAW = np.exp(TERMS.sum(axis=1) + GLOBAL)
-LAW /= LAW.sum()
-
-
-@register_jitable
-def jump(state, q, rng):
-    """`state` is [1] for the right log_hastings, and something else for a planted bug."""
-    i = int(q[0])
-    u, j = rng.random(), 0
-    while u >= JUMPS[i, j]:
-        u -= JUMPS[i, j]
-        j += 1
-    return np.array([float(j)]), state[0] * math.log(JUMPS[j, i] / JUMPS[i, j])
-
-
-RIGHT, WITHOUT, WRONG_WAY_ROUND = np.array([1.0]), np.array([0.0]), np.array([-1.0])
-
-
-@register_jitable
-def table_global(q_new, q, args):
-    return GLOBAL[int(q_new[0])] - GLOBAL[int(q[0])]
-
-
-@register_jitable
-def table_terms(q_new, q, index, args):
-    return args[0][int(q_new[0])][index] - args[0][int(q[0])][index]
-
 
 @register_jitable
 def table_terms_wrong_sign(q_new, q, index, args):
     return -table_terms(q_new, q, index, args)
 
 
-TABLE = Target(table_global, table_terms)
-
-
-def metropolis_matrix():
-    """Transition probabilities of the textbook chain."""
-    ratio = (LAW[None, :] * JUMPS.T) / (LAW[:, None] * JUMPS)
-    matrix = JUMPS * np.minimum(1, ratio)
-    np.fill_diagonal(matrix, 0)
-    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
-    return matrix
-
-
 def kernel_matrix(hastings, rule, target):
-    """Transition probabilities of the kernel, by bisection for the u at which acceptance ends.
-
-    Bisection is enough with `Exact`, whose decision is monotone in u.
-    """
+    """Transition probabilities of the kernel; with `Exact` its decision is monotone in u."""
     n_local = TERMS.shape[1]
     schedule = rule.bind(n_local)
 
-    def accepted(i, j, u):
-        into_j = JUMPS[i, :j].sum() + 0.5 * JUMPS[i, j]
-        out = transitions(
-            1, False, ScriptedRng([into_j, u]), np.array([float(i)]), (TERMS,), np.arange(n_local),
-            hastings, schedule, jump, no_adaptation, rule.decide, target,
+    def transition(rng, q):
+        return transitions(
+            1, False, rng, q, (TERMS,), np.arange(n_local),
+            hastings, schedule, 0, jump, no_adaptation, *rule.functions, no_range, target,
         )  # fmt: skip
-        assert not out.accepted or out.q[0] == j
-        return out.accepted
 
-    matrix = np.zeros((3, 3))
-    for i, j in itertools.permutations(range(3), 2):
-        low, high = 0.0, 1.0
-        if accepted(i, j, np.nextafter(1, 0)):
-            low = 1.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            if accepted(i, j, middle):
-                low = middle
-            else:
-                high = middle
-        matrix[i, j] = JUMPS[i, j] * low
-    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
-    return matrix
+    return matrix_by_bisection(transition)
 
 
 def test_transition_probabilities_of_three_states_are_exact():
@@ -317,20 +272,23 @@ def moves(trace, n, hastings, terms, rule, seed):
         n, False, np.random.default_rng(seed), np.array([0.0]), (terms,), np.arange(terms.shape[1]),
         hastings, rule.bind(terms.shape[1]),
     ).q[:, 0].astype(int)  # fmt: skip
-    counts = np.zeros((3, 3))
-    np.add.at(counts, (np.r_[0, states[:-1]], states), 1)
-    return states, counts
-
-
-def worst_p(counts, matrix):
-    return min(p_of_counts(c, p) for c, p in zip(counts, matrix, strict=True))
+    return states, counts_of_moves(states)
 
 
 def test_frequencies_of_three_states():
-    trace = compiled_trace(jump, no_adaptation, Exact().decide, TABLE)
+    trace = compiled_trace(jump, no_adaptation, Exact().functions, TABLE)
     for hastings, right in ((RIGHT, True), (WITHOUT, False), (WRONG_WAY_ROUND, False)):
         _, counts = moves(trace, 60_000, hastings, TERMS, Exact(), seed=9)
         assert (worst_p(counts, metropolis_matrix()) > P_LIMIT) == right
+
+
+def given_test(rng, psi, terms, population, schedule, decide):
+    """`sequential_test` on given terms: (terms read, stages, mean, standard error)."""
+    sample, stages = sequential_test(
+        rng, psi, math.nan, None, None, (terms,), population, schedule, decide, GIVEN
+    )
+    assert sample.n_local == len(terms)
+    return sample.n, stages, sample.mean, standard_error(sample.n, sample.n_local, sample.m2)
 
 
 def reference_test(values, psi, rule, fpc=True):
@@ -371,8 +329,8 @@ def test_decisions_on_six_rows_enumerated(rule, psi):
     choices = [(np.arange(6 - k) + 0.5) / (6 - k) for k in range(4)]
     for script in itertools.product(*choices):
         population = np.arange(6)
-        n, stages, mean, error = sequential_test(
-            ScriptedRng(script), psi, None, None, (SIX,), population, schedule, rule.decide, GIVEN
+        n, stages, mean, error = given_test(
+            ScriptedRng(script), psi, SIX, population, schedule, rule.functions.decide
         )
         assert stages == n / 2
         assert population.tolist() == list(range(6))
@@ -394,7 +352,7 @@ def decision_p(decide, rule, psi, n=40_000):
 
 def test_frequencies_of_decisions_on_six_rows():
     for rule, psi in itertools.product(SMALL_TESTS, [-0.3, 0.02, 0.2]):
-        assert decision_p(rule.decide, rule, psi) > P_LIMIT, (rule, psi)
+        assert decision_p(rule.functions.decide, rule, psi) > P_LIMIT, (rule, psi)
         assert decision_p(significant_without_fpc, rule, psi) < P_LIMIT, (rule, psi)
 
 
@@ -427,7 +385,7 @@ def test_three_states_with_a_t_test_have_the_enumerated_law():
     terms, rule = np.ascontiguousarray(TERMS[:, :4]), TTest(0.25, 2)
     matrix = subsampled_matrix(terms, rule)
     biased = stationary(matrix)
-    trace = compiled_trace(jump, no_adaptation, rule.decide, TABLE)
+    trace = compiled_trace(jump, no_adaptation, rule.functions, TABLE)
     states, counts = moves(trace, 200_000, RIGHT, terms, rule, seed=11)
     assert worst_p(counts, matrix) > P_LIMIT
     # The law itself, with the error of a Markov chain's averages from its fundamental matrix.
@@ -543,7 +501,7 @@ def test_a_transition_asks_for_the_proposal_and_then_for_one_u(regression):
     bound, rule = RandomWalk(0.1).bind(D), Exact()
     transitions(
         1, False, rng, np.zeros(D), regression, np.arange(N), bound.state, rule.bind(N),
-        bound.propose, bound.adapt, rule.decide, REGRESSION,
+        0, bound.propose, bound.adapt, *rule.functions, no_range, REGRESSION,
     )  # fmt: skip
     assert rng.calls == ["normal", "random"]
 
@@ -562,16 +520,26 @@ def test_a_transition_asks_for_the_proposal_and_then_for_one_u(regression):
 def test_merge_equals_moments_of_everything(sizes, centre, spread, seed):
     rng = np.random.default_rng(seed)
     batches = [centre + spread * rng.normal(size=k) for k in sizes]
-    n, mean, m2 = 0, 0.0, 0.0
-    for batch in batches:
-        mean, m2 = merge(n, mean, m2, batch)
-        n += len(batch)
     everything = np.concatenate(batches)
+    sample = empty_sample(len(everything))
+    for batch in batches:
+        sample = merge(sample, batch)
+    n = sample.n
     exact_mean, exact = exact_moments(everything)
     # No running mean can do better than its own rounding, |mean| eps, times the spread.
     rounding = 2.2e-16 * abs(centre) * np.sqrt(n * exact)
-    assert mean == pytest.approx(exact_mean, rel=1e-12, abs=1e-12 * spread)
-    assert m2 == pytest.approx(exact, rel=1e-12, abs=rounding)
+    assert sample.mean == pytest.approx(exact_mean, rel=1e-12, abs=1e-12 * spread)
+    assert sample.m2 == pytest.approx(exact, rel=1e-12, abs=rounding)
+    assert (n, sample.n_local) == (len(everything), len(everything))
+    assert (sample.low, sample.high) == (everything.min(), everything.max())
+    assert sample.centre == pytest.approx(exact_moments(batches[0])[0], rel=1e-12, abs=1e-12 * spread)
+    distances = np.abs(everything - sample.centre)
+    assert sample.absolute == pytest.approx(math.fsum(distances), rel=1e-12)
+    assert sample.cubed == pytest.approx(math.fsum(distances**3), rel=1e-12)
+
+
+def empty_sample(n_local):
+    return Sample(0, n_local, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0)
 
 
 def exact_moments(x):
@@ -583,10 +551,10 @@ def exact_moments(x):
 
 def test_merge_keeps_the_variance_of_numbers_with_a_mean_of_1e8():
     x = 1e8 + np.random.default_rng(13).normal(size=1000)
-    mean, m2 = merge(400, *merge(0, 0.0, 0.0, x[:400]), x[400:])
+    sample = merge(merge(empty_sample(1000), x[:400]), x[400:])
     exact_mean, exact = exact_moments(x)
-    assert mean == pytest.approx(exact_mean, rel=1e-12)
-    assert m2 == pytest.approx(exact, rel=2e-8)  # |mean| / sd times eps
+    assert sample.mean == pytest.approx(exact_mean, rel=1e-12)
+    assert sample.m2 == pytest.approx(exact, rel=2e-8)  # |mean| / sd times eps
     assert np.sum(x**2) - len(x) * x.mean() ** 2 != pytest.approx(exact, rel=0.1)  # planted bug
 
 
@@ -594,10 +562,8 @@ def test_merge_keeps_the_variance_of_numbers_with_a_mean_of_1e8():
 
 
 def decide_once(terms, psi, rule, seed=0):
-    rule = rule.bind(len(terms)), rule.decide
-    return sequential_test(
-        np.random.default_rng(seed), psi, None, None, (terms,), np.arange(len(terms)), *rule, GIVEN
-    )
+    rng, population = np.random.default_rng(seed), np.arange(len(terms))
+    return given_test(rng, psi, terms, population, rule.bind(len(terms)), rule.functions.decide)
 
 
 def one_transition(global_=0.0, terms=None, hastings=0.0, u=0.5, rule=None, data=None):
@@ -612,8 +578,8 @@ def one_transition(global_=0.0, terms=None, hastings=0.0, u=0.5, rule=None, data
 
     out = transitions(
         1, False, ScriptedRng([u, *[0.0] * 100]), np.zeros(1), (), np.arange(len(terms)), None,
-        rule.bind(len(terms)), lambda *_: (np.ones(1), hastings), no_adaptation, rule.decide,
-        Target(lambda *_: global_, log_ratios),
+        rule.bind(len(terms)), 0, lambda *_: (np.ones(1), hastings), no_adaptation, *rule.functions,
+        no_range, Target(lambda *_: global_, log_ratios),
     )  # fmt: skip
     assert out.q[0] == out.accepted == out.n_accepted
     assert out.n_used == len(read)
@@ -707,8 +673,8 @@ def test_rare_rows_are_not_missed_because_the_others_are_equal():
 
 def test_a_schedule_of_one_stage_is_decided_by_everything():
     schedule = Schedule(np.array([6]), np.array([0.0]))
-    n, stages, mean, error = sequential_test(
-        ScriptedRng(), -1.0, None, None, (SIX,), np.arange(6), schedule, Exact().decide, GIVEN
+    n, stages, mean, error = given_test(
+        ScriptedRng(), -1.0, SIX, np.arange(6), schedule, Exact().functions.decide
     )
     assert (n, stages, error) == (6, 1, 0.0)
     assert mean == pytest.approx(SIX.mean())

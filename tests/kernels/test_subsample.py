@@ -101,7 +101,9 @@ def test_decisions_in_blocks_of_rows_in_random_order(mu_std):
     for _ in range(5):
         x = rng.normal(size=n_local)
         terms = (x - x.mean()) / x.std() + mu_std / np.sqrt(n_local - 1)
-        n, _, mean = compiled_test(rule.decide)(500, rng, 0.0, terms, population_of(schedule), schedule)
+        n, _, mean = compiled_test(rule.functions.decide)(
+            500, rng, 0.0, terms, population_of(schedule), schedule
+        )
         above.append((n < n_local) & (mean > 0))
         early.append(n < n_local)
         share.append(n / n_local)
@@ -118,7 +120,7 @@ def test_blocks_of_rows_in_order_are_not_a_random_sample():
     schedule = in_blocks(rule.bind(n_local))
     x = np.sort(np.random.default_rng(3).normal(size=n_local))
     terms = (x - x.mean()) / x.std() + mu_std / np.sqrt(n_local - 1)
-    _, _, mean = compiled_test(rule.decide)(
+    _, _, mean = compiled_test(rule.functions.decide)(
         500, np.random.default_rng(4), 0.0, terms, population_of(schedule), schedule
     )
     law = sequential_test_law(mu_std, schedule.ends, np.full(len(schedule.ends), stats.norm.isf(0.05)))

@@ -13,7 +13,7 @@ from numba.extending import register_jitable
 from scipy import special, stats
 
 from pymc_austerity import AusterityMH, SubsamplingWarning
-from pymc_austerity.acceptance import Exact
+from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, bind, no_adaptation
 from pymc_austerity.proposals.random_walk import (
@@ -71,7 +71,7 @@ def worst_z_of_moments(sample, cov):
     ],
 )
 def test_steps_have_the_given_covariance(proposal, cov):
-    sample, extra = steps(proposal.bind(3))
+    sample, extra = steps(proposal.bind(3, 0.234))
     np.testing.assert_array_equal(extra, 0.0)
     assert worst_z_of_moments(sample, cov) < LIMIT
     assert worst_z_of_moments(sample, 1.05 * cov) > LIMIT
@@ -93,14 +93,14 @@ def test_a_transposed_factor_is_noticed():
 
 
 def test_an_adapted_walk_uses_scale_and_factor():
-    state = AdaptiveRandomWalk().bind(3).state
+    state = AdaptiveRandomWalk().bind(3, 0.234).state
     state.scale[0], state.factor[:] = 0.5, np.linalg.cholesky(COV)
     sample, _ = steps(BoundProposal(state, propose_correlated, adapt))
     assert worst_z_of_moments(sample, 0.25 * COV) < LIMIT
 
 
 def test_a_proposal_leaves_its_argument_alone():
-    for bound in (RandomWalk(1.0).bind(2), RandomWalk(cov=np.eye(2)).bind(2)):
+    for bound in (RandomWalk(1.0).bind(2, 0.44), RandomWalk(cov=np.eye(2)).bind(2, 0.44)):
         q = np.array([1.0, 2.0])
         q_new, log_hastings = bound.propose(bound.state, q, np.random.default_rng(0))
         assert q.tolist() == [1.0, 2.0]
@@ -149,7 +149,7 @@ def test_a_small_matrix_must_be_symmetric_too():
 )
 def test_a_random_walk_of_another_dimension_is_refused(proposal, said):
     with pytest.raises(ValueError, match=said):
-        proposal.bind(3)
+        proposal.bind(3, 0.234)
 
 
 @pytest.mark.parametrize("target", [0.0, 1.0, -0.2, math.nan])
@@ -160,13 +160,26 @@ def test_a_wrong_target_is_refused(target):
 
 def test_very_long_vectors_are_refused():
     with pytest.raises(ValueError, match="1001 x 1001 covariance"):
-        AdaptiveRandomWalk().bind(1001)
+        AdaptiveRandomWalk().bind(1001, 0.234)
 
 
 @pytest.mark.parametrize(("n_dim", "target"), [(1, 0.44), (2, 0.44), (3, 0.234), (30, 0.234)])
 def test_default_targets(n_dim, target):
-    assert AdaptiveRandomWalk().bind(n_dim).state.target_accept[0] == target
-    assert AdaptiveRandomWalk(0.3).bind(n_dim).state.target_accept[0] == 0.3
+    for rule in (Exact(), TTest(), Concentration()):
+        assert rule.target_accept(n_dim) == target
+        bound = bind(AdaptiveRandomWalk(), n_dim, rule.target_accept(n_dim))
+        assert bound.state.target_accept[0] == target
+        own = bind(AdaptiveRandomWalk(0.3), n_dim, rule.target_accept(n_dim))
+        assert own.state.target_accept[0] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("n_dim", "target"), [(1, 0.27), (2, 0.23), (4, 0.21), (10, 0.19), (20, 0.17), (21, 0.16), (500, 0.16)]
+)
+def test_default_targets_under_barkers_rule(n_dim, target):
+    for rule in (ExactBarker(), Barker()):
+        bound = bind(AdaptiveRandomWalk(), n_dim, rule.target_accept(n_dim))
+        assert bound.state.target_accept[0] == target
 
 
 # What is learnt -------------------------------------------------------------------------------------
@@ -198,7 +211,7 @@ def covariance(n_dim, rotated):
 
 
 def chain(n, tune, cov, state, rng, q):
-    trace = compiled_trace(propose_correlated, adapt, Exact().decide, Target(gaussian, zeros))
+    trace = compiled_trace(propose_correlated, adapt, Exact().functions, Target(gaussian, zeros))
     precision = np.linalg.inv(cov)
     return trace(n, tune, rng, q, (precision,), np.arange(2), state, Exact().bind(2))
 
@@ -206,7 +219,7 @@ def chain(n, tune, cov, state, rng, q):
 def learn(n_dim, rotated, n_tune, seed, target=None):
     """Tune from a draw of the target. Returns state, tuning trace and frozen trace."""
     cov, rng = covariance(n_dim, rotated), np.random.default_rng(seed)
-    state = AdaptiveRandomWalk(target).bind(n_dim).state
+    state = AdaptiveRandomWalk(target).bind(n_dim, Exact().target_accept(n_dim)).state
     start = np.linalg.cholesky(cov) @ rng.standard_normal(n_dim)
     tuning = chain(n_tune, True, cov, state, rng, start)
     learnt = deepcopy(state)
@@ -245,7 +258,7 @@ def learnt_independently(q, accepted, n_dim, target):
 @pytest.mark.parametrize("n_tune", [1, 49, 50, 51, 125, 3000])
 def test_adaptation_equals_the_covariance_of_whole_windows(n_dim, n_tune):
     cov = covariance(n_dim, True) if n_dim > 1 else np.eye(1)
-    state = AdaptiveRandomWalk().bind(n_dim).state
+    state = AdaptiveRandomWalk().bind(n_dim, Exact().target_accept(n_dim)).state
     trace = chain(n_tune, True, cov, state, np.random.default_rng(2), np.zeros(n_dim))
     factor, scale, window = learnt_independently(trace.q, trace.accepted, n_dim, state.target_accept[0])
     np.testing.assert_allclose(state.scale[0], scale, rtol=1e-9)
@@ -262,7 +275,7 @@ def test_adaptation_equals_the_covariance_of_whole_windows(n_dim, n_tune):
 
 
 def test_a_chain_that_never_moves_makes_its_steps_smaller():
-    state, bound = AdaptiveRandomWalk().bind(2).state, []
+    state, bound = AdaptiveRandomWalk().bind(2, 0.44).state, []
     for _ in range(4000):
         adapt(state, np.array([3.0, 4.0]), False)
         bound.append(state.scale[0] * state.factor[1, 1])
@@ -276,7 +289,7 @@ def test_adaptation_is_the_same_interpreted_and_compiled():
     def compiled(state, q, accepted):
         adapt(state, q, accepted)
 
-    ours, theirs = (AdaptiveRandomWalk().bind(2).state for _ in range(2))
+    ours, theirs = (AdaptiveRandomWalk().bind(2, 0.44).state for _ in range(2))
     rng = np.random.default_rng(0)
     for _ in range(1600):
         q, accepted = rng.normal(size=2), bool(rng.random() < 0.4)
@@ -364,20 +377,20 @@ class Drift:
 def test_functions_and_objects_are_bound():
     drift = Drift()
     for proposal in (drift, drift.propose, lambda q, rng: drift.propose(q, rng)):
-        bound = bind(proposal, 2)
+        bound = bind(proposal, 2, 0.44)
         q_new, log_hastings = bound.propose(bound.state, np.zeros(2), np.random.default_rng(8))
         np.testing.assert_array_equal(q_new, np.random.default_rng(8).standard_normal(2))
         assert log_hastings == 0.25
         assert math.isnan(bound.state.scale[0])
         bound.adapt(bound.state, q_new, True)
-    assert bind(RandomWalk(2.0), 3).propose is propose_scaled
-    assert isinstance(bind(AdaptiveRandomWalk(), 3).state, AdaptiveWalk)
+    assert bind(RandomWalk(2.0), 3, 0.234).propose is propose_scaled
+    assert isinstance(bind(AdaptiveRandomWalk(), 3, 0.234).state, AdaptiveWalk)
 
 
 @pytest.mark.parametrize("proposal", [3.0, "random_walk", None])
 def test_what_is_no_proposal_is_refused(proposal):
     with pytest.raises(TypeError, match="proposal must be RandomWalk"):
-        bind(proposal, 2)
+        bind(proposal, 2, 0.44)
 
 
 def test_a_proposal_that_works_in_place_does_not_move_the_chain():
@@ -385,7 +398,7 @@ def test_a_proposal_that_works_in_place_does_not_move_the_chain():
         q += rng.standard_normal(len(q))
         return q, 0.0
 
-    bound, q = bind(in_place, 2), np.zeros(2)
+    bound, q = bind(in_place, 2, 0.44), np.zeros(2)
     q_new, _ = bound.propose(bound.state, q, np.random.default_rng(9))
     assert q_new.any()
     assert not q.any()
@@ -397,7 +410,7 @@ def test_a_users_function_is_compiled(decorate):
     def shift(q, rng):
         return q + rng.standard_normal(q.shape[0]), 0.0
 
-    bound = bind(shift, 3)
+    bound = bind(shift, 3, 0.234)
     sample, _ = steps(bound)
     assert worst_z_of_moments(sample, np.eye(3)) < LIMIT
 
@@ -419,7 +432,7 @@ def multiply(state, q, rng):
 
 def gamma_chain(hastings):
     """Chain with log_hastings times `hastings`: 1 is right, and 0 forgets it."""
-    trace = compiled_trace(multiply, no_adaptation, Exact().decide, Target(nothing, gamma_terms))
+    trace = compiled_trace(multiply, no_adaptation, Exact().functions, Target(nothing, gamma_terms))
     return trace(
         60_000, False, np.random.default_rng(10), np.ones(1), (), np.arange(4),
         NoState(np.array([hastings])), Exact().bind(4),

@@ -35,16 +35,19 @@ def sample(model, step, draws, tune, seed, **kwargs):
 
 # Planted bugs: copies of the engine that are wrong about the target -----------------------------------
 
-LOST_PRIOR = ("global_function(q_new, q, *args)[0].item()", "0.0")
-TEMPERED = ("local_function(q_new, q, index, *args)[0]", "0.5 * local_function(q_new, q, index, *args)[0]")
+LOST_PRIOR = {"global_log_ratio_function(q_new, q, *args)[0].item()": "0.0"}
+TEMPERED = {
+    right: f"0.5 * {right}"
+    for right in ("log_ratios_function(q_new, q, index, *args)[0]", "log_terms_function(q, index, *args)[0]")
+}
 
 
 @pytest.fixture
 def plant(monkeypatch):
     def change(bug):
-        right, wrong = bug
-        assert right in compile_._ENGINE
-        monkeypatch.setattr(compile_, "_ENGINE", compile_._ENGINE.replace(right, wrong))
+        for right, wrong in bug.items():
+            assert right in compile_._ENGINE
+            monkeypatch.setattr(compile_, "_ENGINE", compile_._ENGINE.replace(right, wrong))
 
     return change
 
@@ -178,8 +181,8 @@ class WithoutCorrection(TTest):
     """A planted bug: Student's test as if rows were drawn with replacement."""
 
     @property
-    def decide(self):
-        return significant_without_fpc
+    def functions(self):
+        return super().functions._replace(decide=significant_without_fpc)
 
 
 class AusterityWithoutCorrection(AusterityMH):

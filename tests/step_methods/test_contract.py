@@ -271,7 +271,9 @@ class TestCopies:
     def test_a_copy_shares_model_and_code(self, step, line):
         other = deepcopy(step)
         assert other._model is line
-        assert other._engine is step._engine
+        for shared in ("_transitions", "_target", "_schedule"):
+            assert getattr(other._engine, shared) is getattr(step._engine, shared)
+        assert other._engine._population is not step._engine._population
 
     def test_a_copy_in_a_container_is_copied_once(self, step):
         one, two = deepcopy([step, step])
@@ -478,4 +480,4 @@ class TestChains:
                 move(step, near, 1)
         step.setup_chain(np.random.default_rng(8), 0, 10)
         assert_same_path(expected, move(step, near, 3))
-        assert np.array_equal(np.sort(step._population), np.arange(N))
+        assert np.array_equal(np.sort(step._engine._population), np.arange(N))

@@ -1,0 +1,153 @@
+"""The minibatch Barker test of Seita, Pan, Chen & Canny (2017)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import register_jitable
+
+from pymc_austerity.acceptance.base import RuleFunctions, Sample
+from pymc_austerity.acceptance.correction import Correction, correction, draw_correction
+from pymc_austerity.acceptance.exact import barker_target_accept, logistic
+from pymc_austerity.validation import is_real, is_whole
+
+# No standardised variable makes the bound of corollary 1 smaller than this over sqrt(n).
+_SMALLEST_CONSTANT = 8.4
+
+
+@dataclass(frozen=True)
+class Barker:
+    """Barker's test in which the noise of the subsample is part of the test's own randomness.
+
+    Parameters
+    ----------
+    batch_size : int >= 2, default 100
+        Terms in the first batch, and added at each stage.
+    max_error : float > 0, optional
+        Read on until the bound of corollary 1 on the distance of the batch mean from a normal variable is
+        below this. Default: no such test.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    Notes
+    -----
+    Algorithm 1 of Seita et al. (2017) with its errata. Barker's test accepts if D + X_log > 0, with D the log
+    acceptance ratio and X_log logistic. The estimate D* of D from n terms has nearly normal noise with
+    variance s^2, and X_log is the sum of a standard normal variable and a correction X_corr (equation
+    12). So terms are read until s^2 = N^2 s_l^2 / n (1 - n / N) < 1, and the move is accepted if
+    D* + X_nc + X_corr > 0, with X_nc ~ N(0, 1 - s^2). If all N terms are read it is the exact test. A
+    batch in which all terms are equal decides nothing. The bound of corollary 1 is
+    (6.4 E|X|^3 / s^3 + 2 E|X| / s) / sqrt(n), of standardised variables; central moments are taken about the
+    mean of the first batch and enlarged by its distance from the mean, so they are never understated.
+
+    *Guarantee*: none at finite n. If batch means were exactly normal with the variance that the batch
+    shows, acceptance probabilities would be Barker's up to 1e-6, the error of X_corr.
+
+    *When it fails*: for skewed l_i, and where a few rows carry their variance: these are missed, s^2 is
+    too small, and the test stops early. Stopping as s^2 falls below 1 favours samples whose variance is too
+    small. At temperature 1 and with steps of the size of the posterior the l_i have a variance that takes
+    most of the data: the test is made for high temperatures and small steps.
+    """
+
+    batch_size: int = 100
+    max_error: float | None = None
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.batch_size) or self.batch_size < 2:
+            raise ValueError(
+                f"batch_size must be an integer of at least 2, got {self.batch_size!r}: one term has no "
+                "variance."
+            )
+        if self.max_error is not None and not (is_real(self.max_error) and 0.0 < self.max_error < math.inf):
+            raise ValueError(f"max_error must be a positive number or None, got {self.max_error!r}.")
+
+    @property
+    def implied_batch_size(self) -> int:
+        """The fewest terms with which `max_error` can be met, whatever the model; 0 without it."""
+        return 0 if self.max_error is None else math.ceil((_SMALLEST_CONSTANT / self.max_error) ** 2)
+
+    def bind(self, n_local: int) -> BarkerSchedule:
+        """Batch ends for a population of `n_local` terms, and the law of the correction."""
+        inner = np.arange(self.batch_size, n_local, self.batch_size)
+        max_error = math.inf if self.max_error is None else self.max_error
+        return BarkerSchedule(np.append(inner, n_local).astype(np.int64), 1, max_error, correction())
+
+    def target_accept(self, n_dim: int) -> float:
+        """Acceptance rate for Barker's rule."""
+        return barker_target_accept(n_dim)
+
+    def error_bound(self, n_local: int) -> float:
+        """For normal batch means: the effect of an estimated variance, and 1e-6 for the correction.
+
+        With s^2 for sigma^2 the noise has variance 1 + sigma^2 - s^2 instead of 1, which moves acceptance
+        probabilities by up to |sigma^2 - s^2| / 2 times the largest slope of the logistic density, 0.0963.
+        E|sigma^2 - s^2| is at most sigma^2 sqrt(2 / (n - 1)), stopping as s^2 falls below 1 included;
+        sigma^2 is at most 2 but for a negligible part of the batches.
+        """
+        return 1e-6 + 0.0963 * math.sqrt(2.0 / (self.batch_size - 1))
+
+    @property
+    def functions(self) -> RuleFunctions:
+        """Read until the noise is small enough, then add what is missing of a logistic variable."""
+        return RuleFunctions(nothing_yet, small_noise, accept_noisily)
+
+
+class BarkerSchedule(NamedTuple):
+    """Stages of the minibatch Barker test; `ends` and `block` as in `Schedule`."""
+
+    ends: npt.NDArray[np.int64]
+    block: int
+    max_error: float
+    correction: Correction
+
+
+@register_jitable
+def nothing_yet(rng: np.random.Generator) -> float:
+    """The randomness comes with the subsample, and after it."""
+    return 0.0
+
+
+@register_jitable
+def noise_variance(sample: Sample) -> float:
+    """Variance s^2 of N times the mean of n terms drawn without replacement."""
+    n, n_local = sample.n, sample.n_local
+    return n_local * (sample.m2 / (n - 1)) * n_local / n * (1.0 - n / n_local)
+
+
+@register_jitable
+def normal_distance(sample: Sample) -> float:
+    """Corollary 1, for standardised variables: distance of the batch mean from a normal variable."""
+    n = sample.n
+    sd = math.sqrt(sample.m2 / n)
+    # Minkowski: a norm about the mean is at most that about the centre plus their distance.
+    apart = abs(sample.mean - sample.centre)
+    first: float = (sample.absolute / n + apart) / sd
+    third: float = ((sample.cubed / n) ** (1.0 / 3.0) + apart) / sd
+    return (6.4 * third * third * third + 2.0 * first) / math.sqrt(n)
+
+
+@register_jitable
+def small_noise(schedule: BarkerSchedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
+    """Is the noise of the subsample no more than a standard normal variable's?"""
+    if sample.n == sample.n_local:
+        return True
+    if not 0.0 < noise_variance(sample) < 1.0:
+        return False
+    return schedule.max_error == math.inf or normal_distance(sample) <= schedule.max_error
+
+
+@register_jitable
+def accept_noisily(schedule: BarkerSchedule, sample: Sample, psi: float, rng: np.random.Generator) -> bool:
+    """Add to the noisy log ratio what its noise lacks of a logistic variable."""
+    log_ratio = sample.n_local * (sample.mean - psi)
+    if sample.n == sample.n_local:
+        return log_ratio + logistic(rng) > 0.0
+    missing = math.sqrt(1.0 - noise_variance(sample)) * rng.standard_normal()
+    return log_ratio + missing + draw_correction(schedule.correction, rng) > 0.0

@@ -1,0 +1,73 @@
+"""Probit regression: y_i = 1 with probability Phi(eta).
+
+For y_i = 1 the slope is the hazard h(eta) = phi(eta) / Phi(eta), which is positive and decreasing; for
+y_i = 0 it is -h(-eta). See `binary`. A predictor in other units, as in erf(eta / sqrt(2)), is rescaled.
+
+Far in the tail, where Phi underflows, h is replaced by bounds: with x = -t > 0,
+(3 x + sqrt(x^2 + 8)) / 4 < h < (x + sqrt(x^2 + 4)) / 2 (Sampford 1953; Birnbaum 1942).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba.extending import register_jitable
+from scipy.special import log_ndtr, ndtr
+
+from pymc_austerity.bounds import binary
+from pymc_austerity.bounds.base import Family, agree, value_at
+from pymc_austerity.bounds.cloud import Matrix
+from pymc_austerity.target import Vector
+
+CODE = 3
+_UNDERFLOWS = -25.0
+
+
+def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
+    """The responses y_i, and how many times eta is the argument of Phi."""
+    start = value_at(eta, slopes, 0.0) * math.sqrt(math.pi / 2.0)
+    t = start * eta[:, None]
+    with np.errstate(all="ignore"):
+        expected = start * np.exp(-(t**2) / 2.0 - log_ndtr(t)) / math.sqrt(2.0 * math.pi)
+    inside = np.abs(eta) <= 20.0
+    if not agree(eta[inside], slopes[inside], expected[inside], ndtr(t[inside])):
+        return None
+    return np.stack([start > 0.0, np.abs(start)], axis=1).astype(np.float64)
+
+
+def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
+    """The rows that the arguments of Phi depend on, of either response."""
+    return binary.points(rows * constants[:, 1:], constants)
+
+
+@register_jitable
+def slopes_between(response: int, low: float, high: float) -> tuple[float, float]:
+    """The least and the largest slope of a term with this response, for eta from low to high."""
+    if response == 1:
+        return smallest_hazard(high), largest_hazard(low)
+    return -largest_hazard(-high), -smallest_hazard(-low)
+
+
+@register_jitable
+def largest_hazard(t: float) -> float:
+    """phi(t) / Phi(t), or a little more."""
+    if t < _UNDERFLOWS:
+        return (-t + math.sqrt(t * t + 4.0)) / 2.0
+    return _hazard(t)
+
+
+@register_jitable
+def smallest_hazard(t: float) -> float:
+    """phi(t) / Phi(t), or a little less."""
+    if t < _UNDERFLOWS:
+        return (-3.0 * t + math.sqrt(t * t + 8.0)) / 4.0
+    return _hazard(t)
+
+
+@register_jitable
+def _hazard(t: float) -> float:
+    return math.sqrt(2.0 / math.pi) * math.exp(-t * t / 2.0) / math.erfc(-t / math.sqrt(2.0))
+
+
+FAMILY = Family("probit", CODE, identify, points, needs_offset=True, n_factors=0)

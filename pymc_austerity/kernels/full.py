@@ -1,0 +1,101 @@
+"""Metropolis-Hastings transitions on all the data, one pass for each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.acceptance.base import Draw
+from pymc_austerity.kernels.metropolis import CHUNK, Outcome
+from pymc_austerity.proposals.base import Adapt, Propose
+from pymc_austerity.target import FullTarget, Vector
+
+
+class Current(NamedTuple):
+    """The sum of the local terms at a state, kept from one transition to the next.
+
+    Attributes
+    ----------
+    q : ndarray of shape (D,)
+        The state.
+    total : ndarray of shape (1,)
+        Sum of l_i(q); NaN if it is not known.
+    """
+
+    q: Vector
+    total: Vector
+
+
+@register_jitable
+def full_transitions(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    n_local: int,
+    proposal: Any,
+    current: Current,
+    propose: Propose,
+    adapt: Adapt,
+    draw: Draw,
+    target: FullTarget,
+) -> Outcome:
+    """Run Metropolis-Hastings transitions from `q`; parameters as of `metropolis.transitions`.
+
+    `current` is read if it belongs to `q`, and left at the last state.
+    """
+    n_accepted = n_used = n_stages = 0
+    accepted = False
+    mean = error = psi = math.nan
+    here = current.total[0]
+    if math.isnan(here) or np.any(current.q != q):
+        here = total(q, args, n_local, target)
+    current.total[0] = math.nan  # until the end, in case a user's proposal raises
+    for _ in range(n_transitions):
+        q_new, log_hastings = propose(proposal, q, rng)
+        threshold = draw(rng)
+        base = target.global_log_ratio(q_new, q, args) + log_hastings
+        psi = (threshold - base) / n_local
+        if base == -math.inf or math.isnan(base):
+            accepted, mean, error = False, math.nan, math.nan
+        else:
+            there = total(q_new, args, n_local, target)
+            mean, error = (there - here) / n_local, 0.0
+            accepted = mean > psi
+            n_used += n_local
+            n_stages += 1
+            if accepted:
+                here = there
+        if accepted:
+            q = q_new
+            n_accepted += 1
+        if tune:
+            adapt(proposal, q, accepted)
+    current.q[:] = q
+    current.total[0] = here
+    return Outcome(q, n_accepted, n_used, n_stages, n_stages, accepted, mean, error, psi)
+
+
+@register_jitable
+def total(q: Vector, args: tuple[Any, ...], n_local: int, target: FullTarget) -> float:
+    """Sum of all local terms at q, by Neumaier's compensated summation.
+
+    A difference of two sums of a million terms is compared with a number of the order of one.
+    """
+    result = lost = 0.0
+    for start in range(0, n_local, CHUNK):
+        index = np.arange(start, min(start + CHUNK, n_local))
+        part = 0.0
+        for x in target.log_terms(q, index, args):
+            part += x
+        new = result + part
+        if abs(result) >= abs(part):
+            lost += (result - new) + part
+        else:
+            lost += (part - new) + result
+        result = new
+    return result + lost if math.isfinite(result) else result

@@ -1,0 +1,68 @@
+"""The range of all N log ratios, for rules whose guarantee needs it.
+
+A function ``(bound, q_new, q, args, n_local, target) -> float`` returns a number that
+max_i l_i - min_i l_i does not exceed; `bound` is whatever it needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.acceptance.base import Sample
+from pymc_austerity.bounds import certificate
+from pymc_austerity.target import Target, Vector
+
+RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], int, Target], float]
+
+_CHUNK = 8192
+# Rounding of log ratios, which are differences of larger numbers.
+_RELATIVE, _ABSOLUTE = 1e-6, 1e-9
+
+
+@register_jitable
+def no_range(
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+) -> float:
+    """For rules that do not ask for the range."""
+    return math.nan
+
+
+@register_jitable
+def certified_range(
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+) -> float:
+    """From certificates, in O(D^2)."""
+    return certificate.certified_range(bound, q_new, q)
+
+
+@register_jitable
+def exact_range(
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+) -> float:
+    """Evaluate all N log ratios, as the authors of MHSubLhd do."""
+    low, high = math.inf, -math.inf
+    for start in range(0, n_local, _CHUNK):
+        index = np.arange(start, min(start + _CHUNK, n_local))
+        for x in target.log_ratios(q_new, q, index, args):
+            low = min(low, x)
+            high = max(high, x)
+    return high - low
+
+
+@register_jitable
+def check_range(sample: Sample, width: float) -> None:
+    """Raise `ValueError` if a sample spans more than the range of all is said to be."""
+    if sample.high - sample.low > width * (1.0 + _RELATIVE) + _ABSOLUTE:
+        raise ValueError(
+            "range_bound returned {0!r}, but the log ratios of {1} terms already span {2!r}: the bound is "
+            "wrong, and so would be the decisions. It has to bound max_i l_i - min_i l_i, which may be twice "
+            "the largest |l_i|.",
+            width,
+            sample.n,
+            sample.high - sample.low,
+        )

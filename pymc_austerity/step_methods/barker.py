@@ -1,0 +1,93 @@
+"""Minibatch Barker steps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Unpack
+
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.acceptance import Barker, ExactBarker
+from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.step_methods.base import StepOptions, SubsampledStep
+from pymc_austerity.validation import DefaultSize, enough
+
+
+class MinibatchBarker(SubsampledStep):
+    """Barker's test with the noise of a minibatch as part of its randomness.
+
+    Parameters
+    ----------
+    vars : random or value variables, optional
+        Continuous variables to update together. Default: all of the model.
+    batch_size : int >= 2, default 100
+        Terms in the first batch (all of them if there are fewer), and added until the variance of the
+        estimated log ratio is below 1.
+    temperature : float > 0, default 1.0
+        Divides the log likelihood (observed variables and potentials), but not the prior.
+    max_error : float > 0, optional
+        Read on until the bound of corollary 1 on the distance of the batch mean from a normal variable is
+        below this. It never is for fewer than (8.4 / max_error)^2 terms, 7056 for 0.1, so it is off by
+        default.
+    **options
+        Those of every subsampled step: see `MetropolisHastings`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or the model has nothing to subsample.
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+
+    Notes
+    -----
+    Algorithm 1 of Seita, Pan, Chen & Canny (2017), with its errata; see `acceptance.Barker`.
+
+    *Guarantee*: none at finite n; exact if batch means are normal with the variance that the batch shows.
+    There is no decision at the end of which all data must be read: the number of terms needed is
+    N^2 s_l^2 + noise, whatever u.
+
+    *When it fails*: for skewed l_i, and where a few rows carry their variance. At temperature 1 and with a
+    proposal of the size of the posterior the variance of the log ratio of all terms is of the order of 1, and
+    below 1 only after a good part of the data are read: it is made for high temperatures and small steps.
+
+    References
+    ----------
+    .. [1] Seita, D., Pan, X., Chen, H. & Canny, J. (2017). An efficient minibatch acceptance test for
+       Metropolis-Hastings. UAI.
+    .. [2] Barker, A. A. (1965). Monte Carlo calculations of the radial distribution functions for a
+       proton-electron plasma. Australian Journal of Physics 18.
+
+    Examples
+    --------
+    >>> with model:  # doctest: +SKIP
+    ...     idata = pm.sample(step=MinibatchBarker(temperature=1000, proposal=RandomWalk(0.05)))
+    """
+
+    name = "minibatch_barker"
+
+    def __init__(
+        self,
+        vars: Variable | Sequence[Variable] | None = None,
+        *,
+        batch_size: int = DefaultSize(100),
+        max_error: float | None = None,
+        **options: Unpack[StepOptions],
+    ) -> None:
+        self._rule = Barker(batch_size, max_error)
+        super().__init__(vars, **options)
+
+    def _rule_for(self, n_local: int) -> AcceptanceRule:
+        if not enough(self._rule.batch_size, n_local):
+            return ExactBarker()
+        implied = self._rule.implied_batch_size
+        if implied > self._rule.batch_size:
+            warnings.warn(
+                f"max_error={self._rule.max_error} can only be met with {implied:,} terms or more, whatever "
+                f"the model: every decision reads {min(implied, n_local):,} of {n_local:,} terms or more.",
+                SubsamplingWarning,
+                stacklevel=5,
+            )
+        return self._rule

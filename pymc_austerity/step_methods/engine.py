@@ -1,0 +1,119 @@
+"""The compiled transitions of a step: which kernel, around which functions, with which constants."""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.kernels.full import Current, full_transitions
+from pymc_austerity.kernels.metropolis import Outcome, transitions
+from pymc_austerity.kernels.subsample import in_blocks, population_of
+from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.notices import first_line, tell_if_slow, warn_of_given
+from pymc_austerity.step_methods.range_bounds import RangeBound
+from pymc_austerity.target import FullTarget, Target
+
+
+class Engine:
+    """Transitions of one step, compiled. It has size N: it is made anew in every process.
+
+    A rule that is decided only when all terms are seen runs `kernels.full`, any other `kernels.metropolis`.
+
+    Parameters
+    ----------
+    factorisation : Factorisation
+    rule : AcceptanceRule
+    proposal : BoundProposal
+    range_bound : RangeBound
+        For rules that need the range of the log ratios.
+    q, point : ndarray, dict
+        A state, and the values of all variables, to compile with.
+    """
+
+    def __init__(
+        self,
+        factorisation: Factorisation,
+        rule: AcceptanceRule,
+        proposal: BoundProposal,
+        range_bound: RangeBound,
+        q: np.ndarray,
+        point: PointType,
+    ) -> None:
+        self.n_local = factorisation.n_local
+        self.full = rule.functions.decide is all_seen
+        self._range_bound = range_bound
+        self._schedule = rule.bind(self.n_local)
+        # A block of neighbours is a random sample of one term only.
+        if len(factorisation.locals) == 1 and not self.full and not getattr(rule, "uniform", False):
+            self._schedule = in_blocks(self._schedule)
+        shuffled = self._schedule.block > 1
+        self._target = CompiledTarget(factorisation, shuffle=shuffled)
+        warn_of_given(self._target)
+        self.restart()
+        functions: dict[str, Any] = {"propose": proposal.propose, "adapt": proposal.adapt}
+        kernel: Any
+        record: Any
+        if self.full:
+            functions["draw"] = rule.functions.draw
+            kernel, record = full_transitions, FullTarget
+        else:
+            functions |= rule.functions._asdict()
+            functions["range_of"] = range_bound.function
+            kernel, record = transitions, Target
+        self._transitions = self._target.compile(kernel, functions, record)
+        try:
+            with exact_arithmetic(), tell_if_slow():  # the first call compiles
+                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
+        except Exception as error:  # numba passes some errors of the code it compiles through
+            if proposal.compilable and range_bound.compilable:
+                raise
+            culprit = "proposal" if range_bound.compilable else "proposal or range_bound"
+            warnings.warn(
+                f"numba cannot compile the {culprit} ({first_line(error)}); it runs interpreted, which is "
+                "many times slower.",
+                SubsamplingWarning,
+                stacklevel=5,
+            )
+            plain = self._target.interpreted(record)
+            self._transitions = np.errstate(all="ignore")(partial(kernel, **functions, target=plain))
+
+    def restart(self) -> None:
+        """Forget the last state, and what an interrupted decision left in disorder."""
+        self._population = None if self.full else population_of(self._schedule)
+        self._current: Current | None = None
+
+    def copy(self) -> Self:
+        """An engine that shares what is compiled, with a state of its own."""
+        clone = copy(self)
+        clone.restart()
+        return clone
+
+    def run(
+        self,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        q: np.ndarray,
+        point: PointType,
+        proposal_state: Any,
+    ) -> Outcome:
+        """Make n transitions from q; `point` has the values of the other variables."""
+        args = self._target.args(point)
+        if not self.full:
+            bound = self._range_bound.at(point)
+            return self._transitions(
+                n, tune, rng, q, args, self._population, proposal_state, self._schedule, bound
+            )
+        if self._current is None or self._target.other_names:  # others may have moved since
+            self._current = Current(q.copy(), np.array([np.nan]))
+        return self._transitions(n, tune, rng, q, args, self.n_local, proposal_state, self._current)

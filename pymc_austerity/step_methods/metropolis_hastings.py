@@ -1,0 +1,93 @@
+"""Metropolis-Hastings with any decision rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.acceptance import Exact
+from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.step_methods.base import StepOptions, SubsampledStep
+from pymc_austerity.validation import enough
+
+
+class MetropolisHastings(SubsampledStep):
+    """Metropolis-Hastings with a decision rule of your choice, by default the exact test on all data.
+
+    The reference for all subsampled steps: same model, same proposal, another rule. The other steps are this
+    one with a rule of their own.
+
+    Parameters
+    ----------
+    vars : random or value variables, optional
+        Continuous variables to update together. Default: all of the model.
+    acceptance : AcceptanceRule, default Exact()
+        One of `pymc_austerity.acceptance`: `Exact`, `ExactBarker`, `TTest`, `Concentration`, `Barker`; or an
+        object with the same methods.
+    range_bound : "exact" or callable, optional
+        For rules that need the range of the log ratios; see `MHSubLhd`.
+    proposal : RandomWalk, AdaptiveRandomWalk, or callable, optional
+        Default: ``AdaptiveRandomWalk()``. A function ``(q, rng) -> (q_new, log_hastings)``, or an object with
+        such a method ``propose``, with ``log_hastings = log q(q | q_new) - log q(q_new | q)``; q is the
+        vector of the (unconstrained) value variables. It is compiled by numba where that is possible.
+    steps_per_draw : int >= 1, default 1
+        Transitions for each recorded draw.
+    threshold : int, default 1000
+        Vectors of at least so many terms are subsampled.
+    temperature : float > 0, default 1.0
+        Divides the log likelihood (observed variables and potentials), but not the prior. Everything that is
+        sampled, and the sample statistics, then belong to the tempered posterior.
+    tune : bool, default True
+        Whether an adaptive proposal learns during the tuning draws.
+    model, blocked, rng, initial_point, compile_kwargs
+        As in PyMC's own step methods.
+
+    Raises
+    ------
+    TypeError
+        If `acceptance` is not a decision rule.
+    ValueError
+        If a parameter is out of range, a variable is discrete, or the model has nothing to subsample.
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+
+    Notes
+    -----
+    *Guarantee*: that of the rule. With `Exact` and `ExactBarker` the posterior is the stationary law.
+
+    *When it fails*: as the rule does. With an exact rule a transition costs one pass over the data.
+
+    Examples
+    --------
+    >>> with model:  # doctest: +SKIP
+    ...     step = MetropolisHastings([beta], acceptance=ExactBarker(), proposal=RandomWalk(0.1))
+    ...     idata = pm.sample(step=step)
+    """
+
+    name = "metropolis_hastings"
+
+    def __init__(
+        self,
+        vars: Variable | Sequence[Variable] | None = None,
+        *,
+        acceptance: AcceptanceRule | None = None,
+        range_bound: Any = None,
+        **options: Unpack[StepOptions],
+    ) -> None:
+        acceptance = Exact() if acceptance is None else acceptance
+        if isinstance(acceptance, type) or not all(
+            hasattr(acceptance, a) for a in ("bind", "functions", "target_accept")
+        ):
+            raise TypeError(
+                "acceptance must be a decision rule, such as Exact() or TTest(epsilon=0.05), got "
+                f"{acceptance!r}."
+            )
+        self._acceptance = acceptance
+        self._range_bound = range_bound
+        super().__init__(vars, **options)
+
+    def _rule_for(self, n_local: int) -> AcceptanceRule:
+        enough(getattr(self._acceptance, "batch_size", 1), n_local)
+        return self._acceptance

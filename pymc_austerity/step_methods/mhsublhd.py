@@ -1,0 +1,101 @@
+"""Metropolis-Hastings with subsampled likelihoods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.acceptance import Concentration
+from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.concentration import Bound
+from pymc_austerity.step_methods.base import StepOptions, SubsampledStep
+from pymc_austerity.validation import enough
+
+
+class MHSubLhd(SubsampledStep):
+    """Metropolis-Hastings whose every decision is right with probability 1 - delta.
+
+    Parameters
+    ----------
+    vars : random or value variables, optional
+        Continuous variables to update together. Default: all of the model.
+    delta : float in (0, 1), default 0.01
+        Largest probability of a decision that differs from that of the exact test.
+    p : float > 1, default 2.0
+        Look t at the data spends the part (p - 1) / (p t^p) of `delta`.
+    growth : float > 1, default 2.0
+        Factor by which the subsample grows from look to look.
+    batch_size : int >= 1, default 1
+        Terms read before the first look.
+    bound : str, default "empirical-bernstein-serfling"
+        Concentration bound: "hoeffding-serfling", "empirical-bernstein" or "empirical-bernstein-serfling".
+    range_bound : "exact" or callable, optional
+        How the range max_i l_i - min_i l_i of all N log ratios l_i = log p(x_i | q_new) - log p(x_i | q) is
+        bounded.
+
+        * Default: by a certificate, if every local term is a function f_i(x_i . q + o_i) of a linear
+          predictor and f_i is known: logistic and binomial, Laplace, Student's t, Huber and normal with a
+          scale that is not among `vars`, Poisson, probit, cloglog.
+        * A function ``(q, q_new) -> float``. It is the *range*, twice the C = max |l_i| of the paper. It is
+          compiled by numba where that is possible.
+        * "exact": computed at each step from all N terms, which costs O(N).
+    **options
+        Those of every subsampled step: see `MetropolisHastings`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, the model has nothing to subsample, or no certificate is known for a
+        term. While sampling, if the range turns out to be larger than `range_bound` says.
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+
+    Notes
+    -----
+    Figure 3 of Bardenet, Doucet & Holmes (2014), with its errata; see `acceptance.Concentration`.
+
+    *Guarantee*: with a valid range, acceptance probabilities differ from the exact ones by at most `delta`
+    (lemma 3.1), and the stationary law from the posterior by at most A m delta / (1 - rho) in total variation
+    (proposition 3.2; A, m and rho describe how fast the exact chain forgets its start). There is no
+    assumption about the distribution of the data.
+
+    *When it fails*: it does not err, but it pays. At equilibrium it reads half to all of the rows, and
+    evaluates each at two states, where the exact test needs one; a certificate that is far from the
+    actual range costs the same. It gains where most decisions are clear: far from the mode.
+
+    References
+    ----------
+    .. [1] Bardenet, R., Doucet, A. & Holmes, C. (2014). Towards scaling up Markov chain Monte Carlo: an
+       adaptive subsampling approach. ICML.
+    .. [2] Bardenet, R. & Maillard, O.-A. (2015). Concentration inequalities for sampling without
+       replacement. Bernoulli 21(3).
+
+    Examples
+    --------
+    >>> with model:  # doctest: +SKIP
+    ...     idata = pm.sample(step=MHSubLhd([beta], delta=0.01))
+    """
+
+    name = "mhsublhd"
+
+    def __init__(
+        self,
+        vars: Variable | Sequence[Variable] | None = None,
+        *,
+        delta: float = 0.01,
+        p: float = 2.0,
+        growth: float = 2.0,
+        batch_size: int = 1,
+        bound: Bound = "empirical-bernstein-serfling",
+        range_bound: Any = None,
+        **options: Unpack[StepOptions],
+    ) -> None:
+        self._rule = Concentration(delta, p, growth, batch_size, bound)
+        self._range_bound = range_bound
+        super().__init__(vars, **options)
+
+    def _rule_for(self, n_local: int) -> AcceptanceRule:
+        enough(self._rule.batch_size, n_local)
+        return self._rule

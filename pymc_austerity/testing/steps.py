@@ -1,0 +1,249 @@
+"""Does a step keep PyMC's contract, and sample a posterior that is known?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import numpy as np
+import pymc as pm
+from pymc.step_methods.compound import Competence
+from pymc.step_methods.state import equal_dataclass_values
+
+from pymc_austerity.testing.compare import require
+from pymc_austerity.testing.models import normal_mean, two_blocks
+from pymc_austerity.testing.posteriors import check_posterior
+
+MakeStep = Callable[..., Any]
+Point = dict[str, np.ndarray]
+# Long enough that an adaptive proposal learns something.
+_N_STEPS = 60
+_SEED = 20
+
+
+def check_step(
+    make_step: MakeStep,
+    *,
+    tolerance: float = 0.0,
+    draws: int = 1000,
+    tune: int = 500,
+    partner: Any = pm.NUTS,
+    seed: int = 0,
+) -> None:
+    """Check a step method: PyMC's contract, and posteriors in closed form, alone and with another step.
+
+    Parameters
+    ----------
+    make_step : callable
+        ``make_step(vars=None, **kwargs)``, called in the context of a model, returns a step for these
+        variables. The only keyword is `rng`. The models have 3000 rows with unit variance, and posterior
+        standard deviations of about 0.02.
+    tolerance : float, default 0.0
+        How far, in posterior standard deviations, means and standard deviations may be off, besides Monte
+        Carlo error. A rule that is not exact widens the posterior.
+    draws, tune : int
+        For each of two chains.
+    partner : type of step method, default pymc.NUTS
+        The step for the other variable.
+    seed : int, default 0
+
+    Raises
+    ------
+    AssertionError
+        With what differs, by how much, and what it means.
+
+    See Also
+    --------
+    check_interface, check_points, check_state, check_chains, check_posterior : The parts, in this order.
+
+    Notes
+    -----
+    *Guarantee*: a step that keeps the contract passes, but for bad luck with a seed.
+
+    *When it fails*: errors of a posterior below `tolerance` and four Monte Carlo errors are not seen; 1000
+    draws of a random walk leave some tenths of a standard deviation. Let `make_step` make several
+    transitions for each draw.
+    """
+    both = two_blocks()
+    with both.model:
+        step = make_step([both.model["b"]], rng=np.random.default_rng(seed))
+    check_interface(step, both.draw(np.random.default_rng(seed)))
+    check_points(step, both.draw(np.random.default_rng(seed)))
+    check_state(step, both.draw(np.random.default_rng(seed)))
+    check_chains(step, both.draw(np.random.default_rng(seed)))
+    with both.model:
+        others = [step, partner([both.model["a"]])]
+    options: dict[str, Any] = {"tolerance": tolerance, "draws": draws, "tune": tune, "seed": seed}
+    check_posterior(both, others, **options)
+    alone = normal_mean()
+    with alone.model:
+        check_posterior(alone, make_step(rng=np.random.default_rng(seed)), **options)
+
+
+def move(step: Any, point: Point, n: int = _N_STEPS) -> tuple[list[Point], list[dict[str, Any]]]:
+    """Points and statistics of n steps in a row."""
+    points, stats = [], []
+    for _ in range(n):
+        point, (stat,) = step.step(point)
+        points.append(point)
+        stats.append(stat)
+    return points, stats
+
+
+def fresh(step: Any, tune: int = _N_STEPS, seed: int = _SEED) -> Any:
+    """A copy of a step at the start of a chain, as `pymc.sample` begins it."""
+    step = deepcopy(step)
+    step.setup_chain(np.random.default_rng(seed), tune, _N_STEPS)
+    step.tune = bool(tune)
+    if hasattr(step, "reset_tuning"):
+        step.reset_tuning()
+    return step
+
+
+def learnt(step: Any) -> Any:
+    """What adaptation changes: `proposal_state` of the sampling state, or all of it but the generator."""
+    state = step.sampling_state
+    if hasattr(state, "proposal_state"):
+        return state.proposal_state
+    return {name: value for name, value in vars(state).items() if name not in ("rng", "tune")}
+
+
+def require_same_path(what: str, one: Any, other: Any, meaning: str) -> None:
+    """Fail if two results of `move` are not equal, bit by bit."""
+    for k, points in enumerate(zip(one[0], other[0], strict=True)):
+        for name in points[0]:
+            require(
+                np.array_equal(points[0][name], points[1][name]),
+                f"{what}: {name} differs from step {k} on: {points[0][name]}, {points[1][name]}. {meaning}",
+            )
+    for k, (left, right) in enumerate(zip(one[1], other[1], strict=True)):
+        for name in left:
+            require(
+                np.array_equal(left[name], right[name], equal_nan=True),
+                f"{what}: statistic {name} differs at step {k}: {left[name]}, {right[name]}. {meaning}",
+            )
+
+
+def check_interface(step: Any, point: Point) -> None:
+    """A name, statistics of the types that are announced, and never assigned automatically."""
+    require(isinstance(getattr(step, "name", None), str) and step.name, "The step has no `name`.")
+    require(len(step.vars) > 0, "The step has no `vars`.")
+    for var in step.vars:
+        for has_grad in (True, False):
+            answer = type(step).competence(var, has_grad)
+            require(
+                answer == Competence.INCOMPATIBLE,
+                f"competence of {var} is {answer!r}: pm.sample would use an approximate step without being "
+                "asked. It must be Competence.INCOMPATIBLE.",
+            )
+    announced = step.stats_dtypes_shapes
+    for stat in move(fresh(step), point, 5)[1]:
+        require(
+            stat.keys() == announced.keys(),
+            f"stats_dtypes_shapes announces {sorted(announced)}, but a step returned {sorted(stat)}.",
+        )
+        for name, (dtype, shape) in announced.items():
+            value = np.asarray(stat[name])
+            require(
+                value.dtype == np.dtype(dtype) and value.shape == tuple(shape),
+                f"The statistic {name} is of type {value.dtype} and shape {value.shape}, announced as "
+                f"{np.dtype(dtype)} and {shape}.",
+            )
+
+
+def check_points(step: Any, point: Point) -> None:
+    """A step returns a new point of all variables; it changes neither the old one nor other variables."""
+    own, step = {var.name for var in step.vars}, fresh(step)
+    moved = 0
+    for k in range(_N_STEPS):
+        kept = deepcopy(point)
+        new, _ = step.step(point)
+        for name, value in kept.items():
+            require(
+                np.array_equal(point[name], value),
+                f"Step {k} changed {name} in the point that it was given, from {value} to {point[name]}: "
+                "draws that PyMC has kept change afterwards.",
+            )
+        require(new.keys() == kept.keys(), f"The new point has {sorted(new)} instead of {sorted(kept)}.")
+        for name, value in kept.items():
+            require(
+                np.shape(new[name]) == np.shape(value) and np.asarray(new[name]).dtype == value.dtype,
+                f"{name} came back with shape {np.shape(new[name])} and type {np.asarray(new[name]).dtype}, "
+                f"instead of {np.shape(value)} and {value.dtype}.",
+            )
+            if name not in own:
+                require(np.array_equal(new[name], value), f"Step {k} changed {name}, which is not its own.")
+        moved += any(not np.array_equal(new[name], kept[name]) for name in own)
+        point = new
+    require(moved, f"In {_N_STEPS} steps from a typical point the chain never moved.")
+
+
+def check_state(step: Any, point: Point) -> None:
+    """Sampling state, pickles and copies go on with identical draws; random numbers are the step's own."""
+    step = fresh(step)
+    move(step, point)
+    state = step.sampling_state
+    expected = move(step, point)
+    require(
+        not equal_dataclass_values(step.sampling_state, state),
+        "sampling_state did not change: it shares memory with the step, or misses the generator.",
+    )
+    step.sampling_state = state
+    global_state = str(np.random.get_state())  # noqa: NPY002
+    require_same_path(
+        "A step whose sampling_state was set back", move(step, point), expected, "It misses something."
+    )
+    require(
+        str(np.random.get_state()) == global_state,  # noqa: NPY002
+        "The step uses numpy's global random numbers: chains are not determined by their seeds.",
+    )
+    for what, other in (
+        ("A deep copy", deepcopy(step)),
+        ("A pickle", cloudpickle.loads(cloudpickle.dumps(step))),
+    ):
+        other.sampling_state = state
+        require_same_path(what, move(other, point), expected, "Workers would draw something else.")
+    step.sampling_state = state
+    kept = deepcopy(step.sampling_state)
+    move(deepcopy(step), point)
+    require(
+        equal_dataclass_values(step.sampling_state, kept),
+        "Steps of a deep copy changed the original: they share memory.",
+    )
+    restored = cloudpickle.loads(cloudpickle.dumps(state))
+    require(equal_dataclass_values(restored, state), "sampling_state does not survive a pickle.")
+
+
+def check_chains(step: Any, point: Point) -> None:
+    """`setup_chain` starts afresh with the generator that it is given, and tuning ends."""
+    paths = []
+    one = fresh(step)
+    for seed in (_SEED, _SEED, _SEED + 1):
+        one.setup_chain(np.random.default_rng(seed), _N_STEPS, _N_STEPS)
+        paths.append(move(one, point))
+    require_same_path(
+        "A second chain with the seed of the first", paths[1], paths[0], "setup_chain keeps something."
+    )
+    require(
+        any(not np.array_equal(p[n], q[n]) for p, q in zip(paths[0][0], paths[2][0], strict=True) for n in p),
+        "Chains with different seeds are identical: the step does not use the generator of setup_chain.",
+    )
+    one = fresh(step)
+    points, _ = move(one, point)
+    one.stop_tuning()
+    before = deepcopy(learnt(one))
+    move(one, points[-1])
+    require(
+        equal_dataclass_values(learnt(one), before),
+        f"The step still learnt after stop_tuning: {before} became {learnt(one)}. Draws that are kept then "
+        "have another law than the target.",
+    )
+    one = fresh(step, tune=0)
+    before = deepcopy(learnt(one))
+    move(one, point)
+    require(
+        equal_dataclass_values(learnt(one), before),
+        f"The step learnt in a chain without tuning: {before} became {learnt(one)}.",
+    )

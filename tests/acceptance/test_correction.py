@@ -1,0 +1,232 @@
+"""The law of X_corr against the logistic law, the paper's own construction, and draws."""
+
+import math
+
+import numba
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit, ndtr
+
+from pymc_austerity.acceptance.correction import Correction, correction, draw_correction
+from tests.statistical.errors import p_of_counts
+
+LOGISTIC_VARIANCE = math.pi**2 / 3
+DENSE = np.linspace(-45.0, 45.0, 9001)
+
+
+def masses(law):
+    return np.diff(law.cumulative, prepend=0.0)
+
+
+def error(values, masses, sigma, x=DENSE):
+    """Equation 14: largest distance of the distribution function of X_norm + X_corr from the logistic."""
+    return np.abs(ndtr((x[:, None] - values) / sigma) @ masses - expit(x)).max()
+
+
+def draws_of(law, rng, n):
+    return np.array([draw_correction(law, rng) for _ in range(n)])
+
+
+@numba.njit
+def compiled_draws(law, rng, n):
+    draws = np.empty(n)
+    for i in range(n):
+        draws[i] = draw_correction(law, rng)
+    return draws
+
+
+# The law --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sigma", "limit"),
+    [
+        (1.0, 1e-7),
+        (0.95, 2e-8),
+        (0.9, 3e-9),
+        (0.8, 3e-9),
+        (0.63, 3e-9),
+        (0.5, 3e-9),
+        (0.49, 3e-9),
+        (0.2, 3e-9),
+    ],
+)
+def test_with_the_normal_variable_it_is_logistic(sigma, limit):
+    law = correction(sigma)
+    assert error(law.values, masses(law), sigma) < limit
+
+
+@pytest.mark.parametrize(
+    ("sigma", "limit"), [(0.05, 3e-9), (0.01, 3e-9), (1e-3, 3e-9), (4e-5, 1e-6), (1e-6, 1.3e-5)]
+)
+def test_small_sigmas_at_some_points(sigma, limit):
+    law = correction(sigma)
+    step = law.values[1] - law.values[0]
+    p, worst = masses(law), 0.0
+    for point in (-19.9, -5.0, -1.0, 0.0, 0.3, 3.0, 20.1):
+        # A few steps of the grid, and only the masses near enough to X_norm to count in part.
+        x = point + np.linspace(0.0, 4 * step, 41)
+        low, high = np.searchsorted(law.values, (x[0] - 10 * sigma, x[-1] + 10 * sigma))
+        below = law.cumulative[low - 1] if low else 0.0
+        cdf = below + ndtr((x[:, None] - law.values[low:high]) / sigma) @ p[low:high]
+        worst = max(worst, np.abs(cdf - expit(x)).max())
+    assert worst < limit
+
+
+def test_least_squares_converges_for_every_sigma():
+    x = np.linspace(0.0, 40.0, 801)
+    for sigma in np.linspace(0.5, 1.0, 26):
+        law = correction(sigma)
+        assert error(law.values, masses(law), sigma, x) < 1e-7
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.9, 0.8, 0.5, 0.3, 0.01, 1e-5])
+def test_it_is_a_symmetric_law_with_the_missing_variance(sigma):
+    law = correction(sigma)
+    p = masses(law)
+    assert p.min() > 0
+    assert law.cumulative[-1] == 1.0
+    assert np.all(np.diff(law.values) > 0)
+    np.testing.assert_array_equal(law.values, -law.values[::-1])
+    np.testing.assert_allclose(p, p[::-1], rtol=0, atol=1e-15)
+    assert p @ law.values**2 == pytest.approx(LOGISTIC_VARIANCE - sigma**2, abs=1e-5)
+
+
+def test_the_values_lie_on_a_grid():
+    for sigma in (1.0, 0.6, 0.1):
+        law = correction(sigma)
+        steps = np.diff(law.values) / (20 / math.ceil(20 / (sigma / 4)))
+        np.testing.assert_allclose(steps, np.round(steps), rtol=1e-9)
+
+
+def test_laws_are_kept():
+    assert correction() is correction(1.0) is correction(np.float64(1.0)) is correction(sigma=1)
+    assert correction(0.9) is not correction(1.0)
+
+
+# The paper's construction ---------------------------------------------------------------------------
+
+
+def ridge(sigma, penalty, reach, n=4000, cells=None):
+    """Masses by equation 15, negative ones included.
+
+    With n = 4000 cells M has 16001 x 8001 elements. With spacing h = V / n and masses u = h c, both sums of
+    squares are integrals: |M u - v|^2 + lambda |u|^2 = (1 / h) (int (Phi * c - S)^2 + lambda h^2 int c^2).
+    So with m cells, still much narrower than sigma, lambda (m / n)^2 gives the same density.
+    """
+    m = cells or 10 * reach
+    values = reach / m * np.arange(-m, m + 1)
+    x = reach / m * np.arange(-2 * m, 2 * m + 1)
+    M = ndtr((x[:, None] - values) / sigma)
+    penalties = penalty * (m / n) ** 2 * np.eye(2 * m + 1)
+    return values, np.linalg.solve(M.T @ M + penalties, M.T @ expit(x))
+
+
+def clipped(masses):
+    positive = np.maximum(masses, 0.0)
+    return positive / positive.sum()
+
+
+def test_coarser_cells_with_a_smaller_penalty_give_the_same_ridge_solution():
+    fine = error(*ridge(0.9, 1.0, 20, n=400, cells=400), 0.9)
+    assert error(*ridge(0.9, 1.0, 20, n=400, cells=200), 0.9) == pytest.approx(fine, rel=1e-3)
+    assert error(*ridge(0.9, 1.0, 20, n=200, cells=200), 0.9) > 1.5 * fine
+
+
+@pytest.mark.parametrize(("sigma", "penalty", "printed"), [(0.9, 1.0, 1.0e-4), (0.8, 0.03, 5.0e-6)])
+def test_table_1(sigma, penalty, printed):
+    # The table does not state V: 32 to 36 give its numbers, before masses are clipped.
+    values, u = ridge(sigma, penalty, 34)
+    assert u.sum() == pytest.approx(1.0, abs=1e-9)
+    assert u.min() < 0
+    assert error(values, u, sigma) == pytest.approx(printed, rel=0.1)
+    law = correction(sigma)
+    assert 1000 * error(law.values, masses(law), sigma) < error(values, clipped(u), sigma)
+
+
+@pytest.mark.parametrize("penalty", [10.0, 1.0, 0.1, 0.01])
+def test_clipping_negative_masses_costs_more_than_it_should_at_sigma_1(penalty):
+    values, u = ridge(1.0, penalty, 35)
+    p = clipped(u)
+    assert 5e-4 < error(values, p, 1.0) < 2e-3
+    assert 1.02 < p @ values**2 / (LOGISTIC_VARIANCE - 1.0) < 1.14
+
+
+# Draws ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.9, 0.2])
+def test_interpreted_and_compiled_draws_are_the_same(sigma):
+    law = correction(sigma)
+    interpreted = draws_of(law, np.random.default_rng(3), 2000)
+    compiled = compiled_draws(law, np.random.default_rng(3), 2000)
+    np.testing.assert_array_equal(interpreted, compiled)
+
+
+def test_a_draw_takes_one_uniform_number():
+    one, other = np.random.default_rng(4), np.random.default_rng(4)
+    draws_of(correction(), one, 10)
+    other.random(10)
+    assert one.random() == other.random()
+
+
+class Fixed:
+    """A generator of one number."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def random(self):
+        return self.number
+
+
+@pytest.mark.parametrize(
+    ("uniform", "expected"),
+    [(0.0, -1.0), (0.2499, -1.0), (0.25, 0.0), (0.7499, 0.0), (0.75, 1.0), (1 - 2**-53, 1.0)],
+)
+def test_inversion(uniform, expected):
+    law = Correction(np.array([-1.0, 0.0, 1.0]), np.array([0.25, 0.75, 1.0]))
+    assert draw_correction(law, Fixed(uniform)) == expected
+    assert draw_correction(correction(), Fixed(1 - 2**-53)) == correction().values[-1]
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.5])
+def test_values_are_drawn_with_their_masses(sigma):
+    law, n = correction(sigma), 100_000
+    draws = compiled_draws(law, np.random.default_rng(5), n)
+    p = masses(law)
+    counts = np.bincount(np.searchsorted(law.values, draws), minlength=len(p))
+    frequent = p > 10 / n  # the others count as one
+    assert (
+        p_of_counts(np.r_[counts[frequent], counts[~frequent].sum()], np.r_[p[frequent], p[~frequent].sum()])
+        > 1e-3
+    )
+
+
+def p_of_sum(sigma, sigma_of_law, n=200_000):
+    """Kolmogorov-Smirnov test of N(0, sigma^2) + X_corr against the logistic law."""
+    rng = np.random.default_rng(6)
+    draws = compiled_draws(correction(sigma_of_law), rng, n) + sigma * rng.standard_normal(n)
+    return stats.kstest(draws, stats.logistic.cdf).pvalue
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.9, 0.8, 0.3])
+def test_draws_with_normal_noise_are_logistic(sigma):
+    assert p_of_sum(sigma, sigma) > 1e-3
+
+
+def test_the_correction_for_another_sigma_is_found_out():
+    assert p_of_sum(1.0, 0.8) < 1e-6
+    assert p_of_sum(0.9, 1.0) < 1e-6
+
+
+# Validation -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sigma", [0.0, -0.5, 1.0001, 2, math.nan, math.inf, True, "1", None, [1.0]])
+def test_a_wrong_sigma_is_named(sigma):
+    correction(1.0)  # True == 1.0, also as a key
+    with pytest.raises(ValueError, match=r"sigma must be in \(0, 1\], got ") as caught:
+        correction(sigma)
+    assert repr(sigma) in str(caught.value)

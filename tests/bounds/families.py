@@ -1,0 +1,56 @@
+"""Designs, points, and a predictor made by hand, for the tests of all families."""
+
+import numpy as np
+
+from pymc_austerity.target import LinearPredictor
+
+N = 400
+
+
+def designs(rng):
+    """Designs of several kinds, with offsets: name, rows (N, D + 1)."""
+    dense = rng.normal(size=(N, 5))
+    dummies = np.eye(4)[rng.integers(0, 4, N)]
+    heavy = rng.standard_t(2, size=(N, 4))
+    collinear = np.c_[dense, dense[:, 0] - dense[:, 1], np.ones(N)]
+    scales = dense * np.array([1e-6, 1.0, 1e-2, 30.0, 1e3]) / 30.0
+    offset = rng.normal(size=N)
+    zero = np.zeros(N)
+    return {
+        "intercept": np.c_[np.ones(N), zero],
+        "dense": np.c_[dense, zero],
+        "dense with offset": np.c_[dense, offset],
+        "dummies": np.c_[np.ones(N), dummies, zero],
+        "heavy tails": np.c_[0.2 * heavy, offset],
+        "collinear": np.c_[collinear, offset],
+        "offset in the span": np.c_[dense, dense @ np.ones(5)],
+        "scales": np.c_[scales, 1e4 + offset],
+        "one row sticks out": np.c_[np.where(np.arange(N)[:, None] == 7, 3.0, 0.01 * dense), zero],
+        "zero column": np.c_[dense, zero, offset],
+    }
+
+
+def states(rng, n_dim, scale=1.0):
+    """Pairs of states: near, far, and along one coordinate."""
+    q = scale * rng.normal(size=n_dim) / np.sqrt(n_dim)
+    for size in (1e-6, 1e-3, 0.1, 1.0):
+        yield q + size * scale * rng.normal(size=n_dim), q
+    yield q + np.eye(n_dim)[rng.integers(n_dim)], q
+    yield q, q
+    yield -q, q
+
+
+def predictor(rows, slope, *, others=(), offset_fixed=True, is_affine=False):
+    """A predictor whose slopes are ``slope(eta (K, 1), positions, point)``."""
+    return LinearPredictor(
+        name="y",
+        n_rows=len(rows),
+        n_dim=rows.shape[1] - 1,
+        rows=lambda positions: rows[positions],
+        slopes=lambda eta, positions, point: np.broadcast_to(
+            slope(np.asarray(eta)[:, None], positions, point), (len(eta), len(positions))
+        ).astype(float),
+        offset_fixed=offset_fixed,
+        others=others,
+        is_affine=is_affine,
+    )

@@ -1,0 +1,257 @@
+"""The linear predictor that is found on the graph, against the design that was put in."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytensor.sparse as ps
+import pytensor.tensor as pt
+import pytest
+from scipy.sparse import csr_matrix
+from scipy.special import expit
+
+from pymc_austerity.model.factorise import build
+from pymc_austerity.model.predictor import linear_predictor, linear_predictors
+
+N, D = 1200, 3
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, D))
+SPARSE = csr_matrix(X * (RNG.random((N, D)) < 0.3))
+G = RNG.integers(0, 4, size=N)
+T = RNG.normal(size=N)
+Y = RNG.integers(0, 2, size=N)
+ONE_HOT = np.eye(4)[G]
+NO = np.zeros(N)
+
+
+def factorisation(model, names):
+    return build(model, [model[n] for n in names], threshold=1000, initial_point=None, check=True)
+
+
+def predictor_of(model, names):
+    (found,) = linear_predictors(factorisation(model, names))
+    return found
+
+
+def bernoulli(eta):
+    pm.Bernoulli("y", logit_p=eta, observed=Y)
+
+
+def vector():
+    return pm.Normal("b", shape=D)
+
+
+def scalar(name):
+    return pm.Normal(name)
+
+
+# name: (predictor, expected rows and offset)
+SPELLINGS = {
+    "matmul": (lambda: X @ vector(), X, NO),
+    "math_dot": (lambda: pm.math.dot(X, vector()), X, NO),
+    "dot_of_data": (lambda: pm.Data("X", X) @ vector(), X, NO),
+    "line": (lambda: scalar("a") + scalar("b") * T, np.c_[np.ones(N), T], NO),
+    "slope": (lambda: scalar("b") * T, T[:, None], NO),
+    "intercept": (lambda: scalar("a"), np.ones((N, 1)), NO),
+    "intercept_and_offset": (lambda: scalar("a") + pm.Data("o", T), np.ones((N, 1)), T),
+    "groups": (
+        lambda: pm.Normal("a", shape=4)[G] + X @ vector(),
+        np.c_[ONE_HOT, X],
+        NO,
+    ),
+    "offset": (lambda: X @ vector() + pm.Data("o", T), X, T),
+    "two_vectors": (lambda: X @ vector() + ONE_HOT @ pm.Normal("c", shape=4), np.c_[X, ONE_HOT], NO),
+    "sum_of_products": (lambda: (X * vector()).sum(-1), X, NO),
+    "centred": (lambda: (X - X.mean(0)) @ vector(), X - X.mean(0), NO),
+    "divided": (lambda: 3.0 - (X @ vector()) / 2.0, -X / 2, NO + 3.0),
+    "zero_sum": (lambda: pm.ZeroSumNormal("z", shape=4)[G], None, NO),
+    "stacked": (lambda: X @ pt.stack([scalar("a"), scalar("b"), scalar("c")]), X, NO),
+    "concatenated": (lambda: X @ pt.concatenate([[scalar("a")], pm.Normal("b", shape=2)]), X, NO),
+    "matrix": (lambda: (pm.Normal("w", shape=(4, D))[G] * X).sum(axis=1), None, NO),
+    "column": (lambda: (X @ pm.Normal("w", shape=(D, 1)))[:, 0], X, NO),
+    "sparse": (lambda: ps.dot(SPARSE, vector()[:, None])[:, 0], SPARSE.toarray(), NO),
+    "switched": (lambda: pt.where(T > 0, scalar("a"), scalar("b")), np.c_[T > 0, T <= 0], NO),
+    "assigned": (lambda: X @ pt.set_subtensor(pt.zeros(D)[1:], pm.Normal("b", shape=2)), X[:, 1:], NO),
+    "powers": (lambda: scalar("a") * T + scalar("b") * T**2, np.c_[T, T**2], NO),
+    "einsum": (lambda: pt.einsum("nd,d->n", X, vector()), X, NO),
+    "loop": (lambda: sum(X[:, k] * b for k, b in enumerate([scalar("a"), scalar("b"), scalar("c")])), X, NO),
+    "non_centred": (lambda: 2.0 + X @ (0.5 * vector() + 1.0), 0.5 * X, 2.0 + X.sum(1)),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_rows_of_the_design(name):
+    make, rows, offset = SPELLINGS[name]
+    with pm.Model() as model:
+        bernoulli(make())
+    names = [v.name for v in model.free_RVs]
+    found = predictor_of(model, names)
+    positions = RNG.permutation(N)[:700]
+    got = found.rows(positions)
+    if rows is not None:
+        np.testing.assert_allclose(got[:, :-1], rows[positions], rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(got[:, -1], offset[positions], rtol=1e-13, atol=1e-15)
+    assert (found.n_rows, found.offset_fixed, found.others) == (N, True, ())
+    fact = factorisation(model, names)
+    q = RNG.normal(size=found.n_dim)
+    eta = got @ np.append(q, 1.0)
+    expected = np.where(Y[positions] == 1, np.log(expit(eta)), np.log(expit(-eta)))
+    np.testing.assert_allclose(terms_at(fact, q, positions), expected, rtol=1e-9)
+
+
+def terms_at(fact, q, positions=None, point=None):
+    """Local terms at the vector q."""
+    point, start = dict(fact.graph.point if point is None else point), 0
+    for name in fact.var_names:
+        shape = fact.graph.values[name].type.shape
+        size = int(np.prod(shape))
+        point[name] = q[start : start + size].reshape(shape)
+        start += size
+    return fact.log_density_terms(point, positions)
+
+
+POSITIONS = np.arange(0, N, 7)
+ETA = np.array([-30.0, -2.0, -0.1, 0.0, 0.3, 1.7, 30.0])
+LOGISTIC = Y[POSITIONS] - expit(ETA)[:, None]
+
+
+def softplus_potential(eta):
+    pm.Potential("y", Y * eta - pt.log1p(pt.exp(eta)))
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        bernoulli,
+        lambda eta: pm.Bernoulli("y", p=pm.math.sigmoid(eta), observed=Y),
+        lambda eta: pm.Bernoulli("y", p=pm.math.invlogit(eta), observed=Y),
+        lambda eta: pm.Bernoulli("y", pm.Deterministic("p", 1 / (1 + pt.exp(-eta))), observed=Y),
+        lambda eta: pm.Binomial("y", n=np.ones(N, dtype=int), logit_p=eta, observed=Y),
+        softplus_potential,
+        lambda eta: pm.Potential("y", (Y * eta - pt.softplus(eta)).sum()),
+        lambda eta: pm.Potential("y", pt.log(pt.where(Y == 1, pt.sigmoid(eta), pt.sigmoid(-eta)))),
+        lambda eta: pm.Potential("y", pm.logp(pm.Bernoulli.dist(logit_p=eta), Y)),
+    ],
+)
+@pytest.mark.parametrize("predictor", [lambda: X @ vector(), lambda: pm.Normal("b")])
+def test_slopes_of_logistic_regression(likelihood, predictor):
+    with pm.Model() as model:
+        likelihood(predictor())
+    found = predictor_of(model, ["b"])
+    sign = np.sign(found.rows(POSITIONS)[0, 0] * (X[0, 0] if found.n_dim == D else 1.0))
+    got = sign * found.slopes(sign * ETA, POSITIONS, {})  # some spellings have the predictor -eta
+    finite = np.isfinite(got)
+    assert finite[1:-1].all()
+    np.testing.assert_allclose(got[finite], LOGISTIC[finite], rtol=1e-6, atol=1e-12)
+
+
+def test_many_slopes_are_computed_in_parts():
+    with pm.Model() as model:
+        bernoulli(X @ vector())
+    found = predictor_of(model, ["b"])
+    eta = np.linspace(-5, 5, 40)
+    np.testing.assert_allclose(found.slopes(eta, np.arange(N), {}), Y - expit(eta)[:, None], rtol=1e-9)
+
+
+def test_scale_of_another_step_and_offset_of_another_step():
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma")
+        u = pm.Normal("u", shape=4)
+        pm.Normal("y", X @ vector() + u[G], sigma, observed=T)
+    found = predictor_of(model, ["b"])
+    assert (found.others, found.offset_fixed) == (("sigma_log__",), False)
+    slopes = found.slopes(np.array([1.0, -2.0]), np.arange(3), {"sigma_log__": np.log(2.0)})
+    np.testing.assert_allclose(np.abs(slopes), [[0.25] * 3, [0.5] * 3])
+    np.testing.assert_allclose(np.abs(found.rows(POSITIONS)[:, :-1]), np.abs(X[POSITIONS]))
+    # Together they are one block of an offset that is fixed.
+    both = predictor_of(model, ["b", "u"])
+    assert (both.others, both.offset_fixed, both.n_dim) == (("sigma_log__",), True, D + 4)
+
+
+def test_term_that_is_affine_itself():
+    with pm.Model() as model:
+        pm.Potential("y", 2.0 * (X @ vector()) + T)
+    found = predictor_of(model, ["b"])
+    assert found.is_affine
+    np.testing.assert_allclose(found.rows(POSITIONS), np.c_[2.0 * X, T][POSITIONS])
+    np.testing.assert_array_equal(found.slopes(ETA, POSITIONS, {}), 1.0)
+
+
+def test_digits_survive_a_large_offset():
+    with pm.Model() as model:
+        bernoulli(1e-6 * X @ vector() + 1e9)
+    found = predictor_of(model, ["b"])
+    np.testing.assert_allclose(found.rows(POSITIONS)[:, :-1], 1e-6 * X[POSITIONS], rtol=1e-13)
+
+
+def test_pickle():
+    with pm.Model() as model:
+        bernoulli(X @ vector())
+    found = predictor_of(model, ["b"])
+    found.rows(POSITIONS)
+    again = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(again.rows(POSITIONS), found.rows(POSITIONS))
+
+
+def scale_in_the_block():
+    pm.Normal("y", X @ vector(), pm.HalfNormal("sigma"), observed=T)
+    return ["b", "sigma"], r"'sigma_log__' enters the term 'y' through Exp"
+
+
+def hierarchical_product():
+    pm.Normal("y", pm.HalfNormal("tau") * pm.Normal("u", shape=4)[G], 1.0, observed=T)
+    return ["tau", "u"], r"'tau_log__' enters the term 'y' through Exp"
+
+
+def two_products():
+    pm.Normal("y", pm.Normal("tau") * pm.Normal("u", shape=4)[G], 1.0, observed=T)
+    return ["tau", "u"], r"the term 'y' through Mul"
+
+
+def product_with_another_step():
+    pm.Normal("y", (pm.Normal("tau", shape=4)[G] * (ONE_HOT * pm.Normal("u", shape=4)).T).sum(0), observed=T)
+    return ["u"], r"'u' enters the term 'y' through Mul"
+
+
+def softmax():
+    pm.Categorical("y", logit_p=X @ pm.Normal("w", shape=(D, 4)), observed=G)
+    return ["w"], r"'w' enters the term 'y' through"
+
+
+def mixture():
+    w = np.array([0.3, 0.7])
+    pm.NormalMixture("y", w, mu=pm.Normal("m", shape=2), sigma=1.0, observed=T)
+    return ["m"], r"'m' enters the term 'y' through"
+
+
+def discrete():
+    k = pm.Bernoulli("k", 0.5)
+    pm.Normal("y", k * T, 1.0, observed=T)
+    return ["k"], r"'k', which enters the term 'y', is discrete"
+
+
+def two_predictors():
+    pm.Normal("y", X @ vector(), pt.exp(T * pm.Normal("c")), observed=T)
+    return ["b", "c"], r"the term 'y' through (Exp|Sub)"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        scale_in_the_block,
+        hierarchical_product,
+        two_products,
+        product_with_another_step,
+        softmax,
+        mixture,
+        discrete,
+        two_predictors,
+    ],
+)
+def test_refusals_name_the_variable(make):
+    with pm.Model() as model:
+        names, message = make()
+    fact = factorisation(model, names)
+    assert isinstance(linear_predictor(fact, fact.locals[0]), str)
+    with pytest.raises(ValueError, match=message):
+        linear_predictors(fact)

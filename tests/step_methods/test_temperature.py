@@ -1,0 +1,89 @@
+"""`temperature` divides the likelihood, and nothing else."""
+
+import math
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import AusterityMH, MetropolisHastings, MinibatchBarker, RandomWalk
+
+TEMPERATURE = 40.0
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A long likelihood, a short one, a potential, a latent vector that is long, and priors."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=1500)
+    y = 0.3 + 0.7 * x + 0.5 * rng.normal(size=1500)
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0, 2, shape=2)
+        sigma = pm.HalfNormal("sigma", 1)
+        latent = pm.Normal("latent", slope[0], 1, shape=1200)
+        pm.Normal("y", slope[0] + slope[1] * x, sigma, observed=y)
+        pm.Normal("few", slope[1], 1, observed=[0.2, 0.9, 0.5])
+        pm.Potential("fence", -((latent - slope[0]) ** 4))
+    return model
+
+
+def plain_chain(model, temperature, n, scale, start, seed):
+    """Metropolis-Hastings with numpy on the prior plus the tempered likelihood."""
+    variables = [v for v in model.value_vars if v.name != "latent"]
+    prior = model.compile_fn(model.varlogp, inputs=model.value_vars, point_fn=True)
+    likelihood = model.compile_fn(model.datalogp, inputs=model.value_vars, point_fn=True)
+    parts = np.split(np.arange(3), np.cumsum([np.size(start[v.name]) for v in variables])[:-1])
+
+    def log_density(q):
+        point = start | {
+            v.name: q[part].reshape(np.shape(start[v.name])) for v, part in zip(variables, parts, strict=True)
+        }
+        return float(prior(point)) + float(likelihood(point)) / temperature
+
+    rng = np.random.default_rng(seed)
+    q = np.concatenate([np.ravel(start[v.name]) for v in variables])
+    here, draws = log_density(q), []
+    for _ in range(n):
+        q_new = q + scale * rng.standard_normal(3)
+        there = log_density(q_new)
+        if math.log(rng.random()) < there - here:
+            q, here = q_new, there
+        draws.append(q)
+    return np.array(draws)
+
+
+def chain(step, n, start):
+    point, draws, flags = start, [], []
+    for _ in range(n):
+        point, (stats,) = step.step(point)
+        draws.append(np.r_[point["slope"], point["sigma_log__"]])
+        flags.append(stats["accepted"])
+    return np.array(draws), np.array(flags)
+
+
+@pytest.mark.parametrize("temperature", [1.0, TEMPERATURE])
+def test_an_exact_chain_is_a_plain_chain_on_the_tempered_density(model, temperature):
+    start = model.initial_point() | {
+        "slope": np.array([0.3, 0.7]),
+        "sigma_log__": np.array(math.log(0.5)),
+        "latent": np.random.default_rng(2).normal(0.3, 0.3, 1200),
+    }
+    scale = 0.02 * math.sqrt(temperature)
+    with model:
+        step = MetropolisHastings(
+            [model["slope"], model["sigma"]],
+            proposal=RandomWalk(scale),
+            temperature=temperature,
+            rng=np.random.default_rng(3),
+        )
+    ours, flags = chain(step, 300, start)
+    theirs = plain_chain(model, temperature, 300, scale, start, seed=3)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert 20 < flags.sum() < 280
+
+
+@pytest.mark.parametrize("step", [AusterityMH, MinibatchBarker, MetropolisHastings])
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan, "2", True])
+def test_bad_temperatures_are_named(model, step, temperature):
+    with model, pytest.raises(ValueError, match="temperature must be a positive number, got"):
+        step([model["slope"]], temperature=temperature)
