@@ -13,7 +13,7 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance.base import RuleFunctions, Sample
 from pymc_austerity.acceptance.correction import Correction, correction, draw_correction
 from pymc_austerity.acceptance.exact import barker_target_accept, logistic
-from pymc_austerity.validation import is_real, is_whole
+from pymc_austerity.validation import DefaultSize, is_real, is_whole
 
 # No standardised variable makes the bound of corollary 1 smaller than this over sqrt(n).
 _SMALLEST_CONSTANT = 8.4
@@ -56,7 +56,7 @@ class Barker:
     most of the data: the test is made for high temperatures and small steps.
     """
 
-    batch_size: int = 100
+    batch_size: int = DefaultSize(100)
     max_error: float | None = None
 
     def __post_init__(self) -> None:

@@ -101,8 +101,8 @@ class Concentration:
             sizes.append(t)
             t = max(t + 1, math.ceil(self.growth * t))
         looks = np.arange(1, len(sizes) + 2)
-        shares = (self.p - 1.0) / (self.p * looks**self.p) * self.delta
-        return Schedule(np.array([*sizes, n_local], dtype=np.int64), -np.log(shares))
+        log_shares = math.log((self.p - 1.0) / self.p * self.delta) - self.p * np.log(looks)
+        return Schedule(np.array([*sizes, n_local], dtype=np.int64), -log_shares)
 
     def target_accept(self, n_dim: int) -> float:
         """Acceptance rate for Metropolis's rule."""

@@ -19,7 +19,7 @@ from pymc_austerity.acceptance.base import (
     metropolis_target_accept,
     standard_error,
 )
-from pymc_austerity.validation import is_real, is_whole
+from pymc_austerity.validation import DefaultSize, is_real, is_whole
 
 _SMALLEST_TAIL = 1e-200
 
@@ -63,7 +63,7 @@ class TTest:
     """
 
     epsilon: float = 0.01
-    batch_size: int = 500
+    batch_size: int = DefaultSize(500)
     growth: Literal["constant"] | float = "constant"
     boundary: float = 0.5
 

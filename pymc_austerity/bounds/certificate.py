@@ -46,6 +46,8 @@ _SAMPLE = 20_000
 # Rows at a time in the pass over all.
 _LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNK_BUDGET = 4096, 256, 4_000_000
 _SEED = 2014
+# Distances to which variables of other steps are moved to see whether rows change in proportion.
+_NEAR, _FAR, _FAR_TOLERANCE = 0.3, (3.0, -3.0, 10.0, -10.0), 1e-4
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def _certified(
     references, points = np.empty(0, dtype=np.int64), [dict(point)]
     if predictor.others:
         references = sample[np.abs(constants[:, : family.n_factors]).argmax(axis=0)]
-        points.append(_elsewhere(predictor, point))
+        points += [_elsewhere(predictor, point, distance) for distance in (_NEAR, *_FAR)]
     factors = [_factors(predictor, family, references, p) for p in points]
     constants = _divided(constants, factors[0])
     with_rows = [family.points(rows, part) for rows, part in _portions(predictor, sample, constants)]
@@ -133,7 +135,9 @@ def _certified(
 
 def _recognise(predictor: LinearPredictor, sample: Index, point: Mapping[str, Any]) -> tuple[Family, Matrix]:
     slopes = predictor.slopes(FINE_GRID, sample, point)
-    moved = predictor.slopes(FINE_GRID, sample, _elsewhere(predictor, point)) if predictor.others else slopes
+    moved = slopes
+    if predictor.others:
+        moved = predictor.slopes(FINE_GRID, sample, _elsewhere(predictor, point, _NEAR))
     moving = []
     for family in [_AFFINE] if predictor.is_affine else FAMILIES:
         constants = family.identify(FINE_GRID, slopes)
@@ -156,12 +160,16 @@ def _recognise(predictor: LinearPredictor, sample: Index, point: Mapping[str, An
     )
 
 
-def _equal(constants: Matrix, others: Matrix | None) -> bool:
-    return others is not None and np.allclose(constants, others, rtol=TOLERANCE, atol=TOLERANCE)
+def _equal(constants: Matrix, others: Matrix | None, tolerance: float = TOLERANCE) -> bool:
+    """Are the constants of each row equal, relative to the largest of the row?"""
+    if others is None:
+        return False
+    scale = np.maximum(np.abs(constants), np.abs(others)).max(axis=1, keepdims=True)
+    return bool(np.all(np.abs(constants - others) <= tolerance * scale))
 
 
-def _elsewhere(predictor: LinearPredictor, point: Mapping[str, Any]) -> dict[str, Any]:
-    """Other values of the other variables."""
+def _elsewhere(predictor: LinearPredictor, point: Mapping[str, Any], distance: float) -> dict[str, Any]:
+    """Other values of the other variables, all larger or all smaller."""
     rng = np.random.default_rng(_SEED)
     moved = dict(point)
     for name in predictor.others:
@@ -171,7 +179,7 @@ def _elsewhere(predictor: LinearPredictor, point: Mapping[str, Any]) -> dict[str
                 f"The term {predictor.name!r} depends on {name!r}, a discrete variable of another step, so "
                 "that no bound is known to hold for all of its values."
             )
-        moved[name] = value + 0.3 * rng.standard_normal(value.shape)
+        moved[name] = value + distance * np.abs(rng.standard_normal(value.shape))
     return moved
 
 
@@ -182,22 +190,26 @@ def _constants(
     points: Sequence[Mapping[str, Any]],
     factors: Sequence[Vector],
 ) -> Matrix:
-    """Constants of some rows without the common factors: the same at all `points`."""
+    """Constants of some rows without the common factors: the same at all `points`.
+
+    Far away the form may not be recognised, for rounding: `at` then gives an infinite range.
+    """
     found = []
-    for point, factor in zip(points, factors, strict=True):
+    for k, (point, factor) in enumerate(zip(points, factors, strict=True)):
         constants = family.identify(GRID, predictor.slopes(GRID, positions, point))
-        if constants is None:
+        if constants is not None and np.all(np.isfinite(factor)):
+            found.append((_divided(constants, factor), TOLERANCE if k < 2 else _FAR_TOLERANCE))
+        elif k < 2:
             raise ValueError(
                 f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
             )
-        found.append(_divided(constants, factor))
-    if not _equal(found[0], found[-1]):
+    if not all(_equal(found[0][0], constants, tolerance) for constants, tolerance in found):
         names = ", ".join(map(repr, predictor.others))
         raise ValueError(
             f"The rows of the term {predictor.name!r} do not change in proportion with the variables of "
             f"other steps ({names}), so that their bounds would have to be computed anew for every row."
         )
-    return found[0]
+    return found[0][0]
 
 
 def _factors(

@@ -49,6 +49,8 @@ def exact_range(
     for start in range(0, n_local, _CHUNK):
         index = np.arange(start, min(start + _CHUNK, n_local))
         for x in target.log_ratios(q_new, q, index, args):
+            if math.isnan(x):
+                return math.inf  # nothing is known of the others' order, so all are read
             low = min(low, x)
             high = max(high, x)
     return high - low

@@ -39,6 +39,7 @@ from pymc_austerity.step_methods.notices import (
     refuse_short,
     try_proposal,
     warn_of_long_deterministics,
+    warn_of_temperature,
 )
 from pymc_austerity.step_methods.range_bounds import (
     NO_RANGE,
@@ -88,6 +89,7 @@ class SubsampledStep(BlockedStep):
     # For rules that need to know the range of the log ratios; see `range_bounds`.
     _range_bound: Any = None
     _certificates: RangeCertificates | None = None
+    _certified_data: Any = None
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         # A float, as in pm.Metropolis: equal names must have equal types.
         "accepted": (np.float64, []),
@@ -134,6 +136,8 @@ class SubsampledStep(BlockedStep):
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
         refuse_discrete(self.vars)
+        if temperature != 1.0:
+            warn_of_temperature(self._model, self.vars)
         self.rng = get_random_generator(rng)
         self.tune = self._adapts = bool(tune)
         self._steps_per_draw = int(steps_per_draw)
@@ -156,6 +160,8 @@ class SubsampledStep(BlockedStep):
 
     def _build(self, point: PointType, *, check: bool) -> None:
         """Factorise the model, bind rule and proposal, and compile."""
+        self._engine: Any = None  # should anything below fail, nothing of the old data is used
+        self._data_seen: Any = None
         fact = build(
             self._model,
             self.vars,
@@ -174,12 +180,12 @@ class SubsampledStep(BlockedStep):
             for v, size, end in zip(self.vars, sizes, np.cumsum(sizes), strict=True)
         ]
         self._factorisation = fact
-        self._data_seen = fingerprint(fact.graph)
         self._initial_proposal_state = bound.state
         q = self._ravel(point)
         try_proposal(bound, q)
         range_bound = self._bind_range(rule, fact, q, point, fresh=check)
         self._engine = Engine(fact, rule, bound, range_bound, q, point)
+        self._data_seen = fingerprint(fact.graph)
 
     def _bind_range(
         self, rule: AcceptanceRule, fact: Factorisation, q: np.ndarray, point: PointType, *, fresh: bool
@@ -192,17 +198,22 @@ class SubsampledStep(BlockedStep):
             return NO_RANGE
         if self._range_bound is not None:
             return range_bound_of(self._range_bound, q)
-        if fresh or self._certificates is None:
+        data = fingerprint(fact.graph)
+        if fresh or self._certificates is None or data != self._certified_data:
             self._certificates = replace(certificates_of(fact, point), predictors=())
+            self._certified_data = data
         return certified(self._certificates, fact)
 
     def _run(self, n: int, tune: bool, point: PointType) -> Outcome:
         q = self._ravel(point)
         try:
             return self._engine.run(n, tune, self.rng, q, point, self.proposal_state)
-        except ValueError as error:  # compiled code hands over the numbers of its message apart
+        except BaseException as error:
             self._engine.restart()
-            raise ValueError(str(error.args[0]).format(*error.args[1:])) from None
+            if isinstance(error, ValueError) and len(error.args) > 1 and "{0!r}" in str(error.args[0]):
+                # Compiled code hands over the numbers of its message apart.
+                raise ValueError(error.args[0].format(*error.args[1:])) from None
+            raise
 
     # PyMC's contract ------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, above
 from pymc_austerity.acceptance.exact import all_seen
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.kernels.full import Current, full_transitions
@@ -50,7 +50,7 @@ class Engine:
         point: PointType,
     ) -> None:
         self.n_local = factorisation.n_local
-        self.full = rule.functions.decide is all_seen
+        self.full = rule.functions.decide is all_seen and rule.functions.accept is above
         self._range_bound = range_bound
         self._schedule = rule.bind(self.n_local)
         # A block of neighbours is a random sample of one term only.

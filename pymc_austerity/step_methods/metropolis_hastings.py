@@ -38,7 +38,8 @@ class MetropolisHastings(SubsampledStep):
         Vectors of at least so many terms are subsampled.
     temperature : float > 0, default 1.0
         Divides the log likelihood (observed variables and potentials), but not the prior. Everything that is
-        sampled, and the sample statistics, then belong to the tempered posterior.
+        sampled, and the sample statistics, then belong to the tempered posterior, provided that all variables
+        in the likelihood are updated by steps with the same temperature; a warning names others.
     tune : bool, default True
         Whether an adaptive proposal learns during the tuning draws.
     model, blocked, rng, initial_point, compile_kwargs

@@ -39,7 +39,8 @@ class MHSubLhd(SubsampledStep):
           predictor and f_i is known: logistic and binomial, Laplace, Student's t, Huber and normal with a
           scale that is not among `vars`, Poisson, probit, cloglog.
         * A function ``(q, q_new) -> float``. It is the *range*, twice the C = max |l_i| of the paper. It is
-          compiled by numba where that is possible.
+          compiled by numba where that is possible. It does not see variables of other steps, and has to hold
+          whatever their values.
         * "exact": computed at each step from all N terms, which costs O(N).
     **options
         Those of every subsampled step: see `MetropolisHastings`.
@@ -63,7 +64,10 @@ class MHSubLhd(SubsampledStep):
 
     *When it fails*: it does not err, but it pays. At equilibrium it reads half to all of the rows, and
     evaluates each at two states, where the exact test needs one; a certificate that is far from the
-    actual range costs the same. It gains where most decisions are clear: far from the mode.
+    actual range costs the same. It gains where most decisions are clear: far from the mode. A
+    certificate bounds the l_i of real numbers: where a probability is lost in rounding (probit and
+    cloglog written as 1 - p, for predictors above 7 or so), PyMC's density of a row is minus
+    infinity, and a move there may be accepted without a look at that row.
 
     References
     ----------

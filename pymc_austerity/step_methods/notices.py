@@ -73,6 +73,19 @@ def warn_of_given(target: CompiledTarget) -> None:
         )
 
 
+def warn_of_temperature(model: pm.Model, value_vars: list[Variable]) -> None:
+    """Tell of variables that other steps update, which know nothing of the temperature."""
+    others = [v.name for v in model.value_vars if v not in value_vars]
+    if others:
+        warnings.warn(
+            f"temperature applies to this step only. Steps for {', '.join(others)} sample from the posterior "
+            "without it, unless they are given the same temperature; where the likelihood depends on these, "
+            "the draws belong to neither of the two posteriors.",
+            SubsamplingWarning,
+            stacklevel=4,
+        )
+
+
 def try_proposal(bound: Any, q: np.ndarray) -> None:
     """Call a user's proposal once, so that a wrong result is an error here and not a wrong chain."""
     if bound.compilable:

@@ -73,7 +73,7 @@ SPELLINGS = {
     "switched": (lambda: pt.where(T > 0, scalar("a"), scalar("b")), np.c_[T > 0, T <= 0], NO),
     "assigned": (lambda: X @ pt.set_subtensor(pt.zeros(D)[1:], pm.Normal("b", shape=2)), X[:, 1:], NO),
     "powers": (lambda: scalar("a") * T + scalar("b") * T**2, np.c_[T, T**2], NO),
-    "einsum": (lambda: pt.einsum("nd,d->n", X, vector()), X, NO),
+    "einsum": (lambda: pt.einsum("ij,j->i", X, vector()), X, NO),
     "loop": (lambda: sum(X[:, k] * b for k, b in enumerate([scalar("a"), scalar("b"), scalar("c")])), X, NO),
     "non_centred": (lambda: 2.0 + X @ (0.5 * vector() + 1.0), 0.5 * X, 2.0 + X.sum(1)),
 }

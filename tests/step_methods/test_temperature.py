@@ -6,9 +6,19 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import AusterityMH, MetropolisHastings, MinibatchBarker, RandomWalk
+from pymc_austerity import (
+    AusterityMH,
+    MetropolisHastings,
+    MinibatchBarker,
+    RandomWalk,
+    SubsamplingWarning,
+)
 
 TEMPERATURE = 40.0
+
+
+# Other variables of this model are not updated at all.
+pytestmark = pytest.mark.filterwarnings("ignore:temperature applies:pymc_austerity.SubsamplingWarning")
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +97,8 @@ def test_an_exact_chain_is_a_plain_chain_on_the_tempered_density(model, temperat
 def test_bad_temperatures_are_named(model, step, temperature):
     with model, pytest.raises(ValueError, match="temperature must be a positive number, got"):
         step([model["slope"]], temperature=temperature)
+
+
+def test_steps_without_the_temperature_are_named(model):
+    with model, pytest.warns(SubsamplingWarning, match=r"temperature applies to this step only.*sigma_log__"):
+        MetropolisHastings([model["slope"]], temperature=2.0)
