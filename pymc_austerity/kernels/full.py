@@ -52,9 +52,10 @@ def full_transitions(
     accepted = False
     mean = error = psi = math.nan
     here = current.total[0]
-    if math.isnan(here) or np.any(current.q != q):
+    if n_transitions and (math.isnan(here) or np.any(current.q != q)):
         here = total(q, args, n_local, target)
-    current.total[0] = math.nan  # until the end, in case a user's proposal raises
+    if n_transitions:
+        current.total[0] = math.nan  # until the end, in case a user's proposal raises
     for _ in range(n_transitions):
         q_new, log_hastings = propose(proposal, q, rng)
         threshold = draw(rng)
@@ -75,8 +76,9 @@ def full_transitions(
             n_accepted += 1
         if tune:
             adapt(proposal, q, accepted)
-    current.q[:] = q
-    current.total[0] = here
+    if n_transitions:
+        current.q[:] = q
+        current.total[0] = here
     return Outcome(q, n_accepted, n_used, n_stages, n_stages, accepted, mean, error, psi)
 
 

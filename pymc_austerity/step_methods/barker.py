@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any
 
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Barker, ExactBarker
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.exceptions import SubsamplingWarning
-from pymc_austerity.step_methods.base import StepOptions, SubsampledStep
+from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.validation import DefaultSize, enough
 
 
@@ -73,11 +73,12 @@ class MinibatchBarker(SubsampledStep):
         vars: Variable | Sequence[Variable] | None = None,
         *,
         batch_size: int = DefaultSize(100),
+        temperature: float = 1.0,
         max_error: float | None = None,
-        **options: Unpack[StepOptions],
+        **options: Any,
     ) -> None:
         self._rule = Barker(batch_size, max_error)
-        super().__init__(vars, **options)
+        super().__init__(vars, temperature=temperature, **options)
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
         if not enough(self._rule.batch_size, n_local):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any
 
+import numpy as np
+import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.step_methods.base import StepOptions, SubsampledStep
+from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.validation import enough
+
+_EXACT = Exact()
 
 
 class MetropolisHastings(SubsampledStep):
@@ -73,11 +77,19 @@ class MetropolisHastings(SubsampledStep):
         self,
         vars: Variable | Sequence[Variable] | None = None,
         *,
-        acceptance: AcceptanceRule | None = None,
+        acceptance: AcceptanceRule = _EXACT,
         range_bound: Any = None,
-        **options: Unpack[StepOptions],
+        proposal: Any = None,
+        steps_per_draw: int = 1,
+        threshold: int = 1000,
+        temperature: float = 1.0,
+        tune: bool = True,
+        model: pm.Model | None = None,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: dict[str, np.ndarray] | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        acceptance = Exact() if acceptance is None else acceptance
         if isinstance(acceptance, type) or not all(
             hasattr(acceptance, a) for a in ("bind", "functions", "target_accept")
         ):
@@ -87,7 +99,18 @@ class MetropolisHastings(SubsampledStep):
             )
         self._acceptance = acceptance
         self._range_bound = range_bound
-        super().__init__(vars, **options)
+        super().__init__(
+            vars,
+            proposal=proposal,
+            steps_per_draw=steps_per_draw,
+            threshold=threshold,
+            temperature=temperature,
+            tune=tune,
+            model=model,
+            rng=rng,
+            initial_point=initial_point,
+            compile_kwargs=compile_kwargs,
+        )
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
         enough(getattr(self._acceptance, "batch_size", 1), n_local)
