@@ -21,6 +21,8 @@ What `--full` printed, for the four starts ("passes": evaluations divided by the
     draws to the mode                112, 138,  89, 137      84, 165, 174, 154
     passes to the mode               112, 138,  89, 137      41, 105, 182, 142
     share of the data on the way              1             0.24, 0.32, 0.52, 0.46
+    share, first 8 draws                      1             0.02, 0.04, 0.03, 0.03
+    share, first 50 draws                     1             0.13, 0.19, 0.13, 0.14
     share, first 100 draws                    1             0.32, 0.20, 0.29, 0.29
     share at the mode                         1             0.998-0.999
     passes, all 6,500 draws                 6,500           12,761-12,843
@@ -174,7 +176,7 @@ def transient_table(runs, arrived, tune):
                 "draws to the mode": count,
                 "passes to the mode": evaluations(name, share[:count]).sum(),
                 "share on the way": share[:count].mean(),
-                "first 100 draws": share[:100].mean(),
+                **{f"first {k} draws": share[:k].mean() for k in (8, 50, 100)},
                 "share at the mode": share[tune:].mean(),
                 "passes/draw at the mode": evaluations(name, share[tune:]).mean(),
                 "passes, all draws": evaluations(name, share).sum(),

@@ -2,11 +2,12 @@
 
 from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.control_variates import Taylor
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.mode import find_mode
-from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, RandomWalk, Surrogate
 from pymc_austerity.step_methods import (
     AusterityMH,
     MetropolisHastings,
@@ -22,11 +23,14 @@ __all__ = [
     "Exact",
     "Factorisation",
     "FactorisationError",
+    "Laplace",
     "MHSubLhd",
     "MetropolisHastings",
     "MinibatchBarker",
     "RandomWalk",
     "SubsamplingWarning",
+    "Surrogate",
+    "Taylor",
     "__version__",
     "factorise",
     "find_mode",

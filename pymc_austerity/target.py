@@ -36,6 +36,22 @@ class Target(NamedTuple):
     log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
 
 
+class SurrogateTarget(NamedTuple):
+    """A `Target` whose global part can be differentiated, for proposals that move along its slope.
+
+    Attributes
+    ----------
+    global_log_ratio, log_ratios : callable
+        As in `Target`.
+    global_gradient : callable
+        ``(q, args) -> ndarray (D,)``, the gradient of global(q).
+    """
+
+    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
+    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
+    global_gradient: Callable[[Vector, tuple[Any, ...]], Vector]
+
+
 class FullTarget(NamedTuple):
     """The same log density for kernels that evaluate all N terms at one state after the other.
 
@@ -84,3 +100,37 @@ class LinearPredictor(NamedTuple):
     offset_fixed: bool
     others: tuple[str, ...]
     is_affine: bool = False
+
+
+class Expansion(NamedTuple):
+    """Second-order (or first-order) Taylor polynomial of the sum of all local terms, without its constant.
+
+    Attributes
+    ----------
+    order : int
+        1 or 2.
+    centre : ndarray of shape (D,)
+    gradient : ndarray of shape (D,)
+        Sum of the gradients of the l_i at the centre.
+    hessian : ndarray of shape (D, D)
+        Sum of their Hessians.
+    """
+
+    order: int
+    centre: Vector
+    gradient: Vector
+    hessian: npt.NDArray[np.float64]
+
+
+class QuadraticProxy(NamedTuple):
+    """A normal law that is close to the posterior of a block: N(mode, precision^-1).
+
+    Attributes
+    ----------
+    mode : ndarray of shape (D,)
+    precision : ndarray of shape (D, D)
+        Minus the Hessian of the log density at the mode.
+    """
+
+    mode: Vector
+    precision: npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ Constants may change with variables of other steps by a common factor (the scale
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,6 +76,11 @@ class Family:
     n_factors : int
         So many constants, the first, may change by a common factor. `interval` finds the factors in the
         first parameters, and the extremes of the first constant over all rows in the last two.
+    curvature : callable, optional
+        ``(constants (m, n), low (m,), high (m,), order) -> ndarray (m,)``: upper bounds of the derivative
+        |f_i^(order + 1)| from low_i to high_i, for order 1 or 2. None if f_i is not smooth enough.
+    curvature_constants : callable, optional
+        `identify` for the constants that `curvature` takes; None if they are the same.
     """
 
     name: str
@@ -84,6 +89,8 @@ class Family:
     points: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
     needs_offset: bool
     n_factors: int
+    curvature: Callable[[Matrix, Vector, Vector, int], Vector] | None = None
+    curvature_constants: Callable[[Vector, Matrix], Matrix | None] | None = None
 
 
 def value_at(eta: Vector, slopes: Matrix, where: float) -> Vector:
@@ -110,6 +117,18 @@ def agree(eta: Vector, slopes: Matrix, expected: Matrix, probability: Matrix | f
         close = np.abs(slopes - expected) <= allowed + np.abs(expected) * lost
         excused = ~np.isfinite(slopes) & ((lost > 0.1) | (np.abs(eta) > _FAR)[:, None])
     return bool(np.all(close | excused))
+
+
+def largest_between(
+    size: Callable[[Vector], Vector], peaks: Sequence[float], low: Vector, high: Vector
+) -> Vector:
+    """The largest value from low to high of a function with no local maxima but those at `peaks`.
+
+    It is at a peak between low and high, or at the end that is next to a peak outside: in either case at
+    the point of the interval that is nearest to some peak.
+    """
+    largest: Vector = np.stack([size(np.clip(peak, low, high)) for peak in peaks]).max(axis=0)
+    return largest
 
 
 @register_jitable

@@ -37,9 +37,14 @@ FAMILIES: tuple[Family, ...] = (
     probit.FAMILY,
     cloglog.FAMILY,
 )
-_AFFINE = Family(
-    "affine", bounded.CODE, lambda eta, slopes: slopes[:2].T, bounded.points, needs_offset=False, n_factors=0
-)
+
+
+def _equal_slopes(eta: Vector, slopes: Matrix) -> Matrix:
+    """The slope of each row, as the least and as the largest: terms that are linear in eta have one."""
+    return slopes[:2].T
+
+
+_AFFINE = Family("affine", bounded.CODE, _equal_slopes, bounded.points, needs_offset=False, n_factors=0)
 
 # Rows that the family and the metric of the clouds are found on.
 _SAMPLE = 20_000
@@ -80,10 +85,15 @@ class RangeCertificates:
         Where the form of a term is not recognised any more, at extreme values of other variables, its
         parameters are not numbers, and its range is infinite.
         """
-        return tuple(
-            _updated(*term, point)
-            for term in zip(self.certificates, self.predictors, self.families, self.references, strict=True)
-        )
+        terms = zip(self.certificates, self.predictors, self.families, self.references, strict=True)
+        found = []
+        for certificate, predictor, family, references in terms:
+            if len(references):
+                factors = _factors(predictor, family, references, point)
+                parameters = np.array([*factors, *certificate.parameters[len(factors) :]])
+                certificate = certificate._replace(parameters=parameters)
+            found.append(certificate)
+        return tuple(found)
 
 
 def certify(predictors: Sequence[LinearPredictor], point: Mapping[str, Any]) -> RangeCertificates:
@@ -120,8 +130,9 @@ def _certified(
         points += [_elsewhere(predictor, point, distance) for distance in (_NEAR, *_FAR)]
     factors = [_factors(predictor, family, references, p) for p in points]
     constants = _divided(constants, factors[0])
-    with_rows = [family.points(rows, part) for rows, part in _portions(predictor, sample, constants)]
-    first, second = (CloudBuilder(np.concatenate(parts)) for parts in zip(*with_rows, strict=True))
+    chunks = _chunks(predictor, np.arange(len(sample)))
+    parts = [family.points(predictor.rows(sample[chunk]), constants[chunk]) for chunk in chunks]
+    first, second = (CloudBuilder(np.concatenate(some)) for some in zip(*parts, strict=True))
     least, largest = np.inf, -np.inf
     for positions in _chunks(predictor, np.arange(predictor.n_rows)):
         constants = _constants(predictor, family, positions, points, factors)
@@ -215,7 +226,7 @@ def _constants(
 def _factors(
     predictor: LinearPredictor, family: Family, references: Index, point: Mapping[str, Any]
 ) -> Vector:
-    """Constants of the reference rows."""
+    """Constants of the reference rows; ones if there are none."""
     if not len(references):
         return np.ones(family.n_factors)
     constants = family.identify(GRID, predictor.slopes(GRID, references, point))
@@ -232,29 +243,9 @@ def _divided(constants: Matrix, factors: Vector) -> Matrix:
     return result
 
 
-def _portions(predictor: LinearPredictor, sample: Index, constants: Matrix) -> list[tuple[Matrix, Matrix]]:
-    chunks = _chunks(predictor, sample)
-    ends = np.cumsum([len(c) for c in chunks])[:-1]
-    return [(predictor.rows(c), part) for c, part in zip(chunks, np.split(constants, ends), strict=True)]
-
-
 def _chunks(predictor: LinearPredictor, positions: Index) -> list[Index]:
     length = int(np.clip(_CHUNK_BUDGET // predictor.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
     return [positions[a : a + length] for a in range(0, len(positions), length)]
-
-
-def _updated(
-    certificate: RangeCertificate,
-    predictor: LinearPredictor,
-    family: Family,
-    references: Index,
-    point: Mapping[str, Any],
-) -> RangeCertificate:
-    if not len(references):
-        return certificate
-    parameters = certificate.parameters.copy()
-    parameters[: family.n_factors] = _factors(predictor, family, references, point)
-    return certificate._replace(parameters=parameters)
 
 
 @register_jitable

@@ -5,6 +5,8 @@ f_i is quadratic, so with d = q' - q and the midpoint p = (q + q') / 2
     l_i = -(s_i / 2) (eta'^2 - eta^2) = -s_i (x_i . d) (x_i . p + o_i).
 
 With v_i = sqrt(s_i) (x_i, o_i) that is -(v_i . (d, 0)) (v_i . (p, 1)), bounded by `extent_of_product`.
+
+f'' = -s_i and f''' = 0.
 """
 
 from __future__ import annotations
@@ -32,6 +34,11 @@ def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
     return rows * np.sqrt(constants), rows[:0]
 
 
+def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
+    """|f''| = s_i or |f'''| = 0, whatever eta."""
+    return constants[:, 0] if order == 1 else np.zeros(len(constants))
+
+
 @register_jitable
 def interval(certificate: RangeCertificate, q_new: Vector, q: Vector) -> tuple[float, float]:
     """An interval that contains all log ratios of the term."""
@@ -43,4 +50,4 @@ def interval(certificate: RangeCertificate, q_new: Vector, q: Vector) -> tuple[f
     return product(-s, -s, low, high)
 
 
-FAMILY = Family("normal", CODE, identify, points, needs_offset=True, n_factors=1)
+FAMILY = Family("normal", CODE, identify, points, needs_offset=True, n_factors=1, curvature=curvature)

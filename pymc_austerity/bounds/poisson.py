@@ -8,6 +8,8 @@ With t_i = eta_i + log w_i and s_i = x_i . (q' - q), l_i = y_i s_i - (exp(t_i') 
   t- and t+, which is s_i times a number between min y - exp(t+) and max y - exp(t-).
 
 The exponential makes these bounds wide for designs with long tails: exp(t+) is that of the worst row.
+
+f'' = f''' = -w_i exp(eta), largest at the upper end.
 """
 
 from __future__ import annotations
@@ -57,6 +59,13 @@ def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
     return without_offset(rows, constants[:, 0]), shifted
 
 
+def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
+    """The largest |f''| = |f'''| for eta from low to high; infinite where it overflows."""
+    with np.errstate(over="ignore"):
+        largest: Vector = np.exp(high + np.log(constants[:, 1]))
+    return largest
+
+
 @register_jitable
 def interval(certificate: RangeCertificate, q_new: Vector, q: Vector) -> tuple[float, float]:
     """An interval that contains all log ratios of the term."""
@@ -87,4 +96,4 @@ def _expm1(x: float) -> float:
     return math.expm1(x) if x < 709.0 else math.inf
 
 
-FAMILY = Family("Poisson", CODE, identify, points, needs_offset=True, n_factors=2)
+FAMILY = Family("Poisson", CODE, identify, points, needs_offset=True, n_factors=2, curvature=curvature)

@@ -5,6 +5,23 @@ y_i = 0 it is -h(-eta). See `binary`. A predictor in other units, as in erf(eta 
 
 Far in the tail, where Phi underflows, h is replaced by bounds: with x = -t > 0,
 (3 x + sqrt(x^2 + 8)) / 4 < h < (x + sqrt(x^2 + 4)) / 2 (Sampford 1953; Birnbaum 1942).
+
+For higher derivatives of log Phi let u = t + h, so that h' = -h u and u' = 1 - h u, with 0 < h u < 1:
+
+    (log Phi)'' = -h u,    (log Phi)''' = h (u^2 + h u - 1) > 0 (Sampford 1953).
+
+|(log Phi)''| therefore falls from 1 to 0. (log Phi)''' rises to a single peak: with p = h u, which falls, and
+z = u^2, the sign of its derivative is that of G = -z^2 + (3 - 4 p) z + p (1 - p), and where G = 0
+
+    u G' = -3 (1 - 2 p) ((2 - 3 p) z + p (1 - p)),
+
+where the last factor is positive on G = 0. So while p > 1/2, G can only become positive, as it is from the
+start (p = 1, z = 0), and is at p = 1/2 (z = 1.07); after that it can only become negative, once.
+
+Far in the tail, with x = -t and s = x^2, u < (s + 3) / (x (s + 5)), a convergent of Laplace's continued
+fraction. As h = x + u and (log Phi)''' = h (2 u^2 + x u - 1) grow with u,
+
+    (log Phi)''' < (s^2 + 6 s + 3) (2 s + 18) / (x s (s + 5)^3), which decreases for s > 5/3.
 """
 
 from __future__ import annotations
@@ -13,15 +30,18 @@ import math
 
 import numpy as np
 from numba.extending import register_jitable
-from scipy.special import log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
 from pymc_austerity.bounds import binary
-from pymc_austerity.bounds.base import Family, agree, value_at
+from pymc_austerity.bounds.base import Family, agree, largest_between, value_at
 from pymc_austerity.bounds.cloud import Matrix
 from pymc_austerity.target import Vector
 
 CODE = 3
 _UNDERFLOWS = -25.0
+_VANISHES = 38.0  # where h does
+# Where |(log Phi)''| and (log Phi)''' are largest.
+_PEAKS = {1: (-math.inf,), 2: (1.0023693422683704,)}
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -39,6 +59,30 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
     """The rows that the arguments of Phi depend on, of either response."""
     return binary.points(rows * constants[:, 1:], constants)
+
+
+def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
+    """The largest |f''| or |f'''| for eta from low to high, in the far tail a little more."""
+
+    def size(t: Vector) -> Vector:
+        near = np.clip(t, _UNDERFLOWS, _VANISHES)
+        h = math.sqrt(2.0 / math.pi) / erfcx(-near / math.sqrt(2.0))
+        u = near + h
+        x = -np.minimum(t, _UNDERFLOWS)
+        s = np.minimum(x, 1e50) ** 2  # more would overflow
+        if order == 1:
+            second: Vector = np.where(t < _UNDERFLOWS, 1.0, h * u)
+            return second
+        tail = (s**2 + 6.0 * s + 3.0) * (2.0 * s + 18.0) / (x * s) / (s + 5.0) ** 3
+        third: Vector = np.where(t < _UNDERFLOWS, tail, h * (u * (u + h) - 1.0))
+        return third
+
+    sign, scale = np.where(constants[:, 0] > 0.0, 1.0, -1.0), constants[:, 1]
+    ends = np.zeros((2, len(scale)))
+    np.multiply(sign * scale, [low, high], out=ends, where=scale > 0.0)  # low and high may be infinite
+    ends.sort(axis=0)
+    largest: Vector = scale ** (order + 1) * largest_between(size, _PEAKS[order], ends[0], ends[1])
+    return largest
 
 
 @register_jitable
@@ -70,4 +114,4 @@ def _hazard(t: float) -> float:
     return math.sqrt(2.0 / math.pi) * math.exp(-t * t / 2.0) / math.erfc(-t / math.sqrt(2.0))
 
 
-FAMILY = Family("probit", CODE, identify, points, needs_offset=True, n_factors=0)
+FAMILY = Family("probit", CODE, identify, points, needs_offset=True, n_factors=0, curvature=curvature)

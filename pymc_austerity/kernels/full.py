@@ -9,7 +9,9 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Draw
-from pymc_austerity.kernels.metropolis import CHUNK, Outcome
+from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.moves import Move
+from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.proposals.base import Adapt, Propose
 from pymc_austerity.target import FullTarget, Vector
 
@@ -39,6 +41,7 @@ def full_transitions(
     n_local: int,
     proposal: Any,
     current: Current,
+    move: Move,
     propose: Propose,
     adapt: Adapt,
     draw: Draw,
@@ -57,9 +60,8 @@ def full_transitions(
     if n_transitions:
         current.total[0] = math.nan  # until the end, in case a user's proposal raises
     for _ in range(n_transitions):
-        q_new, log_hastings = propose(proposal, q, rng)
+        q_new, base = move(proposal, q, rng, args, propose, target)
         threshold = draw(rng)
-        base = target.global_log_ratio(q_new, q, args) + log_hastings
         psi = (threshold - base) / n_local
         if base == -math.inf or math.isnan(base):
             accepted, mean, error = False, math.nan, math.nan

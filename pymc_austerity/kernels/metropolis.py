@@ -17,8 +17,11 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Accept, Decide, Draw, Sample, standard_error
+from pymc_austerity.kernels.moves import Move
 from pymc_austerity.kernels.ranges import RangeOf, check_range
+from pymc_austerity.kernels.stratum import Stratum, among_others
 from pymc_austerity.kernels.subsample import (
+    CHUNK,
     draw_without_replacement,
     positions,
     random_offset,
@@ -26,9 +29,6 @@ from pymc_austerity.kernels.subsample import (
 )
 from pymc_austerity.proposals.base import Adapt, Propose
 from pymc_austerity.target import Index, Target, Vector
-
-# Terms evaluated at a time: memory stays small when a decision needs all of them.
-CHUNK = 8192
 
 
 class Outcome(NamedTuple):
@@ -53,9 +53,11 @@ def transitions(
     q: Vector,
     args: tuple[Any, ...],
     population: Index,
+    stratum: Stratum,
     proposal: Any,
     schedule: Any,
     bound: Any,
+    move: Move,
     propose: Propose,
     adapt: Adapt,
     draw: Draw,
@@ -75,10 +77,14 @@ def transitions(
     q : ndarray of shape (D,)
     args : tuple
         Handed to the functions of `target`.
-    population : ndarray of int, shape (N // schedule.block,)
+    population : ndarray of int, shape (N' // schedule.block,)
         Numbers of the blocks, in order; see `subsample`.
+    stratum : Stratum
+        Rows evaluated at every step; the N' others are sampled from.
     proposal, schedule, bound : NamedTuple
         State of the proposal, stages of the decision rule, and what `range_of` needs.
+    move : callable
+        See `moves`.
     propose, adapt : callable
         See `BoundProposal`.
     draw, decide, accept : callable
@@ -91,30 +97,35 @@ def transitions(
     -------
     Outcome
     """
-    n_local = schedule.ends[-1]
+    n_others = schedule.ends[-1]
     n_accepted = n_used = n_stages = n_exhausted = 0
     accepted = False
     mean = error = psi = math.nan
     for _ in range(n_transitions):
-        q_new, log_hastings = propose(proposal, q, rng)
+        q_new, base = move(proposal, q, rng, args, propose, target)
         threshold = draw(rng)
-        base = target.global_log_ratio(q_new, q, args) + log_hastings
-        psi = (threshold - base) / n_local
+        if base > -math.inf and stratum.rows.shape[0] > 0:
+            base += target.log_ratios(q_new, q, stratum.rows, args).sum()
+            n_used += stratum.rows.shape[0]
+        psi = (threshold - base) / n_others
         if base == -math.inf or math.isnan(base):
             # Outside the support of the prior: reject without a look at the data.
             accepted, mean, error = False, math.nan, math.nan
+        elif base == 0.0 and np.all(q_new == q):
+            # A surrogate that stayed where it was: there is nothing to decide.
+            accepted, mean, error = True, 0.0, 0.0
         else:
-            width = range_of(bound, q_new, q, args, n_local, target)
+            width = range_of(bound, q_new, q, args, n_others, target)
             sample, stages = sequential_test(
-                rng, psi, width, q_new, q, args, population, schedule, decide, target
+                rng, psi, width, q_new, q, args, population, stratum, schedule, decide, target
             )
             # A sum that is not finite: plus infinity is accepted, minus infinity and NaN are not.
             finite = math.isfinite(sample.mean)
             accepted = accept(schedule, sample, psi, rng) if finite else sample.mean > psi
-            mean, error = sample.mean, standard_error(sample.n, n_local, sample.m2)
+            mean, error = sample.mean, standard_error(sample.n, n_others, sample.m2)
             n_used += sample.n
             n_stages += stages
-            n_exhausted += sample.n == n_local
+            n_exhausted += sample.n == n_others
         if accepted:
             q = q_new
             n_accepted += 1
@@ -132,6 +143,7 @@ def sequential_test(
     q: Vector,
     args: tuple[Any, ...],
     population: Index,
+    stratum: Stratum,
     schedule: Any,
     decide: Decide,
     target: Target,
@@ -152,7 +164,7 @@ def sequential_test(
         draw_without_replacement(rng, population, sample.n // schedule.block, end // schedule.block)
         for start in range(sample.n, end, CHUNK):
             stop = min(start + CHUNK, end)
-            index = positions(population, schedule, offset, start, stop)
+            index = among_others(positions(population, schedule, offset, start, stop), stratum)
             sample = merge(sample, target.log_ratios(q_new, q, index, args))
             if not math.isfinite(sample.mean):
                 break

@@ -14,12 +14,13 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample
-from pymc_austerity.bounds import certificate
+from pymc_austerity.bounds import certificate, remainder
+from pymc_austerity.kernels.stratum import among_others
+from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.target import Target, Vector
 
 RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], int, Target], float]
 
-_CHUNK = 8192
 # Rounding of log ratios, which are differences of larger numbers.
 _RELATIVE, _ABSOLUTE = 1e-6, 1e-9
 
@@ -41,13 +42,21 @@ def certified_range(
 
 
 @register_jitable
+def certified_remainder_range(
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+) -> float:
+    """From certificates of Taylor remainders, in O(D^2)."""
+    return remainder.remainder_range(bound, q_new, q)
+
+
+@register_jitable
 def exact_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
 ) -> float:
-    """Evaluate all N log ratios, as the authors of MHSubLhd do."""
+    """Evaluate all log ratios, as the authors of MHSubLhd do; `bound` is the `Stratum`, which is left out."""
     low, high = math.inf, -math.inf
-    for start in range(0, n_local, _CHUNK):
-        index = np.arange(start, min(start + _CHUNK, n_local))
+    for start in range(0, n_local, CHUNK):
+        index = among_others(np.arange(start, min(start + CHUNK, n_local)), bound)
         for x in target.log_ratios(q_new, q, index, args):
             if math.isnan(x):
                 return math.inf  # nothing is known of the others' order, so all are read
@@ -61,9 +70,9 @@ def check_range(sample: Sample, width: float) -> None:
     """Raise `ValueError` if a sample spans more than the range of all is said to be."""
     if sample.high - sample.low > width * (1.0 + _RELATIVE) + _ABSOLUTE:
         raise ValueError(
-            "range_bound returned {0!r}, but the log ratios of {1} terms already span {2!r}: the bound is "
-            "wrong, and so would be the decisions. It has to bound max_i l_i - min_i l_i, which may be twice "
-            "the largest |l_i|.",
+            "The range of the log ratios was bounded by {0!r}, but those of {1} terms already span {2!r}: "
+            "the bound is wrong, and so would be the decisions. It has to bound max_i l_i - min_i l_i, which "
+            "may be twice the largest |l_i|.",
             width,
             sample.n,
             sample.high - sample.low,

@@ -15,15 +15,20 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance.base import Schedule
 from pymc_austerity.target import Index
 
+# Terms evaluated at a time: memory stays small when a decision needs all of them.
+CHUNK = 8192
 # Rows of a block, at most.
 _LONGEST_BLOCK = 32
 # Smaller populations stay in the cache, and have too few blocks for their means to vary as they should.
 _SMALLEST_POPULATION = 50_000
 
 
-def in_blocks(schedule: Schedule) -> Schedule:
-    """Choose the longest block, up to 32, that divides the end of every stage but the last."""
-    if schedule.ends[-1] < _SMALLEST_POPULATION:
+def in_blocks(schedule: Schedule, *, always: bool = False) -> Schedule:
+    """Choose the longest block, up to 32, that divides the end of every stage but the last.
+
+    Small populations are left as they are, unless `always`.
+    """
+    if schedule.ends[-1] < _SMALLEST_POPULATION and not always:
         return schedule
     common = int(np.gcd.reduce(schedule.ends[:-1])) if len(schedule.ends) > 1 else 1
     block = max(b for b in range(1, _LONGEST_BLOCK + 1) if common % b == 0)

@@ -21,6 +21,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba.extending import register_jitable
+from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.cache import compile_numba_function_src
@@ -41,6 +42,9 @@ def log_ratios(q_new, q, index, args):
 
 def log_terms(q, index, args):
     return log_terms_function(q, index, *args)[0]
+
+def global_gradient(q, args):
+    return global_gradient_function(q, *args)[0]
 
 def global_log_ratio(q_new, q, args):
     return global_log_ratio_function(q_new, q, *args)[0].item()
@@ -92,8 +96,9 @@ class CompiledTarget:
         self.values = factorisation.graph.values
         terms: list[LocalTerm] = list(factorisation.locals)
         stored: dict[Variable, np.ndarray] = {}
+        self._orders: list[np.ndarray] = []
         if shuffle:
-            terms, stored = in_random_order(factorisation)
+            terms, stored, self._orders = in_random_order(factorisation)
         graphs = [*(term.rows for term in terms), factorisation.global_graph]
         moving = [*(self.values[n] for n in factorisation.var_names), *(term.index for term in terms)]
         self.given, graphs = extract_given(graphs, moving, factorisation.threshold)
@@ -119,6 +124,7 @@ class CompiledTarget:
             "log_ratios": [self._q_new, self._q, self._index, *args],
             "log_terms": [self._q, self._index, *args],
             "global_log_ratio": [self._q_new, self._q, *args],
+            "global_gradient": [self._q, *args],
         }
         self._functions: dict[str, Any] = {}
 
@@ -126,6 +132,16 @@ class CompiledTarget:
         """Names of the variables that `given` depends on."""
         used = set(ancestors([given.source for given in self.given]))
         return [name for name in self.other_names if self.values[name] in used]
+
+    def stored_at(self, rows: np.ndarray) -> np.ndarray:
+        """Where some rows of the population are stored."""
+        if not self._orders:
+            return rows
+        start, places = 0, []
+        for order in self._orders:
+            places.append(start + np.flatnonzero(np.isin(order, rows - start)))
+            start += len(order)
+        return np.concatenate(places)
 
     def args(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Arguments of the functions at `point`: other variables, data, and what is given by these."""
@@ -149,6 +165,7 @@ class CompiledTarget:
             start += term.size
         outputs = [*rows, graphs[-1]]
         new, old = (rebuild(outputs, self._unpack(q)) for q in (self._q_new, self._q))
+        self._global = pt.as_tensor(old[-1])
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
         return {
             "log_ratios": pt.concatenate(local) if len(local) > 1 else local[0],
@@ -176,6 +193,8 @@ class CompiledTarget:
 
     def _function(self, name: str) -> Any:
         """One of the functions of a record, compiled by PyTensor when it is first asked for."""
+        if name == "global_gradient" and name not in self._outputs:
+            self._outputs[name] = grad(self._global, self._q, disconnected_inputs="ignore")
         if name not in self._functions:
             with exact_arithmetic():
                 self._functions[name] = pytensor.function(
@@ -193,6 +212,7 @@ class CompiledTarget:
         functions = {
             "log_ratios": lambda q_new, q, index, args: compiled["log_ratios"](q_new, q, index, *args)[0],
             "log_terms": lambda q, index, args: compiled["log_terms"](q, index, *args)[0],
+            "global_gradient": lambda q, args: compiled["global_gradient"](q, *args)[0],
             "global_log_ratio": lambda q_new, q, args: compiled["global_log_ratio"](q_new, q, *args)[
                 0
             ].item(),
@@ -215,7 +235,7 @@ class CompiledTarget:
             Functions that the kernel takes, such as a proposal and a decision rule. If all are functions of
             this package, the compiled code is kept on disk, and found again by the package's sources.
         record : type of NamedTuple, default Target
-            What `target` is: `Target` or `FullTarget`. Only its functions are compiled.
+            What `target` is: `Target`, `SurrogateTarget` or `FullTarget`. Only its functions are compiled.
 
         Returns
         -------

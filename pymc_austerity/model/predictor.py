@@ -54,20 +54,13 @@ def linear_predictors(factorisation: Factorisation) -> tuple[LinearPredictor, ..
 
 def linear_predictor(factorisation: Factorisation, term: LocalTerm) -> LinearPredictor | str:
     """The linear predictor of one local term, or the reason why there is none, as a phrase."""
-    values = factorisation.graph.values
-    block = {name: values[name] for name in factorisation.var_names}
-    others = {name: var for name, var in values.items() if name not in block}
-    for name, var in block.items():
-        if var.type.dtype != "float64":
-            return f"{name!r}, which enters the term {term.name!r}, is discrete"
-    (rows,) = _merged([term.rows])
-    kind = kinds([rows], block.values(), others.values())
-    cuts = _cuts(rows, block.values(), kind)
-    eta = next((var for var in cuts if _one_per_row(var)), None)
-    if eta is None:
-        return _reason(term.name, rows, block, kind)
+    found = predictor_graph(factorisation, term)
+    if isinstance(found, str):
+        return found
+    rows, eta = found
+    _, others = _block_and_others(factorisation)
     of_eta = _Slopes(factorisation, term, rows, eta, others)
-    of_q = _Rows(factorisation, term, eta, block)
+    of_q = DesignRows(factorisation, term, eta)
     return LinearPredictor(
         name=term.name,
         n_rows=term.size,
@@ -78,6 +71,30 @@ def linear_predictor(factorisation: Factorisation, term: LocalTerm) -> LinearPre
         others=of_eta.names,
         is_affine=eta is rows,
     )
+
+
+def predictor_graph(factorisation: Factorisation, term: LocalTerm) -> tuple[Variable, Variable] | str:
+    """A graph of the rows of a term and their linear predictor in it, or the reason why there is none."""
+    block, others = _block_and_others(factorisation)
+    for name, var in block.items():
+        if var.type.dtype != "float64":
+            return f"{name!r}, which enters the term {term.name!r}, is discrete"
+    (rows,) = _merged([term.rows])
+    kind = kinds([rows], block.values(), others.values())
+    cuts = _cuts(rows, block.values(), kind)
+    eta = next((var for var in cuts if _one_per_row(var)), None)
+    return _reason(term.name, rows, block, kind) if eta is None else (rows, eta)
+
+
+def _block_and_others(factorisation: Factorisation) -> tuple[dict[str, Variable], dict[str, Variable]]:
+    values = factorisation.graph.values
+    block = {name: values[name] for name in factorisation.var_names}
+    return block, {name: var for name, var in values.items() if name not in block}
+
+
+def one_per_row(eta: Variable, index: Variable) -> Variable:
+    """The linear predictor as a vector with one number for each row."""
+    return eta.flatten() if None in eta.type.shape else pt.alloc(eta.flatten()[0], index.shape[0])
 
 
 def _merged(outputs: list[Variable]) -> list[Variable]:
@@ -99,10 +116,10 @@ def _cuts(rows: Variable, block: Iterable[Variable], kind: dict[Variable, Kind])
 
 def _reaches(nodes: list[Apply], roots: set[Variable], rows: Variable, cut: Variable) -> bool:
     """Does `rows` depend on `roots` otherwise than through `cut`?"""
-    return rows is not cut and depends_on_nodes(nodes, roots, cut, rows)
+    return rows is not cut and _depends_on_nodes(nodes, roots, cut, rows)
 
 
-def depends_on_nodes(nodes: list[Apply], roots: set[Variable], cut: Variable, rows: Variable) -> bool:
+def _depends_on_nodes(nodes: list[Apply], roots: set[Variable], cut: Variable, rows: Variable) -> bool:
     """`depends_on` for sorted nodes, with one value held fixed."""
     found = set(roots)
     for node in nodes:
@@ -151,19 +168,17 @@ class _Compiled:
         }
 
 
-class _Rows(_Compiled):
+class DesignRows(_Compiled):
     """x_i and o_i: what eta is at q = 0, and how it changes along each coordinate.
 
     The second is computed by differentiation and not by differences, which lose digits to a large offset.
     """
 
-    def __init__(
-        self, fact: Factorisation, term: LocalTerm, eta: Variable, block: Mapping[str, Variable]
-    ) -> None:
-        self._fact, self._term, self._block = fact, term, block
-        self._eta = pt.alloc(eta.flatten()[0], term.index.shape[0])
-        if None in eta.type.shape:
-            self._eta = eta.flatten()
+    def __init__(self, fact: Factorisation, term: LocalTerm, eta: Variable) -> None:
+        self._fact, self._term = fact, term
+        block, _ = _block_and_others(fact)
+        self._block = block
+        self._eta = one_per_row(eta, term.index)
         self._sizes = [int(np.prod(var.type.shape)) for var in block.values()]
         self.n_dim = sum(self._sizes)
         self._point = fact.graph.point

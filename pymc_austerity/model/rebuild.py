@@ -19,8 +19,11 @@ from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.graph.traversal import toposort
+from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.scan.op import Scan
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.type import DenseTensorType
@@ -43,8 +46,21 @@ _FOLD_LIMIT = 1000
 INTERPRETED = pytensor.compile.mode.FAST_COMPILE.including("local_check_parameter_to_ninf_switch").excluding(
     "local_add_canonizer", "local_mul_canonizer"
 )
+
+
+@node_rewriter([Elemwise])
+def _in_numpy(fgraph: Any, node: Apply) -> list[Variable] | None:
+    """Write two functions, which PyTensor interprets element by element, by those of NumPy."""
+    (x,) = node.inputs if len(node.inputs) == 1 else (None,)
+    if isinstance(node.op.scalar_op, Softplus):
+        return [pt.maximum(x, 0.0) + pt.log1p(pt.exp(-pt.abs(x)))]
+    if isinstance(node.op.scalar_op, Log1mexp):
+        return [pt.switch(x < -np.log(2.0), pt.log1p(-pt.exp(x)), pt.log(-pt.expm1(x)))]
+    return None
+
+
 # The same after PyTensor's rewrites for numerical stability: slower, and finite wherever PyMC is.
-INTERPRETED_STABLE = INTERPRETED.including("stabilize", "specialize")
+INTERPRETED_STABLE = INTERPRETED.including("stabilize", "specialize").register((dfs_rewriter(_in_numpy), 100))
 
 
 def rebuild(

@@ -93,3 +93,27 @@ def _message(name: str, value: float, where: str) -> str:
         "point where the density is positive, for example initvals=find_mode(model), and check the "
         "data and the support of the likelihood."
     )
+
+
+def dispersed_points(
+    model: pm.Model, point: Mapping[str, np.ndarray], names: Sequence[str], n: int, rng: np.random.Generator
+) -> list[dict[str, np.ndarray]]:
+    """Points that differ from `point` in some value variables, which are drawn from the prior.
+
+    Where the prior cannot be drawn from (pm.Flat, pm.DensityDist without a random function) they are
+    `point` plus numbers between -1 and 1.
+    """
+    chosen = {model.rvs_to_values[rv].name: rv for rv in model.free_RVs}
+    rvs = [chosen[name] for name in names]
+    graphs = []
+    for rv in rvs:
+        transform = model.rvs_to_transforms[rv]
+        graphs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    try:
+        draws = pm.draw(graphs, draws=n, random_seed=int(rng.integers(2**31)), mode=INTERPRETED)
+    except NotImplementedError:
+        draws = [point[v] + rng.uniform(-1.0, 1.0, (n, *np.shape(point[v]))) for v in names]
+    return [
+        {**point, **{name: np.asarray(draw[k]) for name, draw in zip(names, draws, strict=True)}}
+        for k in range(n)
+    ]

@@ -18,7 +18,7 @@ _SEED = 2014
 
 def in_random_order(
     factorisation: Factorisation,
-) -> tuple[list[LocalTerm], dict[Variable, np.ndarray]]:
+) -> tuple[list[LocalTerm], dict[Variable, np.ndarray], list[np.ndarray]]:
     """Renumber the rows of every local term at random.
 
     Data that a term reads at its own row number are stored in the new order. Whatever else depends on
@@ -30,6 +30,8 @@ def in_random_order(
         The same rows, as functions of the new row number.
     stored : dict of TensorVariable to ndarray
         New leaves, and their values.
+    orders : list of ndarray of int
+        For each term, the old row number of each new one.
     """
     rng = np.random.default_rng(_SEED)
     values = {
@@ -38,8 +40,10 @@ def in_random_order(
     }
     terms: list[LocalTerm] = []
     stored: dict[Variable, np.ndarray] = {}
+    orders = []
     for k, term in enumerate(factorisation.locals):
         order = rng.permutation(term.size)
+        orders.append(order)
         index = term.index.clone()
         old = pt.vector(f"order{k}", dtype="int64", shape=(term.size,))
         stored[old] = order
@@ -56,7 +60,7 @@ def in_random_order(
                 replace[node.outputs[0]] = node.op(index)
         (rows,) = rebuild([term.rows], replace)
         terms.append(LocalTerm(term.name, term.size, index, rows))
-    return terms, stored
+    return terms, stored, orders
 
 
 def _reads_own_row(node: Apply, term: LocalTerm, leaves: dict[Variable, np.ndarray]) -> bool:

@@ -1,5 +1,7 @@
 """Proposal distributions: ``propose(q, rng) -> (q_new, log_hastings)``."""
 
+from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.proposals.surrogate import Surrogate
 
-__all__ = ["AdaptiveRandomWalk", "RandomWalk"]
+__all__ = ["AdaptiveRandomWalk", "Laplace", "RandomWalk", "Surrogate"]

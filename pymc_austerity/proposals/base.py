@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.target import Vector
+from pymc_austerity.target import QuadraticProxy, Vector
 
-Propose = Callable[[Any, Vector, np.random.Generator], tuple[Vector, float]]
+Propose = Callable[..., Any]
 Adapt = Callable[[Any, Vector, bool], None]
 
 
@@ -37,6 +37,8 @@ class BoundProposal(NamedTuple):
         interpreted, with a warning, if it does not.
     plain : callable, optional
         A user's function ``(q, rng) -> (q_new, log_hastings)`` as it was given.
+    is_surrogate : bool, default False
+        Whether `propose` is ``(state, q, rng, args, target) -> q_new``, reversible for the global terms.
     """
 
     state: Any
@@ -44,6 +46,7 @@ class BoundProposal(NamedTuple):
     adapt: Adapt
     compilable: bool = True
     plain: Callable[..., Any] | None = None
+    is_surrogate: bool = False
 
 
 class Proposal(Protocol):
@@ -54,6 +57,18 @@ class Proposal(Protocol):
 
         `target_accept` is the acceptance rate that suits the decision rule, for proposals that adapt.
         """
+
+
+class FittedProposal(Protocol):
+    """A built-in proposal that starts from a normal approximation of the posterior."""
+
+    def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
+        """Return the initial state and the functions."""
+
+
+def is_fitted(proposal: Any) -> bool:
+    """Does the proposal need a normal approximation of the posterior?"""
+    return hasattr(proposal, "bind_to") and not isinstance(proposal, type)
 
 
 class NoState(NamedTuple):
@@ -67,16 +82,21 @@ def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
     """Leave the proposal as it is."""
 
 
-def bind(proposal: Any, n_dim: int, target_accept: float) -> BoundProposal:
+def bind(
+    proposal: Any, n_dim: int, target_accept: float, proxy: QuadraticProxy | None = None
+) -> BoundProposal:
     """Bind a built-in proposal, or wrap a user's function or object."""
+    if proxy is not None and is_fitted(proposal):
+        fitted: BoundProposal = proposal.bind_to(proxy)
+        return fitted
     if hasattr(proposal, "bind") and not isinstance(proposal, type):
         bound: BoundProposal = proposal.bind(n_dim, target_accept)
         return bound
     function = getattr(proposal, "propose", proposal)
     if not callable(function) or isinstance(proposal, type):
         raise TypeError(
-            f"proposal must be RandomWalk, AdaptiveRandomWalk, a function (q, rng) -> (q_new, log_hastings) "
-            f"or an object with such a method `propose`, got {proposal!r}."
+            f"proposal must be RandomWalk, AdaptiveRandomWalk, Laplace, Surrogate, a function (q, rng) -> "
+            f"(q_new, log_hastings) or an object with such a method `propose`, got {proposal!r}."
         )
 
     plain = function

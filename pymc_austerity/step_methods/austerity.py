@@ -9,7 +9,8 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.step_methods.base import StepOptions, SubsampledStep
+from pymc_austerity.step_methods.base import SubsampledStep
+from pymc_austerity.step_methods.options import BATCH_OF_REMAINDERS, StepOptions
 from pymc_austerity.validation import DefaultSize, enough, is_real
 
 
@@ -24,7 +25,7 @@ class AusterityMH(SubsampledStep):
         Stop reading data once the estimated probability of a wrong decision is below this. Smaller
         values read more; 0 reads everything and is exact.
     batch_size : int >= 2, default 500
-        Terms in the first batch (all of them if there are fewer).
+        Terms in the first batch (all of them if there are fewer); with a control variate 50.
     growth : "constant" or float > 1, default "constant"
         Add `batch_size` terms at each stage of the test, or multiply the subsample by this factor.
     boundary : float in [0.5, 1], default 0.5
@@ -84,6 +85,8 @@ class AusterityMH(SubsampledStep):
             raise ValueError(
                 f"epsilon must be in [0, 0.5], got {epsilon!r}. Smaller values read more data per decision."
             )
+        if options.get("control_variate") is not None and isinstance(batch_size, DefaultSize):
+            batch_size = DefaultSize(BATCH_OF_REMAINDERS)
         # With epsilon = 0 the other parameters are still checked, though nothing is left for them to do.
         self._ttest = TTest(epsilon or 0.5, batch_size, growth, boundary)
         self._reads_all = epsilon == 0.0

@@ -8,8 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
@@ -21,18 +20,22 @@ from pytensor.graph.basic import Variable
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform
 from pymc_austerity.bounds.certificate import RangeCertificates
+from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.model.data import fingerprint
+from pymc_austerity.model.expansion import expand
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build, model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point
 from pymc_austerity.model.start import require_finite
-from pymc_austerity.proposals.base import bind
-from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
+from pymc_austerity.proposals.base import bind, is_fitted
 from pymc_austerity.step_methods import drift as drift_watch
+from pymc_austerity.step_methods import fit as fit_watch
+from pymc_austerity.step_methods.centre import Centre, start_near
 from pymc_austerity.step_methods.engine import Engine
 from pymc_austerity.step_methods.notices import (
     refuse_discrete,
@@ -41,17 +44,20 @@ from pymc_austerity.step_methods.notices import (
     warn_of_long_deterministics,
     warn_of_temperature,
 )
-from pymc_austerity.step_methods.range_bounds import (
-    NO_RANGE,
-    RangeBound,
-    certificates_of,
-    certified,
-    range_bound_of,
+from pymc_austerity.step_methods.options import (
+    Subsample,
+    centre_for,
+    control_variate_of,
+    no_rows,
+    proposal_for,
+    share_of_independent_moves,
+    subsample_of,
 )
+from pymc_austerity.step_methods.range_bounds import certificates_of, range_bound_for
 from pymc_austerity.validation import is_real, is_whole
 
 # Attributes that have size N or are compiled.
-_REBUILT = ("_factorisation", "_data_seen", "_engine")
+_REBUILT = ("_factorisation", "_engine")
 
 
 @dataclass_state
@@ -61,21 +67,7 @@ class SubsampledState(StepMethodState):
     tune: bool
     proposal_state: Any
     drift: Any
-
-
-class StepOptions(TypedDict, total=False):
-    """Keywords that all subsampled steps take; see `MetropolisHastings`."""
-
-    proposal: Any
-    steps_per_draw: int
-    threshold: int
-    temperature: float
-    tune: bool
-    model: pm.Model | None
-    blocked: bool
-    rng: Any
-    initial_point: PointType | None
-    compile_kwargs: dict[str, Any] | None
+    fit: Any
 
 
 class SubsampledStep(BlockedStep):
@@ -88,8 +80,10 @@ class SubsampledStep(BlockedStep):
     _state_class = SubsampledState
     # For rules that need to know the range of the log ratios; see `range_bounds`.
     _range_bound: Any = None
-    _certificates: RangeCertificates | None = None
-    _certified_data: Any = None
+    _certificates: RangeCertificates | RemainderCertificate | None = None
+    # Fingerprint of the data that `_certificates` and `_centre` were made from.
+    _data_seen: Any = None
+    _centre: Centre | None = None
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         # A float, as in pm.Metropolis: equal names must have equal types.
         "accepted": (np.float64, []),
@@ -110,6 +104,8 @@ class SubsampledStep(BlockedStep):
         vars: Variable | Sequence[Variable] | None,
         *,
         proposal: Any = None,
+        control_variate: Taylor | None = None,
+        subsample: Subsample | None = None,
         steps_per_draw: int = 1,
         threshold: int = 1000,
         temperature: float = 1.0,
@@ -143,7 +139,9 @@ class SubsampledStep(BlockedStep):
         self._steps_per_draw = int(steps_per_draw)
         self._threshold = threshold
         self._temperature = float(temperature)
-        self._proposal = AdaptiveRandomWalk() if proposal is None else proposal
+        self._proposal = proposal
+        self._taylor = control_variate_of(control_variate)
+        self._subsample = subsample_of(subsample)
         if initial_point is None:
             initial_point = default_point(self._model)
         warn_of_long_deterministics(self._model, initial_point)
@@ -161,20 +159,26 @@ class SubsampledStep(BlockedStep):
     def _build(self, point: PointType, *, check: bool) -> None:
         """Factorise the model, bind rule and proposal, and compile."""
         self._engine: Any = None  # should anything below fail, nothing of the old data is used
-        self._data_seen: Any = None
-        fact = build(
-            self._model,
-            self.vars,
-            threshold=self._threshold,
-            initial_point=point,
-            check=check,
-            temperature=self._temperature,
-        )
+        fact = self._factorised(point, check=check)
+        data = fingerprint(fact.graph)
+        fresh = data != self._data_seen
+        if fresh and not check:  # other data than in the process that made the step
+            fact = self._factorised(point, check=True)
         if not fact.n_local:
             refuse_short(fact, self._threshold)
-        rule = self._rule_for(fact.n_local)
+        self._data_seen = None
+        proposal = proposal_for(self._proposal, self._taylor, fact)
+        self._is_fitted = is_fitted(proposal)
+        if fresh:
+            self._centre = centre_for(self._model, fact, point, self._taylor, proposal)
+        exact_rows = no_rows() if self._centre is None else self._centre.exact
+        rule = self._rule_for(fact.n_local - len(exact_rows))
+        self._independent = share_of_independent_moves(proposal)
+        if rule.functions.draw is not log_uniform:  # Barker's rule accepts every other move of no change
+            self._independent *= 0.5
         sizes = [np.size(point[v.name]) for v in self.vars]
-        bound = bind(self._proposal, sum(sizes), rule.target_accept(sum(sizes)))
+        proxy = None if self._centre is None else self._centre.proxy
+        bound = bind(proposal, sum(sizes), rule.target_accept(sum(sizes)), proxy)
         self._slices = [
             (v.name, slice(end - size, end), np.shape(point[v.name]))
             for v, size, end in zip(self.vars, sizes, np.cumsum(sizes), strict=True)
@@ -183,26 +187,23 @@ class SubsampledStep(BlockedStep):
         self._initial_proposal_state = bound.state
         q = self._ravel(point)
         try_proposal(bound, q)
-        range_bound = self._bind_range(rule, fact, q, point, fresh=check)
-        self._engine = Engine(fact, rule, bound, range_bound, q, point)
-        self._data_seen = fingerprint(fact.graph)
+        if getattr(rule, "needs_range", False) and self._range_bound is None and fresh:
+            self._certificates = certificates_of(fact, point, self._centre)
+        range_bound = range_bound_for(rule, self._range_bound, self._certificates, fact, q)
+        expansion = None if self._centre is None else self._centre.expansion
+        expanded = fact if expansion is None else expand(fact, expansion)
+        self._engine = Engine(expanded, rule, bound, range_bound, exact_rows, self._subsample, q, point)
+        self._data_seen = data
 
-    def _bind_range(
-        self, rule: AcceptanceRule, fact: Factorisation, q: np.ndarray, point: PointType, *, fresh: bool
-    ) -> RangeBound:
-        """Bound the range of the log ratios, if the rule needs it.
-
-        Certificates are made once, and travel to other processes without what has size N.
-        """
-        if not getattr(rule, "needs_range", False):
-            return NO_RANGE
-        if self._range_bound is not None:
-            return range_bound_of(self._range_bound, q)
-        data = fingerprint(fact.graph)
-        if fresh or self._certificates is None or data != self._certified_data:
-            self._certificates = replace(certificates_of(fact, point), predictors=())
-            self._certified_data = data
-        return certified(self._certificates, fact)
+    def _factorised(self, point: PointType, *, check: bool) -> Factorisation:
+        return build(
+            self._model,
+            self.vars,
+            threshold=self._threshold,
+            initial_point=point,
+            check=check,
+            temperature=self._temperature,
+        )
 
     def _run(self, n: int, tune: bool, point: PointType) -> Outcome:
         q = self._ravel(point)
@@ -240,6 +241,7 @@ class SubsampledStep(BlockedStep):
         self.proposal_state = deepcopy(self._initial_proposal_state)
         n_dim = int(self._slices[-1][1].stop)
         self.drift = drift_watch.start(n_dim, n_tune)
+        self.fit = fit_watch.start(n_tune if self._taylor is not None else 0)
         self._start_checked = False
         if self._engine is not None:
             self._engine.restart()
@@ -253,16 +255,20 @@ class SubsampledStep(BlockedStep):
                 self._begin_chain(int(self.drift.counts[1]))
         if not self._start_checked:
             require_finite(self._factorisation, point)
+            if self._centre is not None and self._is_fitted and self.tune:
+                point = self._with(point, start_near(self._centre, self._ravel(point), self.rng))
             self._start_checked = True
         tune = self.tune and self._adapts
         n = self._steps_per_draw
         outcome = self._run(n, tune, point)
         q = outcome.q
+        if self.fit.counts[1] and fit_watch.watch(self.fit, outcome, n, self._engine.n_others):
+            assert self._centre is not None
+            fit_watch.warn_if_unlike(self.fit, self._centre.report, self._independent)
+            self.fit = fit_watch.start(0)
         if self.drift.counts[1]:
             self._watch_drift(q)
-        new_point = point.copy()
-        for name, part, shape in self._slices:
-            new_point[name] = q[part].reshape(shape)
+        new_point = self._with(point, q)
         n_local = self._engine.n_local
         stats = {
             "accepted": float(outcome.accepted),
@@ -277,6 +283,13 @@ class SubsampledStep(BlockedStep):
             "scale": self.proposal_state.scale[0],
         }
         return new_point, [stats]
+
+    def _with(self, point: PointType, q: np.ndarray) -> PointType:
+        """A copy of `point` with the block from a vector."""
+        new_point = point.copy()
+        for name, part, shape in self._slices:
+            new_point[name] = q[part].reshape(shape)
+        return new_point
 
     def _ravel(self, point: PointType) -> np.ndarray:
         if len(self.vars) == 1:

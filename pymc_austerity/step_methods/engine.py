@@ -15,13 +15,18 @@ from pymc_austerity.acceptance.exact import all_seen
 from pymc_austerity.exceptions import SubsamplingWarning
 from pymc_austerity.kernels.full import Current, full_transitions
 from pymc_austerity.kernels.metropolis import Outcome, transitions
+from pymc_austerity.kernels.moves import proposed_move, surrogate_move
+from pymc_austerity.kernels.ranges import exact_range
+from pymc_austerity.kernels.stratum import stratum_of
 from pymc_austerity.kernels.subsample import in_blocks, population_of
 from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
+from pymc_austerity.model.expansion import is_expanded
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.notices import first_line, tell_if_slow, warn_of_given
+from pymc_austerity.step_methods.options import Subsample
 from pymc_austerity.step_methods.range_bounds import RangeBound
-from pymc_austerity.target import FullTarget, Target
+from pymc_austerity.target import FullTarget, Index, SurrogateTarget, Target
 
 
 class Engine:
@@ -36,6 +41,10 @@ class Engine:
     proposal : BoundProposal
     range_bound : RangeBound
         For rules that need the range of the log ratios.
+    exact_rows : ndarray of int
+        Positions of the population that are evaluated at every step.
+    subsample : "gather", "block" or None
+        Draw single rows, or blocks of neighbours of shuffled rows; None chooses.
     q, point : ndarray, dict
         A state, and the values of all variables, to compile with.
     """
@@ -46,21 +55,29 @@ class Engine:
         rule: AcceptanceRule,
         proposal: BoundProposal,
         range_bound: RangeBound,
+        exact_rows: Index,
+        subsample: Subsample | None,
         q: np.ndarray,
         point: PointType,
     ) -> None:
         self.n_local = factorisation.n_local
-        self.full = rule.functions.decide is all_seen and rule.functions.accept is above
+        reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
+        # Sums of remainders are not kept from one transition to the next: nobody decides on all of them.
+        self.full = reads_all and not is_expanded(factorisation)
         self._range_bound = range_bound
-        self._schedule = rule.bind(self.n_local)
-        # A block of neighbours is a random sample of one term only.
-        if len(factorisation.locals) == 1 and not self.full and not getattr(rule, "uniform", False):
-            self._schedule = in_blocks(self._schedule)
-        shuffled = self._schedule.block > 1
-        self._target = CompiledTarget(factorisation, shuffle=shuffled)
+        self.n_others = self.n_local - len(exact_rows)
+        self._schedule = rule.bind(self.n_others)
+        if not reads_all:
+            self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
+        self._target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
+        self._stratum = stratum_of(self._target.stored_at(exact_rows))
         warn_of_given(self._target)
         self.restart()
-        functions: dict[str, Any] = {"propose": proposal.propose, "adapt": proposal.adapt}
+        functions: dict[str, Any] = {
+            "move": surrogate_move if proposal.is_surrogate else proposed_move,
+            "propose": proposal.propose,
+            "adapt": proposal.adapt,
+        }
         kernel: Any
         record: Any
         if self.full:
@@ -69,7 +86,7 @@ class Engine:
         else:
             functions |= rule.functions._asdict()
             functions["range_of"] = range_bound.function
-            kernel, record = transitions, Target
+            kernel, record = transitions, SurrogateTarget if proposal.is_surrogate else Target
         self._transitions = self._target.compile(kernel, functions, record)
         try:
             with exact_arithmetic(), tell_if_slow():  # the first call compiles
@@ -86,6 +103,19 @@ class Engine:
             )
             plain = self._target.interpreted(record)
             self._transitions = np.errstate(all="ignore")(partial(kernel, **functions, target=plain))
+
+    def _in_blocks(self, subsample: Subsample | None, rule: AcceptanceRule, n_terms: int) -> Any:
+        """Stages in blocks, if they are wanted, or allowed and worth it."""
+        in_way = None
+        if getattr(rule, "uniform", False):
+            in_way = "the guarantee of the decision rule holds for single rows drawn at random"
+        elif n_terms > 1:
+            in_way = f"a block is a random sample of one vector of terms, and this model has {n_terms}"
+        if subsample == "block" and in_way is not None:
+            raise ValueError(f'subsample="block" is not possible here: {in_way}. Use subsample="gather".')
+        if subsample == "gather" or in_way is not None:
+            return self._schedule
+        return in_blocks(self._schedule, always=subsample == "block")
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""
@@ -110,9 +140,11 @@ class Engine:
         """Make n transitions from q; `point` has the values of the other variables."""
         args = self._target.args(point)
         if not self.full:
-            bound = self._range_bound.at(point)
+            # The range of all is computed over the rows that are sampled from.
+            exact = self._range_bound.function is exact_range
+            bound = self._stratum if exact else self._range_bound.at(point)
             return self._transitions(
-                n, tune, rng, q, args, self._population, proposal_state, self._schedule, bound
+                n, tune, rng, q, args, self._population, self._stratum, proposal_state, self._schedule, bound
             )
         if self._current is None or self._target.other_names:  # others may have moved since
             self._current = Current(q.copy(), np.array([np.nan]))

@@ -11,7 +11,9 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.step_methods.base import SubsampledStep
+from pymc_austerity.step_methods.options import Subsample
 from pymc_austerity.validation import enough
 
 _EXACT = Exact()
@@ -32,10 +34,18 @@ class MetropolisHastings(SubsampledStep):
         object with the same methods.
     range_bound : "exact" or callable, optional
         For rules that need the range of the log ratios; see `MHSubLhd`.
-    proposal : RandomWalk, AdaptiveRandomWalk, or callable, optional
-        Default: ``AdaptiveRandomWalk()``. A function ``(q, rng) -> (q_new, log_hastings)``, or an object with
-        such a method ``propose``, with ``log_hastings = log q(q | q_new) - log q(q_new | q)``; q is the
-        vector of the (unconstrained) value variables. It is compiled by numba where that is possible.
+    proposal : RandomWalk, AdaptiveRandomWalk, Laplace, Surrogate, or callable, optional
+        Default: ``AdaptiveRandomWalk()``. With a control variate ``Laplace()``, or ``Surrogate()`` if the
+        block has variables that are in no local term (hierarchical scales). A function
+        ``(q, rng) -> (q_new, log_hastings)``, or an object with such a method ``propose``, with
+        ``log_hastings = log q(q | q_new) - log q(q_new | q)``; q is the vector of the (unconstrained) value
+        variables. It is compiled by numba where that is possible.
+    control_variate : Taylor, optional
+        Decide on Taylor remainders of the local terms, which takes some 50 rows at any N where the
+        posterior is not far from normal. Default: on the terms themselves.
+    subsample : "gather" or "block", optional
+        Read single rows at random, or blocks of up to 32 neighbours of once-shuffled rows. Default: blocks
+        from 50,000 rows on, for one vector of local terms and rules that allow it.
     steps_per_draw : int >= 1, default 1
         Transitions for each recorded draw.
     threshold : int, default 1000
@@ -80,6 +90,8 @@ class MetropolisHastings(SubsampledStep):
         acceptance: AcceptanceRule = _EXACT,
         range_bound: Any = None,
         proposal: Any = None,
+        control_variate: Taylor | None = None,
+        subsample: Subsample | None = None,
         steps_per_draw: int = 1,
         threshold: int = 1000,
         temperature: float = 1.0,
@@ -102,6 +114,8 @@ class MetropolisHastings(SubsampledStep):
         super().__init__(
             vars,
             proposal=proposal,
+            control_variate=control_variate,
+            subsample=subsample,
             steps_per_draw=steps_per_draw,
             threshold=threshold,
             temperature=temperature,

@@ -10,7 +10,8 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.acceptance import Concentration
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.acceptance.concentration import Bound
-from pymc_austerity.step_methods.base import StepOptions, SubsampledStep
+from pymc_austerity.step_methods.base import SubsampledStep
+from pymc_austerity.step_methods.options import StepOptions
 from pymc_austerity.validation import enough
 
 

@@ -13,11 +13,20 @@ import numpy as np
 from numba.extending import register_jitable
 from pymc.initial_point import PointType
 
+from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.certificate import RangeCertificates, certify
+from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.exceptions import SubsamplingWarning
-from pymc_austerity.kernels.ranges import RangeOf, certified_range, exact_range, no_range
+from pymc_austerity.kernels.ranges import (
+    RangeOf,
+    certified_range,
+    certified_remainder_range,
+    exact_range,
+    no_range,
+)
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.predictor import linear_predictors
+from pymc_austerity.step_methods.centre import Centre
 
 
 class RangeBound(NamedTuple):
@@ -66,22 +75,53 @@ def range_bound_of(given: Any, q: np.ndarray) -> RangeBound:
     raise ValueError(f'range_bound must be "exact" or a function (q, q_new) -> float, got {given!r}.')
 
 
-def certificates_of(factorisation: Factorisation, point: PointType) -> RangeCertificates:
-    """Certificates for all local terms, in one pass over the data.
+def range_bound_for(
+    rule: AcceptanceRule,
+    given: Any,
+    certificates: RangeCertificates | RemainderCertificate | None,
+    factorisation: Factorisation,
+    q: np.ndarray,
+) -> RangeBound:
+    """A bound for a rule, if it needs one: from the user, or from certificates."""
+    if not getattr(rule, "needs_range", False):
+        return NO_RANGE
+    if given is not None:
+        return range_bound_of(given, q)
+    if isinstance(certificates, RemainderCertificate):
+        return RangeBound(certified_remainder_range, lambda point: certificates)
+    assert certificates is not None
+    return certified(certificates, factorisation)
+
+
+def certificates_of(
+    factorisation: Factorisation, point: PointType, centre: Centre | None
+) -> RangeCertificates | RemainderCertificate:
+    """Certificates for all local terms, or those of their remainders.
+
+    What has size N is left out, so that they travel to other processes.
 
     Raises
     ------
     ValueError
         If none is known for a term.
     """
+    if centre is not None and centre.expansion is not None:
+        if isinstance(centre.certificate, str):
+            raise _unbounded("Taylor remainders", centre.certificate)
+        return centre.certificate
     try:
-        return certify(linear_predictors(factorisation), point)
+        return replace(certify(linear_predictors(factorisation), point), predictors=())
     except ValueError as error:
-        raise ValueError(
-            f"No bound on the range of the log ratios is known for this model: {error}. Give range_bound, a "
-            'function (q, q_new) -> float that bounds max_i l_i - min_i l_i, or range_bound="exact", which '
-            "evaluates all terms at each transition; or use AusterityMH, which needs no bound."
-        ) from None
+        raise _unbounded("log ratios", str(error)) from None
+
+
+def _unbounded(what: str, reason: str) -> ValueError:
+    return ValueError(
+        f"No bound on the range of the {what} is known for this model: {reason.rstrip('.')}. Give "
+        "range_bound, a function (q, q_new) -> float that bounds max_i l_i - min_i l_i (of the remainders, "
+        'if there is a control_variate), or range_bound="exact", which evaluates all terms at each '
+        "transition; or use AusterityMH, which needs no bound."
+    )
 
 
 def certified(certificates: RangeCertificates, factorisation: Factorisation) -> RangeBound:

@@ -13,7 +13,9 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.kernels.full import Current, full_transitions
 from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.moves import proposed_move
 from pymc_austerity.kernels.ranges import RangeOf
+from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import Target, Vector
 from pymc_austerity.testing.targets import CHAIN, CHAIN_TERMS, Chain
@@ -104,8 +106,9 @@ def interpreted(rule: RuleFunctions, range_of: RangeOf = tabulated_range) -> Run
         q = start
         for t in range(n):
             out = transitions(
-                1, False, rng, q, args, population, jumps, schedule, ranges,
-                jump, no_adaptation, draw, decide, accept, range_of, Target(global_log_ratio, log_ratios),
+                1, False, rng, q, args, population, NO_STRATUM, jumps, schedule, ranges,
+                proposed_move, jump, no_adaptation, draw, decide, accept, range_of,
+                Target(global_log_ratio, log_ratios),
             )  # fmt: skip
             state[t], accepted[t], n_used[t], n_stages[t] = out.q[0], out.accepted, out.n_used, out.n_stages
             mean[t], psi[t] = out.log_ratio_mean, out.psi
@@ -147,7 +150,7 @@ def all_terms(rule: RuleFunctions, chain: Chain, n: int, rng: np.random.Generato
     for t in range(n):
         out = full_transitions(
             1, False, rng, q, chain.args, chain.terms.shape[1], jumps_of(chain), current,
-            jump, no_adaptation, rule.draw, CHAIN_TERMS,
+            proposed_move, jump, no_adaptation, rule.draw, CHAIN_TERMS,
         )  # fmt: skip
         q, accepted[t] = out.q, out.accepted
     return accepted

@@ -14,7 +14,9 @@ from scipy import stats
 
 from pymc_austerity.acceptance.exact import Exact
 from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.moves import proposed_move
 from pymc_austerity.kernels.ranges import no_range
+from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals.base import Adapt, BoundProposal, Propose, bind
 from pymc_austerity.target import Index, Target, Vector
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
@@ -234,8 +236,9 @@ def _walk(
         ends, n_accepted = np.empty_like(starts), 0
         for c in range(starts.shape[0]):
             out = transitions(
-                n, tune, rng, starts[c].copy(), (), population, state, schedule, 0,
-                propose, adapt, draw, decide, accept, no_range, Target(global_log_ratio, log_ratios),
+                n, tune, rng, starts[c].copy(), (), population, NO_STRATUM, state, schedule, 0,
+                proposed_move, propose, adapt, draw, decide, accept, no_range,
+                Target(global_log_ratio, log_ratios),
             )  # fmt: skip
             ends[c] = out.q
             n_accepted += out.n_accepted
@@ -251,7 +254,7 @@ def _dispatchers(
     """`propose` and `_walk`, to be compiled when they are called."""
 
     def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-        return propose(state, q, rng)
+        return propose(state, q, rng)  # type: ignore[no-any-return]
 
     return numba.njit(one), numba.njit(_walk(propose, adapt, log_density))
 

@@ -14,6 +14,7 @@ from pymc_austerity.acceptance.barker import noise_variance, normal_distance
 from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.acceptance.exact import barker_target_accept
 from pymc_austerity.kernels.metropolis import merge, sequential_test
+from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.target import Target
 from tests.kernels.engines import given_terms, nothing
 from tests.statistical.errors import LIMIT
@@ -33,8 +34,9 @@ def compiled_decision(functions):
         for t in range(n_calls):
             psi = draw(rng) / n
             sample, _ = sequential_test(
-                rng, psi, np.nan, q, q, (terms,), population, schedule, decide, Target(nothing, given_terms)
-            )
+                rng, psi, np.nan, q, q, (terms,), population, NO_STRATUM, schedule, decide,
+                Target(nothing, given_terms),
+            )  # fmt: skip
             accepted[t], read[t] = accept(schedule, sample, psi, rng), sample.n
         return accepted, read
 

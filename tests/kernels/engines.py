@@ -9,7 +9,9 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import standard_error
 from pymc_austerity.kernels.metropolis import sequential_test, transitions
+from pymc_austerity.kernels.moves import proposed_move
 from pymc_austerity.kernels.ranges import no_range
+from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.target import Target
 
 
@@ -37,8 +39,9 @@ def _make_trace(propose, adapt, rule, target, kernel=transitions, range_of=no_ra
         mean, error, psi = np.empty(n), np.empty(n), np.empty(n)
         for t in range(n):
             out = kernel(
-                1, tune, rng, q, args, population, proposal, schedule, bound,
-                propose, adapt, draw, decide, accept, range_of, Target(global_log_ratio, log_ratios),
+                1, tune, rng, q, args, population, NO_STRATUM, proposal, schedule, bound,
+                proposed_move, propose, adapt, draw, decide, accept, range_of,
+                Target(global_log_ratio, log_ratios),
             )  # fmt: skip
             q = out.q
             states[t], accepted[t], used[t] = q, out.accepted, out.n_used
@@ -69,8 +72,9 @@ def compiled_transitions(propose, adapt, rule, target):
     @numba.njit
     def engine(n, tune, rng, q, args, population, proposal, schedule):
         return transitions(
-            n, tune, rng, q, args, population, proposal, schedule, 0,
-            propose, adapt, draw, decide, accept, no_range, Target(global_log_ratio, log_ratios),
+            n, tune, rng, q, args, population, NO_STRATUM, proposal, schedule, 0,
+            proposed_move, propose, adapt, draw, decide, accept, no_range,
+            Target(global_log_ratio, log_ratios),
         )  # fmt: skip
 
     return engine
@@ -130,8 +134,9 @@ def compiled_test(decide):
         q = np.zeros(1)
         for t in range(n_calls):
             sample, stages[t] = sequential_test(
-                rng, psi, width, q, q, (terms,), population, schedule, decide, Target(nothing, given_terms)
-            )
+                rng, psi, width, q, q, (terms,), population, NO_STRATUM, schedule, decide,
+                Target(nothing, given_terms),
+            )  # fmt: skip
             n[t], mean[t] = sample.n, sample.mean
         return n, stages, mean
 

@@ -15,8 +15,11 @@ from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk, Subsampl
 from pymc_austerity.acceptance import Exact, ExactBarker
 from pymc_austerity.acceptance.exact import logistic
 from pymc_austerity.kernels.full import Current, full_transitions, total
-from pymc_austerity.kernels.metropolis import CHUNK, transitions
+from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.moves import proposed_move
 from pymc_austerity.kernels.ranges import no_range
+from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.target import FullTarget, Target
@@ -76,7 +79,7 @@ def make_trace(propose, adapt, draw, target):
         for t in range(n):
             out = full_transitions(
                 1, tune, rng, q, args, n_local, proposal, current,
-                propose, adapt, draw, FullTarget(global_log_ratio, log_terms),
+                proposed_move, propose, adapt, draw, FullTarget(global_log_ratio, log_terms),
             )  # fmt: skip
             q = out.q
             states[t], accepted[t], used[t] = q, out.accepted, out.n_used
@@ -99,7 +102,7 @@ def compiled_at_once(propose, adapt, draw, target):
     def engine(n, tune, rng, q, args, n_local, proposal, current):
         return full_transitions(
             n, tune, rng, q, args, n_local, proposal, current,
-            propose, adapt, draw, FullTarget(global_log_ratio, log_terms),
+            proposed_move, propose, adapt, draw, FullTarget(global_log_ratio, log_terms),
         )  # fmt: skip
 
     return engine
@@ -223,7 +226,7 @@ def test_a_transition_asks_for_the_proposal_and_then_for_one_u():
     rng, bound = ScriptedRng([0.5], [0.1, -0.2]), RandomWalk(0.1).bind(D)
     full_transitions(
         1, False, rng, START, regression(400), 400, bound.state, unknown(START),
-        bound.propose, bound.adapt, Exact().functions.draw, FULL_REGRESSION,
+        proposed_move, bound.propose, bound.adapt, Exact().functions.draw, FULL_REGRESSION,
     )  # fmt: skip
     assert rng.calls == ["normal", "random"]
 
@@ -259,7 +262,7 @@ class Reader:
         bound = RandomWalk(scale).bind(1)
         return full_transitions(
             n, False, np.random.default_rng(seed), np.array(q), (), self.n_local, bound.state, current,
-            bound.propose, bound.adapt, Exact().functions.draw, self.target,
+            proposed_move, bound.propose, bound.adapt, Exact().functions.draw, self.target,
         )  # fmt: skip
 
 
@@ -372,11 +375,11 @@ def one_transition(old, new, global_=0.0, hastings=0.0, u=0.5, rule=RULES["exact
     with np.errstate(invalid="ignore"):  # inf - inf; compiled code does not warn
         ours = full_transitions(
             1, False, ScriptedRng([u]), np.zeros(1), (), n_local, None, current,
-            propose, no_adaptation, rule.functions.draw, full,
+            proposed_move, propose, no_adaptation, rule.functions.draw, full,
         )  # fmt: skip
         theirs = transitions(
-            1, False, ScriptedRng([u]), np.zeros(1), (), np.arange(n_local), None, rule.bind(n_local), 0,
-            propose, no_adaptation, *rule.functions, no_range,
+            1, False, ScriptedRng([u]), np.zeros(1), (), np.arange(n_local), NO_STRATUM, None,
+            rule.bind(n_local), 0, proposed_move, propose, no_adaptation, *rule.functions, no_range,
             Target(lambda *_: global_, lambda q_new, q, index, args: (terms[1] - terms[0])[index]),
         )  # fmt: skip
         expected = total(ours.q, (), n_local, full)
@@ -445,8 +448,9 @@ def full_matrix(draw, hastings=RIGHT, target=FULL_TABLE, kept=None):
     def transition(rng, q):
         current = unknown(q) if kept is None else Current(q.copy(), np.array([kept]))
         return full_transitions(
-            1, False, rng, q, (TERMS,), TERMS.shape[1], hastings, current, jump, no_adaptation, draw, target
-        )
+            1, False, rng, q, (TERMS,), TERMS.shape[1], hastings, current, proposed_move, jump,
+            no_adaptation, draw, target,
+        )  # fmt: skip
 
     return matrix_by_bisection(transition)
 

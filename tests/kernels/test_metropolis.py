@@ -25,7 +25,9 @@ from pymc_austerity.kernels.metropolis import (
     sequential_test,
     transitions,
 )
+from pymc_austerity.kernels.moves import proposed_move
 from pymc_austerity.kernels.ranges import no_range
+from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.target import Target
@@ -236,8 +238,8 @@ def kernel_matrix(hastings, rule, target):
 
     def transition(rng, q):
         return transitions(
-            1, False, rng, q, (TERMS,), np.arange(n_local),
-            hastings, schedule, 0, jump, no_adaptation, *rule.functions, no_range, target,
+            1, False, rng, q, (TERMS,), np.arange(n_local), NO_STRATUM,
+            hastings, schedule, 0, proposed_move, jump, no_adaptation, *rule.functions, no_range, target,
         )  # fmt: skip
 
     return matrix_by_bisection(transition)
@@ -285,7 +287,7 @@ def test_frequencies_of_three_states():
 def given_test(rng, psi, terms, population, schedule, decide):
     """`sequential_test` on given terms: (terms read, stages, mean, standard error)."""
     sample, stages = sequential_test(
-        rng, psi, math.nan, None, None, (terms,), population, schedule, decide, GIVEN
+        rng, psi, math.nan, None, None, (terms,), population, NO_STRATUM, schedule, decide, GIVEN
     )
     assert sample.n_local == len(terms)
     return sample.n, stages, sample.mean, standard_error(sample.n, sample.n_local, sample.m2)
@@ -500,8 +502,8 @@ def test_a_transition_asks_for_the_proposal_and_then_for_one_u(regression):
     rng = ScriptedRng([0.5], [0.1, -0.2])
     bound, rule = RandomWalk(0.1).bind(D), Exact()
     transitions(
-        1, False, rng, np.zeros(D), regression, np.arange(N), bound.state, rule.bind(N),
-        0, bound.propose, bound.adapt, *rule.functions, no_range, REGRESSION,
+        1, False, rng, np.zeros(D), regression, np.arange(N), NO_STRATUM, bound.state,
+        rule.bind(N), 0, proposed_move, bound.propose, bound.adapt, *rule.functions, no_range, REGRESSION,
     )  # fmt: skip
     assert rng.calls == ["normal", "random"]
 
@@ -577,9 +579,9 @@ def one_transition(global_=0.0, terms=None, hastings=0.0, u=0.5, rule=None, data
         return terms[index]
 
     out = transitions(
-        1, False, ScriptedRng([u, *[0.0] * 100]), np.zeros(1), (), np.arange(len(terms)), None,
-        rule.bind(len(terms)), 0, lambda *_: (np.ones(1), hastings), no_adaptation, *rule.functions,
-        no_range, Target(lambda *_: global_, log_ratios),
+        1, False, ScriptedRng([u, *[0.0] * 100]), np.zeros(1), (), np.arange(len(terms)), NO_STRATUM,
+        None, rule.bind(len(terms)), 0, proposed_move, lambda *_: (np.ones(1), hastings), no_adaptation,
+        *rule.functions, no_range, Target(lambda *_: global_, log_ratios),
     )  # fmt: skip
     assert out.q[0] == out.accepted == out.n_accepted
     assert out.n_used == len(read)

@@ -108,7 +108,7 @@ def test_a_bound_that_is_too_small_is_noticed(model):
     step = MHSubLhd(
         model=model, range_bound=lambda q, q_new: 1e-9, batch_size=50, rng=np.random.default_rng(4)
     )
-    with pytest.raises(ValueError, match=r"range_bound returned 1e-09, but the log ratios of 50 terms"):
+    with pytest.raises(ValueError, match=r"was bounded by 1e-09, but those of 50 terms"):
         step.step(model.initial_point())
 
 

@@ -1,0 +1,220 @@
+"""Certified bounds on the remainders of Taylor expansions of all local terms.
+
+About a centre m, of order k, with t = x_i . (q - m) and eta_i = x_i . m + o_i,
+
+    R_i(q) = f_i(eta_i + t) - sum over j <= k of f_i^(j)(eta_i) t^j / j!.
+
+*One row.* R_i' = f_i' minus its own expansion of order k - 1, so |R_i'| <= K_i |t|^k / k! with
+K_i = max |f_i^(k + 1)| over all that eta may reach; each family knows it (`Family.curvature`). Between two
+states, with s and t at either end, |R_i(q') - R_i(q)| <= K_i |integral of |u|^k / k! from s to t|.
+
+*All rows at once.* Let w = W (q - m) and v_i = x_i V, with x_i V W = x_i, so that t = v_i . w. With W that
+whitens the posterior, w has a length near sqrt(d) in d dimensions. As |v_i . w| <= |v_i||w|,
+
+    |R_i(q') - R_i(q)| <= c_i M,    c_i = K_i |v_i|^(k + 1),
+
+where M, the same for all rows, is the smaller of
+
+- (|w|^(k + 1) + |w'|^(k + 1)) / (k + 1)!, the integral being at most that from 0 to s and from 0 to t;
+- |w' - w| rms^k / k!, the integral along the segment from w to w', on which the mean of |w|^2 is
+  rms^2 = (|w|^2 + w . w' + |w'|^2) / 3, and that of |w| at most rms.
+
+*How far.* K_i is taken over eta_i +- |v_i| r, for some radii r: it holds wherever |w| and |w'| <= r.
+
+The few rows with the largest c_i are left out, to be evaluated exactly. With c the largest of the others,
+their log ratios less the expansions of these are within +-c M, a range of 2 c M.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.bounds.base import GRID, TOLERANCE, Family
+from pymc_austerity.bounds.certificate import _SAMPLE, _chunks, _recognise
+from pymc_austerity.bounds.cloud import Matrix
+from pymc_austerity.target import Index, LinearPredictor, Vector
+
+# Radii, in units of the typical one; rows are ranked by their constants at that.
+_RADII = np.array([0.5, 1.0, 1.5, 2.0, 4.0, math.inf])
+_TYPICAL = 1
+# Beyond this |w|^2 nothing is known, as powers may overflow.
+_FAR = 1e100
+
+
+class RemainderCertificate(NamedTuple):
+    """All that is needed to bound remainders; a few arrays, none as long as the data.
+
+    Attributes
+    ----------
+    order : int
+        k, 1 or 2.
+    centre : ndarray (D,)
+        m.
+    whitening : ndarray (d, D)
+        W.
+    radii : ndarray (R,)
+        Increasing; the last is infinite.
+    constants : ndarray (R,)
+        The largest c_i of all rows but the exact ones, for |w| up to each radius; may be infinite.
+    """
+
+    order: int
+    centre: Vector
+    whitening: Matrix
+    radii: Vector
+    constants: Vector
+
+
+def certify_remainders(
+    predictors: Sequence[LinearPredictor],
+    point: Mapping[str, Any],
+    centre: Vector,
+    directions: Matrix,
+    whitening: Matrix,
+    order: int,
+    n_exact: int,
+) -> tuple[RemainderCertificate, Index]:
+    """Make the certificate of some terms, in one pass over their rows.
+
+    Parameters
+    ----------
+    predictors : sequence of LinearPredictor
+    point : dict of str to array
+        Values of the variables of other steps.
+    centre : ndarray (D,)
+        m.
+    directions, whitening : ndarray (D, d) and (d, D)
+        V and W. Where d < D, all rows must be in the span of W.
+    order : int
+        1 or 2.
+    n_exact : int
+        So many rows, or all, are left out.
+
+    Returns
+    -------
+    certificate : RemainderCertificate
+    exact : ndarray of int
+        Sorted positions of the rows left out, those with the largest c_i at a typical radius, in the
+        population of all terms one after the other.
+
+    Raises
+    ------
+    ValueError
+        If nothing is known of the remainders of a term; the message names it.
+    """
+    if order not in (1, 2):
+        raise ValueError(f"The order of the expansion must be 1 or 2, not {order}.")
+    radii = (math.sqrt(directions.shape[1]) + 3.0) * _RADII
+    largest = np.zeros(len(radii))
+    exact, of_exact = np.empty(0, dtype=np.int64), np.empty((len(radii), 0))
+    start = 0
+    for predictor in predictors:
+        for positions, c in _constants(predictor, point, centre, directions, whitening, radii, order):
+            # The exact rows so far and these compete; what becomes of the losers is certified.
+            competing = np.concatenate([exact, start + positions])
+            c = np.concatenate([of_exact, c], axis=1)
+            ranking = np.argsort(-c[_TYPICAL], kind="stable")
+            winners, losers = ranking[:n_exact], ranking[n_exact:]
+            exact, of_exact = competing[winners], c[:, winners]
+            largest = np.maximum(largest, c[:, losers].max(axis=1, initial=0.0))
+        start += predictor.n_rows
+    centre, whitening = (np.ascontiguousarray(a, dtype=np.float64) for a in (centre, whitening))
+    return RemainderCertificate(order, centre, whitening, radii, largest), np.sort(exact)
+
+
+def _constants(
+    predictor: LinearPredictor,
+    point: Mapping[str, Any],
+    centre: Vector,
+    directions: Matrix,
+    whitening: Matrix,
+    radii: Vector,
+    order: int,
+) -> Iterator[tuple[Index, Matrix]]:
+    """Positions of some rows, and their c_i at all radii, until all rows have come."""
+    family = _smooth_family(predictor, point)
+    identify = family.curvature_constants or family.identify
+    assert family.curvature is not None  # for mypy
+    for positions in _chunks(predictor, np.arange(predictor.n_rows)):
+        constants = identify(GRID, predictor.slopes(GRID, positions, point))
+        if constants is None:
+            raise ValueError(
+                f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
+            )
+        rows = predictor.rows(positions)
+        if not np.all(np.isfinite(rows)):
+            raise ValueError(f"Some rows of the design of the term {predictor.name!r} are not finite.")
+        x, eta = rows[:, :-1], rows[:, :-1] @ centre + rows[:, -1]
+        v = x @ directions
+        length = np.linalg.norm(v, axis=1)
+        column = np.linalg.norm(whitening, axis=0)
+        if np.any(np.abs(v @ whitening - x) > TOLERANCE * length[:, None] * column):
+            raise ValueError(
+                f"Some rows of the term {predictor.name!r} are not in the span of the whitening."
+            )
+        c = np.zeros((len(radii), len(positions)))
+        some = length > 0.0  # the others have no remainder, though their K_i may be infinite
+        for k, radius in enumerate(radii):
+            reach = length[some] * radius
+            size = family.curvature(constants[some], eta[some] - reach, eta[some] + reach, order)
+            c[k, some] = size * length[some] ** (order + 1)
+        yield positions, c
+
+
+def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Family:
+    """The family of a term that has curvature, and the same whatever other steps do."""
+    if predictor.others or not predictor.offset_fixed:
+        names = ", ".join(map(repr, predictor.others)) or "in its linear predictor"
+        raise ValueError(
+            f"The term {predictor.name!r} depends on variables of other steps ({names}), so that its "
+            "expansion changes with them. Let one step move all of these variables."
+        )
+    sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, _SAMPLE)).astype(np.int64))
+    family, _ = _recognise(predictor, sample, point)
+    if family.curvature is None:
+        raise ValueError(
+            f"The remainders of the term {predictor.name!r} have no known bound: the slope of {family.name} "
+            "terms is not smooth, or it is constant."
+        )
+    return family
+
+
+@register_jitable
+def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector) -> float:
+    """A number that max_i - min_i of R_i(q_new) - R_i(q) does not exceed, over all rows but the exact ones.
+
+    In O(d D); infinite where nothing is known.
+    """
+    # |w|^2, w . w', |w'|^2 and |w' - w|^2
+    old, both, new, step = 0.0, 0.0, 0.0, 0.0
+    for a in range(certificate.whitening.shape[0]):
+        w, change = 0.0, 0.0
+        for j in range(q.shape[0]):
+            w += certificate.whitening[a, j] * (q[j] - certificate.centre[j])
+            change += certificate.whitening[a, j] * (q_new[j] - q[j])
+        old += w * w
+        both += w * (w + change)
+        new += (w + change) ** 2
+        step += change * change
+    if step == 0.0:
+        return 0.0
+    if not old + new < _FAR:  # or not a number
+        return math.inf
+    k = certificate.order
+    factorial = float(k)  # of k = 1 and 2
+    power = (k + 1) / 2
+    ends = (old**power + new**power) / (factorial * (k + 1))
+    segment = math.sqrt(step) * (max(old + both + new, 0.0) / 3.0) ** (k / 2) / factorial
+    size = min(ends, segment)
+    radius = math.sqrt(max(old, new))
+    for r in range(certificate.radii.shape[0]):
+        if radius <= certificate.radii[r]:
+            # The constants of the families were found, and verified, up to the tolerance.
+            bound: float = 2.0 * certificate.constants[r] * size * (1.0 + TOLERANCE)
+            return bound
+    return math.inf

@@ -1,0 +1,104 @@
+"""Taylor polynomials of the local terms as control variates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pymc_austerity.validation import DefaultSize, is_whole
+
+# A Hessian of more dimensions is slow to sum and to evaluate at each step.
+LARGEST_SECOND_ORDER = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Taylor:
+    """Decide on Taylor remainders r_i = l_i - T_i instead of the local terms l_i.
+
+    Parameters
+    ----------
+    order : 1 or 2, default 2
+        Degree of the polynomials T_i. Up to 500 dimensions for 2.
+    center : "mode" or dict, default "mode"
+        Where the terms are expanded: at the posterior mode, which is searched for, or at a point given as
+        values of the value variables (the unconstrained scale, as in ``model.initial_point()``).
+    exact_rows : int >= 0, default 100
+        So many rows, those whose remainders are the largest, are evaluated at every step, and the
+        subsample is drawn from the others. Default: 100, or a tenth of the rows if that is less.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    Notes
+    -----
+    The sum of the T_i is one quadratic function Q(q), known from one pass over the data. A move is accepted
+    if
+
+        mean over the sampled rows of [r_i(q') - r_i(q)] > psi',
+        psi' = (log u - [P(q') - P(q)] - [Q(q') - Q(q)] - log_hastings - S_T) / N'
+
+    with P the global terms (priors; always in full), S_T the sum over the exact rows and N' the number of
+    the others. Remainders shrink with the third power of the distance from the centre, so that at
+    equilibrium their sum varies by some N^(-1/2), and a batch decides. See
+    ``docs/explanation/control_variates.md`` for the derivation; the idea is that of the proxies of Bardenet,
+    Doucet & Holmes (2017).
+
+    *Guarantee*: that of the step's decision rule. The polynomials are subtracted and added again
+    exactly; a poor centre makes steps read more, not err.
+
+    *When it fails*: the local terms must not depend on variables that other steps move. For posteriors
+    with several modes, or far from normal, remainders are as large as the terms, and steps read all
+    data; a warning says so. The t-test sees rows that carry much of the remainder only if they are
+    among the exact rows.
+
+    References
+    ----------
+    .. [1] Bardenet, R., Doucet, A. & Holmes, C. (2017). On Markov chain Monte Carlo methods for tall data.
+       JMLR 18.
+    .. [2] Baker, J., Fearnhead, P., Fox, E. & Nemeth, C. (2019). Control variates for stochastic gradient
+       MCMC. Statistics and Computing 29.
+
+    Examples
+    --------
+    >>> with model:  # doctest: +SKIP
+    ...     idata = pm.sample(step=AusterityMH(control_variate=Taylor()))
+    """
+
+    order: Literal[1, 2] = 2
+    center: Literal["mode"] | Mapping[str, Any] = "mode"
+    exact_rows: int = DefaultSize(100)
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.order) or self.order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
+        if self.center != "mode" and not isinstance(self.center, Mapping):
+            raise ValueError(
+                'center must be "mode" or a dict with a value for each value variable of the step, got '
+                f"{self.center!r}."
+            )
+        if not is_whole(self.exact_rows) or self.exact_rows < 0:
+            raise ValueError(f"exact_rows must be an integer >= 0, got {self.exact_rows!r}.")
+
+    def check_size(self, n_dim: int, n_local: int) -> int:
+        """Number of exact rows for D = `n_dim` and N = `n_local`.
+
+        Raises
+        ------
+        ValueError
+            If there are too many dimensions or too few rows.
+        """
+        if self.order == 2 and n_dim > LARGEST_SECOND_ORDER:
+            raise ValueError(
+                f"Taylor(order=2) takes up to {LARGEST_SECOND_ORDER} dimensions, and the block has {n_dim}: "
+                "use Taylor(order=1), or a smaller block."
+            )
+        if isinstance(self.exact_rows, DefaultSize):
+            return min(int(self.exact_rows), n_local // 10)
+        if self.exact_rows > n_local - 2:
+            raise ValueError(
+                f"exact_rows={self.exact_rows} leaves too few of the {n_local} local terms to sample from."
+            )
+        return int(self.exact_rows)

@@ -1,0 +1,166 @@
+"""Surrogate transitions: many moves that touch no data, then one test that does (Liu 2001)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import register_jitable
+from scipy.linalg import solve_triangular
+
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.target import QuadraticProxy, Vector
+from pymc_austerity.validation import is_whole
+
+# Leapfrog steps of a trajectory, at most.
+_LONGEST = 10
+# Acceptance rate of Hamiltonian Monte Carlo to aim at.
+_TARGET_ACCEPT = 0.8
+_START = 0.5
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """Hamiltonian moves for prior(q) x exp(Taylor polynomial of the log likelihood), without any data.
+
+    For arbitrary priors: hierarchical scales, simplexes, ordered vectors, correlation matrices. Needs a
+    ``control_variate``.
+
+    Parameters
+    ----------
+    n_inner : int >= 1, default 5
+        Hamiltonian trajectories for each transition.
+
+    Raises
+    ------
+    ValueError
+        If `n_inner` is not a positive integer.
+
+    Notes
+    -----
+    The surrogate density s(q) = exp(P(q) + Q(q)) has the global terms P of the model in full, at the present
+    values of all other variables, and the Taylor polynomial Q of the local terms. An inner kernel that is
+    reversible for s proposes q' with s(q) K(q, q') = s(q') K(q', q), so that the Metropolis ratio is
+
+        exp[P(q') + sum l_i(q') - P(q) - sum l_i(q)] s(q) / s(q') = exp(sum_i [r_i(q') - r_i(q)]):
+
+    only the remainders are left, and base = 0. The inner kernel is `n_inner` times the same Hamiltonian Monte
+    Carlo transition, with 1 to 10 leapfrog steps (the number is drawn without regard to q), in coordinates in
+    which the posterior at the mode is round. A kernel that is reversible stays so when it is repeated; a scan
+    of several different kernels would not be. The step size is tuned to an acceptance rate of 0.8, and
+    then frozen.
+
+    *Guarantee*: as exact as the test of the remainders.
+
+    *When it fails*: where the likelihood is far from its polynomial, acceptance is low. For funnels (a
+    hierarchical scale with little data for each group) Hamiltonian moves with one step size mix slowly; more
+    of them help.
+
+    References
+    ----------
+    .. [1] Liu, J. S. (2001). Monte Carlo Strategies in Scientific Computing, section 9.4.3. Springer.
+    """
+
+    n_inner: int = 5
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.n_inner) or self.n_inner < 1:
+            raise ValueError(f"n_inner must be a positive integer, got {self.n_inner!r}.")
+
+    def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
+        """Start from steps of half a standard deviation."""
+        lower = np.linalg.cholesky(proxy.precision)
+        state = SurrogateState(
+            scale=np.array([_START * len(lower) ** -0.25]),
+            colour=np.ascontiguousarray(solve_triangular(lower, np.eye(len(lower)), lower=True).T),
+            n_inner=np.array([self.n_inner], dtype=np.int64),
+            accepted=np.zeros(1),
+            counts=np.zeros(1, dtype=np.int64),
+        )
+        return BoundProposal(state, inner_transitions, adapt_step_size, is_surrogate=True)
+
+
+class SurrogateState(NamedTuple):
+    """State of a `Surrogate`: `scale` is the step size, `accepted` the last inner acceptance rate.
+
+    q = colour @ z has precision L L' where z is round.
+    """
+
+    scale: Vector
+    colour: npt.NDArray[np.float64]
+    n_inner: npt.NDArray[np.int64]
+    accepted: Vector
+    counts: npt.NDArray[np.int64]
+
+
+@register_jitable
+def inner_transitions(
+    state: SurrogateState, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Any
+) -> Vector:
+    """Repeat one Hamiltonian Monte Carlo transition that is reversible for the surrogate density."""
+    total = 0.0
+    n_dim = len(q)
+    for _ in range(state.n_inner[0]):
+        n_steps = 1 + int(rng.random() * _LONGEST)
+        momentum = rng.standard_normal(n_dim)
+        before = kinetic(momentum)
+        q_new = q.copy()
+        slope = round_slope(state, target.global_gradient(q_new, args))
+        for _ in range(n_steps):
+            momentum = momentum + 0.5 * state.scale[0] * slope
+            q_new = q_new + state.scale[0] * coloured(state, momentum)
+            slope = round_slope(state, target.global_gradient(q_new, args))
+            momentum = momentum + 0.5 * state.scale[0] * slope
+        change = target.global_log_ratio(q_new, q, args) + before - kinetic(momentum)
+        u = rng.random()
+        if math.isnan(change):  # a divergent trajectory
+            continue
+        total += math.exp(min(0.0, change))
+        if u < math.exp(min(0.0, change)):
+            q = q_new
+    state.accepted[0] = total / state.n_inner[0]
+    return q
+
+
+@register_jitable
+def adapt_step_size(state: SurrogateState, q: Vector, accepted: bool) -> None:
+    """Robbins-Monro steps towards the acceptance rate; the inner one, whatever the outer test said."""
+    state.counts[0] += 1
+    gain = min(1.0, 10.0 / state.counts[0])
+    state.scale[0] *= math.exp((state.accepted[0] - _TARGET_ACCEPT) * gain)
+
+
+@register_jitable
+def kinetic(momentum: Vector) -> float:
+    """Kinetic energy."""
+    total = 0.0
+    for x in momentum:
+        total += x * x
+    return 0.5 * total
+
+
+@register_jitable
+def coloured(state: SurrogateState, z: Vector) -> Vector:
+    """From round coordinates to those of q."""
+    result = np.zeros(len(z))
+    for i in range(len(z)):
+        total = 0.0
+        for j in range(i, len(z)):
+            total += state.colour[i, j] * z[j]
+        result[i] = total
+    return result
+
+
+@register_jitable
+def round_slope(state: SurrogateState, gradient: Vector) -> Vector:
+    """The gradient in round coordinates."""
+    result = np.zeros(len(gradient))
+    for j in range(len(gradient)):
+        total = 0.0
+        for i in range(j + 1):
+            total += state.colour[i, j] * gradient[i]
+        result[j] = total
+    return result

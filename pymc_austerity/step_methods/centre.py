@@ -1,0 +1,273 @@
+"""Where a Taylor polynomial is expanded, and the normal law that proposals are fitted to.
+
+One search for the mode serves both. It is made once, when a step is built, and its results (nothing of size
+N) travel with the step.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pymc as pm
+from pymc.initial_point import PointType
+from pytensor.graph.traversal import ancestors
+from scipy.linalg import solve_triangular
+
+from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders
+from pymc_austerity.control_variates.newton import Maximum, whitening
+from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.model.derivatives import LocalTerms
+from pymc_austerity.model.expansion import expand
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.predictor import linear_predictors
+from pymc_austerity.model.rebuild import INTERPRETED_STABLE
+from pymc_austerity.step_methods.fit import warn_if_poor
+from pymc_austerity.step_methods.mode_search import ModeSearch
+from pymc_austerity.target import Expansion, Index, QuadraticProxy, Vector
+
+logger = logging.getLogger(__name__)
+
+# Draws of the fitted law on which remainders are measured.
+_DRAWS = 8
+_SEED = 2017
+# Squared distance from the mode, in standard deviations of that of a draw, at which a chain starts elsewhere.
+_FAR = 10.0
+
+
+class CentreReport(NamedTuple):
+    """What the search for the centre found.
+
+    Attributes
+    ----------
+    passes : int
+        Evaluations of value, gradient and Hessian of the log density on all rows.
+    gradient_norm : float
+        Of the gradient at the centre, in posterior standard deviations.
+    condition : float
+        Condition number of the precision, scaled to a unit diagonal.
+    seconds : float
+    n_starts, n_modes : int
+        Points the first search started from, and distinct modes that it found.
+    acceptance : float
+        Acceptance rate of independent proposals from the fitted law, by `draws` draws of it.
+    remainder_sd : float
+        Standard deviation over these draws of the sum of the sampled remainders.
+    """
+
+    passes: int
+    gradient_norm: float
+    condition: float
+    seconds: float
+    n_starts: int
+    n_modes: int
+    acceptance: float
+    remainder_sd: float
+
+    def __str__(self) -> str:
+        return (
+            f"centre found in {self.passes} passes over the data and {self.seconds:.1f} s from "
+            f"{self.n_starts} starts ({self.n_modes} mode{'s' if self.n_modes != 1 else ''}); gradient "
+            f"{self.gradient_norm:.1e} sd, condition number {self.condition:.1e}; predicted acceptance of "
+            f"independent draws {self.acceptance:.2f}, standard deviation of the sum of remainders "
+            f"{self.remainder_sd:.2g}"
+        )
+
+
+class Centre(NamedTuple):
+    """Results of the search; a few arrays of the size of the block.
+
+    Attributes
+    ----------
+    proxy : QuadraticProxy
+        What proposals are fitted to.
+    expansion : Expansion or None
+        For a control variate.
+    exact : ndarray of int
+        Rows to evaluate at every step.
+    certificate : RemainderCertificate or str
+        A bound on the remainders of the other rows, or the reason why none is known.
+    free : ndarray of bool, shape (D,)
+        The coordinates that were fitted.
+    report : CentreReport
+    """
+
+    proxy: QuadraticProxy
+    expansion: Expansion | None
+    exact: Index
+    certificate: RemainderCertificate | str
+    free: npt.NDArray[np.bool_]
+    report: CentreReport
+
+
+def find_centre(
+    model: pm.Model, fact: Factorisation, point: PointType, taylor: Taylor | None, *, whole_block: bool
+) -> Centre:
+    """Find the posterior mode of a block, and expand the local terms there.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    fact : Factorisation
+    point : dict
+        Values of all variables. Those outside the block stay there, and without `whole_block` also those of
+        the block that no local term contains.
+    taylor : Taylor, optional
+        Expand the local terms.
+    whole_block : bool
+
+    Raises
+    ------
+    ValueError
+        If there is no mode, if the local terms depend on variables outside the block, or if the block has
+        too many dimensions.
+    """
+    started = time.perf_counter()
+    if taylor is not None:
+        _refuse_others(fact)
+    search = ModeSearch(model, fact, point, whole_block=whole_block)
+    n_exact = 0 if taylor is None else taylor.check_size(len(search.function.start), fact.n_local)
+    if taylor is not None and taylor.center != "mode":
+        found, n_modes = search.at(taylor.center), 0
+    else:
+        found, n_modes = search.run()
+    q = search.whole(found.q)
+    proxy = QuadraticProxy(q, search.precision(found))
+    scale = np.sqrt(np.diag(found.precision))
+    report = CentreReport(
+        passes=search.passes,
+        gradient_norm=found.gradient_norm,
+        condition=float(np.linalg.cond(found.precision / np.outer(scale, scale))),
+        seconds=time.perf_counter() - started,
+        n_starts=search.n_starts,
+        n_modes=n_modes,
+        acceptance=np.nan,
+        remainder_sd=np.nan,
+    )
+    centre = Centre(proxy, None, np.empty(0, dtype=np.int64), "nothing was expanded", search.free, report)
+    if taylor is not None:
+        centre = _expanded(centre, fact, search, found, point, int(taylor.order), n_exact)
+        centre = centre._replace(report=centre.report._replace(seconds=time.perf_counter() - started))
+        warn_if_poor(centre.report)
+    logger.info("%s", centre.report)
+    return centre
+
+
+def _expanded(
+    centre: Centre,
+    fact: Factorisation,
+    search: ModeSearch,
+    found: Maximum,
+    point: PointType,
+    order: int,
+    n_exact: int,
+) -> Centre:
+    """Expand the local terms, choose the exact rows, and measure remainders on draws of the fitted law."""
+    q = centre.proxy.mode
+    totals = search.function.likelihood(q)
+    expansion = Expansion(order, q, totals.gradient, totals.hessian)
+    expanded = expand(fact, expansion)
+    terms = LocalTerms(expanded)
+    prior = expanded.compile(expanded.global_graph, [], mode=INTERPRETED_STABLE)
+    rng = np.random.default_rng(_SEED)
+    colour = whitening(found.precision)
+    certificate, exact = _certified(fact, expansion, search, found, point, n_exact)
+    at_centre = terms(point_of(fact, q, point))
+    remainders, log_weights = np.empty((_DRAWS, fact.n_local), dtype=np.float32), np.empty(_DRAWS)
+    for k in range(_DRAWS):
+        z = rng.standard_normal(len(found.q))
+        there = point_of(fact, search.whole(found.q + colour @ z), point)
+        own = terms(there) - at_centre
+        log_density = float(prior(*expanded.point_values(there), *expanded.leaf_values)) + own.sum()
+        log_weights[k] = log_density + 0.5 * z @ z
+        remainders[k] = own
+    if isinstance(certificate, str):  # the largest of the draws instead
+        largest = np.nan_to_num(np.abs(remainders).max(axis=0), nan=np.inf)
+        exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
+    with np.errstate(invalid="ignore"):
+        sampled = remainders.sum(axis=1, dtype=np.float64) - remainders[:, exact].sum(
+            axis=1, dtype=np.float64
+        )
+    report = centre.report._replace(
+        passes=centre.report.passes + 1,
+        acceptance=_acceptance(log_weights),
+        remainder_sd=float(sampled.std(ddof=1)),
+    )
+    return centre._replace(expansion=expansion, exact=exact, certificate=certificate, report=report)
+
+
+def _refuse_others(fact: Factorisation) -> None:
+    """Refuse local terms with variables that move apart from the block: the polynomial is expanded once."""
+    for term in fact.locals:
+        used = set(ancestors([term.rows]))
+        others = [n for n, v in fact.graph.values.items() if n not in fact.var_names and v in used]
+        if others:
+            raise ValueError(
+                f"control_variate expands the term {term.name!r} at fixed values of all its variables, but "
+                f"{', '.join(others)} would be moved by another step. Put "
+                f"{'it' if len(others) == 1 else 'them'} into the same step, or leave control_variate out."
+            )
+
+
+def _certified(
+    fact: Factorisation,
+    expansion: Expansion,
+    search: ModeSearch,
+    found: Maximum,
+    point: PointType,
+    n_exact: int,
+) -> tuple[RemainderCertificate | str, Index]:
+    """A certificate of the remainders, and the rows with the largest constants; or why there is none."""
+    lower = np.linalg.cholesky(found.precision)
+    whiten = np.zeros((len(lower), len(search.free)))
+    whiten[:, search.free] = lower.T
+    colour = np.zeros((len(search.free), len(lower)))
+    colour[search.free] = whitening(found.precision)
+    try:
+        predictors = linear_predictors(fact)
+        return certify_remainders(
+            predictors, point, expansion.centre, colour, whiten, expansion.order, n_exact
+        )
+    except ValueError as error:
+        return str(error), np.empty(0, dtype=np.int64)
+
+
+def point_of(fact: Factorisation, q: Vector, point: PointType) -> dict[str, np.ndarray]:
+    """Values of all variables with those of the block from a vector."""
+    result, start = dict(point), 0
+    for name in fact.var_names:
+        shape = fact.graph.values[name].type.shape
+        size = int(np.prod(shape))
+        result[name] = q[start : start + size].reshape(shape)
+        start += size
+    return result
+
+
+def _acceptance(log_weights: Vector) -> float:
+    """Mean acceptance probability of an independence sampler over pairs of draws."""
+    ratio = log_weights[:, None] - log_weights[None, :]
+    with np.errstate(all="ignore"):
+        accept = np.exp(np.minimum(ratio, 0.0))
+    pairs = accept[~np.eye(len(log_weights), dtype=bool)]
+    return float(np.nan_to_num(pairs).mean())
+
+
+def start_near(centre: Centre, q: Vector, rng: np.random.Generator) -> Vector:
+    """A first state for proposals that are fitted to the mode: `q`, or a draw of the fitted law.
+
+    From a state in its far tails nothing that is fitted to the mode moves, however long it is tuned. Only
+    coordinates that were fitted are drawn, and only if q is further away than (almost) any such draw.
+    """
+    lower = np.linalg.cholesky(centre.proxy.precision[np.ix_(centre.free, centre.free)])
+    n_dim = len(lower)
+    w = lower.T @ (q - centre.proxy.mode)[centre.free]
+    if w @ w <= n_dim + _FAR * np.sqrt(2.0 * n_dim):
+        return q
+    result = q.copy()
+    z = rng.standard_normal(n_dim)
+    result[centre.free] = centre.proxy.mode[centre.free] + solve_triangular(lower.T, z)
+    logger.info("The chain starts from a draw of the normal law fitted at the mode.")
+    return result

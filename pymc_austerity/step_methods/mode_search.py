@@ -1,0 +1,209 @@
+"""The search for the posterior mode of a block: from several starts on a subsample, then on all data."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import PointType
+from pytensor.graph.traversal import ancestors
+
+from pymc_austerity.control_variates.newton import Maximum, NoMaximumError, flat_direction, maximise
+from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.model.derivatives import Differentiable
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.start import dispersed_points
+from pymc_austerity.target import Index, Vector
+
+logger = logging.getLogger(__name__)
+
+# Rows of the first search, and by how much they grow from one to the next.
+_FIRST_ROWS, _ROWS_PER_DIMENSION, _GROWTH = 2000, 20, 10
+# Points that the first search starts from.
+_STARTS = 8
+# Two ends of searches are the same mode if they are closer than this, in posterior standard deviations.
+_SAME = 0.1
+# Modes compared on all the data, and the smallest share of the posterior that is worth a warning.
+_MOST_MODES, _SHARE = 3, 1e-3
+_SEED = 2017
+# Seconds between messages of a long search.
+_PATIENCE = 5.0
+
+
+class ModeSearch:
+    """The search for the mode, over some or all of the block."""
+
+    def __init__(self, model: pm.Model, fact: Factorisation, point: PointType, *, whole_block: bool) -> None:
+        self._model, self._fact, self._point = model, fact, point
+        self.function = Differentiable(fact, point)
+        used = set(ancestors([term.rows for term in fact.locals]))
+        values = [fact.graph.values[name] for name in fact.var_names]
+        moved = [whole_block or value in used for value in values]
+        self._names = [name for name, free in zip(fact.var_names, moved, strict=True) if free]
+        self.free = np.concatenate(
+            [np.full(int(np.prod(v.type.shape)), free) for v, free in zip(values, moved, strict=True)]
+        )
+        self.passes = self.n_starts = 0
+        self._rng = np.random.default_rng(_SEED)
+        self._started = self._told = time.perf_counter()
+
+    def whole(self, free: Vector) -> Vector:
+        """All of q, where some of it is free."""
+        q = self.function.start.copy()
+        q[self.free] = free
+        return q
+
+    def run(self) -> tuple[Maximum, int]:
+        """The highest mode, and how many there are.
+
+        Searches on more and more rows start where the one before ended. Rows that have no mode (few of them
+        may separate the responses) are left behind.
+        """
+        n = self._fact.n_local
+        starts = self._starts()
+        rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * int(self.free.sum()))
+        while rows * 2 < n:
+            positions = np.sort(self._rng.choice(n, rows, replace=False))
+            modes, _ = self._modes(starts, positions)
+            starts = [m.q for m in modes[:_MOST_MODES]] if modes else starts
+            rows *= _GROWTH
+        ends, problem = self._modes(starts[:_MOST_MODES], None)
+        if not ends:
+            self._refuse(problem)
+        self._warn_of_other_modes(ends)
+        return ends[0], len(ends)
+
+    def at(self, center: Mapping[str, Any]) -> Maximum:
+        """The point that a user gave."""
+        missing = [name for name in self._fact.var_names if name not in center]
+        if missing:
+            raise ValueError(
+                f"center has no value for {', '.join(missing)}: it needs one for each value variable of the "
+                "step, on the unconstrained scale, as in model.initial_point()."
+            )
+        values = self._fact.graph.values
+        q = np.concatenate([np.ravel(center[n]) for n in self._fact.var_names]).astype(np.float64)
+        for name in self._fact.var_names:
+            shape = values[name].type.shape
+            if np.shape(center[name]) != shape:
+                raise ValueError(f"center[{name!r}] must have shape {shape}, got {np.shape(center[name])}.")
+        self.function.start[:] = q
+        value, gradient, hessian = self._density(None)(q[self.free])
+        self.passes += 1
+        if not np.all(np.isfinite(hessian)):
+            raise ValueError("The log density or a derivative of it is not finite at the given center.")
+        flat = flat_direction(-hessian)
+        if flat is not None:
+            raise ValueError(
+                f"The log density is not concave at the given center along {self.name(flat)}: there is no "
+                'normal approximation there. Give a point nearer to the mode, or center="mode".'
+            )
+        step = np.linalg.solve(-hessian, gradient)
+        return Maximum(q[self.free], value, -hessian, float(np.sqrt(gradient @ step)), 1)
+
+    def precision(self, found: Maximum) -> np.ndarray:
+        """Precision of all of q; what was not free has that of its prior, or 1 where there is none."""
+        curvature = -np.diag(self.function.prior(self.whole(found.q)).hessian)
+        result = np.diag(np.where(np.isfinite(curvature) & (curvature > 0.0), curvature, 1.0))
+        result[np.ix_(self.free, self.free)] = found.precision
+        return result
+
+    def _starts(self) -> list[Vector]:
+        points = [self._point]
+        points += dispersed_points(self._model, self._point, self._names, _STARTS - 1, self._rng)
+        self.n_starts = len(points)
+        ravelled = [np.concatenate([np.ravel(p[name]) for name in self._names]) for p in points]
+        return [q.astype(np.float64) for q in ravelled]
+
+    def _density(self, positions: Index | None) -> Any:
+        """The log density of what is free, with some rows scaled up to all."""
+        weight = 1.0 if positions is None else self._fact.n_local / len(positions)
+        square = np.ix_(self.free, self.free)
+
+        def density(free: Vector) -> tuple[float, Vector, np.ndarray]:
+            q = self.whole(free)
+            result = self.function.prior(q).plus(self.function.likelihood(q, positions), weight)
+            now = time.perf_counter()
+            if now - self._told > _PATIENCE:
+                self._told = now
+                logger.warning(
+                    "Looking for the posterior mode: log density %.6g after %.0f s.",
+                    result.value,
+                    now - self._started,
+                )
+            return result.value, result.gradient[self.free], result.hessian[square]
+
+        return density
+
+    def _modes(
+        self, starts: list[Vector], positions: Index | None
+    ) -> tuple[list[Maximum], NoMaximumError | None]:
+        """Distinct maxima from some starts, highest first; and what was in the way from the first start."""
+        density, found, problem = self._density(positions), [], None
+        for start in starts:
+            try:
+                maximum = maximise(density, start)
+            except NoMaximumError as error:
+                problem = problem or error
+                self.passes += error.passes if positions is None else 0
+                continue
+            self.passes += maximum.passes if positions is None else 0
+            found.append(maximum)
+        distinct: list[Maximum] = []
+        for maximum in sorted(found, key=lambda m: -m.log_mass):
+            apart = [maximum.q - other.q for other in distinct]
+            if all(d @ other.precision @ d > _SAME**2 for d, other in zip(apart, distinct, strict=True)):
+                distinct.append(maximum)
+        return distinct, problem
+
+    def _refuse(self, problem: NoMaximumError | None) -> None:
+        assert problem is not None
+        where = f" along {self.name(problem.direction)}" if np.any(problem.direction) else ""
+        raise ValueError(
+            f"The posterior has no mode to expand at: {problem.reason}{where}. Data that separate the "
+            "responses perfectly, a parameter that the model does not identify, or a scale of a hierarchical "
+            "prior in the same block do this. Give that parameter a proper prior, or remove it; put "
+            "hierarchical scales and what they govern under Taylor() with proposal=Surrogate(); or use the "
+            "step without control_variate and with a random walk."
+        )
+
+    def _warn_of_other_modes(self, ends: list[Maximum]) -> None:
+        mass = np.exp(np.array([m.log_mass for m in ends]) - ends[0].log_mass)
+        others = mass[1:].sum() / mass.sum()
+        if others > _SHARE:
+            apart = ends[1].q - ends[0].q
+            worst = np.zeros(len(self.free))
+            worst[self.free] = apart * np.sqrt(np.diag(ends[0].precision))
+            warnings.warn(
+                f"The posterior has {len(ends)} or more modes: another is {np.abs(worst).max():.3g} standard "
+                f"deviations away in {self.name_of(int(np.abs(worst).argmax()))}, with {others:.1%} of the "
+                "mass. One Taylor polynomial and one normal proposal fit only the highest. Remove the "
+                "symmetry (order the components of a mixture), or use a step without control_variate.",
+                SubsamplingWarning,
+                stacklevel=8,
+            )
+
+    def name(self, direction: Vector) -> str:
+        """The variables that make up most of a direction."""
+        whole = np.zeros(len(self.free))
+        whole[self.free] = np.abs(direction)
+        order = np.argsort(-whole)
+        leading = [d for d in order[:3] if whole[d] > 0.3 * whole[order[0]]]
+        return ", ".join(self.name_of(int(d)) for d in leading)
+
+    def name_of(self, dimension: int) -> str:
+        """Name of one coordinate of q."""
+        start = 0
+        for name in self._fact.var_names:
+            shape = self._fact.graph.values[name].type.shape
+            size = int(np.prod(shape))
+            if dimension < start + size:
+                inside = np.unravel_index(dimension - start, shape) if shape else ()
+                return name + (f"[{', '.join(str(int(k)) for k in inside)}]" if shape else "")
+            start += size
+        raise IndexError(dimension)

@@ -1,0 +1,350 @@
+"""Derivatives are within their bounds, and so are the Taylor remainders of all rows."""
+
+import math
+
+import numba
+import numpy as np
+import pytest
+from scipy.special import wofz
+
+from pymc_austerity.bounds import certificate as certificates
+from pymc_austerity.bounds import cloglog, huber, laplace, logistic, normal, poisson, probit, student
+from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders, remainder_range
+
+from .families import N, designs, predictor
+from .test_families import (
+    AllOnes,
+    Binomial,
+    Cloglog,
+    Huber,
+    Laplace,
+    Logistic,
+    Normal,
+    Poisson,
+    Probit,
+    Student,
+)
+
+# Family, constants c drawn for one row, its slopes f'(eta) for complex eta, and the ends between which these
+# can be differentiated numerically.
+ANALYTIC = {
+    "binary logistic": (
+        logistic.BINARY,
+        lambda rng: rng.integers(0, 2, 1).astype(float),
+        lambda c, z: c[0] - 1 / (1 + np.exp(-z)),
+        (-12.0, 12.0),
+    ),
+    "logistic": (
+        logistic.FAMILY,
+        lambda rng: np.array([-rng.integers(0, 9), rng.integers(1, 9)], float),
+        lambda c, z: c[1] - (c[1] - c[0]) / (1 + np.exp(-z)),
+        (-12.0, 12.0),
+    ),
+    "normal": (normal.FAMILY, lambda rng: rng.gamma(2.0, size=1), lambda c, z: -c[0] * z, (-12.0, 12.0)),
+    "Student": (
+        student.FAMILY,
+        lambda rng: rng.gamma(3.0, size=2) + 0.5,
+        lambda c, z: -c[0] * z / (c[1] + z**2),
+        (-15.0, 15.0),
+    ),
+    "Poisson": (
+        poisson.FAMILY,
+        lambda rng: rng.gamma(2.0, size=2),
+        lambda c, z: c[0] - c[1] * np.exp(z),
+        (-5.0, 8.0),
+    ),
+    "probit": (
+        probit.FAMILY,
+        lambda rng: np.array([rng.integers(0, 2), rng.uniform(0.3, 1.5)]),
+        lambda c, z: (
+            (s := (2 * c[0] - 1) * c[1])
+            * math.sqrt(2 / math.pi)
+            / wofz(-1j * s * np.asarray(z, complex) / math.sqrt(2))
+        ),
+        (-6.0, 6.0),
+    ),
+    "cloglog": (
+        cloglog.FAMILY,
+        lambda rng: rng.integers(0, 2, 1).astype(float),
+        lambda c, z: np.exp(z) / np.expm1(np.exp(z)) if c[0] else -np.exp(z),
+        (-5.0, 2.8),
+    ),
+}
+
+
+def derivative(slope, eta, order):
+    """f^(order + 1) by Cauchy's formula, a mean over a circle about eta."""
+    radius, angle = 0.1, 2 * np.pi * np.arange(24) / 24
+    around = slope(eta[:, None] + radius * np.exp(1j * angle))
+    return (around * np.exp(-1j * order * angle)).mean(axis=1).real * math.factorial(order) / radius**order
+
+
+def intervals(rng, ends):
+    for _ in range(40):
+        yield np.sort(rng.uniform(*ends, size=2))
+    for _ in range(20):
+        yield rng.uniform(*ends) + np.array([0.0, 0.05])
+    yield np.array(ends)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", ANALYTIC)
+def test_curvature_is_the_largest_derivative(name, order):
+    family, draw, slope, ends = ANALYTIC[name]
+    rng = np.random.default_rng([order, *map(ord, name)])
+    for low, high in intervals(rng, ends):
+        c = draw(rng)
+        eta = np.linspace(low, high, 1500)
+        exact = np.abs(derivative(lambda z, c=c: slope(c, z), eta, order)).max()
+        bound = family.curvature(c[None], np.array([low]), np.array([high]), order)[0]
+        noise = 1e-12 * (1.0 + np.abs(slope(c, eta)).max())
+        # The bounds are the exact maxima here, up to the resolution of the grid: 1e-3.
+        assert exact - noise <= bound * (1 + 1e-9)
+        assert bound <= exact * (1 + 1e-3) + noise
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", ANALYTIC)
+def test_curvature_grows_with_the_interval_up_to_infinity(name, order):
+    family, draw, _, _ = ANALYTIC[name]
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        c, middle = draw(rng), 4.0 * rng.normal()
+        half = np.array([0.0, 1e-3, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e10, 1e200, np.inf])
+        bounds = family.curvature(np.tile(c, (len(half), 1)), middle - half, middle + half, order)
+        assert np.all(bounds >= 0.0)
+        assert np.all(bounds[1:] >= bounds[:-1] * (1 - 1e-12))
+        bounded = name != "Poisson" and (name != "cloglog" or c[0] == 1)
+        assert np.isfinite(bounds[-1]) == bounded
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", ANALYTIC)
+def test_curvature_far_out_is_a_number(name, order):
+    family, draw, _, _ = ANALYTIC[name]
+    for middle in (-1e200, -1e5, -800.0, 800.0, 1e5, 1e200):
+        c = draw(np.random.default_rng(2))
+        bound = family.curvature(c[None], np.array([middle - 1]), np.array([middle + 1]), order)
+        assert bound[0] >= 0.0
+
+
+def test_known_largest_curvatures():
+    everywhere = (np.array([-np.inf]), np.array([np.inf]))
+
+    def largest(family, constants, order):
+        return family.curvature(np.array([constants]), *everywhere, order)[0]
+
+    np.testing.assert_allclose(largest(logistic.BINARY, [1.0], 1), 1 / 4)
+    np.testing.assert_allclose(largest(logistic.FAMILY, [-2.0, 5.0], 2), 7 / (6 * math.sqrt(3)))
+    np.testing.assert_allclose(largest(probit.FAMILY, [0.0, 3.0], 1), 9.0)
+    assert largest(normal.FAMILY, [2.0], 2) == 0.0
+    assert laplace.FAMILY.curvature is None
+    assert huber.FAMILY.curvature is None
+
+
+def test_far_tail_of_probit_is_close_and_above():
+    t = -np.linspace(25.01, 300.0, 500)
+    bound = probit.curvature(np.tile([1.0, 1.0], (500, 1)), t, t, 2)
+    leading = 2 / -(t**3)
+    assert np.all(bound >= leading * (1 - 12 / t**2))  # the first two terms of the asymptotic series
+    assert np.all(bound <= leading * 1.02)
+
+
+def second(family, eta):
+    """f'' by central differences of the slope, to 1e-9 or so."""
+    h = 1e-5
+    i = np.arange(N)
+    return (family.slope(eta + h, i, None) - family.slope(eta - h, i, None)) / (2 * h)
+
+
+# Families of `test_families` with enough derivatives.
+SMOOTH = [Logistic, AllOnes, Binomial, Normal, Student, Poisson, Probit, Cloglog]
+USUAL = {k: v for k, v in designs(np.random.default_rng(1)).items() if k not in ("scales", "zero column")}
+
+
+def whitened(rows):
+    """V and W of a metric in the span of the rows."""
+    x = rows[:, :-1]
+    _, singular, right = np.linalg.svd(x, full_matrices=False)
+    kept = singular > 1e-8 * singular[0]
+    scale = singular[kept] / 2
+    return right[kept].T / scale, right[kept] * scale[:, None]
+
+
+def setting(make, design, order, seed=0, n_exact=5):
+    rng = np.random.default_rng([seed, SMOOTH.index(make), order])
+    family, rows = make(rng), USUAL[design]
+    V, W = whitened(rows)
+    centre = 0.1 * rng.normal(size=rows.shape[1] - 1)
+    made = certify_remainders([predictor(rows, family.slope)], {}, centre, V, W, order, n_exact)
+    return rng, family, rows, centre, V, made
+
+
+def remainders(family, rows, centre, order, q):
+    eta, t = rows @ np.append(centre, 1.0), rows[:, :-1] @ (q - centre)
+    result = family.f(eta + t) - family.f(eta) - family.slope(eta, np.arange(N), None) * t
+    return result if order == 1 else result - second(family, eta) * t**2 / 2
+
+
+def moves(rng, centre, V):
+    """States from near the centre to far from it, and moves from short to long."""
+    d = V.shape[1]
+    for away in (0.1, 1.0, 3.0):
+        for step in (1e-2, 0.3, 2.0):
+            w = away * rng.normal(size=d)
+            yield centre + V @ (w + step * rng.normal(size=d)), centre + V @ w
+            yield centre - V @ w, centre + V @ w
+
+
+def excesses(family, rows, certificate, exact, centre, V, rng, order):
+    """By how much the range of the remainders exceeds the certified one; negative if it does not."""
+    others = np.setdiff1d(np.arange(N), exact)
+    for q_new, q in moves(rng, centre, V):
+        change = remainders(family, rows, centre, order, q_new) - remainders(family, rows, centre, order, q)
+        eta = np.abs(rows[:, :-1] @ V).max() * 9
+        noise = 1e-12 * (1 + np.abs(family.f(rows @ np.append(q, 1.0))).max()) + 1e-8 * eta**2 * (order == 2)
+        yield np.ptp(change[others]) - remainder_range(certificate, q_new, q) - noise
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("design", USUAL)
+@pytest.mark.parametrize("make", SMOOTH)
+def test_remainders_are_within(make, design, order):
+    rng, family, rows, centre, V, (certificate, exact) = setting(make, design, order)
+    assert max(excesses(family, rows, certificate, exact, centre, V, rng, order)) <= 0.0
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("make", SMOOTH)
+def test_planted_bug_is_noticed(make, order):
+    """Rows of either sign, or at right angles, of equal f and of short v_i: the bound is nearly sharp."""
+    rng = np.random.default_rng(3)
+    family = make(rng)
+    for values in vars(family).values():
+        values[:] = values[0]
+    x = 0.05 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    rows = np.c_[np.tile(x, (N // 4, 1)), np.ones(N)]
+    centre, eye = np.zeros(2), np.eye(2)
+    certificate, _ = certify_remainders([predictor(rows, family.slope)], {}, centre, eye, eye, order, 0)
+    q, q_new = np.array([2.0, 0.0]), np.array([0.0, 2.0] if order == 1 else [-2.0, 0.0])
+    change = remainders(family, rows, centre, order, q_new) - remainders(family, rows, centre, order, q)
+    bound = remainder_range(certificate, q_new, q)
+    if make is Normal and order == 2:
+        assert bound == 0.0
+        return
+    assert np.ptp(change) <= bound
+    # Of a first-order remainder, f'' of one sign makes half of what is possible.
+    planted = certificate._replace(constants=certificate.constants * (0.4 if order == 1 else 0.5))
+    assert np.ptp(change) > remainder_range(planted, q_new, q)
+
+
+def several(monkeypatch, order, n_exact):
+    """A certificate of two terms in many chunks, and c_i computed otherwise, (6, 2 N)."""
+    monkeypatch.setattr(certificates, "_LARGEST_CHUNK", 48)
+    monkeypatch.setattr(certificates, "_SMALLEST_CHUNK", 48)
+    rng = np.random.default_rng(4)
+    rows, other = USUAL["dense with offset"], USUAL["dense with offset"][::-1] * 0.5
+    V, W = whitened(rows)
+    centre = 0.1 * rng.normal(size=5)
+    first, second = Binomial(rng), Poisson(rng)
+    terms = [predictor(rows, first.slope), predictor(other, second.slope)]
+    made = certify_remainders(terms, {}, centre, V, W, order, n_exact)
+    radii = (math.sqrt(5) + 3) * np.array([0.5, 1, 1.5, 2, 4, np.inf])
+    c = []
+    for family, r, constants in (
+        (logistic.FAMILY, rows, np.c_[first.y - first.n, first.y]),
+        (poisson.FAMILY, other, np.c_[second.y, second.w]),
+    ):
+        length, eta = np.linalg.norm(r[:, :-1] @ V, axis=1), r @ np.append(centre, 1.0)
+        k = [family.curvature(constants, eta - length * x, eta + length * x, order) for x in radii]
+        c.append(np.array(k) * length ** (order + 1))
+    return made, radii, np.concatenate(c, axis=1)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("n_exact", [0, 1, 60, 2 * N, 3 * N])
+def test_exact_rows_are_those_with_the_largest_constants(monkeypatch, order, n_exact):
+    (certificate, exact), radii, c = several(monkeypatch, order, n_exact)
+    np.testing.assert_array_equal(exact, np.sort(np.argsort(-c[1])[:n_exact]))
+    others = np.delete(c, exact, axis=1).max(axis=1, initial=0.0)
+    np.testing.assert_allclose(certificate.constants, others, rtol=1e-5)
+    np.testing.assert_allclose(certificate.radii, radii)
+
+
+def test_compiled_as_interpreted(monkeypatch):
+    compiled = numba.njit(lambda c, a, b: remainder_range(c, a, b))
+    rng = np.random.default_rng(5)
+    for order in (1, 2):
+        (certificate, _), _, _ = several(monkeypatch, order, 3)
+        for scale in (1e-3, 0.1, 1.0, 10.0, 1e60):
+            q, q_new = scale * rng.normal(size=(2, 5))
+            bound = remainder_range(certificate, q_new, q)
+            assert isinstance(compiled(certificate, q_new, q), float)
+            np.testing.assert_allclose(compiled(certificate, q_new, q), bound, rtol=1e-10)
+            assert compiled(certificate, q, q) == remainder_range(certificate, q, q) == 0.0
+        bad = np.full(5, np.nan)
+        assert compiled(certificate, bad, q) == compiled(certificate, q, bad) == np.inf
+        assert compiled(certificate, q + np.inf, q) == np.inf
+
+
+def test_range_by_hand():
+    """In one dimension, for w = 1 and w' = 3 or -3."""
+    one = np.ones((1, 1))
+    q = np.array([1.5])
+    for order, by_ends, by_segment in (
+        (1, (1 + 9) / 2, 2 * math.sqrt((1 + 3 + 9) / 3)),
+        (2, (1 + 27) / 6, 2 * (1 + 3 + 9) / 6),
+    ):
+        certificate = RemainderCertificate(
+            order, np.array([0.5]), one, np.array([2.0, 3.5, np.inf]), np.array([1.0, 7.0, np.inf])
+        )
+        expected = 2 * 7 * min(by_ends, by_segment)
+        np.testing.assert_allclose(remainder_range(certificate, np.array([3.5]), q), expected, rtol=1e-5)
+        opposite = remainder_range(certificate, np.array([-2.5]), q)
+        assert opposite <= 14 * by_ends * (1 + 1e-5)
+        assert remainder_range(certificate, np.array([4.5]), q) == np.inf
+        assert remainder_range(certificate, np.array([4.5]), np.array([4.5])) == 0.0
+        nothing = certificate._replace(constants=np.zeros(3))
+        assert remainder_range(nothing, np.array([1e9]), q) == 0.0
+
+
+def test_rows_of_zeros_have_no_remainder():
+    rows = np.zeros((N, 2))
+    rows[:, 1] = 800.0  # exp overflows there
+    poisson_rows = predictor(rows, Poisson(np.random.default_rng(6)).slope)
+    certificate, exact = certify_remainders([poisson_rows], {}, np.zeros(1), np.eye(1), np.eye(1), 2, 2)
+    assert np.all(certificate.constants == 0.0)
+    assert len(exact) == 2
+
+
+def test_refusals_name_the_term():
+    rng = np.random.default_rng(7)
+    rows = USUAL["dense with offset"]
+    V, W = whitened(rows)
+
+    def made(term, order=2, directions=V, whitening=W):
+        certify_remainders([term], {"u": np.array(0.0)}, np.zeros(5), directions, whitening, order, 3)
+
+    for make in (Laplace, Huber):
+        with pytest.raises(ValueError, match=f"term 'y' have no known bound.*{make.name}"):
+            made(predictor(rows, make(rng).slope))
+    with pytest.raises(ValueError, match="term 'y'.*no form"):
+        made(predictor(rows, lambda eta, i, point: -(eta**3)))
+    with pytest.raises(ValueError, match="term 'y'.*other steps .'u'"):
+        made(predictor(rows, Normal(rng).slope, others=("u",)))
+    with pytest.raises(ValueError, match="term 'y'.*other steps"):
+        made(predictor(rows, Binomial(rng).slope, offset_fixed=False))
+    with pytest.raises(ValueError, match="order .* must be 1 or 2"):
+        made(predictor(rows, Normal(rng).slope), order=3)
+    with pytest.raises(ValueError, match="term 'y' are not in the span"):
+        made(predictor(rows, Normal(rng).slope), directions=V[:, :4], whitening=W[:4])
+    with pytest.raises(ValueError, match="term 'y' are not finite"):
+        made(predictor(np.where(rows == rows[3, 2], np.inf, rows), Normal(rng).slope))
+    made(predictor(rows, Normal(rng).slope))
+
+
+def test_a_rare_row_of_another_form_is_noticed():
+    rows = np.c_[np.ones(50_000), np.zeros(50_000)]
+    term = predictor(rows, lambda eta, i, point: np.where(i == 33_334, -(eta**3), -eta))
+    with pytest.raises(ValueError, match="Some rows of the term 'y' are not normal"):
+        certify_remainders([term], {}, np.zeros(1), np.eye(1), np.eye(1), 1, 0)
