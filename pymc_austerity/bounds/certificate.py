@@ -44,7 +44,11 @@ def _equal_slopes(eta: Vector, slopes: Matrix) -> Matrix:
     return slopes[:2].T
 
 
-_AFFINE = Family("affine", bounded.CODE, _equal_slopes, bounded.points, needs_offset=False, n_factors=0)
+def _no_curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
+    return np.zeros(len(constants))
+
+
+_AFFINE = Family("affine", bounded.CODE, _equal_slopes, bounded.points, False, 0, curvature=_no_curvature)
 
 # Rows that the family and the metric of the clouds are found on.
 _SAMPLE = 20_000

@@ -17,9 +17,12 @@ Density = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Gradient at which a search has converged, in units of the standard deviations at its start.
 _GRADIENT = 1e-6
-# A Newton step left at the end, in the same units: at a maximum it is as small as the gradient. Where the
-# density rises for ever, ever more slowly, the gradient vanishes, but not the step.
-_STEP = 0.01
+# Gradient, in units of posterior standard deviations, that is zero but for rounding.
+_EXACT = 1e-8
+# By so much at least a Newton step shrinks the next.
+_SHRINKS = 0.2
+# Searches, each in the units of the curvature where the one before ended.
+_ROUNDS = 3
 # Smallest eigenvalue of the precision, scaled to a unit diagonal, that is told from zero.
 _FLAT = 1e-10
 _MAX_ITERATIONS = 300
@@ -90,22 +93,40 @@ def maximise(density: Density, start: Vector) -> Maximum:
         With the direction in which there is none.
     """
     counted = _Counted(density)
+    q = start
+    for _ in range(_ROUNDS):
+        q, success = _climb(counted, q)
+        maximum, step = _at(counted, q)
+        if maximum.gradient_norm < _EXACT:
+            return maximum
+        # Near a maximum a Newton step leaves a much smaller one. Where the density rises for ever, ever more
+        # slowly, gradient and curvature vanish together, and steps stay as long as they are.
+        further, next_step = _at(counted, q + step)
+        if np.sqrt(next_step @ maximum.precision @ next_step) <= _SHRINKS * maximum.gradient_norm:
+            return further
+    reason = "the log density rises for ever, ever more slowly"
+    if not success:
+        reason = f"no maximum was found in {counted.passes} passes over the rows"
+    raise NoMaximumError(step, reason, counted.passes)
+
+
+def _climb(counted: _Counted, start: Vector) -> tuple[Vector, bool]:
+    """Trust-region Newton in units in which the curvature at `start` is one. Did it converge?"""
     _, _, hessian = counted.finite(start)
     to_q = _whitening(-hessian)
 
     def at(z: Vector) -> tuple[float, Vector, Matrix]:
-        return counted(start + to_q @ z)
-
-    def value(z: Vector) -> float:
-        result = at(z)
-        return -result[0] if all(np.all(np.isfinite(part)) for part in result) else math.inf
+        value, gradient, hessian = counted(start + to_q @ z)
+        if all(np.all(np.isfinite(part)) for part in (value, gradient, hessian)):
+            return -value, -(to_q.T @ gradient), -(to_q.T @ hessian @ to_q)
+        return math.inf, np.zeros_like(z), np.eye(len(z))  # a step that is not taken
 
     size = math.sqrt(len(start))
     found = minimize(
-        value,
+        lambda z: at(z)[0],
         np.zeros_like(start),
-        jac=lambda z: -(to_q.T @ at(z)[1]),
-        hess=lambda z: -(to_q.T @ at(z)[2] @ to_q),
+        jac=lambda z: at(z)[1],
+        hess=lambda z: at(z)[2],
         method="trust-exact",
         options={
             "gtol": _GRADIENT,
@@ -114,22 +135,19 @@ def maximise(density: Density, start: Vector) -> Maximum:
             "max_trust_radius": 1e8 * size,
         },
     )
-    return _diagnosed(counted, start + to_q @ found.x, to_q, bool(found.success))
+    return start + to_q @ found.x, bool(found.success)
 
 
-def _diagnosed(counted: _Counted, q: Vector, to_q: Matrix, converged: bool) -> Maximum:
+def _at(counted: _Counted, q: Vector) -> tuple[Maximum, Vector]:
+    """What is found at q, if it is a maximum, and the Newton step from there."""
     value, gradient, hessian = counted.finite(q)
     precision = -hessian
     flat = flat_direction(precision)
     if flat is not None:
         raise NoMaximumError(flat, "the log density is flat", counted.passes)
     step = np.linalg.solve(precision, gradient)
-    if np.linalg.norm(np.linalg.solve(to_q, step)) > _STEP:
-        if converged:
-            raise NoMaximumError(step, "the log density rises for ever, ever more slowly", counted.passes)
-        reason = f"no maximum was found in {counted.passes} passes over the rows"
-        raise NoMaximumError(step, reason, counted.passes)
-    return Maximum(q, value, precision, math.sqrt(max(float(gradient @ step), 0.0)), counted.passes)
+    norm = math.sqrt(max(float(gradient @ step), 0.0))
+    return Maximum(q, value, precision, norm, counted.passes), step
 
 
 def flat_direction(precision: Matrix) -> Vector | None:

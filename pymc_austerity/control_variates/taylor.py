@@ -74,7 +74,9 @@ class Taylor:
     def __post_init__(self) -> None:
         if not is_whole(self.order) or self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
-        if self.center != "mode" and not isinstance(self.center, Mapping):
+        if not isinstance(self.center, Mapping) and not (
+            isinstance(self.center, str) and self.center == "mode"
+        ):
             raise ValueError(
                 'center must be "mode" or a dict with a value for each value variable of the step, got '
                 f"{self.center!r}."

@@ -70,6 +70,7 @@ class Differentiable:
         self.n_dim = len(self.start)
         self._q = pt.vector("q", shape=(self.n_dim,))
         self._parts = parts_of(self._q, [values[n] for n in factorisation.var_names])
+        self._positions: Index | None = None
         self._terms = [_term(factorisation, t, self._q, self._parts) for t in factorisation.locals]
 
     def likelihood(self, q: Vector, positions: Index | None = None) -> Derivatives:
@@ -77,14 +78,17 @@ class Differentiable:
         result = Derivatives(0.0, np.zeros(self.n_dim), np.zeros((self.n_dim, self.n_dim)))
         length = int(np.clip(_BUDGET // self.n_dim, _SMALLEST_CHUNK, CHUNK))
         start = 0
+        if positions is not self._positions:
+            self._positions = positions
+            for function in self._terms:
+                function.forget()
         with np.errstate(all="ignore"):
             for term, function in zip(self._fact.locals, self._terms, strict=True):
                 own = np.arange(term.size)
                 if positions is not None:
                     own = positions[(positions >= start) & (positions < start + term.size)] - start
                 for a in range(0, len(own), length):
-                    part = function(q, own[a : a + length], self._point, keep=positions is None)
-                    result = result.plus(part)
+                    result = result.plus(function(q, own[a : a + length], self._point))
                 start += term.size
         return result
 
@@ -110,7 +114,11 @@ def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable
 
 
 def stable(rows: Variable) -> Variable:
-    """The same after rewrites that keep log(1 - sigmoid(eta)) from becoming log(0)."""
+    """The same after rewrites that keep log(1 - sigmoid(eta)) from becoming log(0).
+
+    Some patterns are only found before the graph is brought to a canonical form, some only after.
+    """
+    rows = rewrite_graph(rows, include=("stabilize",), clone=True)
     return rewrite_graph(rows, include=("canonicalize", "stabilize"), clone=True)
 
 
@@ -141,9 +149,15 @@ def slopes(rows: Variable, at: Variable, index: Variable, order: int = 2) -> lis
 
 def _term(fact: Factorisation, term: LocalTerm, q: Variable, parts: dict[Variable, Variable]) -> Any:
     found = predictor_graph(fact, term)
-    if isinstance(found, str):
-        return _ByCoordinates(fact, term, q, parts)
-    return OfPredictor(fact, term, *found)
+    try:
+        if isinstance(found, str):
+            return _ByCoordinates(fact, term, q, parts)
+        return OfPredictor(fact, term, *found)
+    except NotImplementedError as error:
+        raise ValueError(
+            f"The term {term.name!r} cannot be differentiated twice, which a mode and a Taylor "
+            f"polynomial need: {error}. Use the step without control_variate, and with a random walk."
+        ) from None
 
 
 class OfPredictor:
@@ -168,14 +182,16 @@ class OfPredictor:
         outputs = self._function(*point, wide, positions, *self._leaves)
         return [np.broadcast_to(np.ravel(out), len(positions)) for out in outputs]
 
-    def __call__(
-        self, q: Vector, positions: Index, point: list[np.ndarray], *, keep: bool = False
-    ) -> Derivatives:
-        """Sum over some rows; with `keep` their design is kept for the next call, if it is not too large."""
-        rows = self._kept.get(int(positions[0])) if keep else None
+    def forget(self) -> None:
+        """Other rows are wanted from now on."""
+        self._kept.clear()
+
+    def __call__(self, q: Vector, positions: Index, point: list[np.ndarray]) -> Derivatives:
+        """Sum over some rows, whose design is kept for the next call if it is not too large."""
+        rows = self._kept.get(int(positions[0]))
         if rows is None:
             rows = self.design(positions)
-            if keep and self._n_rows * rows.shape[1] <= _KEPT:
+            if self._n_rows * rows.shape[1] <= _KEPT:
                 self._kept[int(positions[0])] = rows
         x, offset = rows[:, :-1], rows[:, -1]
         value, first, second = self.of_rows(x @ q + offset, positions, point)
@@ -193,9 +209,10 @@ class _ByCoordinates:
         outputs = _with_derivatives(stable(rows).sum(), q)
         self._function = fact.compile(outputs, [q, term.index], mode=INTERPRETED_STABLE)
 
-    def __call__(
-        self, q: Vector, positions: Index, point: list[np.ndarray], *, keep: bool = False
-    ) -> Derivatives:
+    def forget(self) -> None:
+        """Nothing is kept."""
+
+    def __call__(self, q: Vector, positions: Index, point: list[np.ndarray]) -> Derivatives:
         return _flat(self._function(*point, q, positions, *self._leaves))
 
 

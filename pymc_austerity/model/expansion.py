@@ -144,7 +144,7 @@ class _Expander:
 
     def _with_stored_rows(self, k: int, term: LocalTerm, result: Variable, direction: Variable) -> Variable:
         """Store what depends on nothing but the centre and the row: some of it is slow to compute."""
-        moving = depends_on([result], [direction])
+        moving = depends_on([result], [direction], by_shape=True)
         of_centre = depends_on([result], [self._centre])
         inputs = [
             var

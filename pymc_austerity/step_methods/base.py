@@ -264,7 +264,9 @@ class SubsampledStep(BlockedStep):
         q = outcome.q
         if self.fit.counts[1] and fit_watch.watch(self.fit, outcome, n, self._engine.n_others):
             assert self._centre is not None
-            fit_watch.warn_if_unlike(self.fit, self._centre.report, self._independent)
+            fit_watch.warn_if_unlike(
+                self.fit, self._centre.report, self._independent, reads_all=self._engine.reads_all
+            )
             self.fit = fit_watch.start(0)
         if self.drift.counts[1]:
             self._watch_drift(q)

@@ -61,13 +61,13 @@ class Engine:
         point: PointType,
     ) -> None:
         self.n_local = factorisation.n_local
-        reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
+        self.reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
         # Sums of remainders are not kept from one transition to the next: nobody decides on all of them.
-        self.full = reads_all and not is_expanded(factorisation)
+        self.full = self.reads_all and not is_expanded(factorisation)
         self._range_bound = range_bound
         self.n_others = self.n_local - len(exact_rows)
         self._schedule = rule.bind(self.n_others)
-        if not reads_all:
+        if not self.reads_all:
             self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
         self._target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
         self._stratum = stratum_of(self._target.stored_at(exact_rows))

@@ -61,7 +61,7 @@ def watch(fit: Fit, outcome: Outcome, n_transitions: int, n_others: int) -> bool
     return bool(fit.counts[0] == fit.counts[1])
 
 
-def warn_if_unlike(fit: Fit, report: Any, independent: float) -> None:
+def warn_if_unlike(fit: Fit, report: Any, independent: float, *, reads_all: bool) -> None:
     """Compare what was seen with what was predicted when the centre was found.
 
     Parameters
@@ -69,7 +69,9 @@ def warn_if_unlike(fit: Fit, report: Any, independent: float) -> None:
     fit : Fit
     report : CentreReport
     independent : float
-        Share of moves that are independent draws of the fitted law.
+        Share of moves that are independent draws of the fitted law, times the acceptance rate for no change.
+    reads_all : bool
+        Whether the decision rule reads all rows anyway.
     """
     n = int(fit.counts[2])
     if n < _ENOUGH:
@@ -77,7 +79,7 @@ def warn_if_unlike(fit: Fit, report: Any, independent: float) -> None:
     acceptance, exhausted, square = fit.sums / n
     seen = math.sqrt(max(square, 0.0) / 2.0)  # a difference of two sums
     found = []
-    if exhausted > _MANY_EXHAUSTED:
+    if exhausted > _MANY_EXHAUSTED and not reads_all:
         found.append(f"{exhausted:.0%} of the decisions read all rows")
     if seen > _SPREAD_FACTOR * max(report.remainder_sd, _SMALL_SPREAD):
         found.append(

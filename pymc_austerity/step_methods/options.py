@@ -69,9 +69,9 @@ def proposal_for(given: Any, taylor: Taylor | None, fact: Factorisation) -> Any:
     posterior is far from normal.
     """
     if given is not None:
-        if isinstance(given, Surrogate) and taylor is None:
+        if isinstance(given, Surrogate) and (taylor is None or taylor.order == 1):
             raise ValueError(
-                "Surrogate moves on the Taylor polynomial of the log likelihood: give "
+                "Surrogate moves on the second-order Taylor polynomial of the log likelihood: give "
                 "control_variate=Taylor(), or another proposal."
             )
         return given
@@ -79,7 +79,7 @@ def proposal_for(given: Any, taylor: Taylor | None, fact: Factorisation) -> Any:
         return AdaptiveRandomWalk()
     used = set(ancestors([term.rows for term in fact.locals]))
     all_used = all(fact.graph.values[name] in used for name in fact.var_names)
-    return Laplace() if all_used else Surrogate()
+    return Laplace() if all_used or taylor.order == 1 else Surrogate()
 
 
 def centre_for(

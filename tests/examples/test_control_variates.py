@@ -1,0 +1,34 @@
+"""The example on three posteriors, on synthetic rows."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def result():
+    path = Path(__file__).parents[2] / "examples" / "control_variates.py"
+    spec = importlib.util.spec_from_file_location("control_variates_example", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.run(full=False)
+
+
+def test_posteriors_agree_with_nuts(result):
+    summary, tables = result
+    assert summary["agree"].all()
+    assert (summary["min ESS"] > 500).all()
+    assert set(tables) == {"binary", "counts"}
+
+
+def test_few_rows_are_read(result):
+    summary, _ = result
+    assert (summary["rows read"] < 1000).all()  # of 5,000
+    assert (summary["acceptance"] > 0.7).all()
+
+
+def test_a_shifted_posterior_would_be_noticed(result):
+    _, tables = result
+    shifted = tables["binary"]["shift"] + 0.5
+    assert (shifted.abs() > 0.05 + 3.5 * tables["binary"]["shift_error"]).any()

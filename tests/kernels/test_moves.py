@@ -1,0 +1,339 @@
+"""Moves with an exact test leave the posterior alone; wrong cancellations do not."""
+
+import itertools
+import math
+import operator
+from functools import reduce
+
+import numba
+import numpy as np
+import pytest
+from numba.extending import register_jitable
+
+from pymc_austerity.acceptance import Exact, TTest
+from pymc_austerity.acceptance.base import above, log_uniform
+from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.kernels.full import Current, full_transitions
+from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.moves import proposed_move, surrogate_move
+from pymc_austerity.kernels.ranges import no_range
+from pymc_austerity.kernels.stratum import NO_STRATUM, stratum_of
+from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.target import Target
+from tests.kernels.engines import ScriptedRng
+from tests.kernels.three_states import (
+    FULL_TABLE,
+    GLOBAL,
+    JUMPS,
+    LAW,
+    RIGHT,
+    TABLE,
+    TERMS,
+    WRONG_WAY_ROUND,
+    counts_of_moves,
+    jump,
+    table_global,
+    table_terms,
+    worst_p,
+)
+from tests.statistical.theory import stationary
+
+P_LIMIT = 1e-4
+N_LOCAL = TERMS.shape[1]
+
+
+# Inner kernels on three states -------------------------------------------------------------------------
+
+
+def metropolis(log_density, jumps):
+    """Transition matrix that is reversible for a log density."""
+    density = np.exp(log_density)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = density[None, :] * jumps.T / (density[:, None] * jumps)
+    matrix = np.where(jumps > 0, jumps * np.minimum(1, np.nan_to_num(ratio)), 0)
+    np.fill_diagonal(matrix, 0)
+    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
+    return matrix
+
+
+def exchange(i, j):
+    """Proposes to go from i to j, and from j to i; stays in the third state."""
+    matrix = np.eye(3)
+    matrix[[i, j]] = matrix[[j, i]]
+    return matrix
+
+
+def scan(log_density, *kernels):
+    return reduce(operator.matmul, [metropolis(log_density, kernel) for kernel in kernels])
+
+
+A, B = exchange(0, 1), exchange(1, 2)
+INNER = metropolis(GLOBAL, JUMPS)
+
+
+@register_jitable
+def inner_jump(state, q, rng, args, target):
+    """From row to column of a matrix of probabilities."""
+    i, j, u = int(q[0]), 0, rng.random()
+    while u >= state[i, j] and j < 2:
+        u -= state[i, j]
+        j += 1
+    return np.array([float(j)])
+
+
+@register_jitable
+def with_change_of_global(proposal, q, rng, args, propose, target):
+    """A planted bug: the global terms are held against the move once more."""
+    q_new = propose(proposal, q, rng, args, target)
+    return q_new, target.global_log_ratio(q_new, q, args)
+
+
+@register_jitable
+def with_change_taken_off(proposal, q, rng, args, propose, target):
+    """A planted bug: as for an independent draw of the global terms."""
+    q_new = propose(proposal, q, rng, args, target)
+    return q_new, -target.global_log_ratio(q_new, q, args)
+
+
+def one_transition(
+    inner, rng, q, *, move=surrogate_move, target=TABLE, terms=TERMS, rule=None, stratum=NO_STRATUM
+):
+    rule = rule or Exact()
+    n_others = terms.shape[1] - len(stratum.rows)
+    return transitions(
+        1, False, rng, q, (terms,), np.arange(n_others), stratum, inner, rule.bind(n_others), 0,
+        move, inner_jump, no_adaptation, *rule.functions, no_range, target,
+    )  # fmt: skip
+
+
+def outer_matrix(inner, **kwargs):
+    """Transition probabilities, by bisection for the u at which acceptance ends."""
+    matrix = np.zeros((3, 3))
+    for i, j in itertools.permutations(range(3), 2):
+        if inner[i, j] == 0:
+            continue
+        into_j = inner[i, :j].sum() + 0.5 * inner[i, j]
+
+        def accepted(u, i=i, j=j, into_j=into_j):
+            out = one_transition(inner, ScriptedRng([into_j, u]), np.array([float(i)]), **kwargs)
+            assert not out.accepted or out.q[0] == j
+            return out.accepted
+
+        low, high = 0.0, 1.0
+        if accepted(np.nextafter(1, 0)):
+            low = 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if accepted(middle) else (low, middle)
+        matrix[i, j] = inner[i, j] * low
+    np.fill_diagonal(matrix, 1 - matrix.sum(axis=1))
+    return matrix
+
+
+def error_of_law(inner, **kwargs):
+    return np.abs(stationary(outer_matrix(inner, **kwargs)) - LAW).max()
+
+
+def is_reversible(matrix, law):
+    flow = law[:, None] * matrix
+    return np.allclose(flow, flow.T, atol=1e-12)
+
+
+GLOBAL_LAW = np.exp(GLOBAL) / np.exp(GLOBAL).sum()
+REVERSIBLE = {
+    "one": INNER,
+    "repeated": np.linalg.matrix_power(INNER, 5),
+    "palindrome": scan(GLOBAL, A, B, A),
+    "longer palindrome": scan(GLOBAL, A, B, JUMPS, B, A),
+    "independent draws": np.tile(GLOBAL_LAW, (3, 1)),
+}
+NOT_REVERSIBLE = {"scan": scan(GLOBAL, A, B), "other way round": scan(GLOBAL, B, A)}
+
+
+@pytest.mark.parametrize("name", REVERSIBLE)
+def test_a_reversible_inner_kernel_leaves_the_posterior_alone(name):
+    inner = REVERSIBLE[name]
+    assert is_reversible(inner, GLOBAL_LAW)
+    matrix = outer_matrix(inner)
+    np.testing.assert_allclose(stationary(matrix), LAW, atol=1e-12)
+    assert is_reversible(matrix, LAW)
+    ratios = np.exp(TERMS.sum(axis=1)[None, :] - TERMS.sum(axis=1)[:, None])
+    expected = inner * np.minimum(1, ratios)
+    off = ~np.eye(3, dtype=bool)
+    np.testing.assert_allclose(matrix[off], expected[off], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NOT_REVERSIBLE)
+def test_a_scan_leaves_the_global_part_alone_and_not_the_posterior(name):
+    inner = NOT_REVERSIBLE[name]
+    np.testing.assert_allclose(GLOBAL_LAW @ inner, GLOBAL_LAW, atol=1e-12)
+    assert not is_reversible(inner, GLOBAL_LAW)
+    assert error_of_law(inner) > 0.01
+
+
+@pytest.mark.parametrize("move", [with_change_of_global, with_change_taken_off])
+def test_global_terms_that_are_not_cancelled_change_the_law(move):
+    assert error_of_law(INNER, move=move) > 0.02
+
+
+def test_an_inner_kernel_for_another_density_changes_the_law():
+    assert error_of_law(metropolis(np.zeros(3), JUMPS)) > 0.02
+    assert error_of_law(metropolis(LAW, JUMPS)) > 0.02
+    # Nor may it be reversible for the posterior itself, and the test be made all the same.
+    assert error_of_law(metropolis(np.log(LAW), JUMPS)) > 0.02
+
+
+# With control variates ----------------------------------------------------------------------------------
+
+# The polynomial of each row; what is left is as large as it was.
+POLYNOMIAL = 0.7 * TERMS + np.random.default_rng(3).normal(size=(3, N_LOCAL)) * 0.2
+WITH_POLYNOMIAL = GLOBAL + POLYNOMIAL.sum(axis=1)
+
+
+@register_jitable
+def expanded_global(q_new, q, args):
+    return WITH_POLYNOMIAL[int(q_new[0])] - WITH_POLYNOMIAL[int(q[0])]
+
+
+EXPANDED = Target(expanded_global, table_terms)
+
+
+@pytest.mark.parametrize("rows", [[], [2], [0, 3, 6]], ids=str)
+def test_with_a_polynomial_the_law_is_the_same(rows):
+    options = {"target": EXPANDED, "terms": TERMS - POLYNOMIAL, "stratum": stratum_of(np.array(rows, int))}
+    inner = metropolis(WITH_POLYNOMIAL, JUMPS)
+    np.testing.assert_allclose(stationary(outer_matrix(inner, **options)), LAW, atol=1e-12)
+    assert error_of_law(INNER, **options) > 0.02  # an inner kernel that forgets the polynomial
+
+
+# A proposal with a density ------------------------------------------------------------------------------
+
+
+def test_a_proposal_is_offset_by_the_global_terms_and_its_own_ratio():
+    for i, j in itertools.permutations(range(3), 2):
+        into_j = JUMPS[i, :j].sum() + 0.5 * JUMPS[i, j]
+        for state, sign in ((RIGHT, 1.0), (WRONG_WAY_ROUND, -1.0)):
+            q_new, base = proposed_move(
+                state, np.array([float(i)]), ScriptedRng([into_j]), (TERMS,), jump, TABLE
+            )
+            assert q_new[0] == j
+            expected = GLOBAL[j] - GLOBAL[i] + sign * math.log(JUMPS[j, i] / JUMPS[i, j])
+            assert base == pytest.approx(expected, rel=1e-14)
+
+
+def test_a_surrogate_has_no_offset():
+    q_new, base = surrogate_move(INNER, np.zeros(1), ScriptedRng([0.99]), (TERMS,), inner_jump, TABLE)
+    assert (q_new[0], base) == (2.0, 0.0)
+
+
+# Staying ------------------------------------------------------------------------------------------------
+
+
+class Unread:
+    def __call__(self, *_):
+        raise AssertionError("the data were read")
+
+
+class Staying(ScriptedRng):
+    """The first number leads nowhere: 1 is in the middle of what stays in state 0."""
+
+    def __init__(self, u):
+        super().__init__([0.5 * INNER[0, 0], u])
+
+
+@pytest.mark.parametrize("rule", [Exact(), TTest(0.05, 2)], ids=["exact", "ttest"])
+@pytest.mark.parametrize("u", [0.0, 0.5, np.nextafter(1, 0)])
+def test_a_surrogate_that_stays_reads_nothing_and_is_accepted(u, rule):
+    target = Target(TABLE.global_log_ratio, Unread())
+    out = one_transition(INNER, Staying(u), np.zeros(1), rule=rule, target=target)
+    assert out.accepted
+    assert (out.q[0], out.n_accepted) == (0.0, 1)
+    assert (out.n_used, out.n_stages, out.n_exhausted) == (0, 0, 0)
+    assert out.log_ratio_mean == out.log_ratio_se == 0.0
+
+
+def test_a_surrogate_that_stays_does_not_read_the_stratum():
+    target = Target(TABLE.global_log_ratio, Unread())
+    out = one_transition(
+        INNER, Staying(0.5), np.zeros(1), target=target, stratum=stratum_of(np.array([1, 4]))
+    )
+    assert out.accepted
+    assert out.n_used == 0
+
+
+def test_a_surrogate_that_goes_somewhere_is_tested():
+    out = one_transition(INNER, ScriptedRng([0.999, 0.5]), np.zeros(1))
+    assert out.n_used == N_LOCAL
+
+
+@register_jitable
+def stay(state, q, rng):
+    return q.copy(), state[0]
+
+
+@pytest.mark.parametrize(("log_hastings", "u"), [(-5.0, 0.5), (5.0, 0.5), (-0.1, 0.95)])
+def test_a_proposal_that_stays_with_another_density_is_decided(log_hastings, u):
+    """A user's function may say so; only a move without any offset is certain."""
+    out = transitions(
+        1, False, ScriptedRng([u]), np.zeros(1), (TERMS,), np.arange(N_LOCAL), NO_STRATUM,
+        np.array([log_hastings]), Exact().bind(N_LOCAL), 0, proposed_move, stay, no_adaptation,
+        *Exact().functions, no_range, TABLE,
+    )  # fmt: skip
+    assert out.accepted == (math.log(u) < log_hastings)
+    assert out.n_used == N_LOCAL
+
+
+# The other kernel, and compiled ---------------------------------------------------------------------------
+
+
+@numba.njit
+def compiled_states(n, rng, inner, terms, population, stratum, schedule):
+    states, accepted = np.empty(n, np.int64), 0
+    q = np.zeros(1)
+    for t in range(n):
+        out = transitions(
+            1, False, rng, q, (terms,), population, stratum, inner, schedule, 0,
+            surrogate_move, inner_jump, no_adaptation, log_uniform, all_seen, above, no_range,
+            Target(table_global, table_terms),
+        )  # fmt: skip
+        q = out.q
+        accepted += out.accepted
+        states[t] = int(q[0])
+    return states, accepted
+
+
+@pytest.mark.parametrize("rows", [[], [1, 4]], ids=str)
+def test_frequencies_and_compiled_draws(rows):
+    stratum = stratum_of(np.array(rows, int))
+    n_others = N_LOCAL - len(rows)
+    terms = 0.3 * TERMS  # every state is visited often
+    rest = terms, np.arange(n_others), stratum, Exact().bind(n_others)
+    matrix = outer_matrix(INNER, terms=terms)
+    states, accepted = compiled_states(60_000, np.random.default_rng(4), INNER, *rest)
+    assert worst_p(counts_of_moves(states), matrix) > P_LIMIT
+    plain, plain_accepted = compiled_states.py_func(500, np.random.default_rng(4), INNER, *rest)
+    np.testing.assert_array_equal(plain, states[:500])
+    assert 0 < plain_accepted < 500
+    wrong, _ = compiled_states(60_000, np.random.default_rng(4), NOT_REVERSIBLE["scan"], *rest)
+    assert worst_p(counts_of_moves(wrong), matrix) < P_LIMIT
+    assert 0.5 < accepted / 60_000 < 1
+
+
+def test_the_kernel_of_all_terms_makes_the_same_moves():
+    """Surrogate moves with sums that are kept from one transition to the next."""
+    rng, q, current = np.random.default_rng(5), np.zeros(1), Current(np.zeros(1), np.array([np.nan]))
+    found = []
+    for _ in range(400):
+        out = full_transitions(
+            1, False, rng, q, (TERMS,), N_LOCAL, INNER, current, surrogate_move, inner_jump,
+            no_adaptation, Exact().functions.draw, FULL_TABLE,
+        )  # fmt: skip
+        q = out.q
+        found.append(int(q[0]))
+    rng, q, expected = np.random.default_rng(5), np.zeros(1), []
+    for _ in range(400):
+        q = one_transition(INNER, rng, q).q
+        expected.append(int(q[0]))
+    assert found == expected
+    assert len(set(found)) > 1
+    assert all(len(set(found[k : k + 40])) > 1 for k in range(0, 400, 40))

@@ -1,0 +1,458 @@
+"""Rows that are evaluated at every step: their numbering, and decisions about the others."""
+
+import inspect
+import math
+import types
+from functools import cache
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri, stdtr
+
+from pymc_austerity.acceptance import Exact, TTest
+from pymc_austerity.kernels import metropolis
+from pymc_austerity.kernels.moves import proposed_move
+from pymc_austerity.kernels.ranges import exact_range, no_range
+from pymc_austerity.kernels.stratum import NO_STRATUM, Stratum, among_others, stratum_of
+from pymc_austerity.kernels.subsample import in_blocks, population_of, positions
+from pymc_austerity.proposals import RandomWalk
+from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.target import Target
+from tests.kernels.engines import REGRESSION, ScriptedRng
+from tests.kernels.three_states import (
+    RIGHT,
+    TABLE,
+    TERMS,
+    jump,
+    matrix_by_bisection,
+    metropolis_matrix,
+)
+from tests.statistical.errors import LIMIT, z_of_count
+
+INF, NAN = math.inf, math.nan
+
+
+# How the others are numbered --------------------------------------------------------------------------
+
+
+@st.composite
+def strata(draw, largest=60):
+    """(N, rows of a stratum that leaves at least one row)."""
+    n = draw(st.integers(1, largest))
+    rows = draw(st.lists(st.integers(0, n - 1), unique=True, max_size=n - 1))
+    return n, rows
+
+
+def others_of(n, rows):
+    return np.setdiff1d(np.arange(n), rows)
+
+
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(stratum=strata())
+@example(stratum=(1, []))
+@example(stratum=(2, [0]))
+@example(stratum=(2, [1]))
+@example(stratum=(9, [0, 1, 2, 3]))
+@example(stratum=(9, [5, 6, 7, 8]))
+@example(stratum=(9, [0, 8]))
+@example(stratum=(9, [8, 2, 7, 0, 3, 1, 5, 6]))
+def test_among_others_is_the_increasing_bijection(stratum):
+    n, rows = stratum
+    others = others_of(n, rows)
+    found = among_others(np.arange(len(others)), stratum_of(np.array(rows, dtype=np.int64)))
+    np.testing.assert_array_equal(found, others)
+
+
+def test_numbers_in_any_order_and_compiled():
+    rng = np.random.default_rng(1)
+    rows = rng.choice(1000, 100, replace=False)
+    index, kept = rng.permutation(900), rows.copy()
+    stratum = stratum_of(rows)
+    found = among_others(index, stratum)
+    np.testing.assert_array_equal(found, others_of(1000, rows)[index])
+    np.testing.assert_array_equal(numba.njit(among_others)(index, stratum), found)
+    np.testing.assert_array_equal(rows, kept)
+    assert found.dtype == np.int64
+
+
+def test_without_a_stratum_nothing_is_renumbered():
+    index = np.array([3, 0, 2])
+    np.testing.assert_array_equal(among_others(index, NO_STRATUM), index)
+    assert len(NO_STRATUM.rows) == 0
+
+
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(stratum=strata(200), batch=st.integers(2, 40), share=st.floats(0, 1, exclude_max=True))
+def test_blocks_that_cover_everything_cover_the_others_once(stratum, batch, share):
+    n, rows = stratum
+    others = others_of(n, rows)
+    schedule = in_blocks(TTest(0.05, batch).bind(len(others)), always=True)
+    offset = int(share * len(others))
+    numbers = positions(population_of(schedule), schedule, offset, 0, len(others))
+    found = among_others(numbers, stratum_of(np.array(rows, dtype=np.int64)))
+    np.testing.assert_array_equal(np.sort(found), others)
+
+
+# One transition against an independent computation -----------------------------------------------------
+
+
+def reference(values, n_others, psi, rule):
+    """The t-test on rows in the order of `values`: (rows read, mean > psi, standard error)."""
+    n = 0
+    while True:
+        n = min(n + rule.batch_size, n_others)
+        seen = values[:n]
+        assert not np.any(np.isnan(seen)), "the kernel has stopped too early"
+        if n == n_others:
+            return n, seen.mean() > psi, 0.0
+        error = math.sqrt(seen.var(ddof=1) / n * (1 - (n - 1) / (n_others - 1)))
+        level = ndtr(-ndtri(1 - rule.epsilon) * (n / n_others) ** (0.5 - rule.boundary))
+        if error > 0 and stdtr(n - 1, -abs(seen.mean() - psi) / error) < level:
+            return n, seen.mean() > psi, error
+
+
+def one_transition(kernel, rule, terms, rows, rng, *, base=(0.0, 0.0), blocks=False, stratum=None):
+    """One interpreted transition from 0 to 1 with given log ratios, and the rows of each call."""
+    terms = np.asarray(terms, dtype=float)
+    schedule = rule.bind(len(terms) - len(rows))
+    if blocks:
+        schedule = in_blocks(schedule, always=True)
+    calls = []
+
+    def log_ratios(q_new, q, index, args):
+        assert (q_new[0], q[0]) == (1.0, 0.0)
+        calls.append(index.copy())
+        return terms[index]
+
+    population = population_of(schedule)
+    out = kernel(
+        1, False, rng, np.zeros(1), (), population, stratum or stratum_of(np.array(rows, dtype=np.int64)),
+        None, schedule, 0, proposed_move, lambda *_: (np.ones(1), base[1]), no_adaptation,
+        *rule.functions, no_range, Target(lambda *_: base[0], log_ratios),
+    )  # fmt: skip
+    np.testing.assert_array_equal(population, population_of(schedule))
+    assert out.q[0] == out.accepted == out.n_accepted
+    return out, calls
+
+
+class UniformsOf:
+    """A generator that remembers its first uniform number, the u of the decision."""
+
+    def __init__(self, seed):
+        self._rng, self.first = np.random.default_rng(seed), None
+
+    def random(self):
+        if self.first is None:
+            self.first = float(self._rng.random())
+            return self.first
+        return self._rng.random()
+
+
+RULES = [TTest(0.05, 10), TTest(0.2, 4, boundary=0.8), TTest(0.5, 30), TTest(0.01, 20)]
+
+
+def check_transitions(kernel, rule, *, blocks=False, stratum=stratum_of):
+    """psi, rows, stops and decisions of many transitions, computed again with numpy."""
+    stopped = {False: 0, True: 0}
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 1])
+        n, k = 120, int(rng.integers(1, 25))
+        rows = rng.choice(n, k, replace=False)
+        terms = 0.05 * rng.standard_normal(n) + rng.normal(0, 0.02)
+        terms[rows] += rng.normal(0, 0.5)
+        base = rng.normal(size=2)
+        base[0] -= terms.sum()  # a decision that is not clear
+        uniforms = UniformsOf([seed, 2])
+        out, calls = one_transition(
+            kernel, rule, terms, rows, uniforms, base=base, blocks=blocks, stratum=stratum(rows)
+        )
+        n_others = n - k
+        psi = (math.log(uniforms.first) - base.sum() - math.fsum(terms[rows])) / n_others
+        assert out.psi == pytest.approx(psi, rel=1e-9, abs=1e-12)
+        np.testing.assert_array_equal(calls[0], np.sort(rows))
+        read = np.concatenate(calls[1:])
+        assert len(np.unique(read)) == len(read)
+        assert not np.intersect1d(read, rows).size
+        values = np.full(n_others, NAN)
+        values[: len(read)] = terms[read]
+        used, accepted, error = reference(values, n_others, psi, rule)
+        assert len(read) == used
+        assert out.accepted == accepted
+        assert out.n_used == k + used
+        assert out.n_exhausted == (used == n_others)
+        assert out.log_ratio_mean == pytest.approx(values[:used].mean(), rel=1e-9, abs=1e-12)
+        assert out.log_ratio_se == pytest.approx(error, rel=1e-9, abs=1e-15)
+        if used == n_others:
+            assert out.accepted == (math.log(uniforms.first) < base.sum() + math.fsum(terms))
+        stopped[bool(used == n_others)] += 1
+    return stopped
+
+
+def given_rows(rows):
+    return stratum_of(rows.astype(np.int64))
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_the_t_test_is_one_of_the_others(rule, blocks):
+    stopped = check_transitions(metropolis.transitions, rule, blocks=blocks, stratum=given_rows)
+    assert stopped[False] >= 3
+    if rule.epsilon < 0.2:
+        assert stopped[True] >= 3
+
+
+def planted(old, new):
+    """The kernel with one piece of its source replaced."""
+    source = inspect.getsource(metropolis)
+    assert source.count(old) == 1, old
+    module = types.ModuleType("planted")
+    exec(source.replace(old, new), module.__dict__)
+    return module.transitions
+
+
+BUGS = {
+    "N in psi": (
+        "psi = (threshold - base) / n_others",
+        "psi = (threshold - base) / (n_others + stratum.rows.shape[0])",
+    ),
+    "the sum forgotten": ("base += target.log_ratios(q_new, q, stratum.rows, args).sum()", "pass"),
+    "sampled again": (
+        "index = among_others(positions(population, schedule, offset, start, stop), stratum)",
+        "index = positions(population, schedule, offset, start, stop)",
+    ),
+    "not counted": ("n_used += stratum.rows.shape[0]", "pass"),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+def test_planted_bugs_are_seen(bug, blocks):
+    with pytest.raises(AssertionError):
+        check_transitions(planted(*BUGS[bug]), RULES[0], blocks=blocks, stratum=given_rows)
+
+
+def test_a_wrong_numbering_is_seen():
+    """One row of the stratum counts as one of the others, and one of these is never read."""
+
+    def off_by_one(rows):
+        rows = np.sort(rows).astype(np.int64)
+        return Stratum(rows, rows - np.arange(len(rows)) + 1)
+
+    with pytest.raises(AssertionError):
+        check_transitions(metropolis.transitions, RULES[0], stratum=off_by_one)
+
+
+# The exact rule -----------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(stratum=strata(30), seed=st.integers(0, 2**32 - 1), u=st.floats(1e-6, 1 - 1e-6))
+def test_the_exact_decision_is_that_of_all_terms(stratum, seed, u):
+    n, rows = stratum
+    rng = np.random.default_rng(seed)
+    terms, base = rng.normal(size=n), rng.normal(size=2)
+    base[0] -= terms.sum()
+    exact = math.fsum([*terms, *base])
+    if abs(math.log(u) - exact) < 1e-9:
+        return
+    out, calls = one_transition(metropolis.transitions, Exact(), terms, rows, ScriptedRng([u]), base=base)
+    assert out.accepted == (math.log(u) < exact)
+    assert out.n_used == n
+    np.testing.assert_array_equal(np.sort(np.concatenate(calls)), np.arange(n))
+
+
+def matrix_with(kernel, rows):
+    """Transition probabilities of three states with a stratum."""
+    schedule = Exact().bind(TERMS.shape[1] - len(rows))
+
+    def transition(rng, q):
+        return kernel(
+            1, False, rng, q, (TERMS,), population_of(schedule), stratum_of(np.array(rows)),
+            RIGHT, schedule, 0, proposed_move, jump, no_adaptation, *Exact().functions, no_range, TABLE,
+        )  # fmt: skip
+
+    return matrix_by_bisection(transition)
+
+
+@pytest.mark.parametrize("rows", [[0], [6], [1, 4], [5, 0, 6], [0, 1, 2, 3, 4, 5]], ids=str)
+def test_transition_probabilities_of_three_states(rows):
+    found = matrix_with(metropolis.transitions, rows)
+    np.testing.assert_allclose(found, metropolis_matrix(), atol=1e-12)
+
+
+@pytest.mark.parametrize("bug", ["the sum forgotten", "N in psi", "sampled again"])
+def test_planted_bugs_change_the_transition_probabilities(bug):
+    found = matrix_with(planted(*BUGS[bug]), [1, 4])
+    assert np.abs(found - metropolis_matrix()).max() > 0.005
+
+
+# What is not finite --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [Exact(), TTest(0.05, 2)], ids=["exact", "ttest"])
+@pytest.mark.parametrize(
+    ("special", "accepted"),
+    [({0: -INF}, False), ({0: NAN}, False), ({0: INF, 1: -INF}, False), ({0: INF}, True), ({0: 1e300}, True)],
+)
+def test_a_sum_of_the_stratum_that_is_not_finite(special, accepted, rule):
+    terms = np.array([0.0, 0.5, -1.0, -2.0, -1.0, -2.5, -1.5, -0.5])
+    terms[list(special)] = list(special.values())
+    with np.errstate(invalid="ignore"):
+        out, calls = one_transition(metropolis.transitions, rule, terms, [0, 1], UniformsOf(1))
+    assert out.accepted == accepted
+    if not accepted:  # the others are not looked at
+        assert len(calls) == 1
+        assert (out.n_used, out.n_stages, out.n_exhausted) == (2, 0, 0)
+        assert math.isnan(out.log_ratio_mean)
+
+
+@pytest.mark.parametrize("base", [-INF, NAN])
+def test_outside_the_prior_the_stratum_is_not_read(base):
+    terms = np.ones(8)
+    out, calls = one_transition(
+        metropolis.transitions, TTest(0.05, 2), terms, [0, 1], UniformsOf(1), base=(base, 0.0)
+    )
+    assert not out.accepted
+    # NaN is no longer told from a sum that is not a number, and may be looked at.
+    assert len(calls) == 0 or math.isnan(base)
+    assert out.n_stages == 0
+
+
+def test_infinite_terms_of_the_others_still_reject():
+    terms = np.r_[INF, np.zeros(9)]
+    terms[5] = -INF
+    with np.errstate(invalid="ignore"):
+        out, _ = one_transition(metropolis.transitions, Exact(), terms, [0], ScriptedRng([0.5]))
+    assert not out.accepted
+
+
+# Chains -------------------------------------------------------------------------------------------------
+
+N, D = 400, 2
+# Far from sorted; the first row and the last.
+ROWS = np.r_[399, 0, np.random.default_rng(2).choice(np.arange(1, 399), 38, replace=False)]
+
+
+@pytest.fixture(scope="module")
+def regression():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, D))
+    return x, x @ [0.5, -1.0] + rng.normal(size=N)
+
+
+def _make_trace(propose, adapt, rule, target, range_of=no_range):
+    draw, decide, accept = rule
+    global_log_ratio, log_ratios = target
+
+    def trace(n, rng, q, args, population, stratum, proposal, schedule, bound):
+        states, kept = np.empty((n, q.shape[0])), np.empty((n, 6))
+        for t in range(n):
+            out = metropolis.transitions(
+                1, False, rng, q, args, population, stratum, proposal, schedule, bound,
+                proposed_move, propose, adapt, draw, decide, accept, range_of,
+                Target(global_log_ratio, log_ratios),
+            )  # fmt: skip
+            q = out.q
+            states[t] = q
+            kept[t, 0], kept[t, 1], kept[t, 2] = out.accepted, out.n_used, out.n_stages
+            kept[t, 3], kept[t, 4], kept[t, 5] = out.log_ratio_mean, out.psi, out.n_exhausted
+        return states, kept
+
+    return trace
+
+
+WALK = RandomWalk(0.08).bind(D)
+
+
+@cache
+def trace_of(functions, compiled=True, range_of=no_range):
+    made = _make_trace(WALK.propose, WALK.adapt, functions, REGRESSION, range_of)
+    return numba.njit(made) if compiled else made
+
+
+def run(rule, data, rows, *, n=400, compiled=True, blocks=False, seed=3, range_of=no_range):
+    schedule = rule.bind(N - len(rows))
+    if blocks:
+        schedule = in_blocks(schedule, always=True)
+    stratum, population = stratum_of(np.asarray(rows, dtype=np.int64)), population_of(schedule)
+    rng = np.random.default_rng(seed)
+    trace = trace_of(rule.functions, compiled, range_of)
+    bound = stratum if range_of is exact_range else 0
+    result = trace(n, rng, np.array([0.5, -1.0]), data, population, stratum, WALK.state, schedule, bound)
+    np.testing.assert_array_equal(population, population_of(schedule))
+    return *result, rng.random()
+
+
+def test_an_exact_chain_is_the_same_with_a_stratum(regression):
+    plain, plain_stats, plain_after = run(Exact(), regression, [])
+    for rows in (ROWS, [0], np.arange(N - 1)):
+        states, stats, after = run(Exact(), regression, rows)
+        np.testing.assert_array_equal(states, plain)
+        np.testing.assert_array_equal(stats[:, :3], plain_stats[:, :3])
+        assert after == plain_after
+    assert 40 < plain_stats[:, 0].sum() < 360
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+@pytest.mark.parametrize("rule", [Exact(), TTest(0.05, 30)], ids=["exact", "ttest"])
+def test_interpreted_and_compiled_chains_are_identical(rule, blocks, regression):
+    results = [run(rule, regression, ROWS, n=200, compiled=c, blocks=blocks) for c in (True, False)]
+    (states, stats, after), (plain_states, plain_stats, plain_after) = results
+    np.testing.assert_array_equal(states, plain_states)
+    assert after == plain_after
+    exactly = [0, 1, 2, 3, 5]
+    np.testing.assert_array_equal(stats[:, exactly], plain_stats[:, exactly])
+    # The sum of the stratum is numpy's, whose order of additions numba does not follow.
+    np.testing.assert_allclose(stats[:, 4], plain_stats[:, 4], rtol=1e-9, atol=1e-15)
+    assert 20 < stats[:, 0].sum() < 180
+    assert np.all(stats[:, 1] >= len(ROWS))
+    if isinstance(rule, TTest):
+        assert np.any(stats[:, 1] < N)
+        assert np.all((stats[:, 1] == N) == (stats[:, 5] == 1))
+        assert np.all((stats[:, 1] - len(ROWS)) % 30 == 0)  # which divides 360
+
+
+def test_the_range_is_that_of_the_others(regression):
+    """`exact_range` over the rows that are sampled from; those of the stratum may be anything."""
+    x, y = regression
+    old, new = np.array([0.5, -1.0]), np.array([0.6, -0.9])
+    wild = y.copy()
+    wild[ROWS] += 1e6
+    found = exact_range(stratum_of(ROWS), new, old, (x, wild), N - len(ROWS), REGRESSION)
+    ratios = 0.5 * ((y - x @ old) ** 2 - (y - x @ new) ** 2)
+    assert found == pytest.approx(np.ptp(ratios[others_of(N, ROWS)]), rel=1e-12)
+    assert exact_range(NO_STRATUM, new, old, (x, y), N, REGRESSION) == pytest.approx(np.ptp(ratios))
+
+
+# Which of the others are read ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+def test_all_others_are_equally_likely_to_be_read(blocks):
+    """Also where the length of a block does not divide their number."""
+    n, rows, calls = 60, np.array([0, 7, 8, 9, 31, 59]), 8000
+    rule = TTest(0.5, 10)  # decides on the first batch
+    schedule = rule.bind(n - len(rows))
+    if blocks:
+        schedule = in_blocks(schedule, always=True)
+        assert schedule.block == 10
+    terms = np.random.default_rng(5).normal(size=n)
+    stratum, counts, rng = stratum_of(rows), np.zeros(n), np.random.default_rng(6)
+    population = population_of(schedule)
+
+    def log_ratios(q_new, q, index, args):
+        counts[index] += 1
+        return terms[index]
+
+    for _ in range(calls):
+        metropolis.sequential_test(
+            rng, -10.0, NAN, None, None, (), population, stratum, schedule,
+            rule.functions.decide, Target(None, log_ratios),
+        )  # fmt: skip
+    assert np.all(counts[rows] == 0)
+    z = z_of_count(counts[others_of(n, rows)], calls, 10 / 54)
+    assert np.abs(z).max() < LIMIT
+    assert counts.sum() == 10 * calls

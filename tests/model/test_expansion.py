@@ -1,0 +1,481 @@
+"""Taylor remainders: exact to rounding, and the same sum as the terms that they stand for."""
+
+from functools import cache, cached_property
+
+import mpmath
+import numpy as np
+import pymc as pm
+import pytest
+from mpmath import mp
+
+from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.derivatives import Differentiable, LocalTerms
+from pymc_austerity.model.expansion import expand, is_expanded
+from pymc_austerity.model.factorise import build
+from pymc_austerity.model.predictor import predictor_graph
+from pymc_austerity.step_methods.centre import point_of
+from pymc_austerity.target import Expansion
+
+N, D = 60, 3
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(N, D))
+G = RNG.integers(0, 4, size=N)
+OFFSET = RNG.normal(size=N)
+COUNTS = RNG.poisson(np.exp(0.5 + 0.6 * X[:, 0]))
+BINARY = RNG.integers(0, 2, size=N)
+REAL = X @ [1.0, -0.5, 0.2] + RNG.standard_t(4, size=N)
+EPS = np.finfo(float).eps
+
+
+def bernoulli():
+    b = pm.Normal("b", shape=D)
+    pm.Bernoulli("y", logit_p=X @ b, observed=BINARY)
+
+
+def poisson():
+    b = pm.Normal("b", shape=D)
+    pm.Poisson("y", pm.math.exp(X @ b), observed=COUNTS)
+
+
+def normal():
+    b, sigma = pm.Normal("b", shape=D), pm.HalfNormal("sigma")
+    pm.Normal("y", X @ b, sigma, observed=REAL)
+
+
+def student():
+    b, sigma = pm.Normal("b", shape=D), pm.HalfNormal("sigma")
+    pm.StudentT("y", nu=4, mu=X @ b, sigma=sigma, observed=REAL)
+
+
+def negative_binomial():
+    b, alpha = pm.Normal("b", shape=D), pm.Exponential("alpha", 1.0)
+    pm.NegativeBinomial("y", mu=pm.math.exp(X @ b), alpha=alpha, observed=COUNTS)
+
+
+def two_vectors():
+    b, sigma = pm.Normal("b", shape=D), pm.HalfNormal("sigma")
+    pm.Poisson("counts", pm.math.exp(X @ b), observed=COUNTS)
+    pm.Normal("y", X[:55] @ b, sigma, observed=REAL[:55])
+
+
+def latent_vector():
+    mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+    z = pm.Normal("z", mu, tau, shape=N)
+    pm.Poisson("y", pm.math.exp(z), observed=COUNTS)
+
+
+def groups():
+    tau = pm.HalfNormal("tau")
+    alpha, b = pm.Normal("alpha", 0.0, tau, shape=4), pm.Normal("b", shape=D)
+    pm.Bernoulli("y", logit_p=alpha[G] + X @ b, observed=BINARY)
+
+
+def several_coefficients():
+    a, b, c = pm.Normal("a"), pm.Normal("b", shape=D), pm.Normal("c", shape=2)
+    eta = a + X @ b + X[:, :2] ** 2 @ c + pm.Data("offset", OFFSET)
+    pm.Bernoulli("y", logit_p=eta, observed=BINARY)
+
+
+def softmax():
+    w = pm.Normal("w", shape=(D, 3))
+    pm.Categorical("y", logit_p=X @ w, observed=G % 3)
+
+
+def mixture():
+    mu, w = pm.Normal("mu", shape=2), pm.Dirichlet("w", np.ones(2))
+    pm.NormalMixture("y", w=w, mu=mu, sigma=np.array([1.0, 2.0]), observed=REAL)
+
+
+def intercept_alone():
+    a = pm.Normal("a")
+    pm.Bernoulli("y", logit_p=a, observed=BINARY)
+
+
+MODELS = {
+    f.__name__: f
+    for f in (
+        bernoulli,
+        poisson,
+        normal,
+        student,
+        negative_binomial,
+        two_vectors,
+        latent_vector,
+        groups,
+        several_coefficients,
+        softmax,
+        mixture,
+        intercept_alone,
+    )
+}
+
+
+class Case:
+    """A model, its factorisation, and points about a centre."""
+
+    def __init__(self, define, names=None, temperature=1.0):
+        with pm.Model() as self.model:
+            define()
+        chosen = self.model.free_RVs if names is None else [self.model[n] for n in names]
+        self.fact = build(
+            self.model, chosen, threshold=50, initial_point=None, check=True, temperature=temperature
+        )
+        rng = np.random.default_rng(1)
+        start = self.model.initial_point()
+        self.point = {name: v + 0.3 * rng.normal(size=np.shape(v)) for name, v in start.items()}
+        self.function = Differentiable(self.fact, self.point)
+        self.centre = self.function.start
+        self._expanded = {}
+
+    @cached_property
+    def log_density(self):
+        """PyMC's own."""
+        return self.model.compile_logp()
+
+    @cached_property
+    def slope(self):
+        """PyMC's gradient, over the block."""
+        variables = {value.name: rv for rv, value in self.model.rvs_to_values.items()}
+        return self.model.compile_dlogp([variables[n] for n in self.fact.var_names])
+
+    def expansion(self, order):
+        at_centre = self.function.likelihood(self.centre)
+        return Expansion(order, self.centre, at_centre.gradient, at_centre.hessian)
+
+    def expanded(self, order):
+        if order not in self._expanded:
+            self._expanded[order] = Expanded(self, self.expansion(order))
+        return self._expanded[order]
+
+    def at(self, q):
+        """All variables, with those of the block from q."""
+        return point_of(self.fact, q, self.point)
+
+    def near(self, seed=0, scale=0.3):
+        return self.centre + scale * np.random.default_rng([2, seed]).normal(size=len(self.centre))
+
+    def column(self, q, d, h=1e-4):
+        """Row d of the Hessian, by differences of the gradient."""
+        step = h * np.eye(len(q))[d]
+        ends = [self.slope(self.at(q + k * step)) for k in (-2, -1, 1, 2)]
+        return (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h)
+
+
+class Expanded:
+    """The expanded factorisation of a case, compiled."""
+
+    def __init__(self, case, expansion):
+        self.case, self.fact = case, expand(case.fact, expansion)
+        self._terms = LocalTerms(self.fact)
+
+    def remainders(self, q):
+        """r_i(q) - r_i(centre)."""
+        return self._terms(self.case.at(q)) - self._terms(self.case.at(self.case.centre))
+
+    def log_density(self, point):
+        """Of all terms, but for a constant."""
+        return self.fact.global_log_density(point) + self._terms(point).sum()
+
+    def sum_error(self, reference=None):
+        """By how much the sum misses PyMC's log density, less a constant, over some points."""
+        case = self.case
+        points = [case.at(q) for q in (case.centre, *(case.near(seed) for seed in range(3)))]
+        wanted = np.array([(reference or case.log_density)(p) for p in points])
+        found = np.array([self.log_density(p) for p in points])
+        return np.ptp(found - wanted) / np.abs(wanted).max()
+
+
+@cache
+def case_of(name):
+    return Case(MODELS[name])
+
+
+# 50-digit arithmetic -------------------------------------------------------------------------
+
+
+def exact_bernoulli(row, q):
+    eta = mpmath.fdot(row, q)
+    return lambda i: -mpmath.log(1 + mpmath.exp(-eta if BINARY[i] else eta))
+
+
+def exact_poisson(row, q):
+    eta = mpmath.fdot(row, q)
+    return lambda i: int(COUNTS[i]) * eta - mpmath.exp(eta) - mpmath.loggamma(int(COUNTS[i]) + 1)
+
+
+def exact_normal(row, q):
+    z, log_sigma = mpmath.fdot(row, q[:D]), q[D]
+    return lambda i: (
+        -(((mp.mpf(REAL[i]) - z) / mpmath.exp(log_sigma)) ** 2) / 2
+        - log_sigma
+        - mpmath.log(2 * mpmath.pi) / 2
+    )
+
+
+def exact_student(row, q):
+    mean, log_sigma, nu = mpmath.fdot(row, q[:D]), q[D], mp.mpf(4)
+    constant = (
+        mpmath.loggamma((nu + 1) / 2) - mpmath.loggamma(nu / 2) - mpmath.log(nu * mpmath.pi) / 2 - log_sigma
+    )
+    return lambda i: (
+        constant - (nu + 1) / 2 * mpmath.log(1 + ((mp.mpf(REAL[i]) - mean) / mpmath.exp(log_sigma)) ** 2 / nu)
+    )
+
+
+def exact_negative_binomial(row, q):
+    eta, log_alpha = mpmath.fdot(row, q[:D]), q[D]
+    mean, alpha = mpmath.exp(eta), mpmath.exp(log_alpha)
+    return lambda i: (
+        mpmath.loggamma(int(COUNTS[i]) + alpha)
+        - mpmath.loggamma(alpha)
+        - mpmath.loggamma(int(COUNTS[i]) + 1)
+        + alpha * mpmath.log(alpha / (mean + alpha))
+        + int(COUNTS[i]) * mpmath.log(mean / (mean + alpha))
+    )
+
+
+EXACT = {
+    "bernoulli": exact_bernoulli,
+    "poisson": exact_poisson,
+    "normal": exact_normal,
+    "student": exact_student,
+    "negative_binomial": exact_negative_binomial,
+}
+
+
+def exact_remainders(log_density, centre, q):
+    """Remainders of order 1 and 2 of all rows, and the largest |l_i|, from derivatives along q - centre."""
+    start = [mp.mpf(c) for c in centre]
+    direction = [mp.mpf(a) - c for a, c in zip(q, start, strict=True)]
+    result, largest = np.empty((2, N)), 0.0
+    for i in range(N):
+        row = [mp.mpf(x) for x in X[i]]
+
+        def along(s, row=row, i=i):
+            return log_density(row, [c + s * d for c, d in zip(start, direction, strict=True)])(i)
+
+        value, first, second = mpmath.taylor(along, 0, 2)
+        there = along(mp.mpf(1))
+        result[:, i] = there - value - first, there - value - first - second
+        largest = max(largest, abs(float(value)), abs(float(there)))
+    return result, largest
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_remainders_in_exact_arithmetic(name):
+    case = case_of(name)
+    q = case.near()
+    with mp.workdps(50):
+        exact, largest = exact_remainders(EXACT[name], case.centre, q)
+    assert np.abs(exact).max() > 1e-3
+    for order in (1, 2):
+        found = case.expanded(order).remainders(q)
+        np.testing.assert_allclose(found, exact[order - 1], rtol=0, atol=300 * EPS * largest)
+
+
+# Properties of remainders --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", ["bernoulli", "student", "latent_vector"])
+def test_decay(name, order):
+    """Halving the distance from the centre divides remainders by 2^(order + 1)."""
+    case = case_of(name)
+    direction = np.random.default_rng(3).normal(size=len(case.centre))
+    steps = 0.01 / 2.0 ** np.arange(4)
+    expanded = case.expanded(order)
+    size = np.array([np.abs(expanded.remainders(case.centre + h * direction)).max() for h in steps])
+    np.testing.assert_allclose(np.log2(size[:-1] / size[1:]), order + 1, atol=0.15)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_sum(name, order):
+    case = case_of(name)
+    expanded = case.expanded(order)
+    assert expanded.sum_error() < 100 * EPS
+    assert is_expanded(expanded.fact)
+    assert not is_expanded(case.fact)
+    assert expanded.fact.local_terms == case.fact.local_terms
+
+
+def test_terms_have_the_form_they_are_tested_for():
+    """Both ways of expansion are taken: by a predictor, and along the direction."""
+    found = {}
+    for name in MODELS:
+        fact = case_of(name).fact
+        found[name] = [not isinstance(predictor_graph(fact, term), str) for term in fact.locals]
+    assert found == {
+        "bernoulli": [True],
+        "poisson": [True],
+        "normal": [False],
+        "student": [False],
+        "negative_binomial": [False],
+        "two_vectors": [True, False],
+        "latent_vector": [False, True],
+        "groups": [True],
+        "several_coefficients": [True],
+        "softmax": [False],
+        "mixture": [False],
+        "intercept_alone": [True],
+    }
+
+
+def test_temperature():
+    """A tempered likelihood has tempered remainders; the prior stays."""
+    warm, cold = Case(groups, temperature=5.0), case_of("groups")
+
+    def tempered(point):
+        prior = cold.fact.global_log_density(point)
+        return prior + (cold.log_density(point) - prior) / 5.0
+
+    assert warm.expanded(2).sum_error(tempered) < 100 * EPS
+    q = cold.near()
+    expected, found = (case.expanded(2).remainders(q) for case in (cold, warm))
+    np.testing.assert_allclose(found, expected / 5.0, rtol=0, atol=1e-14)
+
+
+def test_variables_outside_the_block():
+    """A prior's scale may move: it is in no local term, and the global terms follow it."""
+    case = Case(groups, names=["alpha", "b"])
+    changes = []
+    for tau in (-1.0, 0.0, 2.0):
+        new, old = ({**case.at(q), "tau_log__": np.array(tau)} for q in (case.near(), case.centre))
+        changes.append(case.log_density(new) - case.log_density(old))
+        found = case.expanded(2).log_density(new) - case.expanded(2).log_density(old)
+        np.testing.assert_allclose(found, changes[-1], rtol=1e-11)
+    assert np.ptp(changes) > 1e-3
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_linear_terms_have_no_remainder(order):
+    def define():
+        b = pm.Normal("b", shape=D)
+        pm.Potential("p", X[:55] @ b)
+        pm.Bernoulli("y", logit_p=X @ b, observed=BINARY)
+
+    case = Case(define)
+    found = case.expanded(order).remainders(case.near())
+    start = 0 if case.fact.local_terms[0][0] == "p" else N
+    np.testing.assert_array_equal(found[start : start + 55], np.zeros(55))
+    assert np.abs(found).max() > 1e-4
+
+
+def test_quadratic_terms_have_no_remainder():
+    def define():
+        b = pm.Normal("b", shape=D)
+        pm.Normal("y", X @ b, 1.0, observed=REAL)
+
+    case = Case(define)
+    q = case.near()
+    assert np.abs(case.expanded(2).remainders(q)).max() < 1e-13
+    assert np.abs(case.expanded(1).remainders(q)).max() > 1e-3
+
+
+# Totals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_totals(name):
+    """Value, gradient and Hessian against PyMC's own density and differences of its gradient."""
+    case = case_of(name)
+    q = case.near()
+    total = case.function.prior(q).plus(case.function.likelihood(q))
+    np.testing.assert_allclose(total.value, case.log_density(case.at(q)), rtol=1e-12)
+    expected = case.slope(case.at(q))
+    np.testing.assert_allclose(total.gradient, expected, rtol=0, atol=1e-11 * (1.0 + np.abs(expected).max()))
+    for d in np.random.default_rng(4).permutation(len(q))[:6]:
+        atol = 1e-8 * np.abs(total.hessian).max()
+        np.testing.assert_allclose(total.hessian[d], case.column(q, d), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("name", ["groups", "two_vectors"])
+def test_totals_of_some_rows(name):
+    """Parts of the population add up to all of it."""
+    case = case_of(name)
+    q = case.near()
+    order = np.random.default_rng(5).permutation(case.fact.n_local)
+    parts = [case.function.likelihood(q, np.sort(p)) for p in np.array_split(order, 3)]
+    whole = case.function.likelihood(q)
+    for field in whole._fields:
+        total = sum(getattr(part, field) for part in parts)
+        np.testing.assert_allclose(total, getattr(whole, field), rtol=1e-11, atol=1e-11)
+    value = LocalTerms(case.fact)(case.at(q))[order[:7]].sum()
+    np.testing.assert_allclose(case.function.likelihood(q, np.sort(order[:7])).value, value)
+
+
+# Compiled code -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "normal"])
+def test_compiled(name):
+    case = case_of(name)
+    expanded = case.expanded(2)
+    q_new, q = case.near(0), case.near(1)
+    expected = expanded.remainders(q_new) - expanded.remainders(q)
+    change = expanded.fact.global_log_density(case.at(q_new)) - expanded.fact.global_log_density(case.at(q))
+    positions = np.random.default_rng(6).permutation(case.fact.n_local)[:17]
+    for shuffle in (False, True):
+        compiled = CompiledTarget(expanded.fact, shuffle=shuffle)
+        target, args = compiled.interpreted(), compiled.args(case.point)
+        np.testing.assert_allclose(target.global_log_ratio(q_new, q, args), change, rtol=1e-11)
+        for some in (positions, positions[:1], positions[-1:]):
+            stored = np.concatenate([compiled.stored_at(k) for k in some[:, None]])
+            found = target.log_ratios(q_new, q, stored, args)
+            np.testing.assert_allclose(found, expected[some], rtol=0, atol=1e-12)
+        everything = compiled.stored_at(np.arange(case.fact.n_local))
+        np.testing.assert_array_equal(np.sort(everything), np.arange(case.fact.n_local))
+    assert not np.array_equal(np.sort(stored), np.sort(some))
+
+
+# Planted bugs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "student"])
+def test_wrong_expansions_are_noticed(name):
+    case = case_of(name)
+    right = case.expansion(2)
+    one = case.function.likelihood(case.centre, np.array([17]))
+    wrong = {
+        "half the Hessian": right._replace(hessian=0.5 * right.hessian),
+        "centre moved": right._replace(centre=right.centre + 1e-3),
+        "gradient of a row": right._replace(gradient=right.gradient - one.gradient),
+    }
+    for what, expansion in wrong.items():
+        assert Expanded(case, expansion).sum_error() > 1e-6, what
+
+
+def test_wrong_totals_are_noticed():
+    """Differences of the gradient see a row that is counted twice."""
+    case = case_of("bernoulli")
+    q = case.near()
+    total = case.function.prior(q).plus(case.function.likelihood(q))
+    total = total.plus(case.function.likelihood(q, np.array([3])))
+    assert np.abs(total.hessian[0] - case.column(q, 0)).max() > 1e-4 * np.abs(total.hessian).max()
+
+
+# Far from the centre -------------------------------------------------------------------------
+
+
+def test_in_the_tails():
+    """log(1 - sigmoid(eta)) is not computed as log(0): remainders stay finite and exact."""
+
+    def define():
+        b = pm.Normal("b", shape=1)
+        pm.Bernoulli("y", p=pm.math.invlogit(80.0 * X[:, :1] @ b), observed=BINARY)
+
+    case = Case(define)
+    case.centre[:] = 1.0
+    q = np.array([1.01])
+    found = case.expanded(2).remainders(q)
+    with mp.workdps(50):
+        exact = []
+        for i in range(N):
+            sign = 1 if BINARY[i] else -1
+
+            def along(s, sign=sign, x=mp.mpf(X[i, 0])):  # noqa: B008
+                eta = 80 * x * (1 + s * (mp.mpf(q[0]) - 1))
+                return -mpmath.log(1 + mpmath.exp(-sign * eta))
+
+            exact.append(float(along(mp.mpf(1)) - sum(mpmath.taylor(along, 0, 2))))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=300 * EPS * 240.0)

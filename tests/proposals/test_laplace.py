@@ -1,0 +1,403 @@
+"""Proposals from the fitted normal law: what they propose, log_hastings, and the law of exact chains."""
+
+import itertools
+import math
+from functools import cache
+
+import numba
+import numpy as np
+import pytest
+from numba.extending import register_jitable
+from scipy import stats
+
+from pymc_austerity.acceptance import Exact
+from pymc_austerity.proposals import Laplace
+from pymc_austerity.proposals.base import bind, is_fitted, no_adaptation
+from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
+from pymc_austerity.target import QuadraticProxy, Target
+from tests.kernels.engines import ScriptedRng, compiled_trace, interpreted_trace
+from tests.statistical.errors import LIMIT, error_of_mean, z_of_count
+
+MODE = np.array([1.0, -2.0, 0.5])
+COV = np.array([[4.0, 1.2, -0.5], [1.2, 1.0, 0.1], [-0.5, 0.1, 0.25]])
+PROXY = QuadraticProxy(MODE, np.linalg.inv(COV))
+FITTED = stats.multivariate_normal(MODE, COV)
+KINDS = {"independence": Laplace(mix=0.0), "pcn": Laplace("pcn", rho=0.7, mix=0.0)}
+
+
+def state_of(proposal, proxy=PROXY):
+    return proposal.bind_to(proxy).state
+
+
+# Parameters --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"kind": "crank"}, 'kind must be "independence" or "pcn", got \'crank\''),
+        ({"kind": None}, "kind must be"),
+        ({"rho": 0.5}, r"rho=0.5 is for kind=\"pcn\""),
+        ({"kind": "pcn", "rho": 0.0}, "rho must be between 0 and 1, got 0.0"),
+        ({"kind": "pcn", "rho": 1.0}, "rho must be between 0 and 1, got 1.0"),
+        ({"kind": "pcn", "rho": -0.3}, "rho .* got -0.3"),
+        ({"kind": "pcn", "rho": math.nan}, "rho .* got nan"),
+        ({"kind": "pcn", "rho": "0.3"}, "rho .* got '0.3'"),
+        ({"mix": 1.0}, r"mix must be in \[0, 1\), got 1.0"),
+        ({"mix": -0.1}, "mix .* got -0.1"),
+        ({"mix": math.nan}, "mix .* got nan"),
+        ({"mix": None}, "mix .* got None"),
+    ],
+)
+def test_wrong_parameters_are_refused(parameters, said):
+    with pytest.raises(ValueError, match=said):
+        Laplace(**parameters)
+
+
+def test_defaults():
+    assert Laplace() == Laplace(kind="independence", rho=None, mix=0.1)
+    assert state_of(Laplace()).rho[0] == 0.0
+    assert state_of(Laplace("pcn")).rho[0] == 0.5
+    assert state_of(Laplace("pcn", rho=0.9)).rho[0] == 0.9
+    assert state_of(Laplace()).mix[0] == 0.1
+    assert state_of(Laplace()).scale[0] == pytest.approx(2.38 / math.sqrt(3))
+    assert is_fitted(Laplace())
+    assert not is_fitted(Laplace)
+
+
+def test_nothing_adapts_and_nothing_is_shared():
+    bound = bind(Laplace(), 3, 0.44, PROXY)
+    assert bound.adapt is no_adaptation
+    assert bound.compilable
+    assert not bound.is_surrogate
+    for array in bound.state:
+        assert not any(np.shares_memory(array, given) for given in PROXY)
+        assert not any(np.shares_memory(array, other) for other in state_of(Laplace()))
+
+
+def test_without_a_fitted_law_it_is_refused():
+    with pytest.raises(TypeError):
+        bind(Laplace(), 3, 0.44)
+
+
+def test_the_factors_are_those_of_the_precision():
+    state = state_of(Laplace())
+    np.testing.assert_allclose(state.whiten.T @ state.whiten, PROXY.precision, rtol=1e-12)
+    np.testing.assert_allclose(state.colour @ state.colour.T, COV, rtol=1e-12)
+    np.testing.assert_allclose(state.whiten @ state.colour, np.eye(3), atol=1e-12)
+    x = np.array([0.3, -1.0, 2.0])
+    np.testing.assert_allclose(times_upper(state.whiten, x), state.whiten @ x, rtol=1e-13)
+    assert squared(x) == pytest.approx(x @ x)
+
+
+# What is proposed ----------------------------------------------------------------------------------------
+
+N_STEPS = 100_000
+FROM = np.array([3.0, -1.0, 0.2])
+
+
+@numba.njit
+def many(n, rng, state, q):
+    out, extra = np.empty((n, q.shape[0])), np.empty(n)
+    for t in range(n):
+        out[t], extra[t] = propose_laplace(state, q, rng)
+    return out, extra
+
+
+def worst_z_of_moments(sample, mean, cov):
+    """Largest distance of means and covariances from N(mean, cov), in exact standard errors."""
+    n, centred = len(sample), sample - mean
+    z_mean = centred.mean(axis=0) / np.sqrt(np.diag(cov) / n)
+    error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / n)
+    return max(np.abs(z_mean).max(), np.abs((centred.T @ centred / n - cov) / error).max())
+
+
+def parts(proposal, seed=1):
+    """Fitted moves, and random-walk moves, whose log_hastings is exactly zero."""
+    q = FROM.copy()
+    sample, extra = many(N_STEPS, np.random.default_rng(seed), state_of(proposal), q)
+    np.testing.assert_array_equal(q, FROM)
+    return sample[extra != 0.0], sample[extra == 0.0]
+
+
+@pytest.mark.parametrize(("kind", "rho"), [("independence", 0.0), ("pcn", 0.3), ("pcn", 0.9)])
+def test_fitted_moves_have_the_right_moments(kind, rho):
+    sample, walks = parts(Laplace(kind, rho=rho or None, mix=0.0))
+    assert len(walks) == 0
+    mean, cov = MODE + rho * (FROM - MODE), (1 - rho**2) * COV
+    assert worst_z_of_moments(sample, mean, cov) < LIMIT
+    assert worst_z_of_moments(sample, mean, 1.05 * cov) > LIMIT
+    assert worst_z_of_moments(sample, mean + 0.1, cov) > LIMIT
+    for k in range(3):
+        assert stats.kstest((sample[:, k] - mean[k]) / np.sqrt(cov[k, k]), "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("kind", ["independence", "pcn"])
+def test_random_walk_moves_are_mixed_in(kind):
+    sample, walks = parts(Laplace(kind, mix=0.3))
+    assert abs(z_of_count(len(walks), N_STEPS, 0.3)) < LIMIT
+    rho = 0.5 if kind == "pcn" else 0.0
+    assert worst_z_of_moments(sample, MODE + rho * (FROM - MODE), (1 - rho**2) * COV) < LIMIT
+    cov = 2.38**2 / 3 * COV
+    assert worst_z_of_moments(walks, FROM, cov) < LIMIT
+    assert worst_z_of_moments(walks, FROM, 1.05 * cov) > LIMIT
+
+
+def test_a_transposed_factor_is_noticed():
+    state = state_of(KINDS["independence"])
+    wrong = state._replace(colour=np.ascontiguousarray(np.linalg.inv(state.whiten).T))
+    sample, _ = many(N_STEPS, np.random.default_rng(1), wrong, FROM)
+    assert worst_z_of_moments(sample, MODE, COV) > LIMIT
+
+
+def test_interpreted_and_compiled_draws_are_identical():
+    for proposal in (Laplace(), Laplace("pcn", rho=0.7, mix=0.4), *KINDS.values()):
+        state = state_of(proposal)
+        rngs = np.random.default_rng(3), np.random.default_rng(3)
+        compiled = many(200, rngs[0], state, FROM)
+        plain = many.py_func(200, rngs[1], state, FROM)
+        for one, other in zip(compiled, plain, strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert rngs[0].random() == rngs[1].random()
+
+
+# log_hastings ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_log_hastings_is_the_ratio_of_the_fitted_densities(kind):
+    state, rng, points = state_of(KINDS[kind]), np.random.default_rng(4), np.random.default_rng(5)
+    for _ in range(300):
+        q = FITTED.rvs(random_state=points) + points.normal(size=3)
+        q_new, log_hastings = propose_laplace(state, q, rng)
+        assert log_hastings == pytest.approx(FITTED.logpdf(q) - FITTED.logpdf(q_new), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.2, 0.7])
+def test_log_hastings_is_the_ratio_of_the_proposals_own_densities(rho):
+    """log q(q | q') - log q(q' | q), with the densities of the conditional normal laws."""
+    proposal = Laplace("pcn", rho=rho, mix=0.0) if rho else KINDS["independence"]
+    state, rng, points = state_of(proposal), np.random.default_rng(6), np.random.default_rng(7)
+
+    def density(there, here):
+        return stats.multivariate_normal.logpdf(there, MODE + rho * (here - MODE), (1 - rho**2) * COV)
+
+    for _ in range(300):
+        q = FITTED.rvs(random_state=points) + points.normal(size=3)
+        q_new, log_hastings = propose_laplace(state, q, rng)
+        expected = density(q, q_new) - density(q_new, q)
+        assert log_hastings == pytest.approx(expected, rel=1e-8, abs=1e-8)
+
+
+def test_log_hastings_of_a_random_walk_is_zero():
+    state = state_of(Laplace("pcn", mix=0.5))
+    for u, walks in ((0.0, True), (0.49, True), (0.51, False)):
+        q_new, log_hastings = propose_laplace(state, FROM, ScriptedRng([u], [0.3, -1.0, 0.2]))
+        assert (log_hastings == 0.0) == walks
+        if walks:
+            step = state.scale[0] * (state.colour @ [0.3, -1.0, 0.2])
+            np.testing.assert_allclose(q_new, FROM + step, rtol=1e-12)
+
+
+# Detailed balance, without chance ---------------------------------------------------------------------------
+
+
+def skewed(q):
+    """A log density that is skewed and correlated: log gamma laws of shapes 2, 3 and 6."""
+    y = SHEAR[: len(q), : len(q)] @ q
+    return SHAPES[: len(q)] @ y - np.exp(y).sum()
+
+
+SHAPES = np.array([2.0, 3.0, 6.0])
+SHEAR = np.array([[1.0, 0.0, 0.0], [0.6, 1.0, 0.0], [-0.4, 0.5, 1.0]])
+
+
+def fit(n_dim, shift=0.0, width=1.0):
+    """The normal law at the mode of `skewed`, or one that is displaced and too wide or narrow."""
+    shear, shapes = SHEAR[:n_dim, :n_dim], SHAPES[:n_dim]
+    mode = np.linalg.solve(shear, np.log(shapes))
+    return QuadraticProxy(mode + shift, shear.T @ np.diag(shapes) @ shear / width**2)
+
+
+def flow(propose, state, q, q_new, walk):
+    """Log density of going from q to q', and of accepting it; up to a constant of the component."""
+    here, there = (state.whiten @ (x - state.mode) for x in (q, q_new))
+    rho = 1.0 if walk else state.rho[0]
+    spread = state.scale[0] if walk else math.sqrt(1 - rho**2)
+    z = (there - rho * here) / spread
+    u = 0.5 * state.mix[0] if walk else 0.5 * (1 + state.mix[0])
+    found, log_hastings = propose(state, q, ScriptedRng([u], list(z)))
+    np.testing.assert_allclose(found, q_new, rtol=1e-9, atol=1e-9)
+    ratio = skewed(q_new) - skewed(q) + log_hastings
+    return skewed(q) - 0.5 * z @ z + min(0.0, ratio)
+
+
+def worst_imbalance(propose, proposal, n_dim, proxy):
+    state, rng, worst = state_of(proposal, proxy), np.random.default_rng(8), 0.0
+    scale = 1 / np.sqrt(np.diag(proxy.precision))
+    if n_dim == 1:
+        grid = proxy.mode + 4 * scale * np.linspace(-1, 1, 15)[:, None]
+        pairs = list(itertools.permutations(grid, 2))
+    else:
+        pairs = [proxy.mode + scale * rng.standard_normal((2, n_dim)) for _ in range(200)]
+    for q, q_new in pairs:
+        for walk in (False, True):
+            forward = flow(propose, state, q, q_new, walk)
+            worst = max(worst, abs(forward - flow(propose, state, q_new, q, walk)))
+    return worst
+
+
+BOTH = {"independence": Laplace(mix=0.2), "pcn": Laplace("pcn", rho=0.6, mix=0.2)}
+PROXIES = {"fitted": (0.0, 1.0), "displaced": (0.25, 1.0), "narrow": (0.3, 0.5), "wide": (-0.3, 2.0)}
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("n_dim", [1, 3])
+def test_each_component_is_in_detailed_balance(n_dim, kind, proxy):
+    """So is their mixture, since which of them it is does not depend on q."""
+    assert worst_imbalance(propose_laplace, BOTH[kind], n_dim, fit(n_dim, *PROXIES[proxy])) < 1e-7
+
+
+# Planted bugs ----------------------------------------------------------------------------------------------
+
+
+@register_jitable
+def walk_with_the_fitted_ratio(state, q, rng):
+    walk = rng.random() < state.mix[0]
+    z = rng.standard_normal(len(q))
+    w = times_upper(state.whiten, q - state.mode)
+    w_new = w + state.scale[0] * z if walk else state.rho[0] * w + math.sqrt(1.0 - state.rho[0] ** 2) * z
+    return state.mode + times_upper(state.colour, w_new), 0.5 * (squared(w_new) - squared(w))
+
+
+@register_jitable
+def wrong_sign(state, q, rng):
+    q_new, log_hastings = propose_laplace(state, q, rng)
+    return q_new, -log_hastings
+
+
+@register_jitable
+def share_depends_on_q(state, q, rng):
+    """Walks where the fitted density is low; each component for itself is right."""
+    w = times_upper(state.whiten, q - state.mode)
+    here = LaplaceState(
+        state.scale,
+        state.rho,
+        np.array([0.9 if squared(w) > len(q) else 0.1]),
+        state.mode,
+        state.whiten,
+        state.colour,
+    )
+    return propose_laplace(here, q, rng)
+
+
+@pytest.mark.parametrize("bug", [walk_with_the_fitted_ratio, wrong_sign])
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("n_dim", [1, 3])
+def test_planted_bugs_break_detailed_balance(n_dim, kind, bug):
+    assert worst_imbalance(bug, BOTH[kind], n_dim, fit(n_dim)) > 0.1
+
+
+# The law of long chains ------------------------------------------------------------------------------------
+
+
+@register_jitable
+def skewed_ratio(q_new, q, args):
+    shear, shapes = args
+    total = 0.0
+    for i in range(len(q)):
+        new = old = 0.0
+        for j in range(i + 1):
+            new += shear[i, j] * q_new[j]
+            old += shear[i, j] * q[j]
+        total += shapes[i] * (new - old) - math.exp(new) + math.exp(old)
+    return total
+
+
+@register_jitable
+def zeros(q_new, q, index, args):
+    return np.zeros(index.shape[0])
+
+
+SKEWED = Target(skewed_ratio, zeros)
+
+
+@cache
+def trace_of(propose, compiled=True):
+    make = compiled_trace if compiled else interpreted_trace
+    return make(propose, no_adaptation, Exact().functions, SKEWED)
+
+
+def run(propose, proposal, n_dim, proxy, n, *, seed=10, compiled=True):
+    args = np.ascontiguousarray(SHEAR[:n_dim, :n_dim]), SHAPES[:n_dim]
+    state, rng = state_of(proposal, proxy), np.random.default_rng(seed)
+    trace = trace_of(propose, compiled)
+    return trace(n, True, rng, fit(n_dim).mode, args, np.arange(1), state, Exact().bind(1)), state
+
+
+def worst_z_of_law(q):
+    """Probabilities below quantiles, and a product, in standard errors from batch means."""
+    n_dim = q.shape[1]
+    y = q @ SHEAR[:n_dim, :n_dim].T
+    p = np.column_stack([stats.loggamma.cdf(y[:, d], SHAPES[d]) for d in range(n_dim)])
+    checks = [(p[:, d] < level, level) for d in range(n_dim) for level in (0.05, 0.25, 0.5, 0.75, 0.95)]
+    checks += [(p[:, d] * p[:, e], 0.25) for d, e in itertools.combinations(range(n_dim), 2)]
+    # A chain that has left for good has no error at all.
+    return max(abs(x.mean() - level) / max(error_of_mean(x), 1e-9) for x, level in checks)
+
+
+N_LONG = 100_000
+
+
+@pytest.mark.parametrize(
+    ("proposal", "proxy"),
+    [
+        (Laplace(), "fitted"),
+        (Laplace(), "displaced"),
+        (Laplace(mix=0.0), "wide"),
+        (Laplace("pcn"), "fitted"),
+        (Laplace("pcn", rho=0.8, mix=0.0), "wide"),
+        (Laplace("pcn", mix=0.3), "narrow"),
+    ],
+)
+@pytest.mark.parametrize("n_dim", [1, 3])
+def test_a_long_exact_chain_has_the_skewed_law(n_dim, proposal, proxy):
+    trace, _ = run(propose_laplace, proposal, n_dim, fit(n_dim, *PROXIES[proxy]), N_LONG)
+    assert worst_z_of_law(trace.q) < LIMIT
+    assert trace.accepted.mean() > 0.1
+
+
+@pytest.mark.parametrize("bug", [walk_with_the_fitted_ratio, wrong_sign, share_depends_on_q])
+@pytest.mark.parametrize("n_dim", [1, 3])
+def test_planted_bugs_change_the_law(n_dim, bug):
+    trace, _ = run(bug, Laplace(mix=0.5), n_dim, fit(n_dim), N_LONG)
+    assert worst_z_of_law(trace.q) > 2 * LIMIT
+
+
+def test_chains_interpreted_and_compiled_are_identical():
+    for proposal in BOTH.values():
+        one, state = run(propose_laplace, proposal, 3, fit(3), 300)
+        other, _ = run(propose_laplace, proposal, 3, fit(3), 300, compiled=False)
+        np.testing.assert_array_equal(one.q, other.q)
+        np.testing.assert_array_equal(one.accepted, other.accepted)
+        for array, fresh in zip(state, state_of(proposal, fit(3)), strict=True):
+            np.testing.assert_array_equal(array, fresh)  # nothing was learnt
+        assert 30 < one.accepted.sum() < 300
+
+
+def test_a_perfect_fit_accepts_every_fitted_move():
+    """On its own law log_hastings cancels the change of the density."""
+
+    @register_jitable
+    def fitted_ratio(q_new, q, args):
+        w, w_new = times_upper(args[0], q - args[1]), times_upper(args[0], q_new - args[1])
+        return 0.5 * (squared(w) - squared(w_new))
+
+    for proposal in KINDS.values():
+        state = state_of(proposal)
+        trace = interpreted_trace(
+            propose_laplace, no_adaptation, Exact().functions, Target(fitted_ratio, zeros)
+        )(500, False, np.random.default_rng(1), FROM, (state.whiten, MODE), np.arange(1), state,
+          Exact().bind(1))  # fmt: skip
+        assert trace.accepted.all()
