@@ -104,16 +104,18 @@ def transitions(
     for _ in range(n_transitions):
         q_new, base = move(proposal, q, rng, args, propose, target)
         threshold = draw(rng)
-        if base > -math.inf and stratum.rows.shape[0] > 0:
-            base += target.log_ratios(q_new, q, stratum.rows, args).sum()
+        # A surrogate may stay where it is; then there is nothing to decide.
+        stayed = base == 0.0 and np.all(q_new == q)
+        if base > -math.inf and stratum.rows.shape[0] > 0 and not stayed:
+            for x in target.log_ratios(q_new, q, stratum.rows, args):
+                base += x
             n_used += stratum.rows.shape[0]
         psi = (threshold - base) / n_others
-        if base == -math.inf or math.isnan(base):
+        if stayed:
+            accepted, mean, error = True, 0.0, 0.0
+        elif base == -math.inf or math.isnan(base):
             # Outside the support of the prior: reject without a look at the data.
             accepted, mean, error = False, math.nan, math.nan
-        elif base == 0.0 and np.all(q_new == q):
-            # A surrogate that stayed where it was: there is nothing to decide.
-            accepted, mean, error = True, 0.0, 0.0
         else:
             width = range_of(bound, q_new, q, args, n_others, target)
             sample, stages = sequential_test(

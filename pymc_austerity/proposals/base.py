@@ -26,7 +26,8 @@ class BoundProposal(NamedTuple):
     Attributes
     ----------
     state : NamedTuple of ndarrays
-        Everything that adaptation changes, in place. It is part of the step's sampling state.
+        Everything that adaptation changes, in place. It is part of the step's sampling state. A field
+        `accepted` may note what the last move did, for `adapt`.
     propose : callable
         ``(state, q, rng) -> (q_new, log_hastings)``, with log_hastings = log q(q | q_new) - log q(q_new | q).
     adapt : callable

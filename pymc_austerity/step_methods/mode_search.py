@@ -95,7 +95,7 @@ class ModeSearch:
         self.function.start[:] = q
         value, gradient, hessian = self._density(None)(q[self.free])
         self.passes += 1
-        if not np.all(np.isfinite(hessian)):
+        if not all(np.all(np.isfinite(part)) for part in (q, value, gradient, hessian)):
             raise ValueError("The log density or a derivative of it is not finite at the given center.")
         flat = flat_direction(-hessian)
         if flat is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from copy import deepcopy
 from functools import lru_cache
@@ -10,15 +11,15 @@ from typing import Any
 import numba
 import numpy as np
 from numba.extending import register_jitable
-from scipy import stats
+from scipy import optimize, stats
 
 from pymc_austerity.acceptance.exact import Exact
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.moves import proposed_move
 from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM
-from pymc_austerity.proposals.base import Adapt, BoundProposal, Propose, bind
-from pymc_austerity.target import Index, Target, Vector
+from pymc_austerity.proposals.base import Adapt, BoundProposal, Propose, bind, is_fitted
+from pymc_austerity.target import Index, QuadraticProxy, Target, Vector
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
 from pymc_austerity.testing.targets import NORMAL, Law
 
@@ -27,6 +28,16 @@ _N_TUNE = 200
 # Probability of a correct proposal to fail a comparison of distribution functions.
 _P_LIMIT = 1e-4
 _INTERPRETED_IS_SLOW = 10
+# Normal laws that fitted proposals are checked with: (shift of the mode, width), in standard deviations. A
+# fit that is poor makes chains slow, not wrong.
+_FITS = {
+    "fitted": (0.0, 1.0),
+    "displaced": (0.7, 1.0),
+    "too narrow": (-0.3, 0.6),
+    "too wide": (0.3, 1.7),
+}
+# Step of second differences, in standard scores.
+_STEP = 1e-3
 
 
 def check_proposal(
@@ -42,8 +53,10 @@ def check_proposal(
 
     Parameters
     ----------
-    proposal : Proposal or callable
-        As for a step: an object with `bind`, or a function ``(q, rng) -> (q_new, log_hastings)``.
+    proposal : Proposal, FittedProposal or callable
+        As for a step: an object with `bind`, one with `bind_to`, which is checked with the normal law at the
+        mode of `law`, and with ones that are displaced, too narrow and too wide; or a function
+        ``(q, rng) -> (q_new, log_hastings)``.
     n_dim : int
         Dimension D.
     law : Law, default N(1.5, 1) for each coordinate
@@ -56,6 +69,8 @@ def check_proposal(
     ------
     AssertionError
         With what differs, by how much, in standard errors, and what it means.
+    TypeError
+        If the proposal moves along the slope of a model, as `Surrogate` does.
 
     See Also
     --------
@@ -75,21 +90,59 @@ def check_proposal(
     >>> from pymc_austerity import RandomWalk
     >>> check_proposal(RandomWalk(scale=0.5), n_dim=2)
     """
-    bound = _bind(proposal, n_dim)
-    require(
-        not any(
-            np.shares_memory(*pair) for pair in zip(bound.state, _bind(proposal, n_dim).state, strict=True)
-        ),
-        "bind hands out the same arrays twice: one chain changes the proposal of the next.",
+    for fit in _FITS if is_fitted(proposal) else ["fitted"]:
+        proxy = proxy_of(law, n_dim, *_FITS[fit])
+        bound = _bind(proposal, n_dim, law, proxy)
+        again = _bind(proposal, n_dim, law, proxy)
+        require(
+            not any(np.shares_memory(*pair) for pair in zip(bound.state, again.state, strict=True)),
+            "bind hands out the same arrays twice: one chain changes the proposal of the next.",
+        )
+        require(
+            not any(np.shares_memory(array, given) for array in bound.state for given in proxy),
+            "bind_to keeps the arrays that it is given: one step changes the proposal of the next.",
+        )
+        try:
+            check_moves(bound, n_dim, law=law, seed=seed)
+            check_memory(bound, n_dim, law=law, seed=seed)
+            check_invariance(bound, n_dim, law=law, n_chains=n_chains, n_transitions=n_transitions, seed=seed)
+        except AssertionError as error:
+            if not is_fitted(proposal):
+                raise
+            raise AssertionError(f"With a normal law that is {fit}: {error}") from error
+
+
+def proxy_of(law: Law, n_dim: int, shift: float = 0.0, width: float = 1.0) -> QuadraticProxy:
+    """The normal law at the mode of `law`, or one with another mode and another width.
+
+    Parameters
+    ----------
+    law : Law
+    n_dim : int
+    shift : float, default 0.0
+        Of the mode, in standard deviations of the normal law.
+    width : float > 0, default 1.0
+        Factor of the standard deviation.
+    """
+
+    def density(x: float) -> float:
+        return float(law.log_density(np.array([x])))
+
+    def at(z: float) -> float:
+        return float(law.from_normal(np.array([z]))[0])
+
+    z = float(optimize.minimize_scalar(lambda z: -density(at(z)), bounds=(-5.0, 5.0), method="bounded").x)
+    mode = at(z)
+    h = _STEP * (at(z + 1.0) - at(z - 1.0))
+    precision = (2.0 * density(mode) - density(mode - h) - density(mode + h)) / (h * h)
+    return QuadraticProxy(
+        np.full(n_dim, mode + shift / math.sqrt(precision)), np.eye(n_dim) * precision / width**2
     )
-    check_moves(bound, n_dim, law=law, seed=seed)
-    check_memory(bound, n_dim, law=law, seed=seed)
-    check_invariance(bound, n_dim, law=law, n_chains=n_chains, n_transitions=n_transitions, seed=seed)
 
 
 def check_moves(proposal: Any, n_dim: int, *, law: Law = NORMAL, n_moves: int = 200, seed: int = 0) -> None:
     """A move is a new finite vector and a number, the same interpreted and compiled; q stays as it was."""
-    bound = _bind(proposal, n_dim)
+    bound = _bind(proposal, n_dim, law)
     compiled, _ = _compile(bound, law, n_dim)
     for k, q in enumerate(_starts(law, n_moves, n_dim, seed)):
         kept, state = q.copy(), deepcopy(bound.state)
@@ -129,7 +182,7 @@ def check_moves(proposal: Any, n_dim: int, *, law: Law = NORMAL, n_moves: int = 
 
 def check_memory(proposal: Any, n_dim: int, *, law: Law = NORMAL, seed: int = 0) -> None:
     """With ``tune=False`` nothing is learnt; what is learnt otherwise is finite, and the same if compiled."""
-    bound = _bind(proposal, n_dim)
+    bound = _bind(proposal, n_dim, law)
     compiled = _compile(bound, law, n_dim)[1]
     starts, state = _starts(law, 1, n_dim, seed), deepcopy(bound.state)
     walk = _walk(bound.propose, bound.adapt, law.log_density)
@@ -164,7 +217,7 @@ def check_invariance(
     Compares means, squares and products of all coordinates (as normal scores) before and after, in pairs, and
     distribution functions. A proposal that adapts does so first, and is then frozen.
     """
-    bound = _bind(proposal, n_dim)
+    bound = _bind(proposal, n_dim, law)
     run = _compile(bound, law, n_dim)[1]
     if run is None:
         run = _walk(bound.propose, bound.adapt, law.log_density)
@@ -207,10 +260,19 @@ def check_invariance(
         )
 
 
-def _bind(proposal: Any, n_dim: int) -> BoundProposal:
+def _bind(proposal: Any, n_dim: int, law: Law, proxy: QuadraticProxy | None = None) -> BoundProposal:
     if isinstance(proposal, BoundProposal):
-        return proposal
-    return bind(proposal, n_dim, Exact().target_accept(n_dim))
+        bound = proposal
+    else:
+        if proxy is None and is_fitted(proposal):
+            proxy = proxy_of(law, n_dim)
+        bound = bind(proposal, n_dim, Exact().target_accept(n_dim), proxy)
+    if bound.is_surrogate:
+        raise TypeError(
+            "A surrogate proposal moves along the slope of the global terms, which the laws of this check do "
+            "not have. Check that it is reversible for them."
+        )
+    return bound
 
 
 def _starts(law: Law, n: int, n_dim: int, seed: int) -> np.ndarray:

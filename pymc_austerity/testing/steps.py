@@ -106,7 +106,8 @@ def learnt(step: Any) -> Any:
     """What adaptation changes: `proposal_state` of the sampling state, or all of it but the generator."""
     state = step.sampling_state
     if hasattr(state, "proposal_state"):
-        return state.proposal_state
+        # `accepted` is a note of what the last move did.
+        return {name: x for name, x in state.proposal_state._asdict().items() if name != "accepted"}
     return {name: value for name, value in vars(state).items() if name not in ("rng", "tune")}
 
 

@@ -7,9 +7,12 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
+from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
 from pymc_austerity.testing import check_proposal
-from pymc_austerity.testing.targets import LOG_NORMAL
+from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves, proxy_of
+from pymc_austerity.testing.targets import LOG_NORMAL, NORMAL
 
 COV = [[0.5, 0.2], [0.2, 0.3]]
 
@@ -49,6 +52,11 @@ RIGHT = {
     "towards the middle": (towards_the_middle, 2),
     "uncompilable": (uncompilable, 2),
     "object": (Walker(), 2),
+    "independence": (Laplace(mix=0.0), 2),
+    "independence with walks": (Laplace(), 3),
+    "pcn": (Laplace("pcn", mix=0.0), 2),
+    "pcn with walks": (Laplace("pcn", rho=0.8), 3),
+    "pcn, one dimension": (Laplace("pcn", rho=0.3), 1),
 }
 
 
@@ -60,6 +68,34 @@ def test_proposals(name):
 
 def test_a_proposal_of_positive_numbers():
     check_proposal(scaled, 1, law=LOG_NORMAL)
+
+
+@pytest.mark.parametrize("proposal", [Laplace(), Laplace("pcn")], ids=["independence", "pcn"])
+def test_a_fitted_proposal_where_the_law_is_not_normal(proposal):
+    check_proposal(proposal, 2, law=LOG_NORMAL)
+
+
+def test_the_parts_bind_a_fitted_proposal_to_the_law():
+    for check in (check_moves, check_memory, check_invariance):
+        check(Laplace(), 2)
+
+
+def test_the_fitted_law_is_that_at_the_mode():
+    proxy = proxy_of(NORMAL, 3)
+    np.testing.assert_allclose(proxy.mode, 1.5, rtol=1e-5)
+    np.testing.assert_allclose(proxy.precision, np.eye(3), atol=1e-5)
+    # -(log x / .7)^2 / 2 - log x has its mode at exp(-.49), with curvature 1 / (.49 x^2) there.
+    proxy = proxy_of(LOG_NORMAL, 1)
+    np.testing.assert_allclose(proxy.mode, np.exp(-0.49), rtol=1e-4)
+    np.testing.assert_allclose(proxy.precision, np.exp(0.98) / 0.49, rtol=1e-3)
+    other = proxy_of(NORMAL, 2, 0.7, 2.0)
+    np.testing.assert_allclose(other.mode, 2.2, rtol=1e-5)
+    np.testing.assert_allclose(other.precision, np.eye(2) / 4, atol=1e-5)
+
+
+def test_a_surrogate_needs_a_slope():
+    with pytest.raises(TypeError, match="slope of the global terms"):
+        check_proposal(Surrogate(), 2)
 
 
 # Planted bugs -------------------------------------------------------------------------------------
@@ -106,6 +142,58 @@ WRONG = {
     "not finite": (not_finite, "goes to"),
     "out of reach": (out_of_reach, "nothing can be seen"),
 }
+
+
+@register_jitable
+def wrong_sign(state, q, rng):
+    q_new, log_hastings = propose_laplace(state, q, rng)
+    return q_new, -log_hastings
+
+
+@register_jitable
+def fitted_ratio_of_walks(state, q, rng):
+    """As if a random walk were reversible for the fitted law."""
+    q_new, _ = propose_laplace(state, q, rng)
+    w, w_new = times_upper(state.whiten, q - state.mode), times_upper(state.whiten, q_new - state.mode)
+    return q_new, 0.5 * (squared(w_new) - squared(w))
+
+
+@register_jitable
+def share_depends_on_q(state, q, rng):
+    """Walks where the fitted density is low. Each component for itself is right."""
+    w = times_upper(state.whiten, q - state.mode)
+    mix = np.array([0.9 if squared(w) > len(q) else 0.1])
+    changed = LaplaceState(state.scale, state.rho, mix, state.mode, state.whiten, state.colour)
+    return propose_laplace(changed, q, rng)
+
+
+class Fitted:
+    """A fitted proposal with another function."""
+
+    def __init__(self, laplace, propose):
+        self.laplace, self.propose_ = laplace, propose
+
+    def bind_to(self, proxy):
+        return self.laplace.bind_to(proxy)._replace(propose=self.propose_)
+
+
+@pytest.mark.parametrize("kind", ["independence", "pcn"])
+@pytest.mark.parametrize(
+    "propose", [wrong_sign, fitted_ratio_of_walks, share_depends_on_q], ids=lambda f: f.__name__
+)
+def test_a_wrong_fitted_proposal_fails(propose, kind):
+    with pytest.raises(AssertionError, match="With a normal law that is .* log_hastings"):
+        check_proposal(Fitted(Laplace(kind, mix=0.3), propose), 2)
+
+
+def test_a_proposal_that_keeps_the_arrays_of_its_fit_fails():
+    class Keeping(Laplace):
+        def bind_to(self, proxy):
+            bound = super().bind_to(proxy)
+            return bound._replace(state=bound.state._replace(mode=proxy.mode))
+
+    with pytest.raises(AssertionError, match="keeps the arrays|same arrays"):
+        check_proposal(Keeping(), 2)
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -7,6 +7,8 @@ from pymc.step_methods.compound import Competence
 
 from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, MinibatchBarker, RandomWalk
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
+from pymc_austerity.control_variates import Taylor
+from pymc_austerity.proposals import Surrogate
 from pymc_austerity.testing import check_posterior, check_step
 from pymc_austerity.testing.models import normal_mean, two_blocks
 from pymc_austerity.testing.steps import (
@@ -80,6 +82,41 @@ def test_freshly_started_workers(name):
     check_posterior(
         both, steps, tolerance=tolerance, draws=500, tune=500, chains=4, cores=2, mp_ctx="forkserver"
     )
+
+
+# Control variates ---------------------------------------------------------------------------------
+
+# Of first order: what a polynomial of second order leaves of a normal likelihood is zero.
+FIRST = Taylor(order=1)
+WITH_TAYLOR = {
+    "AusterityMH": (maker(AusterityMH, control_variate=FIRST), 0.2),
+    "AusterityMH, second order": (maker(AusterityMH, control_variate=Taylor()), 0.0),
+    # The law of its inner moves is that of a polynomial of second order.
+    "AusterityMH, Surrogate": (maker(AusterityMH, control_variate=Taylor(), proposal=Surrogate(1)), 0.0),
+    "MHSubLhd": (maker(MHSubLhd, control_variate=FIRST), 0.05),
+    "MinibatchBarker": (maker(MinibatchBarker, control_variate=FIRST), 0.1),
+    "MetropolisHastings": (maker(MetropolisHastings, control_variate=FIRST), 0.0),
+}
+
+
+# Sharper rules than the t-test read all rows, since these remainders are large.
+@pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
+@pytest.mark.parametrize("name", WITH_TAYLOR)
+def test_steps_with_a_control_variate(name):
+    """All variables in one block: local terms must not depend on others'."""
+    make_step, tolerance = WITH_TAYLOR[name]
+    both = two_blocks()
+    with both.model:
+        step = make_step(rng=np.random.default_rng(0))
+    for check in (check_interface, check_points, check_state, check_chains):
+        check(step, both.draw(np.random.default_rng(0)))
+    check_posterior(both, step, tolerance=tolerance)
+
+
+def test_a_part_of_the_predictor_is_refused():
+    make_step, _ = WITH_TAYLOR["AusterityMH"]
+    with pytest.raises(ValueError, match=r"term 'y'.* but a would be moved by another step"):
+        check_step(make_step)
 
 
 # Planted bugs -------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ BUGS = {
         "psi = (threshold - base) / n_others",
         "psi = (threshold - base) / (n_others + stratum.rows.shape[0])",
     ),
-    "the sum forgotten": ("base += target.log_ratios(q_new, q, stratum.rows, args).sum()", "pass"),
+    "the sum forgotten": ("                base += x\n", "                pass\n"),
     "sampled again": (
         "index = among_others(positions(population, schedule, offset, start, stop), stratum)",
         "index = positions(population, schedule, offset, start, stop)",
