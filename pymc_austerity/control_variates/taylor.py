@@ -49,10 +49,14 @@ class Taylor:
     *Guarantee*: that of the step's decision rule. The polynomials are subtracted and added again
     exactly; a poor centre makes steps read more, not err.
 
-    *When it fails*: the local terms must not depend on variables that other steps move. For posteriors
-    with several modes, or far from normal, remainders are as large as the terms, and steps read all
-    data; a warning says so. The t-test sees rows that carry much of the remainder only if they are
-    among the exact rows.
+    *When it fails*: the local terms must not depend on variables that other steps move. For posteriors with
+    several modes, or far from normal, remainders are as large as the terms, and steps read much of the data;
+    a warning says so. The t-test's own failures remain: rows that carry much of the remainder are seen only if
+    they are among the exact rows (without any, a rare feature of 20 rows moved a posterior mean by 0.12
+    standard deviations), and skewed remainders bias it a little: the overdispersion of a negative binomial
+    regression on 5,000 rows came out 0.019 standard deviations too small with batches of 50, and 0.005 (0.003)
+    with ``batch_size=500``. Where all sampled rows have the same remainder (few distinct rows of a
+    design) the test reads them all.
 
     References
     ----------

@@ -53,7 +53,8 @@ class AusterityMH(SubsampledStep):
 
     *When it fails*: a few rows that carry most of the log ratio are missed without a sign (rare
     categories, outliers, heavy tails); likelihoods whose support depends on the parameters. It saves little
-    near the mode of a small data set: deciding between two equally good points needs most of the rows.
+    near the mode of a small data set: deciding between two equally good points needs most of the rows. With
+    ``control_variate=Taylor()`` it needs some 50, and errs far less; see there.
 
     References
     ----------
@@ -67,6 +68,7 @@ class AusterityMH(SubsampledStep):
     >>> with model:  # doctest: +SKIP
     ...     step = AusterityMH([beta], epsilon=0.05)
     ...     idata = pm.sample(step=step)
+    ...     fast = pm.sample(step=AusterityMH(control_variate=Taylor()))
     """
 
     name = "austerity_mh"

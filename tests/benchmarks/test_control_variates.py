@@ -170,3 +170,51 @@ def run_steps(step, point, n):
         point, _ = step.step(point)
         draws[k] = point["beta"]
     return draws
+
+
+def stored_bytes(step):
+    return sum(value.nbytes for value in step._engine._target.leaf_values)
+
+
+def test_single_rows_and_blocks(capsys):
+    """`subsample="gather"` and "block" at N = 100,000: time, memory, and the law that is sampled."""
+    logging.getLogger("pymc_austerity").setLevel(logging.ERROR)
+    model, table = logistic(100_000), {}
+    cases = {
+        "Taylor": ({"epsilon": 0.05, "control_variate": Taylor(), "proposal": Laplace(mix=0)}, 200_000),
+        "no control variate": ({"epsilon": 0.05}, 20_000),
+    }
+    for name, (options, n) in cases.items():
+        if "control_variate" not in options:
+            proxy = MetropolisHastings(proposal=Laplace(), model=model)._centre.proxy
+            options["proposal"] = RandomWalk(cov=2.38**2 / D * np.linalg.inv(proxy.precision))
+        for subsample in ("gather", "block"):
+            step = AusterityMH(model=model, subsample=subsample, steps_per_draw=10, **options)
+            point = {"beta": step._centre.proxy.mode if step._centre else proxy.mode}
+            step.setup_chain(np.random.default_rng(1), 0, 0)
+            point = {"beta": run_steps(step, point, 100)[-1]}
+            began = time.process_time()
+            draws = run_steps(step, point, n // 10)
+            table[name, subsample] = draws, (time.process_time() - began) / n, stored_bytes(step)
+    with capsys.disabled():
+        for name in cases:
+            (one, a, x), (two, b, y) = table[name, "gather"], table[name, "block"]
+            shift, spread = differences(one, two)
+            print(
+                f"\n{name}: gather {a * 1e6:.0f} us, block {b * 1e6:.0f} us; {x / 1e6:.0f} and "
+                f"{y / 1e6:.0f} MB; largest z of means {shift:.2f}, of sds {spread:.2f}, of {D} each"
+            )
+            assert b < a
+            assert shift < 4
+            assert spread < 4
+
+
+def differences(one, two):
+    """Largest difference of means, and of log standard deviations, in Monte Carlo errors."""
+    z = np.empty((2, D))
+    for d in range(D):
+        x, y = one[None, :, d], two[None, :, d]
+        z[0, d] = (x.mean() - y.mean()) / np.hypot(float(az.mcse(x)), float(az.mcse(y)))
+        errors = [float(az.mcse(v, method="sd")) / v.std() for v in (x, y)]
+        z[1, d] = np.log(x.std() / y.std()) / np.hypot(*errors)
+    return np.abs(z).max(axis=1)

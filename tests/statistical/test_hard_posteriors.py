@@ -168,6 +168,7 @@ def by_austerity(model, draws, *, seed=1, exact_rows=None, start=None, steps_per
     return moments(columns(chain(model, step, draws, seed=seed, start=start), **maps))
 
 
+@slow
 def test_the_two_references_agree():
     """Importance sampling, and the exact test on all data."""
     X, y = logistic_data(1000)
@@ -360,7 +361,7 @@ def student(rng, X):
     [
         (logistic, students, 2000),
         (poisson, levels, 10_000),
-        (negative_binomial, levels, 5000),
+        pytest.param(negative_binomial, levels, 5000, marks=slow),
         (student, normals, 2000),
         pytest.param(logistic, students, 10_000, marks=slow),
         pytest.param(logistic, students, 100_000, marks=slow),
@@ -455,7 +456,7 @@ def two_levels_bernoulli(rng, group, effects):
     return model, reference, {"a": None, "mu": None, "tau": np.log}
 
 
-@pytest.mark.parametrize("make", [two_levels_normal, two_levels_bernoulli])
+@pytest.mark.parametrize("make", [pytest.param(two_levels_normal, marks=slow), two_levels_bernoulli])
 @pytest.mark.parametrize(
     ("n_groups", "n_rows", "draws", "least"),
     [(10, 150, 20_000, 5000), pytest.param(50, 200, 100_000, 36_000, marks=slow)],
