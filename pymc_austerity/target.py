@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import solve_triangular
 
 Vector = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -134,3 +135,9 @@ class QuadraticProxy(NamedTuple):
 
     mode: Vector
     precision: npt.NDArray[np.float64]
+
+    def factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Upper triangular L' and its inverse, with L L' the precision: w = L'(q - mode) is N(0, I)."""
+        lower = np.linalg.cholesky(self.precision)
+        inverse = solve_triangular(lower, np.eye(len(lower)), lower=True).T
+        return np.ascontiguousarray(lower.T), np.ascontiguousarray(inverse)

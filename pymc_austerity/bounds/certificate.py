@@ -51,7 +51,7 @@ def _no_curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> V
 _AFFINE = Family("affine", bounded.CODE, _equal_slopes, bounded.points, False, 0, curvature=_no_curvature)
 
 # Rows that the family and the metric of the clouds are found on.
-_SAMPLE = 20_000
+SAMPLE = 20_000
 # Rows at a time in the pass over all.
 _LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNK_BUDGET = 4096, 256, 4_000_000
 _SEED = 2014
@@ -126,19 +126,19 @@ def certify(predictors: Sequence[LinearPredictor], point: Mapping[str, Any]) -> 
 def _certified(
     predictor: LinearPredictor, point: Mapping[str, Any]
 ) -> tuple[RangeCertificate, Family, Index]:
-    sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, _SAMPLE)).astype(np.int64))
-    family, constants = _recognise(predictor, sample, point)
+    sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, SAMPLE)).astype(np.int64))
+    family, constants = recognise(predictor, sample, point)
     references, points = np.empty(0, dtype=np.int64), [dict(point)]
     if predictor.others:
         references = sample[np.abs(constants[:, : family.n_factors]).argmax(axis=0)]
         points += [_elsewhere(predictor, point, distance) for distance in (_NEAR, *_FAR)]
     factors = [_factors(predictor, family, references, p) for p in points]
     constants = _divided(constants, factors[0])
-    chunks = _chunks(predictor, np.arange(len(sample)))
-    parts = [family.points(predictor.rows(sample[chunk]), constants[chunk]) for chunk in chunks]
+    portions = chunks(predictor, np.arange(len(sample)))
+    parts = [family.points(predictor.rows(sample[some]), constants[some]) for some in portions]
     first, second = (CloudBuilder(np.concatenate(some)) for some in zip(*parts, strict=True))
     least, largest = np.inf, -np.inf
-    for positions in _chunks(predictor, np.arange(predictor.n_rows)):
+    for positions in chunks(predictor, np.arange(predictor.n_rows)):
         constants = _constants(predictor, family, positions, points, factors)
         a, b = family.points(predictor.rows(positions), constants)
         first.add(a)
@@ -148,7 +148,8 @@ def _certified(
     return RangeCertificate(family.code, parameters, first.cloud(), second.cloud()), family, references
 
 
-def _recognise(predictor: LinearPredictor, sample: Index, point: Mapping[str, Any]) -> tuple[Family, Matrix]:
+def recognise(predictor: LinearPredictor, sample: Index, point: Mapping[str, Any]) -> tuple[Family, Matrix]:
+    """Find the family of a term from the slopes of some rows, and the constants of these."""
     slopes = predictor.slopes(FINE_GRID, sample, point)
     moved = slopes
     if predictor.others:
@@ -247,7 +248,8 @@ def _divided(constants: Matrix, factors: Vector) -> Matrix:
     return result
 
 
-def _chunks(predictor: LinearPredictor, positions: Index) -> list[Index]:
+def chunks(predictor: LinearPredictor, positions: Index) -> list[Index]:
+    """Cut row numbers into pieces that fit in the cache."""
     length = int(np.clip(_CHUNK_BUDGET // predictor.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
     return [positions[a : a + length] for a in range(0, len(positions), length)]
 

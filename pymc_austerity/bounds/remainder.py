@@ -35,7 +35,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.base import GRID, TOLERANCE, Family
-from pymc_austerity.bounds.certificate import _SAMPLE, _chunks, _recognise
+from pymc_austerity.bounds.certificate import SAMPLE, chunks, recognise
 from pymc_austerity.bounds.cloud import Matrix
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
@@ -61,6 +61,8 @@ class RemainderCertificate(NamedTuple):
         Increasing; the last is infinite.
     constants : ndarray (R,)
         The largest c_i of all rows but the exact ones, for |w| up to each radius; may be infinite.
+    rounding : float
+        What rounding may add to a remainder, which is a difference of larger numbers.
     """
 
     order: int
@@ -68,6 +70,7 @@ class RemainderCertificate(NamedTuple):
     whitening: Matrix
     radii: Vector
     constants: Vector
+    rounding: float = 0.0
 
 
 def certify_remainders(
@@ -140,7 +143,7 @@ def _constants(
     family = _smooth_family(predictor, point)
     identify = family.curvature_constants or family.identify
     assert family.curvature is not None  # for mypy
-    for positions in _chunks(predictor, np.arange(predictor.n_rows)):
+    for positions in chunks(predictor, np.arange(predictor.n_rows)):
         constants = identify(GRID, predictor.slopes(GRID, positions, point))
         if constants is None:
             raise ValueError(
@@ -174,8 +177,8 @@ def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Fami
             f"The term {predictor.name!r} depends on variables of other steps ({names}), so that its "
             "expansion changes with them. Let one step move all of these variables."
         )
-    sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, _SAMPLE)).astype(np.int64))
-    family, _ = _recognise(predictor, sample, point)
+    sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, SAMPLE)).astype(np.int64))
+    family, _ = recognise(predictor, sample, point)
     if family.curvature is None:
         raise ValueError(
             f"The remainders of the term {predictor.name!r} have no known bound: the slope of {family.name} "
@@ -215,6 +218,6 @@ def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector)
     for r in range(certificate.radii.shape[0]):
         if radius <= certificate.radii[r]:
             # The constants of the families were found, and verified, up to the tolerance.
-            bound: float = 2.0 * certificate.constants[r] * size * (1.0 + TOLERANCE)
+            bound: float = 2.0 * (certificate.constants[r] * size * (1.0 + TOLERANCE) + certificate.rounding)
             return bound
     return math.inf

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from pymc_austerity.target import Vector
+from pymc_austerity.target import QuadraticProxy, Vector
 
 Matrix = np.ndarray
 Density = Callable[[Vector], tuple[float, Vector, Matrix]]
@@ -144,7 +143,9 @@ def _at(counted: _Counted, q: Vector) -> tuple[Maximum, Vector]:
     precision = -hessian
     flat = flat_direction(precision)
     if flat is not None:
-        raise NoMaximumError(flat, "the log density is flat", counted.passes)
+        raise NoMaximumError(
+            flat, "the log density has no curvature (flat, or made of straight pieces)", counted.passes
+        )
     step = np.linalg.solve(precision, gradient)
     norm = math.sqrt(max(float(gradient @ step), 0.0))
     return Maximum(q, value, precision, norm, counted.passes), step
@@ -160,17 +161,10 @@ def flat_direction(precision: Matrix) -> Vector | None:
     return vectors[:, 0] / scale if values[0] < _FLAT else None
 
 
-def whitening(precision: Matrix) -> Matrix:
-    """A triangular F with F F' = precision^-1: q = mode + F z, with z of unit precision."""
-    lower = np.linalg.cholesky(precision)
-    inverse: Matrix = solve_triangular(lower, np.eye(len(lower)), lower=True).T
-    return inverse
-
-
 def _whitening(precision: Matrix) -> Matrix:
-    """The same where the density need not be concave."""
+    """F with q = F z where z has unit precision, as far as the density is concave."""
     if flat_direction(precision) is None:
-        return whitening(precision)
+        return QuadraticProxy(np.zeros(len(precision)), precision).factors()[1]
     size = np.abs(np.diag(precision))
     largest = size.max()
     return np.diag(1.0 / np.sqrt(np.maximum(size, 1e-8 * largest))) if largest > 0.0 else np.eye(len(size))

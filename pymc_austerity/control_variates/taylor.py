@@ -22,7 +22,8 @@ class Taylor:
         Degree of the polynomials T_i. Up to 500 dimensions for 2.
     center : "mode" or dict, default "mode"
         Where the terms are expanded: at the posterior mode, which is searched for, or at a point given as
-        values of the value variables (the unconstrained scale, as in ``model.initial_point()``).
+        values of the value variables (the unconstrained scale, as in ``model.initial_point()``). Proposals
+        are then fitted one Newton step from there.
     exact_rows : int >= 0, default 100
         So many rows, those whose remainders are the largest, are evaluated at every step, and the
         subsample is drawn from the others. Default: 100, or a tenth of the rows if that is less.
@@ -50,13 +51,13 @@ class Taylor:
     exactly; a poor centre makes steps read more, not err.
 
     *When it fails*: the local terms must not depend on variables that other steps move. For posteriors with
-    several modes, or far from normal, remainders are as large as the terms, and steps read much of the data;
-    a warning says so. The t-test's own failures remain: rows that carry much of the remainder are seen only if
-    they are among the exact rows (without any, a rare feature of 20 rows moved a posterior mean by 0.12
-    standard deviations), and skewed remainders bias it a little: the overdispersion of a negative binomial
-    regression on 5,000 rows came out 0.019 standard deviations too small with batches of 50, and 0.005 (0.003)
-    with ``batch_size=500``. Where all sampled rows have the same remainder (few distinct rows of a
-    design) the test reads them all.
+    several modes, or far from normal, remainders are as large as the terms, and steps read much of the
+    data; a warning says so. The t-test's own failures remain: rows that carry much of the remainder are seen
+    only if they are among the exact rows (without any, a rare feature of 20 rows moved a posterior mean by
+    0.12 standard deviations), and skewed remainders bias it a little: the overdispersion of a negative
+    binomial regression on 5,000 rows came out 0.019 standard deviations too small with batches of 50, and
+    0.005 (0.003) with ``batch_size=500``. Where all sampled rows have the same remainder (few distinct rows
+    of a design) the test reads them all.
 
     References
     ----------

@@ -81,7 +81,7 @@ class Differentiable:
         if positions is not self._positions:
             self._positions = positions
             for function in self._terms:
-                function.forget()
+                function.forget(self._fact.n_local if positions is None else len(positions))
         with np.errstate(all="ignore"):
             for term, function in zip(self._fact.locals, self._terms, strict=True):
                 own = np.arange(term.size)
@@ -165,7 +165,7 @@ class OfPredictor:
 
     def __init__(self, fact: Factorisation, term: LocalTerm, rows: Variable, eta: Variable) -> None:
         self._leaves = fact.leaf_values
-        self._n_rows = term.size
+        self._n_rows = fact.n_local
         self._kept: dict[int, np.ndarray] = {}
         self.design = DesignRows(fact, term, eta)
         self._input = eta.type("eta")
@@ -182,9 +182,10 @@ class OfPredictor:
         outputs = self._function(*point, wide, positions, *self._leaves)
         return [np.broadcast_to(np.ravel(out), len(positions)) for out in outputs]
 
-    def forget(self) -> None:
-        """Other rows are wanted from now on."""
+    def forget(self, n_rows: int) -> None:
+        """Other rows are wanted from now on, so many in all terms."""
         self._kept.clear()
+        self._n_rows = n_rows
 
     def __call__(self, q: Vector, positions: Index, point: list[np.ndarray]) -> Derivatives:
         """Sum over some rows, whose design is kept for the next call if it is not too large."""
@@ -209,7 +210,7 @@ class _ByCoordinates:
         outputs = _with_derivatives(stable(rows).sum(), q)
         self._function = fact.compile(outputs, [q, term.index], mode=INTERPRETED_STABLE)
 
-    def forget(self) -> None:
+    def forget(self, n_rows: int) -> None:
         """Nothing is kept."""
 
     def __call__(self, q: Vector, positions: Index, point: list[np.ndarray]) -> Derivatives:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from scipy.optimize import minimize
 
-from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.exceptions import warn
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.rebuild import INTERPRETED
@@ -102,11 +101,9 @@ def find_mode(
         rows *= _GROWTH
     q, problem = _search(objective.on(None), q, max_iterations)
     if problem:
-        warnings.warn(
+        warn(
             f"find_mode did not converge on the full data ({problem}, max_iterations={max_iterations}); the "
-            "point is no worse than the start, but may be far from the mode.",
-            SubsamplingWarning,
-            stacklevel=2,
+            "point is no worse than the start, but may be far from the mode."
         )
     return _constrained(model, {**point, **objective.unravel(q)})
 

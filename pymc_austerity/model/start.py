@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from pytensor.scan.op import Scan
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE
+
+logger = logging.getLogger(__name__)
 
 _NAMED_ROWS = 5
 # A series of this length takes longer to loop over in Python than to compile the loop.
@@ -100,7 +103,7 @@ def dispersed_points(
 ) -> list[dict[str, np.ndarray]]:
     """Points that differ from `point` in some value variables, which are drawn from the prior.
 
-    Where the prior cannot be drawn from (pm.Flat, pm.DensityDist without a random function) they are
+    Where the prior cannot be drawn from (pm.Flat, pm.CustomDist without a random function) they are
     `point` plus numbers between -1 and 1.
     """
     chosen = {model.rvs_to_values[rv].name: rv for rv in model.free_RVs}
@@ -111,7 +114,8 @@ def dispersed_points(
         graphs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
     try:
         draws = pm.draw(graphs, draws=n, random_seed=int(rng.integers(2**31)), mode=INTERPRETED)
-    except NotImplementedError:
+    except Exception as error:  # users' own random functions may raise anything
+        logger.debug("The prior of %s cannot be drawn from: %s", ", ".join(names), error)
         draws = [point[v] + rng.uniform(-1.0, 1.0, (n, *np.shape(point[v]))) for v in names]
     return [
         {**point, **{name: np.asarray(draw[k]) for name, draw in zip(names, draws, strict=True)}}

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
-from scipy.linalg import solve_triangular
 
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import QuadraticProxy, Vector
@@ -76,15 +75,15 @@ class Laplace:
     def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
         """Factorise the precision."""
         rho = 0.0 if self.kind == "independence" else 0.5 if self.rho is None else self.rho
-        lower = np.linalg.cholesky(proxy.precision)
-        n_dim = len(lower)
+        whiten, colour = proxy.factors()
+        n_dim = len(colour)
         state = LaplaceState(
             scale=np.array([_OPTIMAL_SCALE / math.sqrt(n_dim)]),
             rho=np.array([rho]),
             mix=np.array([self.mix]),
             mode=np.array(proxy.mode),
-            whiten=np.ascontiguousarray(lower.T),
-            colour=np.ascontiguousarray(solve_triangular(lower, np.eye(n_dim), lower=True).T),
+            whiten=whiten,
+            colour=colour,
         )
         return BoundProposal(state, propose_laplace, no_adaptation)
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
-from scipy.linalg import solve_triangular
 
 from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.proposals.laplace import squared, times_upper
 from pymc_austerity.target import QuadraticProxy, Vector
 from pymc_austerity.validation import is_whole
 
@@ -72,10 +72,10 @@ class Surrogate:
 
     def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
         """Start from steps of half a standard deviation."""
-        lower = np.linalg.cholesky(proxy.precision)
+        _, colour = proxy.factors()
         state = SurrogateState(
-            scale=np.array([_START * len(lower) ** -0.25]),
-            colour=np.ascontiguousarray(solve_triangular(lower, np.eye(len(lower)), lower=True).T),
+            scale=np.array([_START * len(colour) ** -0.25]),
+            colour=colour,
             n_inner=np.array([self.n_inner], dtype=np.int64),
             accepted=np.zeros(1),
             counts=np.zeros(1, dtype=np.int64),
@@ -106,15 +106,15 @@ def inner_transitions(
     for _ in range(state.n_inner[0]):
         n_steps = 1 + int(rng.random() * _LONGEST)
         momentum = rng.standard_normal(n_dim)
-        before = kinetic(momentum)
+        before = 0.5 * squared(momentum)
         q_new = q.copy()
         slope = round_slope(state, target.global_gradient(q_new, args))
         for _ in range(n_steps):
             momentum = momentum + 0.5 * state.scale[0] * slope
-            q_new = q_new + state.scale[0] * coloured(state, momentum)
+            q_new = q_new + state.scale[0] * times_upper(state.colour, momentum)
             slope = round_slope(state, target.global_gradient(q_new, args))
             momentum = momentum + 0.5 * state.scale[0] * slope
-        change = target.global_log_ratio(q_new, q, args) + before - kinetic(momentum)
+        change = target.global_log_ratio(q_new, q, args) + before - 0.5 * squared(momentum)
         u = rng.random()
         if math.isnan(change):  # a divergent trajectory
             continue
@@ -131,27 +131,6 @@ def adapt_step_size(state: SurrogateState, q: Vector, accepted: bool) -> None:
     state.counts[0] += 1
     gain = min(1.0, 10.0 / state.counts[0])
     state.scale[0] *= math.exp((state.accepted[0] - _TARGET_ACCEPT) * gain)
-
-
-@register_jitable
-def kinetic(momentum: Vector) -> float:
-    """Kinetic energy."""
-    total = 0.0
-    for x in momentum:
-        total += x * x
-    return 0.5 * total
-
-
-@register_jitable
-def coloured(state: SurrogateState, z: Vector) -> Vector:
-    """From round coordinates to those of q."""
-    result = np.zeros(len(z))
-    for i in range(len(z)):
-        total = 0.0
-        for j in range(i, len(z)):
-            total += state.colour[i, j] * z[j]
-        result[i] = total
-    return result
 
 
 @register_jitable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -10,7 +9,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Barker, ExactBarker
 from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.exceptions import warn
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.options import BATCH_OF_REMAINDERS, CommonOptions
 from pymc_austerity.validation import DefaultSize, enough
@@ -92,10 +91,8 @@ class MinibatchBarker(SubsampledStep):
             return ExactBarker()
         implied = self._rule.implied_batch_size
         if implied > self._rule.batch_size:
-            warnings.warn(
+            warn(
                 f"max_error={self._rule.max_error} can only be met with {implied:,} terms or more, whatever "
-                f"the model: every decision reads {min(implied, n_local):,} of {n_local:,} terms or more.",
-                SubsamplingWarning,
-                stacklevel=5,
+                f"the model: every decision reads {min(implied, n_local):,} of {n_local:,} terms or more."
             )
         return self._rule

@@ -5,7 +5,6 @@ A draw goes: point -> vector q -> `kernels.metropolis.transitions`, compiled aro
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, ClassVar
@@ -17,14 +16,12 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
-from rich.progress import TextColumn
-from rich.table import Column
 
 from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform
 from pymc_austerity.bounds.certificate import RangeCertificates
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.expansion import expand
@@ -35,7 +32,7 @@ from pymc_austerity.model.start import require_finite
 from pymc_austerity.proposals.base import bind, is_fitted
 from pymc_austerity.step_methods import drift as drift_watch
 from pymc_austerity.step_methods import fit as fit_watch
-from pymc_austerity.step_methods.centre import Centre, start_near
+from pymc_austerity.step_methods.centre import Centre, CentreReport, start_near
 from pymc_austerity.step_methods.engine import Engine
 from pymc_austerity.step_methods.notices import (
     refuse_discrete,
@@ -54,6 +51,12 @@ from pymc_austerity.step_methods.options import (
     subsample_of,
 )
 from pymc_austerity.step_methods.range_bounds import certificates_of, range_bound_for
+from pymc_austerity.step_methods.statistics import (
+    DTYPES_SHAPES,
+    progress_columns,
+    progress_updates,
+    statistics,
+)
 from pymc_austerity.validation import is_real, is_whole
 
 # Attributes that have size N or are compiled.
@@ -84,20 +87,7 @@ class SubsampledStep(BlockedStep):
     # Fingerprint of the data that `_certificates` and `_centre` were made from.
     _data_seen: Any = None
     _centre: Centre | None = None
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        # A float, as in pm.Metropolis: equal names must have equal types.
-        "accepted": (np.float64, []),
-        # The name that PyMC's traces show as `acceptance_rate`, of NUTS too: equal names stack.
-        "mean_tree_accept": (np.float64, []),
-        "n_used": (np.float64, []),
-        "fraction_used": (np.float64, []),
-        "n_stages": (np.float64, []),
-        "exhausted": (np.float64, []),
-        "log_ratio_mean": (np.float64, []),
-        "log_ratio_se": (np.float64, []),
-        "psi": (np.float64, []),
-        "scale": (np.float64, []),
-    }
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
 
     def __init__(
         self,
@@ -121,11 +111,9 @@ class SubsampledStep(BlockedStep):
         if not is_whole(steps_per_draw) or steps_per_draw < 1:
             raise ValueError(f"steps_per_draw must be a positive integer, got {steps_per_draw!r}.")
         if compile_kwargs:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} compiles with numba whatever compile_kwargs says; "
-                f"{compile_kwargs!r} was not used.",
-                SubsamplingWarning,
-                stacklevel=3,
+                f"{compile_kwargs!r} was not used."
             )
         if not isinstance(tune, bool | np.bool_):
             raise ValueError(f"tune must be True or False, got {tune!r}.")
@@ -249,9 +237,9 @@ class SubsampledStep(BlockedStep):
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
         if self._engine is None:
-            before = self._slices
+            seen = self._data_seen
             self._build(point, check=False)  # in the process that made the step it was checked
-            if self._slices != before:  # the data in this process give the block another shape
+            if self._data_seen != seen:  # other data in this process: shapes and centre may differ
                 self._begin_chain(int(self.drift.counts[1]))
         if not self._start_checked:
             require_finite(self._factorisation, point)
@@ -264,26 +252,13 @@ class SubsampledStep(BlockedStep):
         q = outcome.q
         if self.fit.counts[1] and fit_watch.watch(self.fit, outcome, n, self._engine.n_others):
             assert self._centre is not None
-            fit_watch.warn_if_unlike(
-                self.fit, self._centre.report, self._independent, reads_all=self._engine.reads_all
-            )
+            fit_watch.warn_if_unlike(self.fit, self._centre.report, self._independent, **self._engine.reads)
             self.fit = fit_watch.start(0)
         if self.drift.counts[1]:
             self._watch_drift(q)
         new_point = self._with(point, q)
         n_local = self._engine.n_local
-        stats = {
-            "accepted": float(outcome.accepted),
-            "mean_tree_accept": outcome.n_accepted / n,
-            "n_used": outcome.n_used / n,
-            "fraction_used": outcome.n_used / n / n_local,
-            "n_stages": outcome.n_stages / n,
-            "exhausted": outcome.n_exhausted / n,
-            "log_ratio_mean": outcome.log_ratio_mean,
-            "log_ratio_se": outcome.log_ratio_se,
-            "psi": outcome.psi,
-            "scale": self.proposal_state.scale[0],
-        }
+        stats = statistics(outcome, n, n_local, self.proposal_state.scale[0])
         return new_point, [stats]
 
     def _with(self, point: PointType, q: np.ndarray) -> PointType:
@@ -292,6 +267,11 @@ class SubsampledStep(BlockedStep):
         for name, part, shape in self._slices:
             new_point[name] = q[part].reshape(shape)
         return new_point
+
+    @property
+    def centre(self) -> CentreReport | None:
+        """What the search for the posterior mode found, if there was one."""
+        return None if self._centre is None else self._centre.report
 
     def _ravel(self, point: PointType) -> np.ndarray:
         if len(self.vars) == 1:
@@ -308,12 +288,10 @@ class SubsampledStep(BlockedStep):
         self.drift = drift_watch.start(len(q), 0)
         if len(moving):
             names = list(dict.fromkeys(self._name_of(d) for d in moving))
-            warnings.warn(
+            warn(
                 f"Tuning ended while the chain was still drifting in {', '.join(names)}. The mean moved by "
                 "more than two standard deviations from the third to the last quarter of tuning. Tune for "
-                "longer, and start near the mode: pm.sample(initvals=find_mode(model)).",
-                SubsamplingWarning,
-                stacklevel=3,
+                "longer, and start near the mode: pm.sample(initvals=find_mode(model))."
             )
 
     def _name_of(self, dimension: int) -> str:
@@ -346,20 +324,5 @@ class SubsampledStep(BlockedStep):
 
     # Progress bar ---------------------------------------------------------------------------
 
-    @staticmethod
-    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
-        columns = [
-            TextColumn("{task.fields[acceptance_rate]:0.2f}", table_column=Column("Acceptance", ratio=1)),
-            TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)),
-        ]
-        return columns, {"acceptance_rate": [0.0] * n_chains, "fraction_used": [0.0] * n_chains}
-
-    @staticmethod
-    def _make_progressbar_update_functions() -> tuple[Any, ...]:
-        def update_stats(step_stats: dict[str, Any]) -> dict[str, Any]:
-            return {
-                "acceptance_rate": step_stats["mean_tree_accept"],
-                "fraction_used": step_stats["fraction_used"],
-            }
-
-        return (update_stats,)
+    _progressbar_config = staticmethod(progress_columns)
+    _make_progressbar_update_functions = staticmethod(progress_updates)

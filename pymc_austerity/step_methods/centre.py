@@ -7,6 +7,7 @@ N) travel with the step.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import NamedTuple
 
@@ -15,16 +16,17 @@ import numpy.typing as npt
 import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
-from scipy.linalg import solve_triangular
 
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders
-from pymc_austerity.control_variates.newton import Maximum, whitening
+from pymc_austerity.control_variates.newton import Maximum
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.model.derivatives import LocalTerms
 from pymc_austerity.model.expansion import expand
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.predictor import linear_predictors
 from pymc_austerity.model.rebuild import INTERPRETED_STABLE
+from pymc_austerity.model.start import require_finite
+from pymc_austerity.proposals.laplace import squared, times_upper
 from pymc_austerity.step_methods.fit import warn_if_poor
 from pymc_austerity.step_methods.mode_search import ModeSearch
 from pymc_austerity.target import Expansion, Index, QuadraticProxy, Vector
@@ -36,6 +38,9 @@ _DRAWS = 8
 _SEED = 2017
 # Squared distance from the mode, in standard deviations of that of a draw, at which a chain starts elsewhere.
 _FAR = 10.0
+# Remainders this near to the centre, in standard deviations, are all rounding; the largest that may be met is
+# taken to be some times as large.
+_TINY, _SAFETY = 1e-8, 16.0
 
 
 class CentreReport(NamedTuple):
@@ -68,12 +73,16 @@ class CentreReport(NamedTuple):
     remainder_sd: float
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"centre found in {self.passes} passes over the data and {self.seconds:.1f} s from "
             f"{self.n_starts} starts ({self.n_modes} mode{'s' if self.n_modes != 1 else ''}); gradient "
-            f"{self.gradient_norm:.1e} sd, condition number {self.condition:.1e}; predicted acceptance of "
-            f"independent draws {self.acceptance:.2f}, standard deviation of the sum of remainders "
-            f"{self.remainder_sd:.2g}"
+            f"{self.gradient_norm:.1e} sd, condition number {self.condition:.1e}"
+        )
+        if np.isnan(self.acceptance):
+            return text
+        return text + (
+            f"; predicted acceptance of independent draws {self.acceptance:.2f}, standard deviation of the "
+            f"sum of remainders {self.remainder_sd:.2g}"
         )
 
 
@@ -91,7 +100,10 @@ class Centre(NamedTuple):
     certificate : RemainderCertificate or str
         A bound on the remainders of the other rows, or the reason why none is known.
     free : ndarray of bool, shape (D,)
-        The coordinates that were fitted.
+        The d coordinates that were fitted.
+    whiten, colour : ndarray of shape (d, d)
+        Of these coordinates, see `QuadraticProxy.factors`. Computed once: another process may use another
+        number of threads, and get other last digits.
     report : CentreReport
     """
 
@@ -100,6 +112,8 @@ class Centre(NamedTuple):
     exact: Index
     certificate: RemainderCertificate | str
     free: npt.NDArray[np.bool_]
+    whiten: npt.NDArray[np.float64]
+    colour: npt.NDArray[np.float64]
     report: CentreReport
 
 
@@ -128,14 +142,16 @@ def find_centre(
     started = time.perf_counter()
     if taylor is not None:
         _refuse_others(fact)
+    n_dim = sum(np.size(point[name]) for name in fact.var_names)
+    n_exact = 0 if taylor is None else taylor.check_size(n_dim, fact.n_local)
+    require_finite(fact, point)
     search = ModeSearch(model, fact, point, whole_block=whole_block)
-    n_exact = 0 if taylor is None else taylor.check_size(len(search.function.start), fact.n_local)
     if taylor is not None and taylor.center != "mode":
         found, n_modes = search.at(taylor.center), 0
     else:
         found, n_modes = search.run()
-    q = search.whole(found.q)
-    proxy = QuadraticProxy(q, search.precision(found))
+    mode = search.whole(found.q + search.newton_step)
+    proxy = QuadraticProxy(mode, search.precision(found))
     scale = np.sqrt(np.diag(found.precision))
     report = CentreReport(
         passes=search.passes,
@@ -147,7 +163,9 @@ def find_centre(
         acceptance=np.nan,
         remainder_sd=np.nan,
     )
-    centre = Centre(proxy, None, np.empty(0, dtype=np.int64), "nothing was expanded", search.free, report)
+    factors = QuadraticProxy(found.q, found.precision).factors()
+    none = np.empty(0, dtype=np.int64)
+    centre = Centre(proxy, None, none, "nothing was expanded", search.free, *factors, report)
     if taylor is not None:
         centre = _expanded(centre, fact, search, found, point, int(taylor.order), n_exact)
         centre = centre._replace(report=centre.report._replace(seconds=time.perf_counter() - started))
@@ -166,35 +184,39 @@ def _expanded(
     n_exact: int,
 ) -> Centre:
     """Expand the local terms, choose the exact rows, and measure remainders on draws of the fitted law."""
-    q = centre.proxy.mode
+    q = search.whole(found.q)
     totals = search.function.likelihood(q)
     expansion = Expansion(order, q, totals.gradient, totals.hessian)
     expanded = expand(fact, expansion)
     terms = LocalTerms(expanded)
     prior = expanded.compile(expanded.global_graph, [], mode=INTERPRETED_STABLE)
     rng = np.random.default_rng(_SEED)
-    colour = whitening(found.precision)
-    certificate, exact = _certified(fact, expansion, search, found, point, n_exact)
+    certificate, exact = _certified(centre, fact, expansion, point, n_exact)
     at_centre = terms(point_of(fact, q, point))
-    remainders, log_weights = np.empty((_DRAWS, fact.n_local), dtype=np.float32), np.empty(_DRAWS)
+    drawn: list[npt.NDArray[np.float32]] = []
+    sums, log_weights, largest = np.empty(_DRAWS), np.empty(_DRAWS), np.zeros(fact.n_local)
     for k in range(_DRAWS):
         z = rng.standard_normal(len(found.q))
-        there = point_of(fact, search.whole(found.q + colour @ z), point)
+        there = point_of(fact, search.whole(found.q + search.newton_step + centre.colour @ z), point)
         own = terms(there) - at_centre
         log_density = float(prior(*expanded.point_values(there), *expanded.leaf_values)) + own.sum()
         log_weights[k] = log_density + 0.5 * z @ z
-        remainders[k] = own
+        sums[k] = own.sum()
+        if isinstance(certificate, str):
+            drawn.append(own.astype(np.float32))
+            np.maximum(largest, np.nan_to_num(np.abs(own), nan=np.inf), out=largest)
+        else:
+            sums[k] -= own[exact].sum()
     if isinstance(certificate, str):  # the largest of the draws instead
-        largest = np.nan_to_num(np.abs(remainders).max(axis=0), nan=np.inf)
         exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
-    with np.errstate(invalid="ignore"):
-        sampled = remainders.sum(axis=1, dtype=np.float64) - remainders[:, exact].sum(
-            axis=1, dtype=np.float64
-        )
+        sums -= [own[exact].sum(dtype=np.float64) for own in drawn]
+    else:
+        near = point_of(fact, search.whole(found.q + _TINY * centre.colour @ z), point)
+        certificate = certificate._replace(rounding=_SAFETY * float(np.abs(terms(near) - at_centre).max()))
     report = centre.report._replace(
         passes=centre.report.passes + 1,
         acceptance=_acceptance(log_weights),
-        remainder_sd=float(sampled.std(ddof=1)),
+        remainder_sd=float(sums.std(ddof=1)),
     )
     return centre._replace(expansion=expansion, exact=exact, certificate=certificate, report=report)
 
@@ -204,6 +226,12 @@ def _refuse_others(fact: Factorisation) -> None:
     for term in fact.locals:
         used = set(ancestors([term.rows]))
         others = [n for n, v in fact.graph.values.items() if n not in fact.var_names and v in used]
+        discrete = [n for n in others if fact.graph.values[n].type.dtype != "float64"]
+        if discrete:
+            raise ValueError(
+                f"control_variate expands the term {term.name!r} at fixed values of all its variables, but "
+                f"{', '.join(discrete)}, which it contains, is discrete: leave control_variate out."
+            )
         if others:
             raise ValueError(
                 f"control_variate expands the term {term.name!r} at fixed values of all its variables, but "
@@ -213,19 +241,13 @@ def _refuse_others(fact: Factorisation) -> None:
 
 
 def _certified(
-    fact: Factorisation,
-    expansion: Expansion,
-    search: ModeSearch,
-    found: Maximum,
-    point: PointType,
-    n_exact: int,
+    centre: Centre, fact: Factorisation, expansion: Expansion, point: PointType, n_exact: int
 ) -> tuple[RemainderCertificate | str, Index]:
     """A certificate of the remainders, and the rows with the largest constants; or why there is none."""
-    lower = np.linalg.cholesky(found.precision)
-    whiten = np.zeros((len(lower), len(search.free)))
-    whiten[:, search.free] = lower.T
-    colour = np.zeros((len(search.free), len(lower)))
-    colour[search.free] = whitening(found.precision)
+    whiten = np.zeros((len(centre.whiten), len(centre.free)))
+    whiten[:, centre.free] = centre.whiten
+    colour = np.zeros((len(centre.free), len(centre.whiten)))
+    colour[centre.free] = centre.colour
     try:
         predictors = linear_predictors(fact)
         return certify_remainders(
@@ -261,13 +283,11 @@ def start_near(centre: Centre, q: Vector, rng: np.random.Generator) -> Vector:
     From a state in its far tails nothing that is fitted to the mode moves, however long it is tuned. Only
     coordinates that were fitted are drawn, and only if q is further away than (almost) any such draw.
     """
-    lower = np.linalg.cholesky(centre.proxy.precision[np.ix_(centre.free, centre.free)])
-    n_dim = len(lower)
-    w = lower.T @ (q - centre.proxy.mode)[centre.free]
-    if w @ w <= n_dim + _FAR * np.sqrt(2.0 * n_dim):
+    mode = centre.proxy.mode[centre.free]
+    n_dim = len(mode)
+    if squared(times_upper(centre.whiten, q[centre.free] - mode)) <= n_dim + _FAR * math.sqrt(2.0 * n_dim):
         return q
     result = q.copy()
-    z = rng.standard_normal(n_dim)
-    result[centre.free] = centre.proxy.mode[centre.free] + solve_triangular(lower.T, z)
+    result[centre.free] = mode + times_upper(centre.colour, rng.standard_normal(n_dim))
     logger.info("The chain starts from a draw of the normal law fitted at the mode.")
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from functools import partial
 from typing import Any, Self
@@ -12,7 +11,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, above
 from pymc_austerity.acceptance.exact import all_seen
-from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.full import Current, full_transitions
 from pymc_austerity.kernels.metropolis import Outcome, transitions
 from pymc_austerity.kernels.moves import proposed_move, surrogate_move
@@ -63,12 +62,15 @@ class Engine:
         self.n_local = factorisation.n_local
         self.reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
         # Sums of remainders are not kept from one transition to the next: nobody decides on all of them.
+        self.reads = {
+            "reads_all": self.reads_all,
+            "needs_range": bool(getattr(rule, "needs_range", False)),
+        }
         self.full = self.reads_all and not is_expanded(factorisation)
         self._range_bound = range_bound
         self.n_others = self.n_local - len(exact_rows)
         self._schedule = rule.bind(self.n_others)
-        if not self.reads_all:
-            self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
+        self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
         self._target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
         self._stratum = stratum_of(self._target.stored_at(exact_rows))
         warn_of_given(self._target)
@@ -95,11 +97,9 @@ class Engine:
             if proposal.compilable and range_bound.compilable:
                 raise
             culprit = "proposal" if range_bound.compilable else "proposal or range_bound"
-            warnings.warn(
+            warn(
                 f"numba cannot compile the {culprit} ({first_line(error)}); it runs interpreted, which is "
-                "many times slower.",
-                SubsamplingWarning,
-                stacklevel=5,
+                "many times slower."
             )
             plain = self._target.interpreted(record)
             self._transitions = np.errstate(all="ignore")(partial(kernel, **functions, target=plain))
@@ -107,7 +107,9 @@ class Engine:
     def _in_blocks(self, subsample: Subsample | None, rule: AcceptanceRule, n_terms: int) -> Any:
         """Stages in blocks, if they are wanted, or allowed and worth it."""
         in_way = None
-        if getattr(rule, "uniform", False):
+        if self.reads_all:
+            in_way = "the decision rule reads all rows, in order"
+        elif getattr(rule, "uniform", False):
             in_way = "the guarantee of the decision rule holds for single rows drawn at random"
         elif n_terms > 1:
             in_way = f"a block is a random sample of one vector of terms, and this model has {n_terms}"
@@ -115,7 +117,13 @@ class Engine:
             raise ValueError(f'subsample="block" is not possible here: {in_way}. Use subsample="gather".')
         if subsample == "gather" or in_way is not None:
             return self._schedule
-        return in_blocks(self._schedule, always=subsample == "block")
+        schedule = in_blocks(self._schedule, always=subsample == "block")
+        if subsample == "block" and schedule.block == 1:
+            raise ValueError(
+                'subsample="block" is not possible here: no number from 2 to 32 divides the sizes of all '
+                f"stages ({schedule.ends[0]}, ...). Use another batch_size, or leave subsample out."
+            )
+        return schedule
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""

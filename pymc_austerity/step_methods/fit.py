@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
 
 # Predicted acceptance rate of independent draws, from a few of them, that is called poor.
@@ -18,13 +17,15 @@ _POOR_ACCEPTANCE = 0.2
 _ACCEPTANCE_FACTOR, _SPREAD_FACTOR, _SMALL_SPREAD = 0.5, 3.0, 0.3
 # Decisions that read all rows.
 _MANY_EXHAUSTED = 0.3
+# An acceptance rate that is too low, whatever was predicted, and a spread of remainders that is too large.
+_STUCK, _LARGE_SPREAD = 0.05, 3.0
 # Transitions in the second half of tuning that a verdict needs.
 _ENOUGH = 100
 
 ADVICE = (
     "Steps stay as exact as their decision rule, but cost more or mix more slowly than they should. "
     "Surrogate() follows any prior; for a likelihood far from normal (few data for a parameter, several "
-    "modes) leave control_variate out, or use pm.NUTS."
+    "modes, non-centred hierarchies) write hierarchies centred, leave control_variate out, or use pm.NUTS."
 )
 
 
@@ -33,8 +34,8 @@ class Fit(NamedTuple):
 
     Attributes
     ----------
-    counts : ndarray of int, shape (3,)
-        Draws seen, draws of tuning, draws in the sums.
+    counts : ndarray of int, shape (4,)
+        Draws seen, draws of tuning, draws in the first two sums and in the third.
     sums : ndarray of float, shape (3,)
         Acceptance rates, shares of decisions that read everything, and squared sums of sampled remainders.
     """
@@ -45,23 +46,25 @@ class Fit(NamedTuple):
 
 def start(n_tune: int) -> Fit:
     """Begin to watch a chain that tunes for `n_tune` draws."""
-    return Fit(np.array([0, n_tune, 0]), np.zeros(3))
+    return Fit(np.array([0, n_tune, 0, 0]), np.zeros(3))
 
 
 def watch(fit: Fit, outcome: Outcome, n_transitions: int, n_others: int) -> bool:
     """Add a draw of the tuning phase. Was it the last?"""
     fit.counts[0] += 1
-    if 2 * fit.counts[0] > fit.counts[1] and not math.isnan(outcome.log_ratio_se):
+    if 2 * fit.counts[0] > fit.counts[1]:
         fit.counts[2] += 1
-        # Less what the sampling of rows adds.
-        square = n_others**2 * (outcome.log_ratio_mean**2 - outcome.log_ratio_se**2)
         fit.sums[0] += outcome.n_accepted / n_transitions
         fit.sums[1] += outcome.n_exhausted / n_transitions
-        fit.sums[2] += square
+        # Less what the sampling of rows adds.
+        square = n_others**2 * (outcome.log_ratio_mean**2 - outcome.log_ratio_se**2)
+        if math.isfinite(square):
+            fit.counts[3] += 1
+            fit.sums[2] += square
     return bool(fit.counts[0] == fit.counts[1])
 
 
-def warn_if_unlike(fit: Fit, report: Any, independent: float, *, reads_all: bool) -> None:
+def warn_if_unlike(fit: Fit, report: Any, independent: float, *, reads_all: bool, needs_range: bool) -> None:
     """Compare what was seen with what was predicted when the centre was found.
 
     Parameters
@@ -72,35 +75,36 @@ def warn_if_unlike(fit: Fit, report: Any, independent: float, *, reads_all: bool
         Share of moves that are independent draws of the fitted law, times the acceptance rate for no change.
     reads_all : bool
         Whether the decision rule reads all rows anyway.
+    needs_range : bool
+        Whether it depends on a bound of the range.
     """
     n = int(fit.counts[2])
     if n < _ENOUGH:
         return
-    acceptance, exhausted, square = fit.sums / n
-    seen = math.sqrt(max(square, 0.0) / 2.0)  # a difference of two sums
+    acceptance, exhausted = fit.sums[:2] / n
+    seen = math.sqrt(max(fit.sums[2] / max(int(fit.counts[3]), 1), 0.0) / 2.0)  # a difference of two sums
     found = []
     if exhausted > _MANY_EXHAUSTED and not reads_all:
-        found.append(f"{exhausted:.0%} of the decisions read all rows")
+        why = " (the bound on the range of the remainders is wide; AusterityMH needs none)"
+        found.append(f"{exhausted:.0%} of the decisions read all rows{why if needs_range else ''}")
     if seen > _SPREAD_FACTOR * max(report.remainder_sd, _SMALL_SPREAD):
         found.append(
             f"sums of remainders vary by {seen:.2g}, predicted were {report.remainder_sd:.2g} near the centre"
         )
     predicted = independent * report.acceptance
-    if acceptance < _ACCEPTANCE_FACTOR * predicted:
+    if acceptance < max(_STUCK, _ACCEPTANCE_FACTOR * predicted):
         found.append(f"the acceptance rate is {acceptance:.2f}, predicted was {predicted:.2f} or more")
     if found:
-        _warn("The posterior is not as its expansion at the mode predicts: " + "; ".join(found) + ".")
+        warn(
+            "The posterior is not as its expansion at the mode predicts: " + "; ".join(found) + f". {ADVICE}"
+        )
 
 
 def warn_if_poor(report: Any) -> None:
     """Tell if draws of the fitted law are already unlike the posterior."""
-    if report.acceptance < _POOR_ACCEPTANCE:
-        _warn(
+    if report.acceptance < _POOR_ACCEPTANCE or not report.remainder_sd < _LARGE_SPREAD:
+        warn(
             "The posterior is far from the normal law fitted at its mode: independent draws of that would be "
             f"accepted at a rate of about {report.acceptance:.2f}, and sums of remainders vary by "
-            f"{report.remainder_sd:.2g}."
+            f"{report.remainder_sd:.2g}. {ADVICE}"
         )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(f"{message} {ADVICE}", SubsamplingWarning, stacklevel=9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.control_variates.newton import Maximum, NoMaximumError, flat_direction, maximise
-from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.exceptions import warn
 from pymc_austerity.model.derivatives import Differentiable
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.start import dispersed_points
@@ -30,6 +29,8 @@ _STARTS = 8
 _SAME = 0.1
 # Modes compared on all the data, and the smallest share of the posterior that is worth a warning.
 _MOST_MODES, _SHARE = 3, 1e-3
+# Standard deviations from the mode at which a given centre is called far.
+_OFF = 3.0
 _SEED = 2017
 # Seconds between messages of a long search.
 _PATIENCE = 5.0
@@ -49,6 +50,9 @@ class ModeSearch:
             [np.full(int(np.prod(v.type.shape)), free) for v, free in zip(values, moved, strict=True)]
         )
         self.passes = self.n_starts = 0
+        # From the point of expansion to the mode, where a user gave the former.
+        self.newton_step = np.zeros(int(self.free.sum()))
+        self._stage = "at the given point"
         self._rng = np.random.default_rng(_SEED)
         self._started = self._told = time.perf_counter()
 
@@ -87,6 +91,12 @@ class ModeSearch:
                 "step, on the unconstrained scale, as in model.initial_point()."
             )
         values = self._fact.graph.values
+        unknown = [name for name in center if name not in values]
+        if unknown:
+            raise ValueError(
+                f"center has values for {', '.join(unknown)}, which are no value variables of the model: "
+                f"these are {', '.join(values)}."
+            )
         q = np.concatenate([np.ravel(center[n]) for n in self._fact.var_names]).astype(np.float64)
         for name in self._fact.var_names:
             shape = values[name].type.shape
@@ -103,7 +113,12 @@ class ModeSearch:
                 f"The log density is not concave at the given center along {self.name(flat)}: there is no "
                 'normal approximation there. Give a point nearer to the mode, or center="mode".'
             )
-        step = np.linalg.solve(-hessian, gradient)
+        self.newton_step = step = np.linalg.solve(-hessian, gradient)
+        if gradient @ step > _OFF**2:
+            warn(
+                f"The given center is {np.sqrt(gradient @ step):.3g} standard deviations from the mode, as "
+                'far as its curvature tells. Steps will read more rows than with center="mode".'
+            )
         return Maximum(q[self.free], value, -hessian, float(np.sqrt(gradient @ step)), 1)
 
     def precision(self, found: Maximum) -> np.ndarray:
@@ -132,7 +147,8 @@ class ModeSearch:
             if now - self._told > _PATIENCE:
                 self._told = now
                 logger.warning(
-                    "Looking for the posterior mode: log density %.6g after %.0f s.",
+                    "Looking for the posterior mode, %s: log density %.6g after %.0f s.",
+                    self._stage,
                     result.value,
                     now - self._started,
                 )
@@ -145,7 +161,9 @@ class ModeSearch:
     ) -> tuple[list[Maximum], NoMaximumError | None]:
         """Distinct maxima from some starts, highest first; and what was in the way from the first start."""
         density, found, problem = self._density(positions), [], None
-        for start in starts:
+        for k, start in enumerate(starts):
+            n_rows = self._fact.n_local if positions is None else len(positions)
+            self._stage = f"start {k + 1} of {len(starts)} on {n_rows:,} rows"
             try:
                 maximum = maximise(density, start)
             except NoMaximumError as error:
@@ -179,13 +197,11 @@ class ModeSearch:
             apart = ends[1].q - ends[0].q
             worst = np.zeros(len(self.free))
             worst[self.free] = apart * np.sqrt(np.diag(ends[0].precision))
-            warnings.warn(
+            warn(
                 f"The posterior has {len(ends)} or more modes: another is {np.abs(worst).max():.3g} standard "
                 f"deviations away in {self.name_of(int(np.abs(worst).argmax()))}, with {others:.1%} of the "
                 "mass. One Taylor polynomial and one normal proposal fit only the highest. Remove the "
-                "symmetry (order the components of a mixture), or use a step without control_variate.",
-                SubsamplingWarning,
-                stacklevel=8,
+                "symmetry (order the components of a mixture), or use a step without control_variate."
             )
 
     def name(self, direction: Vector) -> str:

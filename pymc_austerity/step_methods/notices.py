@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
@@ -14,7 +13,7 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.exceptions import warn
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.deterministics import deterministic_sizes
 from pymc_austerity.model.factorisation import Factorisation
@@ -64,12 +63,10 @@ def warn_of_given(target: CompiledTarget) -> None:
     """Tell of work in proportion to the data that a draw needs."""
     if target.given:
         names = ", ".join(target.given_names())
-        warnings.warn(
+        warn(
             f"Parts of the log density that depend on {names}, but not on the variables of this step, couple "
             "many rows. They are computed in full once for each draw, which takes time in proportion to "
-            "the rows.",
-            SubsamplingWarning,
-            stacklevel=6,
+            "the rows."
         )
 
 
@@ -77,12 +74,10 @@ def warn_of_temperature(model: pm.Model, value_vars: list[Variable]) -> None:
     """Tell of variables that other steps update, which know nothing of the temperature."""
     others = [v.name for v in model.value_vars if v not in value_vars]
     if others:
-        warnings.warn(
+        warn(
             f"temperature applies to this step only. Steps for {', '.join(others)} sample from the posterior "
             "without it, unless they are given the same temperature; where the likelihood depends on these, "
-            "the draws belong to neither of the two posteriors.",
-            SubsamplingWarning,
-            stacklevel=4,
+            "the draws belong to neither of the two posteriors."
         )
 
 

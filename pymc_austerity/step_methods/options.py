@@ -72,7 +72,7 @@ def proposal_for(given: Any, taylor: Taylor | None, fact: Factorisation) -> Any:
         if isinstance(given, Surrogate) and (taylor is None or taylor.order == 1):
             raise ValueError(
                 "Surrogate moves on the second-order Taylor polynomial of the log likelihood: give "
-                "control_variate=Taylor(), or another proposal."
+                "control_variate=Taylor(order=2), or another proposal."
             )
         return given
     if taylor is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.certificate import RangeCertificates, certify
 from pymc_austerity.bounds.remainder import RemainderCertificate
-from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.ranges import (
     RangeOf,
     certified_range,
@@ -63,11 +62,9 @@ def range_bound_of(given: Any, q: np.ndarray) -> RangeBound:
         If it is neither, or the function returns anything but a finite number that is not negative.
     """
     if isinstance(given, str) and given == "exact":
-        warnings.warn(
+        warn(
             'range_bound="exact" evaluates all terms at each transition to find the range of their log '
-            "ratios. `n_used` counts those of the decision only.",
-            SubsamplingWarning,
-            stacklevel=5,
+            "ratios. `n_used` counts those of the decision only."
         )
         return RangeBound(exact_range, _nothing)
     if callable(given) and not isinstance(given, type):

@@ -1,0 +1,63 @@
+"""What a subsampled step reports of each draw, in sample statistics and in the progress bar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_austerity.kernels.metropolis import Outcome
+
+DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
+    # A float, as in pm.Metropolis: equal names must have equal types.
+    "accepted": (np.float64, []),
+    # The name that PyMC's traces show as `acceptance_rate`, of NUTS too: equal names stack.
+    "mean_tree_accept": (np.float64, []),
+    "n_used": (np.float64, []),
+    "fraction_used": (np.float64, []),
+    "n_stages": (np.float64, []),
+    "exhausted": (np.float64, []),
+    "log_ratio_mean": (np.float64, []),
+    "log_ratio_se": (np.float64, []),
+    "psi": (np.float64, []),
+    "scale": (np.float64, []),
+}
+
+
+def statistics(outcome: Outcome, n: int, n_local: int, scale: float) -> dict[str, Any]:
+    """Means over the n transitions of a draw; the last three but `scale` are those of the last transition."""
+    return {
+        "accepted": float(outcome.accepted),
+        "mean_tree_accept": outcome.n_accepted / n,
+        "n_used": outcome.n_used / n,
+        "fraction_used": outcome.n_used / n / n_local,
+        "n_stages": outcome.n_stages / n,
+        "exhausted": outcome.n_exhausted / n,
+        "log_ratio_mean": outcome.log_ratio_mean,
+        "log_ratio_se": outcome.log_ratio_se,
+        "psi": outcome.psi,
+        "scale": scale,
+    }
+
+
+def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+    """Columns of the progress bar, and what they begin with."""
+    columns = [
+        TextColumn("{task.fields[acceptance_rate]:0.2f}", table_column=Column("Acceptance", ratio=1)),
+        TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)),
+    ]
+    return columns, {"acceptance_rate": [0.0] * n_chains, "fraction_used": [0.0] * n_chains}
+
+
+def progress_updates() -> tuple[Any, ...]:
+    """Functions from the statistics of a draw to the fields of the columns."""
+
+    def update_stats(step_stats: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "acceptance_rate": step_stats["mean_tree_accept"],
+            "fraction_used": step_stats["fraction_used"],
+        }
+
+    return (update_stats,)
