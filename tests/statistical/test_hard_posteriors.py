@@ -446,12 +446,15 @@ def two_levels_bernoulli(rng, group, effects):
     nodes = np.linspace(-6, 6, 1201)
     log_lik = np.outer(nodes, ones) - np.outer(np.log1p(np.exp(nodes)), n)
     top = log_lik.max(axis=0)
-    lik = np.exp(log_lik - top)
+    likelihood = np.exp(log_lik - top)
     mu, log_tau = np.meshgrid(MU, LOG_TAU, indexing="ij")
     prior = np.exp(-0.5 * ((nodes - mu[..., None]) / np.exp(log_tau)[..., None]) ** 2 - log_tau[..., None])
-    total = prior @ lik
+    total = prior @ likelihood
     log_weight = hyperprior(mu, log_tau) + np.log(total).sum(axis=-1)
-    first, second = prior @ (nodes[:, None] * lik) / total, prior @ (nodes[:, None] ** 2 * lik) / total
+    first, second = (
+        prior @ (nodes[:, None] * likelihood) / total,
+        prior @ (nodes[:, None] ** 2 * likelihood) / total,
+    )
     reference = grid_moments(log_weight, (MU, LOG_TAU), first, second)
     return model, reference, {"a": None, "mu": None, "tau": np.log}
 

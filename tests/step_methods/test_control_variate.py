@@ -380,7 +380,10 @@ def test_a_control_variate_is_an_object(model, given):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"proposal": Surrogate()}, r"Surrogate moves on the second-order.*control_variate=Taylor\(order=2\)"),
+        (
+            {"proposal": Surrogate()},
+            r"Surrogate moves on the second-order.*control_variate=Taylor\(order=2\)",
+        ),
         ({"subsample": "blocks"}, 'subsample must be "gather", "block" or None, got \'blocks\''),
         (
             {"control_variate": Taylor(exact_rows=N - 1)},
