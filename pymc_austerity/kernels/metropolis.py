@@ -105,7 +105,7 @@ def transitions(
         q_new, base = move(proposal, q, rng, args, propose, target)
         threshold = draw(rng)
         # A surrogate may stay where it is; then there is nothing to decide.
-        stayed = base == 0.0 and np.all(q_new == q)
+        stayed = base == math.inf and np.all(q_new == q)
         if base > -math.inf and stratum.rows.shape[0] > 0 and not stayed:
             for x in target.log_ratios(q_new, q, stratum.rows, args):
                 base += x

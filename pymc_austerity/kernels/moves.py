@@ -6,6 +6,7 @@ else of the Metropolis-Hastings ratio.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ def surrogate_move(
     """Propose by a kernel that is reversible for the global terms (Liu 2001).
 
     exp(global) K(q, q') is symmetric in q and q', so the change of the global terms and the ratio of the
-    proposal densities cancel.
+    proposal densities cancel. If all inner moves were rejected there is nothing to test: base is infinite.
     """
-    return propose(proposal, q, rng, args, target), 0.0
+    q_new = propose(proposal, q, rng, args, target)
+    return q_new, math.inf if np.all(q_new == q) else 0.0

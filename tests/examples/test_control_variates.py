@@ -19,7 +19,7 @@ def test_posteriors_agree_with_nuts(result):
     summary, tables = result
     assert summary["agree"].all()
     assert (summary["min ESS"] > 500).all()
-    assert set(tables) == {"binary", "counts"}
+    assert set(tables) == {"counts"}
 
 
 def test_few_rows_are_read(result):
@@ -30,5 +30,5 @@ def test_few_rows_are_read(result):
 
 def test_a_shifted_posterior_would_be_noticed(result):
     _, tables = result
-    shifted = tables["binary"]["shift"] + 0.5
-    assert (shifted.abs() > 0.05 + 3.5 * tables["binary"]["shift_error"]).any()
+    shifted = tables["counts"]["shift"] + 0.5
+    assert (shifted.abs() > 0.05 + 3.5 * tables["counts"]["shift_error"]).any()

@@ -17,11 +17,10 @@ from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals import Surrogate, surrogate
 from pymc_austerity.proposals.base import bind, is_fitted
+from pymc_austerity.proposals.laplace import squared, times_upper
 from pymc_austerity.proposals.surrogate import (
     adapt_step_size,
-    coloured,
     inner_transitions,
-    kinetic,
     round_slope,
 )
 from pymc_austerity.target import QuadraticProxy, SurrogateTarget
@@ -61,9 +60,9 @@ def test_without_a_fitted_law_it_is_refused():
 def test_coordinates_and_energy():
     state = Surrogate().bind_to(PROXY).state
     x = np.array([0.3, -1.0, 2.0])
-    np.testing.assert_allclose(coloured(state, x), state.colour @ x, rtol=1e-13)
+    np.testing.assert_allclose(times_upper(state.colour, x), state.colour @ x, rtol=1e-13)
     np.testing.assert_allclose(round_slope(state, x), state.colour.T @ x, rtol=1e-13)
-    assert kinetic(x) == pytest.approx(0.5 * x @ x)
+    assert squared(x) == pytest.approx(x @ x)
 
 
 # Targets: a normal law, and one that is skewed and correlated --------------------------------------
@@ -372,7 +371,7 @@ def planted(old, new):
 
 
 BUGS = {
-    "momentum forgotten": ("+ before - kinetic(momentum)", ""),
+    "momentum forgotten": ("+ before - 0.5 * squared(momentum)", ""),
     "no test": ("if u < math.exp(min(0.0, change)):", "if True:"),
     "wrong sign": ("change = target", "change = -target"),
     "more steps far out": (

@@ -362,7 +362,7 @@ def student(rng, X):
         (logistic, students, 2000),
         (poisson, levels, 10_000),
         pytest.param(negative_binomial, levels, 5000, marks=slow),
-        (student, normals, 2000),
+        pytest.param(student, normals, 2000, marks=slow),
         pytest.param(logistic, students, 10_000, marks=slow),
         pytest.param(logistic, students, 100_000, marks=slow),
         pytest.param(poisson, normals, 10_000, marks=slow),
