@@ -514,7 +514,7 @@ HIERARCHICAL = {"beta": None, "tau": np.log}
 @pytest.mark.parametrize(
     ("n", "draws", "least"),
     [
-        (2000, 20_000, 8000),
+        pytest.param(2000, 20_000, 8000, marks=slow),
         pytest.param(10_000, 80_000, 36_000, marks=slow),
         pytest.param(1_000_000, 80_000, 36_000, marks=slow),
     ],
