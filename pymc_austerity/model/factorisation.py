@@ -9,6 +9,7 @@ sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's gra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -200,3 +201,16 @@ class Factorisation:
         for _, term in self.globals:
             total = total + term.sum()
         return total
+
+
+def point_of(
+    factorisation: Factorisation, q: np.ndarray, point: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Values of all variables: those of the block from the vector `q`, the others from `point`."""
+    result, start = dict(point), 0
+    for name in factorisation.var_names:
+        shape = factorisation.graph.values[name].type.shape
+        stop = start + math.prod(shape)
+        result[name] = q[start:stop].reshape(shape)
+        start = stop
+    return result

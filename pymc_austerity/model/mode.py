@@ -13,7 +13,7 @@ from pytensor.graph.basic import Variable
 from scipy.optimize import minimize
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.model.factorisation import CHUNK, Factorisation
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, point_of
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.rebuild import INTERPRETED
 from pymc_austerity.model.start import initial_point as default_point
@@ -105,7 +105,7 @@ def find_mode(
             f"find_mode did not converge on the full data ({problem}, max_iterations={max_iterations}); the "
             "point is no worse than the start, but may be far from the mode."
         )
-    return _constrained(model, {**point, **objective.unravel(q)})
+    return _constrained(model, point_of(fact, q, point))
 
 
 def _search(
@@ -142,25 +142,14 @@ class _Objective:
 
     def __init__(self, fact: Factorisation, point: PointType, mode: Any) -> None:
         self._fact = fact
-        values = fact.graph.values
-        self._names = fact.var_names
-        self._shapes = [values[n].type.shape for n in self._names]
         self._point = point
-        self.start = np.concatenate([np.ravel(point[n]) for n in self._names]).astype(np.float64)
-        wrt = [values[n] for n in self._names]
+        self.start = np.concatenate([np.ravel(point[n]) for n in fact.var_names]).astype(np.float64)
+        wrt = [fact.graph.values[n] for n in fact.var_names]
         self._global = fact.compile(_with_gradient(fact.global_graph, wrt), [], mode=mode)
         self._local = [
             fact.compile(_with_gradient(term.rows.sum(), wrt), [term.index], mode=mode)
             for term in fact.locals
         ]
-
-    def unravel(self, q: Array) -> dict[str, Array]:
-        """Value of each variable."""
-        ends = np.cumsum([int(np.prod(s)) for s in self._shapes])
-        parts = np.split(q, ends[:-1])
-        return {
-            n: part.reshape(shape) for n, part, shape in zip(self._names, parts, self._shapes, strict=True)
-        }
 
     def on(self, positions: Array | None) -> Callable[[Array], tuple[float, Array]]:
         """The log density with the local terms at `positions` scaled up to all of them."""
@@ -178,7 +167,7 @@ class _Objective:
 
         @np.errstate(all="ignore")
         def density(q: Array) -> tuple[float, Array]:
-            values = fact.point_values({**self._point, **self.unravel(q)})
+            values = fact.point_values(point_of(fact, q, self._point))
             total, slope = _flat(self._global(*values, *fact.leaf_values))
             for k, index in chunks:
                 part, part_slope = _flat(self._local[k](*values, index, *fact.leaf_values))

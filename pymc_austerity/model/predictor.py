@@ -22,13 +22,19 @@ from pytensor.graph.basic import Apply, Constant, Variable, clone
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.basic import MergeOptimizer
-from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.predictor_affine import Kind, core_of, kinds
-from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE, depends_on, rebuild
+from pymc_austerity.model.rebuild import (
+    INTERPRETED,
+    INTERPRETED_STABLE,
+    depends_on,
+    parts_of,
+    rebuild,
+    stable,
+)
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # Numbers in an intermediate result when rows are computed for several directions at once.
@@ -179,8 +185,7 @@ class DesignRows(_Compiled):
         block, _ = _block_and_others(fact)
         self._block = block
         self._eta = one_per_row(eta, term.index)
-        self._sizes = [int(np.prod(var.type.shape)) for var in block.values()]
-        self.n_dim = sum(self._sizes)
+        self.n_dim = sum(int(np.prod(var.type.shape)) for var in block.values())
         self._point = fact.graph.point
 
     def __call__(self, positions: Index) -> np.ndarray:
@@ -205,12 +210,8 @@ class DesignRows(_Compiled):
     def _tangents(self) -> tuple[Variable, Variable]:
         """Change of eta in a direction, and the direction."""
         direction = pt.vector("direction", shape=(self.n_dim,))
-        ends = np.cumsum(self._sizes)
-        parts = [
-            direction[end - size : end].reshape(var.type.shape)
-            for end, size, var in zip(ends, self._sizes, self._block.values(), strict=True)
-        ]
-        change = pushforward([self._eta], list(self._block.values()), parts, disconnected_outputs="ignore")[0]
+        parts = parts_of(direction, list(self._block.values()))
+        change = pushforward([self._eta], list(parts), list(parts.values()), disconnected_outputs="ignore")[0]
         return change, direction
 
     @cached_property
@@ -274,8 +275,7 @@ class _Slopes(_Compiled):
 
     @cached_property
     def _function(self) -> Any:
-        # First the rewrites that keep log(1 - sigmoid(eta)) from becoming log(0), then the derivative.
-        rows = rewrite_graph(self._rows, include=("canonicalize", "stabilize"), clone=True)
+        rows = stable(self._rows)
         if None in self._input.type.shape:
             slopes = grad(rows.sum(), self._input, disconnected_inputs="ignore")
         else:  # one number for all rows, which have each a slope of their own

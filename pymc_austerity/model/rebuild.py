@@ -20,6 +20,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.scan.op import Scan
@@ -173,6 +174,25 @@ def _folded(node: Apply) -> list[Variable] | None:
     except NotImplementedError:
         return None
     return [out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)]
+
+
+def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable]:
+    """Each of the variables `values` as a part of one vector."""
+    parts, start = {}, 0
+    for value in values:
+        size = int(np.prod(value.type.shape))
+        parts[value] = q[start : start + size].reshape(value.type.shape)
+        start += size
+    return parts
+
+
+def stable(rows: Variable) -> Variable:
+    """The same after rewrites that keep log(1 - sigmoid(eta)) from becoming log(0).
+
+    Some patterns are only found before the graph is brought to a canonical form, some only after.
+    """
+    rows = rewrite_graph(rows, include=("stabilize",), clone=True)
+    return rewrite_graph(rows, include=("canonicalize", "stabilize"), clone=True)
 
 
 def narrowed(outputs: Sequence[Variable]) -> list[Variable]:

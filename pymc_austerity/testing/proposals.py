@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from copy import deepcopy
 from functools import lru_cache
@@ -11,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.extending import register_jitable
-from scipy import optimize, stats
+from scipy import stats
 
 from pymc_austerity.acceptance.exact import Exact
 from pymc_austerity.kernels.metropolis import transitions
@@ -21,6 +20,7 @@ from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals.base import Adapt, BoundProposal, Propose, bind, is_fitted
 from pymc_austerity.target import Index, QuadraticProxy, Target, Vector
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
+from pymc_austerity.testing.fitted import FITS, proxy_of
 from pymc_austerity.testing.targets import NORMAL, Law
 
 # Transitions in which an adaptive proposal learns, past its first window, before it is frozen.
@@ -28,16 +28,6 @@ _N_TUNE = 200
 # Probability of a correct proposal to fail a comparison of distribution functions.
 _P_LIMIT = 1e-4
 _INTERPRETED_IS_SLOW = 10
-# Normal laws that fitted proposals are checked with: (shift of the mode, width), in standard deviations. A
-# fit that is poor makes chains slow, not wrong.
-_FITS = {
-    "fitted": (0.0, 1.0),
-    "displaced": (0.7, 1.0),
-    "too narrow": (-0.3, 0.6),
-    "too wide": (0.3, 1.7),
-}
-# Step of second differences, in standard scores.
-_STEP = 1e-3
 
 
 def check_proposal(
@@ -90,8 +80,8 @@ def check_proposal(
     >>> from pymc_austerity import RandomWalk
     >>> check_proposal(RandomWalk(scale=0.5), n_dim=2)
     """
-    for fit in _FITS if is_fitted(proposal) else ["fitted"]:
-        proxy = proxy_of(law, n_dim, *_FITS[fit])
+    for fit in FITS if is_fitted(proposal) else ["fitted"]:
+        proxy = proxy_of(law, n_dim, *FITS[fit])
         bound = _bind(proposal, n_dim, law, proxy)
         again = _bind(proposal, n_dim, law, proxy)
         require(
@@ -110,34 +100,6 @@ def check_proposal(
             if not is_fitted(proposal):
                 raise
             raise AssertionError(f"With a normal law that is {fit}: {error}") from error
-
-
-def proxy_of(law: Law, n_dim: int, shift: float = 0.0, width: float = 1.0) -> QuadraticProxy:
-    """The normal law at the mode of `law`, or one with another mode and another width.
-
-    Parameters
-    ----------
-    law : Law
-    n_dim : int
-    shift : float, default 0.0
-        Of the mode, in standard deviations of the normal law.
-    width : float > 0, default 1.0
-        Factor of the standard deviation.
-    """
-
-    def density(x: float) -> float:
-        return float(law.log_density(np.array([x])))
-
-    def at(z: float) -> float:
-        return float(law.from_normal(np.array([z]))[0])
-
-    z = float(optimize.minimize_scalar(lambda z: -density(at(z)), bounds=(-5.0, 5.0), method="bounded").x)
-    mode = at(z)
-    h = _STEP * (at(z + 1.0) - at(z - 1.0))
-    precision = (2.0 * density(mode) - density(mode - h) - density(mode + h)) / (h * h)
-    return QuadraticProxy(
-        np.full(n_dim, mode + shift / math.sqrt(precision)), np.eye(n_dim) * precision / width**2
-    )
 
 
 def check_moves(proposal: Any, n_dim: int, *, law: Law = NORMAL, n_moves: int = 200, seed: int = 0) -> None:

@@ -16,6 +16,7 @@ from pymc_austerity.proposals.base import bind, is_fitted, no_adaptation
 from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
 from pymc_austerity.target import QuadraticProxy, Target
 from tests.kernels.engines import ScriptedRng, compiled_trace, interpreted_trace
+from tests.proposals.skewed import SHAPES, SHEAR, fit, skewed_args, skewed_ratio, zeros
 from tests.statistical.errors import LIMIT, error_of_mean, z_of_count
 
 MODE = np.array([1.0, -2.0, 0.5])
@@ -208,17 +209,6 @@ def skewed(q):
     return SHAPES[: len(q)] @ y - np.exp(y).sum()
 
 
-SHAPES = np.array([2.0, 3.0, 6.0])
-SHEAR = np.array([[1.0, 0.0, 0.0], [0.6, 1.0, 0.0], [-0.4, 0.5, 1.0]])
-
-
-def fit(n_dim, shift=0.0, width=1.0):
-    """The normal law at the mode of `skewed`, or one that is displaced and too wide or narrow."""
-    shear, shapes = SHEAR[:n_dim, :n_dim], SHAPES[:n_dim]
-    mode = np.linalg.solve(shear, np.log(shapes))
-    return QuadraticProxy(mode + shift, shear.T @ np.diag(shapes) @ shear / width**2)
-
-
 def flow(propose, state, q, q_new, walk):
     """Log density of going from q to q', and of accepting it; up to a constant of the component."""
     here, there = (state.whiten @ (x - state.mode) for x in (q, q_new))
@@ -302,24 +292,6 @@ def test_planted_bugs_break_detailed_balance(n_dim, kind, bug):
 # The law of long chains ------------------------------------------------------------------------------------
 
 
-@register_jitable
-def skewed_ratio(q_new, q, args):
-    shear, shapes = args
-    total = 0.0
-    for i in range(len(q)):
-        new = old = 0.0
-        for j in range(i + 1):
-            new += shear[i, j] * q_new[j]
-            old += shear[i, j] * q[j]
-        total += shapes[i] * (new - old) - math.exp(new) + math.exp(old)
-    return total
-
-
-@register_jitable
-def zeros(q_new, q, index, args):
-    return np.zeros(index.shape[0])
-
-
 SKEWED = Target(skewed_ratio, zeros)
 
 
@@ -330,7 +302,7 @@ def trace_of(propose, compiled=True):
 
 
 def run(propose, proposal, n_dim, proxy, n, *, seed=10, compiled=True):
-    args = np.ascontiguousarray(SHEAR[:n_dim, :n_dim]), SHAPES[:n_dim]
+    args = skewed_args(n_dim)
     state, rng = state_of(proposal, proxy), np.random.default_rng(seed)
     trace = trace_of(propose, compiled)
     return trace(n, True, rng, fit(n_dim).mode, args, np.arange(1), state, Exact().bind(1)), state

@@ -25,6 +25,7 @@ from pymc_austerity.proposals.surrogate import (
 )
 from pymc_austerity.target import QuadraticProxy, SurrogateTarget
 from tests.kernels.engines import ScriptedRng
+from tests.proposals.skewed import SHAPES, SHEAR, fit, skewed_args, skewed_ratio, zeros
 from tests.statistical.errors import LIMIT, error_of_mean
 
 COV = np.array([[4.0, 1.2, -0.5], [1.2, 1.0, 0.1], [-0.5, 0.1, 0.25]])
@@ -90,24 +91,6 @@ def normal_gradient(q, args):
     return out
 
 
-SHAPES = np.array([2.0, 3.0, 6.0])
-SHEAR = np.array([[1.0, 0.0, 0.0], [0.6, 1.0, 0.0], [-0.4, 0.5, 1.0]])
-
-
-@register_jitable
-def skewed_ratio(q_new, q, args):
-    """Log gamma laws of the coordinates of shear @ q."""
-    shear, shapes = args
-    total = 0.0
-    for i in range(len(q)):
-        new = old = 0.0
-        for j in range(i + 1):
-            new += shear[i, j] * q_new[j]
-            old += shear[i, j] * q[j]
-        total += shapes[i] * (new - old) - math.exp(new) + math.exp(old)
-    return total
-
-
 @register_jitable
 def skewed_gradient(q, args):
     shear, shapes = args
@@ -121,27 +104,12 @@ def skewed_gradient(q, args):
     return out
 
 
-@register_jitable
-def zeros(q_new, q, index, args):
-    return np.zeros(index.shape[0])
-
-
 NORMAL = SurrogateTarget(normal_ratio, zeros, normal_gradient)
 SKEWED = SurrogateTarget(skewed_ratio, zeros, skewed_gradient)
 
 
 def normal_args(n_dim):
     return np.ascontiguousarray(PROXY.mode[:n_dim]), np.linalg.inv(COV[:n_dim, :n_dim])
-
-
-def skewed_args(n_dim):
-    return np.ascontiguousarray(SHEAR[:n_dim, :n_dim]), SHAPES[:n_dim]
-
-
-def fit(n_dim):
-    """The normal law at the mode of the skewed one."""
-    shear, shapes = skewed_args(n_dim)
-    return QuadraticProxy(np.linalg.solve(shear, np.log(shapes)), shear.T @ np.diag(shapes) @ shear)
 
 
 def rough(n_dim):

@@ -2,11 +2,14 @@
 
 import re
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH, RandomWalk
+from pymc_austerity.control_variates import Taylor
+from pymc_austerity.proposals import Laplace
 
 from .conftest import N, line_data
 
@@ -93,6 +96,21 @@ def test_unchanged_data_are_not_rebuilt(draw):
         pm.set_data({"outcome": Y.copy()})
     draw(model, step)
     assert step._engine is engine
+
+
+def test_a_pickled_step_with_other_data_begins_its_chain_afresh():
+    """What its proposal was fitted to is of the old data."""
+    model = regression()
+    step = AusterityMH(model=model, proposal=Laplace(), control_variate=Taylor(), rng=1)
+    step.setup_chain(np.random.default_rng(5), 0, 1)
+    old = step.proposal_state.mode
+    with model:
+        pm.set_data(NEW["same length"])
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    np.testing.assert_array_equal(other.proposal_state.mode, old)
+    other.step({"beta": 0.5 * old + [3.0, 0.0]})
+    np.testing.assert_array_equal(other.proposal_state.mode, other._centre.proxy.mode)
+    np.testing.assert_allclose(other.proposal_state.mode, 0.5 * old + [3.0, 0.0], atol=0.01)
 
 
 def test_the_decision_uses_the_new_data():
