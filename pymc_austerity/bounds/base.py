@@ -22,8 +22,8 @@ from pymc_austerity.target import Vector
 
 # Relative error at which two numbers agree; intervals are widened by as much.
 TOLERANCE = 1e-6
-# Rounding of a probability that is computed as one minus another.
-_ROUNDING = 1e-15
+# Rounding of a probability that is computed as one minus another, or of a difference of slopes.
+ROUNDING = 1e-15
 # Beyond this an exponential may overflow, or be lost in a sum with one.
 _FAR = 30.0
 
@@ -99,8 +99,17 @@ def value_at(eta: Vector, slopes: Matrix, where: float) -> Vector:
     return row
 
 
-def agree(eta: Vector, slopes: Matrix, expected: Matrix, probability: Matrix | float | None = None) -> bool:
+def agree(
+    eta: Vector,
+    slopes: Matrix,
+    expected: Matrix,
+    probability: Matrix | float | None = None,
+    size: Matrix | None = None,
+) -> bool:
     """Are all slopes as expected, up to `TOLERANCE` of the larger of themselves and those near zero?
+
+    With `size`, up to `TOLERANCE` of that, and rounding: where slopes near zero are far larger than those
+    that the data are about.
 
     Models of events are written in many ways, which differ in rounding: with `probability`, that of
     what was observed, slopes may differ, and not be finite, where it is lost in rounding.
@@ -110,10 +119,13 @@ def agree(eta: Vector, slopes: Matrix, expected: Matrix, probability: Matrix | f
         return False
     scale = np.abs(slopes[near]).max(axis=0)
     with np.errstate(all="ignore"):
-        allowed = TOLERANCE * np.maximum(np.abs(expected), scale)
+        if size is None:
+            allowed = TOLERANCE * np.maximum(np.abs(expected), scale)
+        else:
+            allowed = TOLERANCE * size + ROUNDING * scale
         if probability is None:
             return bool(np.all(np.abs(slopes - expected) <= allowed))
-        lost = np.minimum(_ROUNDING / probability, 1.0)
+        lost = np.minimum(ROUNDING / probability, 1.0)
         close = np.abs(slopes - expected) <= allowed + np.abs(expected) * lost
         excused = ~np.isfinite(slopes) & ((lost > 0.1) | (np.abs(eta) > _FAR)[:, None])
     return bool(np.all(close | excused))

@@ -14,9 +14,11 @@ from pymc_austerity.bounds import (
     binary,
     bounded,
     cloglog,
+    gamma,
     huber,
     laplace,
     logistic,
+    negative_binomial,
     normal,
     poisson,
     probit,
@@ -36,6 +38,8 @@ FAMILIES: tuple[Family, ...] = (
     poisson.FAMILY,
     probit.FAMILY,
     cloglog.FAMILY,
+    negative_binomial.FAMILY,
+    gamma.FAMILY,
 )
 
 

@@ -54,7 +54,7 @@ def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vecto
     def size(eta: Vector) -> Vector:
         e = np.exp(-np.abs(eta))
         second: Vector = e / (1.0 + e) ** 2
-        return second if order == 1 else second * (1.0 - e) / (1.0 + e)
+        return second if order == 1 else -second * np.expm1(-np.abs(eta)) / (1.0 + e)
 
     n = constants[:, 1] - constants[:, 0]
     return n * largest_between(size, _PEAKS[order], low, high)

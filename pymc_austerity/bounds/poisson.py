@@ -20,6 +20,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.base import (
+    ROUNDING,
     Family,
     RangeCertificate,
     agree,
@@ -40,14 +41,15 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     low, high = value_at(eta, slopes, -10.0), value_at(eta, slopes, 10.0)
     w = (low - high) / (math.exp(10.0) - math.exp(-10.0))
     y = low + w * math.exp(-10.0)
-    # Counts are found with an error that is relative to the weights.
-    y = np.where(np.abs(y) < 1e-9 * w, 0.0, y)
+    # Counts are found with an error that is relative to the weights, which exposures may make large.
+    y = np.where(np.abs(y) < ROUNDING * w, 0.0, y)
     with np.errstate(all="ignore"):
-        expected = y - w * np.exp(eta)[:, None]
+        mean = w * np.exp(eta)[:, None]
+        expected, size = y - mean, np.abs(y) + mean
         expected = np.where(np.isposinf(np.exp(eta))[:, None], -np.inf, expected)
     # At log(0) PyMC switches to another formula.
     inside = np.abs(eta) <= 300.0
-    if not np.all(w > 0.0) or not agree(eta[inside], slopes[inside], expected[inside], 1.0):
+    if not np.all(w > 0.0) or not agree(eta[inside], slopes[inside], expected[inside], 1.0, size[inside]):
         return None
     return np.stack([y, w], axis=1)
 

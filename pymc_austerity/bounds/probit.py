@@ -18,10 +18,13 @@ z = u^2, the sign of its derivative is that of G = -z^2 + (3 - 4 p) z + p (1 - p
 where the last factor is positive on G = 0. So while p > 1/2, G can only become positive, as it is from the
 start (p = 1, z = 0), and is at p = 1/2 (z = 1.07); after that it can only become negative, once.
 
-Far in the tail, with x = -t and s = x^2, u < (s + 3) / (x (s + 5)), a convergent of Laplace's continued
-fraction. As h = x + u and (log Phi)''' = h (2 u^2 + x u - 1) grow with u,
+In the tail u^2 + h u is lost in one, and Laplace's continued fraction takes over. With x = -t and
+T_k = x + k / T_{k + 1}, it is h = T_1, so that u = 1 / T_2, h = x + u, and
 
-    (log Phi)''' < (s^2 + 6 s + 3) (2 s + 18) / (x s (s + 5)^3), which decreases for s > 5/3.
+    (log Phi)''' = h (2 u^2 + x u - 1) = 2 h (u^2 / T_3) (3 / T_4 - 2 / T_3),
+
+where nothing cancels. Both derivatives grow with u, which grows as T_4 becomes smaller: with T_{k + 1} = x in
+place of more, for an odd k, they are too large, by 1e-11 at most.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from pymc_austerity.target import Vector
 CODE = 3
 _UNDERFLOWS = -25.0
 _VANISHES = 38.0  # where h does
+_TAIL, _LAST_FRACTION = -8.0, 15
 # Where |(log Phi)''| and (log Phi)''' are largest.
 _PEAKS = {1: (-math.inf,), 2: (1.0023693422683704,)}
 
@@ -62,20 +66,23 @@ def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
-    """The largest |f''| or |f'''| for eta from low to high, in the far tail a little more."""
+    """The largest |f''| or |f'''| for eta from low to high."""
 
     def size(t: Vector) -> Vector:
-        near = np.clip(t, _UNDERFLOWS, _VANISHES)
+        near = np.clip(t, _TAIL, _VANISHES)
         h = math.sqrt(2.0 / math.pi) / erfcx(-near / math.sqrt(2.0))
         u = near + h
-        x = -np.minimum(t, _UNDERFLOWS)
-        s = np.minimum(x, 1e50) ** 2  # more would overflow
+        x = np.clip(-t, -_TAIL, 1e100)  # the square of more would overflow
+        t4 = x
+        for k in range(_LAST_FRACTION, 3, -1):
+            t4 = x + k / t4
+        t3 = x + 3.0 / t4
+        u_tail = 1.0 / (x + 2.0 / t3)
+        h_tail = x + u_tail
         if order == 1:
-            second: Vector = np.where(t < _UNDERFLOWS, 1.0, h * u)
-            return second
-        tail = (s**2 + 6.0 * s + 3.0) * (2.0 * s + 18.0) / (x * s) / (s + 5.0) ** 3
-        third: Vector = np.where(t < _UNDERFLOWS, tail, h * (u * (u + h) - 1.0))
-        return third
+            return np.where(t < _TAIL, h_tail * u_tail, h * u)
+        third_tail = 2.0 * h_tail * (u_tail**2 / t3) * (3.0 / t4 - 2.0 / t3)
+        return np.where(t < _TAIL, third_tail, h * (u * (u + h) - 1.0))
 
     sign, scale = np.where(constants[:, 0] > 0.0, 1.0, -1.0), constants[:, 1]
     ends = np.zeros((2, len(scale)))

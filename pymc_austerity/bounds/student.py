@@ -60,8 +60,8 @@ def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vecto
     """The largest |f''| or |f'''| for eta from low to high; the constants are a_i and c_i."""
 
     def size(x: Vector) -> Vector:
-        with np.errstate(over="ignore"):
-            z = 1.0 / (1.0 + x**2)
+        x = np.clip(x, -1e100, 1e100)  # the square of more would overflow
+        z = 1.0 / (1.0 + x**2)
         value: Vector = z * (2.0 * z - 1.0) if order == 1 else 2.0 * x * z**2 * (4.0 * z - 1.0)
         return np.abs(value)
 

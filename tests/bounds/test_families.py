@@ -135,7 +135,49 @@ class Cloglog(Logistic):
             return np.where(self.y[i] == 1, g / np.expm1(g), -g)
 
 
-FAMILIES = [Logistic, AllOnes, Binomial, Normal, Laplace, Huber, Student, Poisson, Probit, Cloglog]
+class NegativeBinomial:
+    name = "negative binomial"
+
+    def __init__(self, rng):
+        self.alpha, exposure = rng.gamma(2.0, size=(2, N))
+        self.shift = np.log(self.alpha / exposure)
+        self.y = rng.negative_binomial(self.alpha, 0.4).astype(float)
+
+    def f(self, eta):
+        return self.y * eta - (self.y + self.alpha) * np.logaddexp(self.shift, eta)
+
+    def slope(self, eta, i, point):
+        return self.y[i] - (self.y[i] + self.alpha[i]) * expit(eta - self.shift[i])
+
+
+class Gamma:
+    name = "gamma"
+
+    def __init__(self, rng):
+        self.alpha, self.y = rng.gamma(2.0, size=(2, N))
+
+    def f(self, eta):
+        return -self.alpha * eta - self.alpha * self.y * np.exp(-eta)
+
+    def slope(self, eta, i, point):
+        with np.errstate(over="ignore"):
+            return -self.alpha[i] + self.alpha[i] * self.y[i] * np.exp(-eta)
+
+
+FAMILIES = [
+    Logistic,
+    AllOnes,
+    Binomial,
+    Normal,
+    Laplace,
+    Huber,
+    Student,
+    Poisson,
+    Probit,
+    Cloglog,
+    NegativeBinomial,
+    Gamma,
+]
 OF_RESIDUALS = ("normal", "Laplace", "Huber", "Student's t")
 DESIGNS = designs(np.random.default_rng(1))
 
@@ -234,6 +276,7 @@ def test_largest_log_ratio_is_not_the_range(make):
         (Poisson, 1.5),
         (Probit, 1.05),
         (Cloglog, 1.1),
+        (Gamma, 1.5),
     ],
 )
 def test_range_of_an_intercept_is_nearly_exact(make, factor):

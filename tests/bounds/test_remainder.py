@@ -8,7 +8,18 @@ import pytest
 from scipy.special import wofz
 
 from pymc_austerity.bounds import certificate as certificates
-from pymc_austerity.bounds import cloglog, huber, laplace, logistic, normal, poisson, probit, student
+from pymc_austerity.bounds import (
+    cloglog,
+    gamma,
+    huber,
+    laplace,
+    logistic,
+    negative_binomial,
+    normal,
+    poisson,
+    probit,
+    student,
+)
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders, remainder_range
 
 from .families import N, designs, predictor
@@ -16,9 +27,11 @@ from .test_families import (
     AllOnes,
     Binomial,
     Cloglog,
+    Gamma,
     Huber,
     Laplace,
     Logistic,
+    NegativeBinomial,
     Normal,
     Poisson,
     Probit,
@@ -69,6 +82,18 @@ ANALYTIC = {
         lambda c, z: np.exp(z) / np.expm1(np.exp(z)) if c[0] else -np.exp(z),
         (-5.0, 2.8),
     ),
+    "negative binomial": (
+        negative_binomial.FAMILY,
+        lambda rng: np.array([-rng.gamma(2.0), rng.poisson(3.0), rng.normal()]),
+        lambda c, z: c[1] - (c[1] - c[0]) / (1 + np.exp(c[2] - z)),
+        (-12.0, 12.0),
+    ),
+    "gamma": (
+        gamma.FAMILY,
+        lambda rng: rng.gamma(2.0, size=2),
+        lambda c, z: -c[0] + c[1] * np.exp(-z),
+        (-8.0, 5.0),
+    ),
 }
 
 
@@ -114,7 +139,7 @@ def test_curvature_grows_with_the_interval_up_to_infinity(name, order):
         bounds = family.curvature(np.tile(c, (len(half), 1)), middle - half, middle + half, order)
         assert np.all(bounds >= 0.0)
         assert np.all(bounds[1:] >= bounds[:-1] * (1 - 1e-12))
-        bounded = name != "Poisson" and (name != "cloglog" or c[0] == 1)
+        bounded = name not in ("Poisson", "gamma") and (name != "cloglog" or c[0] == 1)
         assert np.isfinite(bounds[-1]) == bounded
 
 
@@ -137,6 +162,7 @@ def test_known_largest_curvatures():
     np.testing.assert_allclose(largest(logistic.BINARY, [1.0], 1), 1 / 4)
     np.testing.assert_allclose(largest(logistic.FAMILY, [-2.0, 5.0], 2), 7 / (6 * math.sqrt(3)))
     np.testing.assert_allclose(largest(probit.FAMILY, [0.0, 3.0], 1), 9.0)
+    np.testing.assert_allclose(largest(negative_binomial.FAMILY, [-2.0, 3.0, 7.0], 2), 5 / (6 * math.sqrt(3)))
     assert largest(normal.FAMILY, [2.0], 2) == 0.0
     assert laplace.FAMILY.curvature is None
     assert huber.FAMILY.curvature is None
@@ -158,7 +184,7 @@ def second(family, eta):
 
 
 # Families of `test_families` with enough derivatives.
-SMOOTH = [Logistic, AllOnes, Binomial, Normal, Student, Poisson, Probit, Cloglog]
+SMOOTH = [Logistic, AllOnes, Binomial, Normal, Student, Poisson, Probit, Cloglog, NegativeBinomial, Gamma]
 USUAL = {k: v for k, v in designs(np.random.default_rng(1)).items() if k not in ("scales", "zero column")}
 
 

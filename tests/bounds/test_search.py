@@ -1,0 +1,214 @@
+"""Bounds of derivatives beside a search, in 80 digits, over intervals of all kinds; planted bugs are noticed.
+
+What is searched are finite differences of the log density as textbooks give it, and none of our formulas.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp
+
+from pymc_austerity.bounds import (
+    cloglog,
+    gamma,
+    logistic,
+    negative_binomial,
+    normal,
+    poisson,
+    probit,
+    student,
+)
+
+DIGITS, STEP = 80, mpmath.mpf("1e-16")
+# Of third differences of numbers near one, and less than all derivatives that are compared.
+NOISE = 1e-26
+FAR = 80.0  # where the search of an infinite interval ends
+
+
+class Case(NamedTuple):
+    """A log density f(eta), the constants of its family, and where and how wide its features are."""
+
+    density: object
+    constants: tuple
+    centre: float = 0.0
+    unit: float = 1.0
+
+
+def wide(rng):
+    return float(10 ** rng.uniform(-3, 3))
+
+
+def bernoulli(rng):
+    y = int(rng.integers(2))
+    return Case(lambda eta: -mp.log1p(mp.exp(-eta if y else eta)), (y,))
+
+
+def binomial(rng):
+    n = int(rng.integers(1, 50))
+    y = int(rng.integers(n + 1))
+    return Case(lambda eta: y * eta - n * mp.log1p(mp.exp(eta)), (y - n, y))
+
+
+def of_normal(rng):
+    sigma = wide(rng)
+    return Case(lambda eta: -((eta / mpmath.mpf(sigma)) ** 2) / 2, (sigma**-2,), 0.0, sigma)
+
+
+def of_student(rng):
+    nu, sigma = float(rng.uniform(0.5, 30)), wide(rng)
+    return Case(
+        lambda eta: -(mpmath.mpf(nu) + 1) / 2 * mp.log1p((eta / sigma) ** 2 / nu),
+        (nu + 1, nu * sigma**2),
+        0.0,
+        sigma,
+    )
+
+
+def of_poisson(rng):
+    w = wide(rng)
+    y = int(rng.poisson(3))
+    return Case(lambda eta: y * eta - w * mp.exp(eta), (y, w), -np.log(w))
+
+
+def of_probit(rng):
+    y, scale = int(rng.integers(2)), float(rng.uniform(0.3, 3))
+    return Case(lambda eta: mp.log(mp.ncdf((2 * y - 1) * scale * eta)), (y, scale), 0.0, 1 / scale)
+
+
+def of_cloglog(rng):
+    y = int(rng.integers(2))
+    return Case(lambda eta: mp.log(-mp.expm1(-mp.exp(eta))) if y else -mp.exp(eta), (y,))
+
+
+def of_negative_binomial(rng):
+    y, alpha, w = int(rng.poisson(3)), wide(rng), wide(rng)
+
+    def density(eta):
+        mean = w * mp.exp(eta)
+        return y * (mp.log(w) + eta) - (y + mpmath.mpf(alpha)) * mp.log(mean + alpha)
+
+    return Case(density, (-alpha, y, np.log(alpha / w)), np.log(alpha / w))
+
+
+def of_gamma(rng):
+    y, alpha = wide(rng), float(rng.uniform(0.3, 9))
+    return Case(
+        lambda eta: -alpha * eta - alpha * mpmath.mpf(y) * mp.exp(-eta), (alpha, alpha * y), np.log(alpha * y)
+    )
+
+
+CASES = {
+    "binary logistic": (logistic.BINARY, bernoulli),
+    "logistic": (logistic.FAMILY, binomial),
+    "normal": (normal.FAMILY, of_normal),
+    "Student's t": (student.FAMILY, of_student),
+    "Poisson": (poisson.FAMILY, of_poisson),
+    "probit": (probit.FAMILY, of_probit),
+    "complementary log-log": (cloglog.FAMILY, of_cloglog),
+    "negative binomial": (negative_binomial.FAMILY, of_negative_binomial),
+    "gamma": (gamma.FAMILY, of_gamma),
+}
+
+
+def intervals(rng):
+    """Low and high ends in units from the centre."""
+    for _ in range(8):  # narrow
+        yield rng.uniform(-12, 12) + np.array([0.0, 10 ** rng.uniform(-6, -2)])
+    for _ in range(8):  # near the peaks
+        yield np.sort(rng.uniform(-4, 4, size=2))
+    for _ in range(5):  # wide
+        yield np.sort(rng.uniform(-20, 20, size=2))
+    for sign in (-1, 1):  # tails
+        for _ in range(4):
+            yield sign * rng.uniform(6, 50) + np.array([0.0, 10 ** rng.uniform(-3, 1)])
+        yield np.sort([sign * np.inf, rng.uniform(-5, 5)])
+    yield np.array([-np.inf, np.inf])
+    yield np.full(2, rng.uniform(-3, 3))
+
+
+def derivative(case, z, order):
+    """Size of f^(order + 1), with respect to z = (eta - centre) / unit."""
+
+    def f(steps):
+        return case.density(case.centre + case.unit * (mpmath.mpf(z) + steps * STEP))
+
+    if order == 1:
+        return float(abs(f(1) - 2 * f(0) + f(-1)) / STEP**2)
+    return float(abs(f(2) - 2 * f(1) + 2 * f(-1) - f(-2)) / (2 * STEP**3))
+
+
+def largest(case, low, high, order):
+    """By a grid and a golden section search about its best point."""
+    grid = np.union1d(np.linspace(low, high, 17), np.clip(np.linspace(-6, 6, 31), low, high))
+    sizes = [derivative(case, z, order) for z in grid]
+    best = int(np.argmax(sizes))
+    a, b = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    ratio = (np.sqrt(5) - 1) / 2
+    c, d = b - ratio * (b - a), a + ratio * (b - a)
+    at_c, at_d = derivative(case, c, order), derivative(case, d, order)
+    for _ in range(12):
+        if at_c > at_d:
+            b, d, at_d = d, c, at_c
+            c = b - ratio * (b - a)
+            at_c = derivative(case, c, order)
+        else:
+            a, c, at_c = c, d, at_d
+            d = a + ratio * (b - a)
+            at_d = derivative(case, d, order)
+    return max(*sizes, at_c, at_d)
+
+
+@cache
+def searched(name, order):
+    """Constants, low and high ends, units, and largest derivatives per unit, for many intervals."""
+    rng = np.random.default_rng([order, *map(ord, name)])
+    found = []
+    with mp.workdps(DIGITS):
+        for low, high in intervals(rng):
+            case = CASES[name][1](rng)
+            size = largest(case, max(low, -FAR), min(high, FAR), order)
+            ends = case.centre + case.unit * np.array([low, high])
+            found.append((np.array(case.constants, float), *ends, case.unit, size))
+    return tuple(np.array(part) for part in zip(*found, strict=True))
+
+
+def violations(name, order, curvature):
+    """How many bounds were too small, and how many too large by more than one per cent."""
+    constants, low, high, unit, exact = searched(name, order)
+    bound = curvature(constants, low, high, order) * unit ** (order + 1)
+    endless = np.isinf(low) | np.isinf(high)
+    # Where the derivative grows for ever, the search says no more than that it is large.
+    unbounded = np.isinf(bound) & endless & (exact > 1e20)
+    too_small = exact > bound * (1 + 1e-9) + NOISE
+    too_large = ~unbounded & (bound > exact * 1.01 + NOISE)
+    return too_small.sum(), too_large.sum()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_are_the_largest_that_is_found(name, order):
+    assert violations(name, order, CASES[name][0].curvature) == (0, 0)
+
+
+def at_the_ends(choose, curvature):
+    return lambda c, low, high, order: choose(curvature(c, low, low, order), curvature(c, high, high, order))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_planted_bugs_are_noticed(name, order):
+    curvature = CASES[name][0].curvature
+    too_small, too_large = violations(name, order, lambda *a: curvature(*a) * (1 - 1e-8))
+    if (name, order) == ("normal", 2):
+        assert (too_small, too_large) == (0, 0)  # of nothing
+        assert violations(name, order, lambda *a: curvature(*a) + 1e-20)[1] > 0
+        return
+    assert too_small > 15
+    assert violations(name, order, lambda *a: curvature(*a) * 1.02)[1] > 15
+    if name != "normal":
+        assert violations(name, order, at_the_ends(np.minimum, curvature))[0] > 5
+    if name not in ("normal", "Poisson", "gamma") and (name, order) != ("probit", 1):  # those are monotone
+        assert violations(name, order, at_the_ends(np.maximum, curvature))[0] > 1
