@@ -13,6 +13,8 @@ from pymc_austerity.step_methods import (
     MetropolisHastings,
     MHSubLhd,
     MinibatchBarker,
+    TunaMH,
+    recommend,
     restricted_nuts,
     restricted_slice,
 )
@@ -31,9 +33,11 @@ __all__ = [
     "SubsamplingWarning",
     "Surrogate",
     "Taylor",
+    "TunaMH",
     "__version__",
     "factorise",
     "find_mode",
+    "recommend",
     "restricted_nuts",
     "restricted_slice",
 ]

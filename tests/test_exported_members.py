@@ -25,9 +25,11 @@ PUBLIC = [
     "SubsamplingWarning",
     "Surrogate",
     "Taylor",
+    "TunaMH",
     "__version__",
     "factorise",
     "find_mode",
+    "recommend",
     "restricted_nuts",
     "restricted_slice",
 ]
@@ -43,8 +45,10 @@ WITH_GUARANTEE = [
     "RandomWalk",
     "Surrogate",
     "Taylor",
+    "TunaMH",
     "factorise",
     "find_mode",
+    "recommend",
     "restricted_nuts",
     "restricted_slice",
 ]

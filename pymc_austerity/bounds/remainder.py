@@ -28,7 +28,7 @@ their log ratios less the expansions of these are within +-c M, a range of 2 c M
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,9 @@ from pymc_austerity.bounds.base import GRID, TOLERANCE, Family
 from pymc_austerity.bounds.certificate import SAMPLE, chunks, recognise
 from pymc_austerity.bounds.cloud import Matrix
 from pymc_austerity.target import Index, LinearPredictor, Vector
+
+# ``(low, high, positions) -> array``: upper bounds of |f_i^(order + 1)| from low_i to high_i.
+Curvature = Callable[[Vector, Vector, Index], Any]
 
 # Radii, in units of the typical one; rows are ranked by their constants at that.
 _RADII = np.array([0.5, 1.0, 1.5, 2.0, 4.0, math.inf])
@@ -117,7 +120,7 @@ def certify_remainders(
     exact, of_exact = np.empty(0, dtype=np.int64), np.empty((len(radii), 0))
     start = 0
     for predictor in predictors:
-        for positions, c in _constants(predictor, point, centre, directions, whitening, radii, order):
+        for positions, c in constants_of_rows(predictor, point, centre, directions, whitening, radii, order):
             # The exact rows so far and these compete; what becomes of the losers is certified.
             competing = np.concatenate([exact, start + positions])
             c = np.concatenate([of_exact, c], axis=1)
@@ -130,7 +133,7 @@ def certify_remainders(
     return RemainderCertificate(order, centre, whitening, radii, largest), np.sort(exact)
 
 
-def _constants(
+def constants_of_rows(
     predictor: LinearPredictor,
     point: Mapping[str, Any],
     centre: Vector,
@@ -138,17 +141,15 @@ def _constants(
     whitening: Matrix,
     radii: Vector,
     order: int,
+    curvature: Curvature | None = None,
 ) -> Iterator[tuple[Index, Matrix]]:
-    """Positions of some rows, and their c_i at all radii, until all rows have come."""
-    family = _smooth_family(predictor, point)
-    identify = family.curvature_constants or family.identify
-    assert family.curvature is not None  # for mypy
+    """Positions of some rows, and their c_i at all radii, until all rows have come.
+
+    Parameters are as of `certify_remainders`; `curvature` gives the K_i of terms of no known family.
+    """
+    known = _of_family(predictor, point, order) if curvature is None else _of_user(predictor, curvature)
     for positions in chunks(predictor, np.arange(predictor.n_rows)):
-        constants = identify(GRID, predictor.slopes(GRID, positions, point))
-        if constants is None:
-            raise ValueError(
-                f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
-            )
+        largest_between = known(positions)
         rows = predictor.rows(positions)
         if not np.all(np.isfinite(rows)):
             raise ValueError(f"Some rows of the design of the term {predictor.name!r} are not finite.")
@@ -163,20 +164,60 @@ def _constants(
         c = np.zeros((len(radii), len(positions)))
         some = length > 0.0  # the others have no remainder, though their K_i may be infinite
         for k, radius in enumerate(radii):
-            reach = length[some] * radius
-            size = family.curvature(constants[some], eta[some] - reach, eta[some] + reach, order)
-            c[k, some] = size * length[some] ** (order + 1)
+            reach = np.where(some, length, 1.0) * radius
+            size = largest_between(eta - reach, eta + reach)
+            c[k, some] = size[some] * length[some] ** (order + 1)
         yield positions, c
 
 
-def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Family:
-    """The family of a term that has curvature, and the same whatever other steps do."""
+def _of_family(predictor: LinearPredictor, point: Mapping[str, Any], order: int) -> Any:
+    """K_i of some rows between some predictors, from the family of the term."""
+    family = _smooth_family(predictor, point)
+    identify = family.curvature_constants or family.identify
+    assert family.curvature is not None  # for mypy
+
+    def known(positions: Index) -> Any:
+        constants = identify(GRID, predictor.slopes(GRID, positions, point))
+        if constants is None:
+            raise ValueError(
+                f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
+            )
+        return lambda low, high: family.curvature(constants, low, high, order)  # type: ignore[misc]
+
+    return known
+
+
+def _of_user(predictor: LinearPredictor, curvature: Curvature) -> Any:
+    """The same from a function of the user."""
+    _refuse_others(predictor)
+
+    def known(positions: Index) -> Any:
+        def largest_between(low: Vector, high: Vector) -> Vector:
+            size = np.asarray(curvature(low, high, positions), dtype=np.float64)
+            if size.shape != low.shape or not np.all(size >= 0.0):
+                raise ValueError(
+                    f"curvature[{predictor.name!r}] must return a number >= 0 (or infinity) for each of the "
+                    f"{len(low)} rows it is asked for, got {size!r}."
+                )
+            return size
+
+        return largest_between
+
+    return known
+
+
+def _refuse_others(predictor: LinearPredictor) -> None:
     if predictor.others or not predictor.offset_fixed:
         names = ", ".join(map(repr, predictor.others)) or "in its linear predictor"
         raise ValueError(
             f"The term {predictor.name!r} depends on variables of other steps ({names}), so that its "
             "expansion changes with them. Let one step move all of these variables."
         )
+
+
+def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Family:
+    """The family of a term that has curvature, and the same whatever other steps do."""
+    _refuse_others(predictor)
     sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, SAMPLE)).astype(np.int64))
     family, _ = recognise(predictor, sample, point)
     if family.curvature is None:
@@ -188,35 +229,46 @@ def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Fami
 
 
 @register_jitable
+def distances(expansion: Any, q_new: Vector, q: Vector) -> tuple[float, float]:
+    """The larger of |w| and |w'|, and M, in O(d D); the same if q and q_new change places.
+
+    `expansion` has order, centre and whitening, as certificates have. M is infinite where powers overflow.
+    """
+    # |w|^2, w . w', |w'|^2 and |w' - w|^2
+    old, both, new, step = 0.0, 0.0, 0.0, 0.0
+    for a in range(expansion.whitening.shape[0]):
+        w, w_new = 0.0, 0.0
+        for j in range(q.shape[0]):
+            w += expansion.whitening[a, j] * (q[j] - expansion.centre[j])
+            w_new += expansion.whitening[a, j] * (q_new[j] - expansion.centre[j])
+        old += w * w
+        both += w * w_new
+        new += w_new * w_new
+        step += (w_new - w) ** 2
+    radius = math.sqrt(max(old, new))
+    if step == 0.0:
+        return radius, 0.0
+    if not old + new < _FAR:  # or not a number
+        return math.inf, math.inf
+    k = expansion.order
+    factorial = float(k)  # of k = 1 and 2
+    power = (k + 1) / 2
+    ends = (old**power + new**power) / (factorial * (k + 1))
+    segment = math.sqrt(step) * (max(old + new + both, 0.0) / 3.0) ** (k / 2) / factorial
+    return radius, min(ends, segment)
+
+
+@register_jitable
 def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector) -> float:
     """A number that max_i - min_i of R_i(q_new) - R_i(q) does not exceed, over all rows but the exact ones.
 
     In O(d D); infinite where nothing is known.
     """
-    # |w|^2, w . w', |w'|^2 and |w' - w|^2
-    old, both, new, step = 0.0, 0.0, 0.0, 0.0
-    for a in range(certificate.whitening.shape[0]):
-        w, change = 0.0, 0.0
-        for j in range(q.shape[0]):
-            w += certificate.whitening[a, j] * (q[j] - certificate.centre[j])
-            change += certificate.whitening[a, j] * (q_new[j] - q[j])
-        old += w * w
-        both += w * (w + change)
-        new += (w + change) ** 2
-        step += change * change
-    if step == 0.0:
+    radius, size = distances(certificate, q_new, q)
+    if size == 0.0:
         return 0.0
-    if not old + new < _FAR:  # or not a number
-        return math.inf
-    k = certificate.order
-    factorial = float(k)  # of k = 1 and 2
-    power = (k + 1) / 2
-    ends = (old**power + new**power) / (factorial * (k + 1))
-    segment = math.sqrt(step) * (max(old + both + new, 0.0) / 3.0) ** (k / 2) / factorial
-    size = min(ends, segment)
-    radius = math.sqrt(max(old, new))
     for r in range(certificate.radii.shape[0]):
-        if radius <= certificate.radii[r]:
+        if radius <= certificate.radii[r] and size < math.inf:
             # The constants of the families were found, and verified, up to the tolerance.
             bound: float = 2.0 * (certificate.constants[r] * size * (1.0 + TOLERANCE) + certificate.rounding)
             return bound

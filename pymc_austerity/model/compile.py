@@ -30,7 +30,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 from pymc_austerity import _version
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.leaves import extract_given
-from pymc_austerity.model.rebuild import rebuild
+from pymc_austerity.model.rebuild import parts_of, rebuild
 from pymc_austerity.model.storage import in_random_order
 from pymc_austerity.target import Target
 
@@ -106,6 +106,8 @@ class CompiledTarget:
         used = set(ancestors([*outputs.values(), *(given.source for given in self.given)]))
         block = set(factorisation.var_names)
         self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
+        types = [self.values[n].type for n in self.other_names]
+        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
         original = dict(
             zip(
                 (leaf.placeholder for leaf in factorisation.leaves),
@@ -145,14 +147,19 @@ class CompiledTarget:
 
     def args(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Arguments of the functions at `point`: other variables, data, and what is given by these."""
-        args = (*(np.asarray(point[n], order="C") for n in self.other_names), *self.leaf_values)
+        others = [np.asarray(point[n], dtype, order="C") for n, dtype, _ in self._others]
+        for value, (name, _, shape) in zip(others, self._others, strict=True):
+            if value.shape != shape:  # machine code does not look
+                raise ValueError(f"The value of {name} must have shape {shape}, got {value.shape}.")
+        args = (*others, *self.leaf_values)
         return (*args, *self._given_function(*args)) if self.given else args
 
     def _differences(self, terms: list[LocalTerm], graphs: list[Variable]) -> dict[str, Variable]:
         """Graphs of l_i(q_new) - l_i(q) and l_i(q) at some positions, and of the global log ratio."""
         fact = self.factorisation
-        sizes = [int(np.prod(self.values[n].type.shape)) for n in fact.var_names]
-        self._q_new, self._q = (pt.vector(name, shape=(sum(sizes),)) for name in ("q_new", "q"))
+        block = [self.values[n] for n in fact.var_names]
+        n_dim = sum(int(np.prod(value.type.shape)) for value in block)
+        self._q_new, self._q = (pt.vector(name, shape=(n_dim,)) for name in ("q_new", "q"))
         self._index = pt.vector("index", dtype="int64")
         start, rows = 0, []
         for term, graph in zip(terms, graphs, strict=False):
@@ -164,7 +171,7 @@ class CompiledTarget:
             rows += rebuild([graph], {term.index: own})
             start += term.size
         outputs = [*rows, graphs[-1]]
-        new, old = (rebuild(outputs, self._unpack(q)) for q in (self._q_new, self._q))
+        new, old = (rebuild(outputs, parts_of(q, block)) for q in (self._q_new, self._q))
         self._global = pt.as_tensor(old[-1])
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
         return {
@@ -172,16 +179,6 @@ class CompiledTarget:
             "log_terms": pt.concatenate(old[:-1]) if len(terms) > 1 else pt.as_tensor(old[0]),
             "global_log_ratio": pt.as_tensor(global_),
         }
-
-    def _unpack(self, q: Variable) -> dict[Variable, Variable]:
-        """Each value variable of the block as a part of the vector q."""
-        parts, start = {}, 0
-        for name in self.factorisation.var_names:
-            value = self.values[name]
-            size = int(np.prod(value.type.shape))
-            parts[value] = q[start : start + size].reshape(value.type.shape)
-            start += size
-        return parts
 
     @cached_property
     def _given_function(self) -> Any:

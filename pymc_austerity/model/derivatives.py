@@ -6,21 +6,21 @@ its gradient is X' f' and its Hessian X' diag(f'') X. Any other term is differen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.gradient import grad, pushforward
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.rewriting.utils import rewrite_graph
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
-from pymc_austerity.model.predictor import DesignRows, predictor_graph
-from pymc_austerity.model.rebuild import INTERPRETED_STABLE, rebuild
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.model.predictor import DesignRows, linear_predictors, predictor_graph
+from pymc_austerity.model.rebuild import INTERPRETED_STABLE, parts_of, rebuild, stable
+from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # Numbers in an intermediate result: rows at a time, times dimensions.
 _BUDGET = 2_000_000
@@ -71,10 +71,17 @@ class Differentiable:
         self._q = pt.vector("q", shape=(self.n_dim,))
         self._parts = parts_of(self._q, [values[n] for n in factorisation.var_names])
         self._positions: Index | None = None
-        self._terms = [_term(factorisation, t, self._q, self._parts) for t in factorisation.locals]
+        self._last: tuple[Vector, Derivatives] | None = None
+
+    @cached_property
+    def _terms(self) -> list[OfPredictor | _ByCoordinates]:
+        fact = self._fact
+        return [_term(fact, term, self._q, self._parts) for term in fact.locals]
 
     def likelihood(self, q: Vector, positions: Index | None = None) -> Derivatives:
         """Sum of the local terms at `positions` of the population, by default of all."""
+        if positions is None and self._last is not None and np.array_equal(self._last[0], q):
+            return self._last[1]
         result = Derivatives(0.0, np.zeros(self.n_dim), np.zeros((self.n_dim, self.n_dim)))
         length = int(np.clip(_BUDGET // self.n_dim, _SMALLEST_CHUNK, CHUNK))
         start = 0
@@ -84,13 +91,36 @@ class Differentiable:
                 function.forget(self._fact.n_local if positions is None else len(positions))
         with np.errstate(all="ignore"):
             for term, function in zip(self._fact.locals, self._terms, strict=True):
-                own = np.arange(term.size)
-                if positions is not None:
-                    own = positions[(positions >= start) & (positions < start + term.size)] - start
+                own = np.arange(term.size) if positions is None else _within(positions, start, term.size)
                 for a in range(0, len(own), length):
                     result = result.plus(function(q, own[a : a + length], self._point))
                 start += term.size
+        self._last = (q.copy(), result) if positions is None else None
         return result
+
+    def slopes(self, k: int, q: Vector) -> npt.NDArray[np.float64]:
+        """f_i' and f_i'' at q of the n rows of local term number k, which has a linear predictor; (2, n)."""
+        self.likelihood(q)
+        term = self._terms[k]
+        assert isinstance(term, OfPredictor)
+        return np.concatenate(list(term.last.values()), axis=1)
+
+    def predictors(self) -> tuple[LinearPredictor, ...]:
+        """The linear predictors of all local terms, as `linear_predictors` finds them.
+
+        What is known of their rows from passes over the data is not computed again.
+        """
+        pairs = zip(self._terms, linear_predictors(self._fact), strict=True)
+        return tuple(
+            predictor._replace(rows=term.rows) if isinstance(term, OfPredictor) else predictor
+            for term, predictor in pairs
+        )
+
+    def forget(self) -> None:
+        """Keep nothing of the size of the data."""
+        self._last = None
+        for term in self._terms:
+            term.forget(self._fact.n_local)
 
     def prior(self, q: Vector) -> Derivatives:
         """The global terms."""
@@ -103,27 +133,8 @@ class Differentiable:
         return self._fact.compile(_with_derivatives(graph, self._q), [self._q], mode=INTERPRETED_STABLE)
 
 
-def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable]:
-    """Each of the variables `values` as a part of one vector."""
-    parts, start = {}, 0
-    for value in values:
-        size = int(np.prod(value.type.shape))
-        parts[value] = q[start : start + size].reshape(value.type.shape)
-        start += size
-    return parts
-
-
-def stable(rows: Variable) -> Variable:
-    """The same after rewrites that keep log(1 - sigmoid(eta)) from becoming log(0).
-
-    Some patterns are only found before the graph is brought to a canonical form, some only after.
-    """
-    rows = rewrite_graph(rows, include=("stabilize",), clone=True)
-    return rewrite_graph(rows, include=("canonicalize", "stabilize"), clone=True)
-
-
-def slopes(rows: Variable, at: Variable, index: Variable, order: int = 2) -> list[Variable]:
-    """Derivatives of each row by the one number on which it depends.
+def slopes(rows: Variable, at: Variable, index: Variable) -> list[Variable]:
+    """First and second derivative of each row by the one number on which it depends.
 
     Parameters
     ----------
@@ -133,15 +144,14 @@ def slopes(rows: Variable, at: Variable, index: Variable, order: int = 2) -> lis
         One number for each row, or one for all.
     index : TensorVariable
         Row numbers, for m.
-    order : int, default 2
 
     Returns
     -------
     list of TensorVariable
-        f_i', f_i'', ..., of shape (m,) each.
+        f_i' and f_i'', of shape (m,) each.
     """
     result, last = [], stable(rows)
-    for _ in range(order):
+    for _ in range(2):
         last = pushforward([last], [at], [pt.ones_like(at)], disconnected_outputs="ignore")[0]
         result.append(last if last.type.ndim else pt.alloc(last, index.shape[0]))
     return result
@@ -167,6 +177,8 @@ class OfPredictor:
         self._leaves = fact.leaf_values
         self._n_rows = fact.n_local
         self._kept: dict[int, np.ndarray] = {}
+        # Slopes of the last pass over the rows.
+        self.last: dict[int, np.ndarray] = {}
         self.design = DesignRows(fact, term, eta)
         self._input = eta.type("eta")
         (of_eta,) = rebuild([rows], {eta: self._input})
@@ -185,7 +197,18 @@ class OfPredictor:
     def forget(self, n_rows: int) -> None:
         """Other rows are wanted from now on, so many in all terms."""
         self._kept.clear()
+        self.last.clear()
         self._n_rows = n_rows
+
+    def rows(self, positions: Index) -> np.ndarray:
+        """The design, as far as it is kept, of consecutive rows."""
+        first, last = int(positions[0]), int(positions[-1])
+        begins = [start for start in self._kept if start <= first]
+        start = max(begins, default=0)
+        kept = self._kept.get(start)
+        if kept is None or last >= start + len(kept) or last - first + 1 != len(positions):
+            return self.design(positions)
+        return kept[first - start : last + 1 - start]
 
     def __call__(self, q: Vector, positions: Index, point: list[np.ndarray]) -> Derivatives:
         """Sum over some rows, whose design is kept for the next call if it is not too large."""
@@ -196,6 +219,7 @@ class OfPredictor:
                 self._kept[int(positions[0])] = rows
         x, offset = rows[:, :-1], rows[:, -1]
         value, first, second = self.of_rows(x @ q + offset, positions, point)
+        self.last[int(positions[0])] = np.stack([first, second])
         return Derivatives(float(value.sum()), first @ x, (x.T * second) @ x)
 
 
@@ -245,14 +269,20 @@ class LocalTerms:
             for term in factorisation.locals
         ]
 
-    def __call__(self, point: Mapping[str, Any]) -> Vector:
-        """Of shape (N,)."""
+    def __call__(self, point: Mapping[str, Any], positions: Index | None = None) -> Vector:
+        """Those at `positions` of the population, in order; by default all, of shape (N,)."""
         values, leaves = self._fact.point_values(point), self._fact.leaf_values
-        result, first = np.empty(self._fact.n_local), 0
+        parts, first = [], 0
         with np.errstate(all="ignore"):
             for term, function in zip(self._fact.locals, self._functions, strict=True):
-                for start in range(0, term.size, CHUNK):
-                    some = np.arange(start, min(start + CHUNK, term.size))
-                    result[first + some] = function(*values, some, *leaves)
+                own = np.arange(term.size) if positions is None else _within(positions, first, term.size)
+                for start in range(0, len(own), CHUNK):
+                    parts.append(function(*values, own[start : start + CHUNK], *leaves))
                 first += term.size
-        return result
+        return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _within(positions: Index, first: int, size: int) -> Index:
+    """Those positions of the population that belong to a term, counted within it."""
+    inside: Index = positions[(positions >= first) & (positions < first + size)] - first
+    return inside

@@ -20,11 +20,11 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
-from pymc_austerity.model.derivatives import OfPredictor, parts_of, stable
+from pymc_austerity.model.derivatives import Differentiable
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.leaves import Leaf
 from pymc_austerity.model.predictor import one_per_row, predictor_graph
-from pymc_austerity.model.rebuild import INTERPRETED_STABLE, depends_on, rebuild
+from pymc_austerity.model.rebuild import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
 from pymc_austerity.target import Expansion
 
 POLYNOMIAL = "Taylor polynomial"
@@ -32,7 +32,9 @@ POLYNOMIAL = "Taylor polynomial"
 _FEW = 1000
 
 
-def expand(factorisation: Factorisation, expansion: Expansion) -> Factorisation:
+def expand(
+    factorisation: Factorisation, expansion: Expansion, function: Differentiable | None = None
+) -> Factorisation:
     """The factorisation whose local terms are Taylor remainders.
 
     Parameters
@@ -40,13 +42,16 @@ def expand(factorisation: Factorisation, expansion: Expansion) -> Factorisation:
     factorisation : Factorisation
     expansion : Expansion
         Centre, and sums of the gradients and Hessians of the local terms there.
+    function : Differentiable, optional
+        Of the same factorisation; it may know the slopes at the centre from its last pass over the data.
 
     Returns
     -------
     Factorisation
         With the same block and the same sum (but for a constant).
     """
-    return _Expander(factorisation, expansion).result()
+    function = function or Differentiable(factorisation, factorisation.graph.point)
+    return _Expander(factorisation, expansion, function).result()
 
 
 def is_expanded(factorisation: Factorisation) -> bool:
@@ -57,8 +62,8 @@ def is_expanded(factorisation: Factorisation) -> bool:
 class _Expander:
     """Collects the leaves of the polynomials."""
 
-    def __init__(self, fact: Factorisation, expansion: Expansion) -> None:
-        self._fact, self._expansion = fact, expansion
+    def __init__(self, fact: Factorisation, expansion: Expansion, function: Differentiable) -> None:
+        self._fact, self._expansion, self._function = fact, expansion, function
         self._leaves: dict[Variable, np.ndarray] = {}
         self._values = [fact.graph.values[n] for n in fact.var_names]
         n_dim = len(expansion.centre)
@@ -106,20 +111,11 @@ class _Expander:
         rows, eta = found
         if eta is rows:  # linear in q: its own polynomial
             return term.rows
-        return self._of_predictor(k, term, rows, eta)
+        return self._of_predictor(k, term, eta)
 
-    def _of_predictor(self, k: int, term: LocalTerm, rows: Variable, eta: Variable) -> Variable:
+    def _of_predictor(self, k: int, term: LocalTerm, eta: Variable) -> Variable:
         """f_i'(e_i) s + f_i''(e_i) s^2 / 2, with e_i the predictor at the centre and s its change."""
-        function = OfPredictor(self._fact, term, rows, eta)
-        point = self._fact.point_values(self._fact.graph.point)
-        order = self._expansion.order
-        at_centre = np.empty((order, term.size))
-        for start in range(0, term.size, CHUNK):
-            some = np.arange(start, min(start + CHUNK, term.size))
-            design = function.design(some)
-            predictor = design[:, :-1] @ self._expansion.centre + design[:, -1]
-            _, *slopes = function.of_rows(predictor, some, point)
-            at_centre[:, some] = slopes[:order]
+        at_centre = self._function.slopes(k, self._expansion.centre)[: self._expansion.order]
         first, *higher = (self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(at_centre))
         own = one_per_row(eta, term.index)
         change = own - rebuild([own], dict(self._at_centre))[0]

@@ -23,16 +23,19 @@ from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.model.data import fingerprint
+from pymc_austerity.model.derivatives import Differentiable
 from pymc_austerity.model.expansion import expand
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.factorise import build, model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point
 from pymc_austerity.model.start import require_finite
-from pymc_austerity.proposals.base import bind, is_fitted
+from pymc_austerity.proposals.base import BoundProposal, bind, is_fitted
 from pymc_austerity.step_methods import drift as drift_watch
 from pymc_austerity.step_methods import fit as fit_watch
-from pymc_austerity.step_methods.centre import Centre, CentreReport, start_near
+from pymc_austerity.step_methods.centre import Centre, CentreReport, Found, start_near
+from pymc_austerity.step_methods.compiled import CompiledKernel
 from pymc_austerity.step_methods.engine import Engine
 from pymc_austerity.step_methods.notices import (
     refuse_discrete,
@@ -45,7 +48,6 @@ from pymc_austerity.step_methods.options import (
     Subsample,
     centre_for,
     control_variate_of,
-    no_rows,
     proposal_for,
     share_of_independent_moves,
     subsample_of,
@@ -83,6 +85,8 @@ class SubsampledStep(BlockedStep):
     _state_class = SubsampledState
     # For rules that need to know the range of the log ratios; see `range_bounds`.
     _range_bound: Any = None
+    # Whether remainders are bounded all at once, and the rows with the largest bounds are known.
+    _bounds_together: ClassVar[bool] = True
     _certificates: RangeCertificates | RemainderCertificate | None = None
     # Fingerprint of the data that `_certificates` and `_centre` were made from.
     _data_seen: Any = None
@@ -157,9 +161,9 @@ class SubsampledStep(BlockedStep):
         self._data_seen = None
         proposal = proposal_for(self._proposal, self._taylor, fact)
         self._is_fitted = is_fitted(proposal)
-        if fresh:
-            self._centre = centre_for(self._model, fact, point, self._taylor, proposal)
-        exact_rows = no_rows() if self._centre is None else self._centre.exact
+        found = self._found(fact, point, proposal, fresh)
+        self._centre = None if found is None else found.centre
+        exact_rows = NO_STRATUM.rows if self._centre is None else self._centre.exact
         rule = self._rule_for(fact.n_local - len(exact_rows))
         self._independent = share_of_independent_moves(proposal)
         if rule.functions.draw is not log_uniform:  # Barker's rule accepts every other move of no change
@@ -168,20 +172,44 @@ class SubsampledStep(BlockedStep):
         proxy = None if self._centre is None else self._centre.proxy
         bound = bind(proposal, sum(sizes), rule.target_accept(sum(sizes)), proxy)
         self._slices = [
-            (v.name, slice(end - size, end), np.shape(point[v.name]))
+            (v.name, slice(end - size, end))
             for v, size, end in zip(self.vars, sizes, np.cumsum(sizes), strict=True)
         ]
         self._factorisation = fact
         self._initial_proposal_state = bound.state
         q = self._ravel(point)
         try_proposal(bound, q)
+        self._engine = self._engine_for(fact, found, rule, bound, q, point, fresh)
+        if found is not None:
+            found.function.forget()
+        self._data_seen = data
+
+    def _found(self, fact: Factorisation, point: PointType, proposal: Any, fresh: bool) -> Found | None:
+        """Mode and expansion: searched for, or what another process has found."""
+        if fresh:
+            return centre_for(self._model, fact, point, self._taylor, proposal, self._bounds_together)
+        if self._centre is None:
+            return None
+        function, expansion = Differentiable(fact, point), self._centre.expansion
+        return Found(self._centre, fact if expansion is None else expand(fact, expansion, function), function)
+
+    def _engine_for(
+        self,
+        fact: Factorisation,
+        found: Found | None,
+        rule: AcceptanceRule,
+        bound: BoundProposal,
+        q: np.ndarray,
+        point: PointType,
+        fresh: bool,
+    ) -> CompiledKernel:
+        """Compiled transitions; `fresh` if the data are not those of the last time."""
+        exact_rows = NO_STRATUM.rows if self._centre is None else self._centre.exact
         if getattr(rule, "needs_range", False) and self._range_bound is None and fresh:
             self._certificates = certificates_of(fact, point, self._centre)
         range_bound = range_bound_for(rule, self._range_bound, self._certificates, fact, q)
-        expansion = None if self._centre is None else self._centre.expansion
-        expanded = fact if expansion is None else expand(fact, expansion)
-        self._engine = Engine(expanded, rule, bound, range_bound, exact_rows, self._subsample, q, point)
-        self._data_seen = data
+        expanded = fact if found is None else found.expanded
+        return Engine(expanded, rule, bound, range_bound, exact_rows, self._subsample, q, point)
 
     def _factorised(self, point: PointType, *, check: bool) -> Factorisation:
         return build(
@@ -244,7 +272,8 @@ class SubsampledStep(BlockedStep):
         if not self._start_checked:
             require_finite(self._factorisation, point)
             if self._centre is not None and self._is_fitted and self.tune:
-                point = self._with(point, start_near(self._centre, self._ravel(point), self.rng))
+                q = start_near(self._centre, self._ravel(point), self.rng)
+                point = point_of(self._factorisation, q, point)
             self._start_checked = True
         tune = self.tune and self._adapts
         n = self._steps_per_draw
@@ -252,21 +281,22 @@ class SubsampledStep(BlockedStep):
         q = outcome.q
         if self.fit.counts[1] and fit_watch.watch(self.fit, outcome, n, self._engine.n_others):
             assert self._centre is not None
-            fit_watch.warn_if_unlike(self.fit, self._centre.report, self._independent, **self._engine.reads)
+            fit_watch.warn_if_unlike(
+                self.fit,
+                self._centre.report,
+                self._independent,
+                reads_all=self._engine.reads_all,
+                needs_range=self._engine.needs_range,
+            )
             self.fit = fit_watch.start(0)
         if self.drift.counts[1]:
             self._watch_drift(q)
-        new_point = self._with(point, q)
-        n_local = self._engine.n_local
-        stats = statistics(outcome, n, n_local, self.proposal_state.scale[0])
-        return new_point, [stats]
+        new_point = point_of(self._factorisation, q, point)
+        return new_point, [self._statistics(outcome, n)]
 
-    def _with(self, point: PointType, q: np.ndarray) -> PointType:
-        """A copy of `point` with the block from a vector."""
-        new_point = point.copy()
-        for name, part, shape in self._slices:
-            new_point[name] = q[part].reshape(shape)
-        return new_point
+    def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
+        """Sample statistics of a draw of n transitions."""
+        return statistics(outcome, n, self._engine.n_local, self.proposal_state.scale[0])
 
     @property
     def centre(self) -> CentreReport | None:
@@ -295,7 +325,7 @@ class SubsampledStep(BlockedStep):
             )
 
     def _name_of(self, dimension: int) -> str:
-        return next(name for name, part, _ in self._slices if dimension < part.stop)
+        return next(name for name, part in self._slices if dimension < part.stop)
 
     @staticmethod
     def competence(var: Variable, has_grad: bool) -> Competence:

@@ -20,10 +20,10 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders
 from pymc_austerity.control_variates.newton import Maximum
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.model.derivatives import LocalTerms
+from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.model.derivatives import Differentiable, LocalTerms
 from pymc_austerity.model.expansion import expand
-from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.predictor import linear_predictors
+from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.rebuild import INTERPRETED_STABLE
 from pymc_austerity.model.start import require_finite
 from pymc_austerity.proposals.laplace import squared, times_upper
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 # Draws of the fitted law on which remainders are measured.
 _DRAWS = 8
+# Rows that tell their sums.
+_ENOUGH_ROWS = 100_000
 _SEED = 2017
 # Squared distance from the mode, in standard deviations of that of a draw, at which a chain starts elsewhere.
 _FAR = 10.0
@@ -86,6 +88,22 @@ class CentreReport(NamedTuple):
         )
 
 
+class Found(NamedTuple):
+    """Results of the search, with what has the size of the data.
+
+    Attributes
+    ----------
+    centre : Centre
+    expanded : Factorisation
+        With remainders for local terms, if a Taylor polynomial was wanted.
+    function : Differentiable
+    """
+
+    centre: Centre
+    expanded: Factorisation
+    function: Differentiable
+
+
 class Centre(NamedTuple):
     """Results of the search; a few arrays of the size of the block.
 
@@ -99,6 +117,8 @@ class Centre(NamedTuple):
         Rows to evaluate at every step.
     certificate : RemainderCertificate or str
         A bound on the remainders of the other rows, or the reason why none is known.
+    rounding : float
+        What rounding may add to a remainder.
     free : ndarray of bool, shape (D,)
         The d coordinates that were fitted.
     whiten, colour : ndarray of shape (d, d)
@@ -111,15 +131,30 @@ class Centre(NamedTuple):
     expansion: Expansion | None
     exact: Index
     certificate: RemainderCertificate | str
+    rounding: float
     free: npt.NDArray[np.bool_]
     whiten: npt.NDArray[np.float64]
     colour: npt.NDArray[np.float64]
     report: CentreReport
 
+    def padded_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """`whiten` (d, D) and `colour` (D, d) with zeros for coordinates that were not fitted."""
+        whiten = np.zeros((len(self.whiten), len(self.free)))
+        whiten[:, self.free] = self.whiten
+        colour = np.zeros((len(self.free), len(self.whiten)))
+        colour[self.free] = self.colour
+        return whiten, colour
+
 
 def find_centre(
-    model: pm.Model, fact: Factorisation, point: PointType, taylor: Taylor | None, *, whole_block: bool
-) -> Centre:
+    model: pm.Model,
+    fact: Factorisation,
+    point: PointType,
+    taylor: Taylor | None,
+    *,
+    whole_block: bool,
+    certify: bool = True,
+) -> Found:
     """Find the posterior mode of a block, and expand the local terms there.
 
     Parameters
@@ -132,6 +167,12 @@ def find_centre(
     taylor : Taylor, optional
         Expand the local terms.
     whole_block : bool
+    certify : bool
+        Look for a bound on all remainders together.
+
+    Returns
+    -------
+    Found
 
     Raises
     ------
@@ -164,61 +205,65 @@ def find_centre(
         remainder_sd=np.nan,
     )
     factors = QuadraticProxy(found.q, found.precision).factors()
-    none = np.empty(0, dtype=np.int64)
-    centre = Centre(proxy, None, none, "nothing was expanded", search.free, *factors, report)
+    centre = Centre(
+        proxy, None, NO_STRATUM.rows, "no bound was looked for", 0.0, search.free, *factors, report
+    )
+    expanded = fact
     if taylor is not None:
-        centre = _expanded(centre, fact, search, found, point, int(taylor.order), n_exact)
-        centre = centre._replace(report=centre.report._replace(seconds=time.perf_counter() - started))
-        warn_if_poor(centre.report)
+        totals = search.function.likelihood(search.whole(found.q))
+        expansion = Expansion(int(taylor.order), search.whole(found.q), totals.gradient, totals.hessian)
+        centre = centre._replace(expansion=expansion)
+        expanded = expand(fact, expansion, search.function)
+        if certify:
+            centre = _certified(centre, search.function, point, n_exact)
+        centre = _measured(centre, expanded, search, found, point, n_exact if certify else 0)
+        report = centre.report._replace(passes=search.passes + 1, seconds=time.perf_counter() - started)
+        centre = centre._replace(report=report)
+        warn_if_poor(report)
     logger.info("%s", centre.report)
-    return centre
+    return Found(centre, expanded, search.function)
 
 
-def _expanded(
+def _measured(
     centre: Centre,
-    fact: Factorisation,
+    expanded: Factorisation,
     search: ModeSearch,
     found: Maximum,
     point: PointType,
-    order: int,
     n_exact: int,
 ) -> Centre:
-    """Expand the local terms, choose the exact rows, and measure remainders on draws of the fitted law."""
-    q = search.whole(found.q)
-    totals = search.function.likelihood(q)
-    expansion = Expansion(order, q, totals.gradient, totals.hessian)
-    expanded = expand(fact, expansion)
+    """Remainders on draws of the fitted law; without a certificate they choose the exact rows."""
+    n_local = expanded.n_local
     terms = LocalTerms(expanded)
     prior = expanded.compile(expanded.global_graph, [], mode=INTERPRETED_STABLE)
     rng = np.random.default_rng(_SEED)
-    certificate, exact = _certified(centre, fact, expansion, point, n_exact)
-    at_centre = terms(point_of(fact, q, point))
-    drawn: list[npt.NDArray[np.float32]] = []
-    sums, log_weights, largest = np.empty(_DRAWS), np.empty(_DRAWS), np.zeros(fact.n_local)
-    for k in range(_DRAWS):
-        z = rng.standard_normal(len(found.q))
-        there = point_of(fact, search.whole(found.q + search.newton_step + centre.colour @ z), point)
-        own = terms(there) - at_centre
-        log_density = float(prior(*expanded.point_values(there), *expanded.leaf_values)) + own.sum()
-        log_weights[k] = log_density + 0.5 * z @ z
-        sums[k] = own.sum()
-        if isinstance(certificate, str):
-            drawn.append(own.astype(np.float32))
-            np.maximum(largest, np.nan_to_num(np.abs(own), nan=np.inf), out=largest)
-        else:
-            sums[k] -= own[exact].sum()
-    if isinstance(certificate, str):  # the largest of the draws instead
+    z = rng.standard_normal((_DRAWS, len(found.q)))
+    mode = found.q + search.newton_step
+    states = [point_of(expanded, search.whole(mode + centre.colour @ each), point) for each in z]
+    at_centre = terms(point_of(expanded, search.whole(found.q), point))
+    some = np.arange(n_local)
+    exact = centre.exact
+    if n_exact > 0 and isinstance(centre.certificate, str):
+        own = np.array([terms(there) - at_centre for there in states], dtype=np.float32)
+        largest = np.nan_to_num(np.abs(own), nan=np.inf).max(axis=0)
         exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
-        sums -= [own[exact].sum(dtype=np.float64) for own in drawn]
-    else:
-        near = point_of(fact, search.whole(found.q + _TINY * centre.colour @ z), point)
-        certificate = certificate._replace(rounding=_SAFETY * float(np.abs(terms(near) - at_centre).max()))
-    report = centre.report._replace(
-        passes=centre.report.passes + 1,
-        acceptance=_acceptance(log_weights),
-        remainder_sd=float(sums.std(ddof=1)),
-    )
-    return centre._replace(expansion=expansion, exact=exact, certificate=certificate, report=report)
+    elif n_local > _ENOUGH_ROWS:
+        some = np.sort(rng.choice(n_local, _ENOUGH_ROWS, replace=False))
+    # Sums over the others are known well enough from some of the rows.
+    some = np.setdiff1d(some, exact, assume_unique=True)
+    weight = (n_local - len(exact)) / len(some)
+    sums, log_weights = np.empty(_DRAWS), np.empty(_DRAWS)
+    for k, there in enumerate(states):
+        sums[k] = weight * (terms(there, some) - at_centre[some]).sum()
+        log_density = float(prior(*expanded.point_values(there), *expanded.leaf_values)) + sums[k]
+        log_weights[k] = log_density + (terms(there, exact) - at_centre[exact]).sum() + 0.5 * z[k] @ z[k]
+    near = point_of(expanded, search.whole(found.q + _TINY * centre.colour @ z[-1]), point)
+    rounding = _SAFETY * float(np.abs(terms(near) - at_centre).max())
+    certificate = centre.certificate
+    if isinstance(certificate, RemainderCertificate):
+        certificate = certificate._replace(rounding=rounding)
+    report = centre.report._replace(acceptance=_acceptance(log_weights), remainder_sd=float(sums.std(ddof=1)))
+    return centre._replace(exact=exact, certificate=certificate, rounding=rounding, report=report)
 
 
 def _refuse_others(fact: Factorisation) -> None:
@@ -240,32 +285,23 @@ def _refuse_others(fact: Factorisation) -> None:
             )
 
 
-def _certified(
-    centre: Centre, fact: Factorisation, expansion: Expansion, point: PointType, n_exact: int
-) -> tuple[RemainderCertificate | str, Index]:
+def _certified(centre: Centre, function: Differentiable, point: PointType, n_exact: int) -> Centre:
     """A certificate of the remainders, and the rows with the largest constants; or why there is none."""
-    whiten = np.zeros((len(centre.whiten), len(centre.free)))
-    whiten[:, centre.free] = centre.whiten
-    colour = np.zeros((len(centre.free), len(centre.whiten)))
-    colour[centre.free] = centre.colour
+    assert centre.expansion is not None
+    whiten, colour = centre.padded_factors()
     try:
-        predictors = linear_predictors(fact)
-        return certify_remainders(
-            predictors, point, expansion.centre, colour, whiten, expansion.order, n_exact
+        certificate, exact = certify_remainders(
+            function.predictors(),
+            point,
+            centre.expansion.centre,
+            colour,
+            whiten,
+            centre.expansion.order,
+            n_exact,
         )
     except ValueError as error:
-        return str(error), np.empty(0, dtype=np.int64)
-
-
-def point_of(fact: Factorisation, q: Vector, point: PointType) -> dict[str, np.ndarray]:
-    """Values of all variables with those of the block from a vector."""
-    result, start = dict(point), 0
-    for name in fact.var_names:
-        shape = fact.graph.values[name].type.shape
-        size = int(np.prod(shape))
-        result[name] = q[start : start + size].reshape(shape)
-        start += size
-    return result
+        return centre._replace(certificate=str(error))
+    return centre._replace(certificate=certificate, exact=exact)
 
 
 def _acceptance(log_weights: Vector) -> float:

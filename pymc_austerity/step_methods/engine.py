@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from copy import copy
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, above
 from pymc_austerity.acceptance.exact import all_seen
-from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.full import Current, full_transitions
 from pymc_austerity.kernels.metropolis import Outcome, transitions
-from pymc_austerity.kernels.moves import proposed_move, surrogate_move
 from pymc_austerity.kernels.ranges import exact_range
 from pymc_austerity.kernels.stratum import stratum_of
 from pymc_austerity.kernels.subsample import in_blocks, population_of
-from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
+from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.expansion import is_expanded
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
-from pymc_austerity.step_methods.notices import first_line, tell_if_slow, warn_of_given
+from pymc_austerity.step_methods.compiled import CompiledKernel
 from pymc_austerity.step_methods.options import Subsample
 from pymc_austerity.step_methods.range_bounds import RangeBound
-from pymc_austerity.target import FullTarget, Index, SurrogateTarget, Target
+from pymc_austerity.target import FullTarget, Index
 
 
-class Engine:
-    """Transitions of one step, compiled. It has size N: it is made anew in every process.
+class Engine(CompiledKernel):
+    """Transitions by a decision rule.
 
     A rule that is decided only when all terms are seen runs `kernels.full`, any other `kernels.metropolis`.
 
@@ -61,11 +57,8 @@ class Engine:
     ) -> None:
         self.n_local = factorisation.n_local
         self.reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
+        self.needs_range = bool(getattr(rule, "needs_range", False))
         # Sums of remainders are not kept from one transition to the next: nobody decides on all of them.
-        self.reads = {
-            "reads_all": self.reads_all,
-            "needs_range": bool(getattr(rule, "needs_range", False)),
-        }
         self.full = self.reads_all and not is_expanded(factorisation)
         self._range_bound = range_bound
         self.n_others = self.n_local - len(exact_rows)
@@ -73,36 +66,24 @@ class Engine:
         self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
         self._target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
         self._stratum = stratum_of(self._target.stored_at(exact_rows))
-        warn_of_given(self._target)
-        self.restart()
-        functions: dict[str, Any] = {
-            "move": surrogate_move if proposal.is_surrogate else proposed_move,
-            "propose": proposal.propose,
-            "adapt": proposal.adapt,
-        }
         kernel: Any
-        record: Any
+        functions: dict[str, Any]
         if self.full:
-            functions["draw"] = rule.functions.draw
-            kernel, record = full_transitions, FullTarget
+            kernel, record, functions = full_transitions, FullTarget, {"draw": rule.functions.draw}
         else:
-            functions |= rule.functions._asdict()
+            kernel, record, functions = transitions, None, rule.functions._asdict()
             functions["range_of"] = range_bound.function
-            kernel, record = transitions, SurrogateTarget if proposal.is_surrogate else Target
-        self._transitions = self._target.compile(kernel, functions, record)
-        try:
-            with exact_arithmetic(), tell_if_slow():  # the first call compiles
-                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
-        except Exception as error:  # numba passes some errors of the code it compiles through
-            if proposal.compilable and range_bound.compilable:
-                raise
-            culprit = "proposal" if range_bound.compilable else "proposal or range_bound"
-            warn(
-                f"numba cannot compile the {culprit} ({first_line(error)}); it runs interpreted, which is "
-                "many times slower."
-            )
-            plain = self._target.interpreted(record)
-            self._transitions = np.errstate(all="ignore")(partial(kernel, **functions, target=plain))
+        suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
+        self._compile(
+            kernel,
+            functions,
+            proposal,
+            q,
+            point,
+            record=record,
+            suspects=suspects,
+            certain=range_bound.compilable,
+        )
 
     def _in_blocks(self, subsample: Subsample | None, rule: AcceptanceRule, n_terms: int) -> Any:
         """Stages in blocks, if they are wanted, or allowed and worth it."""
@@ -130,12 +111,6 @@ class Engine:
         self._population = None if self.full else population_of(self._schedule)
         self._current: Current | None = None
 
-    def copy(self) -> Self:
-        """An engine that shares what is compiled, with a state of its own."""
-        clone = copy(self)
-        clone.restart()
-        return clone
-
     def run(
         self,
         n: int,
@@ -147,13 +122,14 @@ class Engine:
     ) -> Outcome:
         """Make n transitions from q; `point` has the values of the other variables."""
         args = self._target.args(point)
-        if not self.full:
+        if self.full:
+            if self._current is None or self._target.other_names:  # others may have moved since
+                self._current = Current(q.copy(), np.array([np.nan]))
+            own: tuple[Any, ...] = (self.n_local, proposal_state, self._current)
+        else:
             # The range of all is computed over the rows that are sampled from.
             exact = self._range_bound.function is exact_range
             bound = self._stratum if exact else self._range_bound.at(point)
-            return self._transitions(
-                n, tune, rng, q, args, self._population, self._stratum, proposal_state, self._schedule, bound
-            )
-        if self._current is None or self._target.other_names:  # others may have moved since
-            self._current = Current(q.copy(), np.array([np.nan]))
-        return self._transitions(n, tune, rng, q, args, self.n_local, proposal_state, self._current)
+            own = (self._population, self._stratum, proposal_state, self._schedule, bound)
+        outcome: Outcome = self._call(proposal_state, n, tune, rng, q, args, *own)
+        return outcome

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict, get_args
 
-import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
@@ -15,8 +14,7 @@ from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.step_methods.centre import Centre, find_centre
-from pymc_austerity.target import Index
+from pymc_austerity.step_methods.centre import Found, find_centre
 
 Subsample = Literal["gather", "block"]
 
@@ -24,12 +22,10 @@ Subsample = Literal["gather", "block"]
 BATCH_OF_REMAINDERS = 50
 
 
-class CommonOptions(TypedDict, total=False):
-    """Keywords that all subsampled steps take; see `MetropolisHastings`."""
+class ChainOptions(TypedDict, total=False):
+    """Keywords that all steps take; see `MetropolisHastings`."""
 
     proposal: Any
-    control_variate: Taylor | None
-    subsample: Subsample | None
     steps_per_draw: int
     threshold: int
     tune: bool
@@ -40,8 +36,21 @@ class CommonOptions(TypedDict, total=False):
     compile_kwargs: dict[str, Any] | None
 
 
+class CommonOptions(ChainOptions, total=False):
+    """The same for steps with a decision rule."""
+
+    control_variate: Taylor | None
+    subsample: Subsample | None
+
+
 class StepOptions(CommonOptions, total=False):
     """The same for steps that do not name the temperature themselves."""
+
+    temperature: float
+
+
+class ThinnedOptions(ChainOptions, total=False):
+    """The same for `TunaMH`, which has no decision rule."""
 
     temperature: float
 
@@ -83,20 +92,21 @@ def proposal_for(given: Any, taylor: Taylor | None, fact: Factorisation) -> Any:
 
 
 def centre_for(
-    model: pm.Model, fact: Factorisation, point: PointType, taylor: Taylor | None, proposal: Any
-) -> Centre | None:
+    model: pm.Model,
+    fact: Factorisation,
+    point: PointType,
+    taylor: Taylor | None,
+    proposal: Any,
+    bounds_together: bool,
+) -> Found | None:
     """Where terms are expanded and proposals are fitted, if anything is."""
     if taylor is None and not is_fitted(proposal):
         return None
-    return find_centre(model, fact, point, taylor, whole_block=isinstance(proposal, Laplace))
+    whole_block = isinstance(proposal, Laplace)
+    return find_centre(model, fact, point, taylor, whole_block=whole_block, certify=bounds_together)
 
 
 def share_of_independent_moves(proposal: Any) -> float:
     """Share of moves that do not depend on where the chain is."""
     is_independent = isinstance(proposal, Laplace) and proposal.kind == "independence"
     return 1.0 - proposal.mix if is_independent else 0.0
-
-
-def no_rows() -> Index:
-    """An empty stratum."""
-    return np.empty(0, dtype=np.int64)

@@ -11,9 +11,9 @@ from mpmath import mp
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.derivatives import Differentiable, LocalTerms
 from pymc_austerity.model.expansion import expand, is_expanded
+from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.predictor import predictor_graph
-from pymc_austerity.step_methods.centre import point_of
 from pymc_austerity.target import Expansion
 
 N, D = 60, 3

@@ -1,0 +1,186 @@
+"""Metropolis-Hastings with exact decisions from a handful of terms (TunaMH; Zhang, Cooper & De Sa 2020).
+
+Remainders R_i have bounds |R_i(q') - R_i(q)| <= c_i M. For a move from q to q', with x_i =
+[R_i(q') - R_i(q)] / (c_i M), count each row i
+
+    s_i ~ Poisson(c_i M [(1 - x_i) / 2 + chi C M])
+
+times, independently. For the move back x_i has the other sign. The counts are part of the proposal: the
+ratio of their probabilities, backwards over forwards, is
+
+    exp(-sum of [R_i(q') - R_i(q)]) product over i of [(1 + x_i + 2 chi C M) / (1 - x_i + 2 chi C M)]^s_i,
+
+in which the exponential cancels what the log density has of the remainders. What is left to decide on is
+`base` and the product over the rows that were counted.
+
+To draw the counts, draw B ~ Poisson(C M + chi (C M)^2) rows, each with probability c_i / C, and keep each
+with probability [(1 - x_i) / 2 + chi C M] / (1 + chi C M). The chi = 0 of most uses draws the fewest rows.
+
+`docs/explanation/exact_subsampling.md` has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.acceptance.base import log_uniform
+from pymc_austerity.bounds.alias import draw_weighted
+from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
+from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.moves import Move
+from pymc_austerity.kernels.subsample import CHUNK
+from pymc_austerity.proposals.base import Adapt, Propose
+from pymc_austerity.target import Index, Target, Vector
+
+# More rows than anybody waits for, if their number is finite at all.
+_TOO_MANY = 1e9
+
+
+@register_jitable
+def tuna_transitions(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    thinning: Thinning,
+    chi: float,
+    violations: Index,
+    debug: bool,
+    proposal: Any,
+    move: Move,
+    propose: Propose,
+    adapt: Adapt,
+    target: Target,
+) -> Outcome:
+    """Run TunaMH transitions from `q`.
+
+    Parameters
+    ----------
+    n_transitions : int
+    tune : bool
+        Whether the proposal learns.
+    rng : numpy.random.Generator
+    q : ndarray of shape (D,)
+    args : tuple
+        Handed to the functions of `target`.
+    thinning : Thinning
+    chi : float
+    violations : ndarray of int, shape (1,)
+        Counts terms that were larger than their bound.
+    debug : bool
+        Count them only; otherwise the first one is an error.
+    proposal : NamedTuple
+        State of the proposal.
+    move : callable
+        See `moves`.
+    propose, adapt : callable
+        See `BoundProposal`.
+    target : Target
+        Its local terms are the remainders.
+
+    Returns
+    -------
+    Outcome
+        Terms are counted once for each time they are drawn.
+    """
+    n_local = thinning.constants.shape[1]
+    n_accepted = n_used = n_stages = n_exhausted = 0
+    accepted = False
+    estimate = psi = error = math.nan
+    for _ in range(n_transitions):
+        q_new, base = move(proposal, q, rng, args, propose, target)
+        threshold = log_uniform(rng)
+        psi = (threshold - base) / n_local
+        estimate = error = math.nan
+        if base == math.inf and np.all(q_new == q):  # a surrogate that stays
+            accepted = True
+        elif base == -math.inf or math.isnan(base):
+            accepted = False  # outside the support of the prior
+        else:
+            tier, expected = tier_and_expected(thinning, q_new, q)
+            n_stages += 1
+            if expected * (1.0 + chi * expected) <= min(thinning.most, _TOO_MANY):
+                estimate, n = thinned_log_ratio(
+                    rng, q_new, q, args, thinning, tier, expected, chi, violations, debug, target
+                )
+                n_used += n
+            else:  # for the move back too
+                estimate, error = sum_of_log_ratios(q_new, q, args, n_local, target), 0.0
+                n_used += n_local
+                n_exhausted += 1
+            accepted = base + estimate > threshold
+        if accepted:
+            q = q_new
+            n_accepted += 1
+        if tune:
+            adapt(proposal, q, accepted)
+    return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, accepted, estimate / n_local, error, psi)
+
+
+@register_jitable
+def thinned_log_ratio(
+    rng: np.random.Generator,
+    q_new: Vector,
+    q: Vector,
+    args: tuple[Any, ...],
+    thinning: Thinning,
+    tier: int,
+    expected: float,
+    chi: float,
+    violations: Index,
+    debug: bool,
+    target: Target,
+) -> tuple[float, int]:
+    """Log of the product over the rows that were counted, and the number of rows drawn.
+
+    Rows are sorted, because log ratios come ordered by the terms of the model.
+    """
+    extra = chi * expected
+    n = rng.poisson(expected * (1.0 + extra)) if expected > 0.0 else 0
+    result = 0.0
+    for start in range(0, n, CHUNK):
+        index = np.sort(draw_weighted(rng, thinning.tables[tier], min(CHUNK, n - start)))
+        log_ratios = target.log_ratios(q_new, q, index, args)
+        for k in range(index.shape[0]):
+            # c_i M, with M = expected / C
+            bound = thinning.constants[tier, index[k]] / thinning.totals[tier] * expected
+            if not abs(log_ratios[k]) <= bound + thinning.rounding:  # or not a number
+                violations[0] += 1
+                if not debug:
+                    raise_violation(index[k], log_ratios[k], bound)
+                if math.isnan(log_ratios[k]):
+                    return -math.inf, n
+            x = min(max(log_ratios[k] / bound, -1.0), 1.0)
+            if rng.random() * (1.0 + extra) < 0.5 * (1.0 - x) + extra:
+                if x == -1.0 and extra == 0.0:
+                    return -math.inf, n
+                result += math.log((1.0 + x + 2.0 * extra) / (1.0 - x + 2.0 * extra))
+    return result, n
+
+
+@register_jitable
+def raise_violation(position: int, log_ratio: float, bound: float) -> None:
+    """Raise `ValueError`: decisions by a wrong bound would be wrong."""
+    raise ValueError(
+        "The Taylor remainder of local term number {0} changed by {1!r}, and the bound on that is {2!r}: the "
+        "bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; else please "
+        "report the model. AusterityMH(control_variate=Taylor()) needs no bound.",
+        position,
+        log_ratio,
+        bound,
+    )
+
+
+@register_jitable
+def sum_of_log_ratios(q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> float:
+    """Of all local terms."""
+    total = 0.0
+    for start in range(0, n_local, CHUNK):
+        for x in target.log_ratios(q_new, q, np.arange(start, min(start + CHUNK, n_local)), args):
+            total += x
+    return total

@@ -1,0 +1,122 @@
+"""A kernel compiled around a model: what the engines of all steps have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.exceptions import warn
+from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.moves import proposed_move, surrogate_move
+from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.notices import first_line, tell_if_slow, warn_of_given
+from pymc_austerity.target import SurrogateTarget, Target
+
+
+class CompiledKernel:
+    """Transitions of one step, compiled. It has size N: it is made anew in every process.
+
+    Attributes
+    ----------
+    n_local : int
+        Local terms.
+    n_others : int
+        Those that are subsampled.
+    reads_all, needs_range : bool
+        Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
+    """
+
+    n_local: int
+    n_others: int
+    reads_all = False
+    needs_range = False
+    _target: CompiledTarget
+    _transitions: Any
+    _entry_point: Any = None
+    _seen_state: Any = None
+
+    def restart(self) -> None:
+        """Forget the last state, and what an interrupted decision left in disorder."""
+
+    def copy(self) -> Self:
+        """An engine that shares what is compiled, with a state of its own."""
+        clone = copy(self)
+        clone._seen_state = None
+        clone.restart()
+        return clone
+
+    def run(
+        self,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        q: np.ndarray,
+        point: PointType,
+        proposal_state: Any,
+    ) -> Outcome:
+        """Make n transitions from q; `point` has the values of the other variables."""
+        raise NotImplementedError
+
+    def _compile(
+        self,
+        kernel: Callable[..., Outcome],
+        functions: dict[str, Any],
+        proposal: BoundProposal,
+        q: np.ndarray,
+        point: PointType,
+        *,
+        record: type[Any] | None = None,
+        suspects: str = "proposal",
+        certain: bool = True,
+    ) -> None:
+        """Compile `kernel` around the target, the proposal and `functions`.
+
+        Functions of a user, named by `suspects`, may not compile: then, unless `certain` that all do, the
+        kernel runs interpreted.
+        """
+        if record is None:
+            record = SurrogateTarget if proposal.is_surrogate else Target
+        functions = {
+            "move": surrogate_move if proposal.is_surrogate else proposed_move,
+            "propose": proposal.propose,
+            "adapt": proposal.adapt,
+            **functions,
+        }
+        warn_of_given(self._target)
+        self.restart()
+        self._transitions = self._target.compile(kernel, functions, record)
+        try:
+            with exact_arithmetic(), tell_if_slow():  # the first call compiles
+                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
+        except Exception as error:  # numba passes some errors of the code it compiles through
+            if certain and proposal.compilable:
+                raise
+            warn(
+                f"numba cannot compile the {suspects} ({first_line(error)}); it runs interpreted, which is "
+                "many times slower."
+            )
+            self._entry_point = None
+            plain = self._target.interpreted(record)
+            self._transitions = np.errstate(all="ignore")(partial(kernel, **functions, target=plain))
+
+    def _call(self, proposal_state: Any, *args: Any) -> Any:
+        """Call the compiled transitions.
+
+        numba's dispatcher looks at the type of every array of every argument in every call, which takes
+        longer than a transition. Only the proposal's state may come from elsewhere: as long as it is the
+        one of the last call, all types are as they were, and the machine code is called itself.
+        """
+        if self._entry_point is not None and proposal_state is self._seen_state:
+            return self._entry_point(*args)
+        outcome = self._transitions(*args)
+        overloads = getattr(self._transitions, "overloads", {})
+        if len(overloads) == 1:
+            (compiled,) = overloads.values()
+            self._entry_point, self._seen_state = compiled.entry_point, proposal_state
+        return outcome

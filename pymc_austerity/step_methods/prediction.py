@@ -1,0 +1,84 @@
+"""How many rows TunaMH will draw, told before it starts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.centre import Centre
+
+# Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.
+_MOVES, _FEWEST, _BUDGET = 200, 20, 2_000_000
+_SEED = 2020
+# A sum of remainders that varies by less than this is decided by a small batch.
+_SMALL_SPREAD = 1.0
+# Dimensions above which a loose bound is to blame for many rows.
+_MANY_DIMENSIONS = 50
+
+
+class Prediction(NamedTuple):
+    """Expected cost of a transition, where the fitted normal law is the posterior.
+
+    Attributes
+    ----------
+    terms : float
+        Expected number of rows drawn for a transition.
+    total : float
+        C, the sum of the bounds c_i near the mode.
+    size : float
+        Mean of M over moves.
+    n_dim : int
+        Dimensions of the normal law.
+    """
+
+    terms: float
+    total: float
+    size: float
+    n_dim: int
+
+    def __str__(self) -> str:
+        return f"{self.terms:.3g} rows for a transition (C = {self.total:.3g}, M = {self.size:.3g})"
+
+    def advice(self, report: Any, n_local: int) -> str:
+        """Why so many, and what is cheaper."""
+        if not np.isfinite(self.total):
+            return "The remainders of some rows have no finite bound near the mode."
+        if not report.remainder_sd < _SMALL_SPREAD:
+            return (
+                "The posterior is far from the normal law at its mode (sums of remainders vary by "
+                f"{report.remainder_sd:.2g}), as it is with few data for a parameter: pm.NUTS suits it better."
+            )
+        why = f"The bounds are loose in {self.n_dim} dimensions, not the data difficult: "
+        if self.n_dim <= _MANY_DIMENSIONS:
+            why = f"{n_local:,} rows are few for {self.n_dim} dimensions: bounds shrink with 1/sqrt(N). "
+        return (
+            f"{why}AusterityMH(control_variate=Taylor()) would read some {min(150, n_local):,} rows, with a "
+            "small error that is not bounded."
+        )
+
+
+def predict(thinning: Thinning, proposal: BoundProposal, centre: Centre, chi: float) -> Prediction:
+    """Try out moves from draws of the fitted law.
+
+    Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for
+    them.
+    """
+    rng = np.random.default_rng(_SEED)
+    n_dim = len(centre.colour)
+    moves = max(min(_MOVES, _BUDGET // n_dim**2), _FEWEST)
+    old, new = np.tile(centre.proxy.mode, (2, moves, 1))
+    for states in (old, new):
+        states[:, centre.free] += rng.standard_normal((moves, n_dim)) @ centre.colour.T
+    if not proposal.is_surrogate:
+        for k in range(moves):
+            if proposal.plain is None:
+                new[k] = proposal.propose(proposal.state, old[k].copy(), rng)[0]
+            else:  # a user's function
+                new[k] = proposal.plain(old[k].copy(), rng)[0]
+    expected = np.array([tier_and_expected(thinning, a, b)[1] for a, b in zip(new, old, strict=True)])
+    drawn = np.minimum(expected * (1.0 + chi * expected), thinning.most)
+    size = float(np.mean(expected) / thinning.totals[0]) if thinning.totals[0] > 0.0 else 0.0
+    return Prediction(float(np.mean(drawn)), float(thinning.totals[0]), size, n_dim)

@@ -1,0 +1,131 @@
+"""The compiled transitions of `TunaMH`, and the bounds they draw rows by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.bounds.remainder import Curvature
+from pymc_austerity.bounds.thinning import Thinning, thinning_of
+from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.tuna import tuna_transitions
+from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.centre import Found
+from pymc_austerity.step_methods.compiled import CompiledKernel
+
+
+class ThinnedEngine(CompiledKernel):
+    """Transitions of `kernels.tuna`.
+
+    Parameters
+    ----------
+    factorisation : Factorisation
+        Whose local terms are remainders.
+    thinning : Thinning
+    chi : float
+    debug : bool
+        Whether terms larger than their bounds are only counted.
+    proposal : BoundProposal
+    q, point : ndarray, dict
+        A state, and the values of all variables, to compile with.
+    """
+
+    def __init__(
+        self,
+        factorisation: Factorisation,
+        thinning: Thinning,
+        chi: float,
+        debug: bool,
+        proposal: BoundProposal,
+        q: np.ndarray,
+        point: PointType,
+    ) -> None:
+        self.n_local = self.n_others = factorisation.n_local
+        self.thinning = thinning
+        self._chi, self._debug = chi, debug
+        self._target = CompiledTarget(factorisation)
+        self._compile(tuna_transitions, {}, proposal, q, point)
+
+    def restart(self) -> None:
+        """Begin to count violations."""
+        self._violations = np.zeros(1, dtype=np.int64)
+
+    def take_violations(self) -> float:
+        """Terms larger than their bounds since the last call."""
+        count = float(self._violations[0])
+        self._violations[0] = 0
+        return count
+
+    def run(
+        self,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        q: np.ndarray,
+        point: PointType,
+        proposal_state: Any,
+    ) -> Outcome:
+        """Make n transitions from q; `point` has the values of the other variables."""
+        outcome: Outcome = self._call(
+            proposal_state,
+            n,
+            tune,
+            rng,
+            q,
+            self._target.args(point),
+            self.thinning,
+            self._chi,
+            self._violations,
+            self._debug,
+            proposal_state,
+        )
+        return outcome
+
+
+def make_thinning(
+    fact: Factorisation,
+    found: Found,
+    point: PointType,
+    curvature: Mapping[str, Curvature],
+    most: float,
+) -> Thinning:
+    """Bounds on the remainders of all local terms.
+
+    Raises
+    ------
+    ValueError
+        If none is known for a term.
+    """
+    names = [name for name, _ in fact.local_terms]
+    unknown = [name for name in curvature if name not in names]
+    if unknown:
+        raise ValueError(
+            f"curvature is given for {', '.join(map(repr, unknown))}, but the local terms of the model are "
+            f"{', '.join(map(repr, names))}."
+        )
+    centre = found.centre
+    assert centre.expansion is not None
+    whitening, directions = centre.padded_factors()
+    try:
+        return thinning_of(
+            found.function.predictors(),
+            point,
+            centre.expansion.centre,
+            directions,
+            whitening,
+            centre.expansion.order,
+            centre.rounding,
+            most,
+            curvature,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"TunaMH needs a bound on the Taylor remainder of every local term: {str(error).rstrip('.')}. "
+            "Give curvature for a term with a linear predictor, or use "
+            "AusterityMH(control_variate=Taylor()), which needs no bound."
+        ) from None
