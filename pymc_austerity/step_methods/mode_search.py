@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 # Rows of the first search, and by how much they grow from one to the next.
 _FIRST_ROWS, _ROWS_PER_DIMENSION, _GROWTH = 2000, 20, 10
+# Rows above which a search from all starts takes long.
+_MANY_ROWS = 100_000
 # Points that the first search starts from.
 _STARTS = 8
 # Two ends of searches are the same mode if they are closer than this, in posterior standard deviations.
@@ -69,14 +71,17 @@ class ModeSearch:
         may separate the responses) are left behind.
         """
         n = self._fact.n_local
-        starts = self._starts()
+        starts, searched = self._starts(), False
         rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * int(self.free.sum()))
         while rows * 2 < n:
             positions = np.sort(self._rng.choice(n, rows, replace=False))
             modes, _ = self._modes(starts, positions)
             starts = [m.q for m in modes[:_MOST_MODES]] if modes else starts
+            searched = searched or bool(modes)
             rows *= _GROWTH
-        ends, problem = self._modes(starts[:_MOST_MODES], None)
+        # Of many rows only the best starts are worth a search; few have not been searched from.
+        best = starts[:_MOST_MODES] if searched or n > _MANY_ROWS else starts
+        ends, problem = self._modes(best, None)
         if not ends:
             self._refuse(problem)
         self._warn_of_other_modes(ends)

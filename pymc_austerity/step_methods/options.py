@@ -14,7 +14,8 @@ from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.step_methods.centre import Found, find_centre
+from pymc_austerity.step_methods.centre import Found
+from pymc_austerity.step_methods.find_centre import find_centre
 
 Subsample = Literal["gather", "block"]
 

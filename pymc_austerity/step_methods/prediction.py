@@ -40,7 +40,7 @@ class Prediction(NamedTuple):
     n_dim: int
 
     def __str__(self) -> str:
-        return f"{self.terms:.3g} rows for a transition (C = {self.total:.3g}, M = {self.size:.3g})"
+        return f"{few_digits(self.terms)} rows for a transition (C = {self.total:.3g}, M = {self.size:.3g})"
 
     def advice(self, report: Any, n_local: int) -> str:
         """Why so many, and what is cheaper."""
@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
         if not report.remainder_sd < _SMALL_SPREAD:
             return (
                 "The posterior is far from the normal law at its mode (sums of remainders vary by "
-                f"{report.remainder_sd:.2g}), as it is with few data for a parameter: pm.NUTS suits it better."
+                f"{report.remainder_sd:.2g}), as with few data for a parameter: pm.NUTS suits it better."
             )
         why = f"The bounds are loose in {self.n_dim} dimensions, not the data difficult: "
         if self.n_dim <= _MANY_DIMENSIONS:
@@ -82,3 +82,8 @@ def predict(thinning: Thinning, proposal: BoundProposal, centre: Centre, chi: fl
     drawn = np.minimum(expected * (1.0 + chi * expected), thinning.most)
     size = float(np.mean(expected) / thinning.totals[0]) if thinning.totals[0] > 0.0 else 0.0
     return Prediction(float(np.mean(drawn)), float(thinning.totals[0]), size, n_dim)
+
+
+def few_digits(number: float) -> str:
+    """A number of rows, which may be small."""
+    return f"{number:,.0f}" if number >= 10.0 else f"{number:.2g}"

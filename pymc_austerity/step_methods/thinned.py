@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.bounds.remainder import Curvature
+from pymc_austerity.bounds.constants import Curvature
 from pymc_austerity.bounds.thinning import Thinning, thinning_of
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.tuna import tuna_transitions

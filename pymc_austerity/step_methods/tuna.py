@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.bounds.remainder import Curvature
+from pymc_austerity.bounds.constants import Curvature
 from pymc_austerity.bounds.thinning import Thinning
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
@@ -22,12 +22,12 @@ from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.centre import Found
 from pymc_austerity.step_methods.compiled import CompiledKernel
 from pymc_austerity.step_methods.options import ThinnedOptions
-from pymc_austerity.step_methods.prediction import Prediction, predict
+from pymc_austerity.step_methods.prediction import Prediction, few_digits, predict
 from pymc_austerity.step_methods.statistics import DTYPES_SHAPES
 from pymc_austerity.step_methods.thinned import ThinnedEngine, make_thinning
 from pymc_austerity.validation import DefaultSize, is_real
 
-_TAYLOR = Taylor()
+_TAYLOR = Taylor(exact_rows=0)
 _EXACT = Exact()
 
 
@@ -38,12 +38,9 @@ class TunaMH(SubsampledStep):
     ----------
     vars : random or value variables, optional
         Continuous variables to update together. Default: all of the model.
-    control_variate : Taylor, default Taylor()
+    control_variate : Taylor, default Taylor(order=2, center='mode', exact_rows=0)
         What is subtracted from the local terms; the smaller the remainders, the fewer rows. There are no
         exact rows: rows with a large bound are drawn the more often.
-    proposal : Laplace, Surrogate, RandomWalk, AdaptiveRandomWalk, or callable, optional
-        Default: ``Laplace()``, independent draws of the fitted law mixed with a random walk, or
-        ``Surrogate()`` if the block has variables that are in no local term (hierarchical scales).
     chi : float >= 0, default 0.0
         Draws chi (C M)^2 more rows for a move with C M expected ones, which makes acceptance rates larger.
     switch_above : float > 0, default 0.25
@@ -59,7 +56,9 @@ class TunaMH(SubsampledStep):
         Count terms that are larger than their bounds in the sample statistic `bound_violations` and go on,
         instead of raising an error at the first.
     **options
-        Those of every subsampled step but `subsample`: see `MetropolisHastings`.
+        Those of every subsampled step but `subsample`: see `MetropolisHastings`. The default proposal is
+        ``Laplace()``, independent draws of the fitted law mixed with a random walk, or ``Surrogate()`` if the
+        block has variables that are in no local term (hierarchical scales).
 
     Attributes
     ----------
@@ -92,9 +91,10 @@ class TunaMH(SubsampledStep):
 
     *When it fails*: the bounds need local terms that are functions of one linear predictor, of a known
     family: logistic and binomial, probit, cloglog, Poisson, negative binomial with a fixed dispersion,
-    gamma and exponential with a log link, normal and Student's t with a fixed scale. They grow with the
-    third power of the dimension: above some 50 dimensions, or for a few thousand rows, all rows are
-    cheaper, and are used. For a posterior that is far from normal acceptance rates are low.
+    gamma and exponential with a log link, normal and Student's t with a fixed scale; or of two: normal
+    with a free scale, or with a linear model for the logarithm of the scale. They grow with the third
+    power of the dimension: above some 50 dimensions, or for a few thousand rows, all rows are cheaper, and
+    are used. For a posterior that is far from normal acceptance rates are low.
 
     References
     ----------
@@ -192,8 +192,8 @@ class TunaMH(SubsampledStep):
             return False
         assert self._centre is not None
         warn(
-            f"TunaMH would draw about {prediction.terms:,.3g} of {n_local:,} rows for a transition: the exact "
-            f"test on all data is used instead. {prediction.advice(self._centre.report, n_local)}"
+            f"TunaMH would draw about {few_digits(prediction.terms)} of {n_local:,} rows for a transition: "
+            f"the exact test on all data is used instead. {prediction.advice(self._centre.report, n_local)}"
         )
         return True
 

@@ -1,0 +1,165 @@
+"""A `TunaMH` that is tried for `recommend`: compiled only if it suits the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymc as pm
+from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.bounds.constants import family_of
+from pymc_austerity.bounds.thinning import Thinning
+from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.base import SubsampledStep
+from pymc_austerity.step_methods.centre import CentreReport, Found
+from pymc_austerity.step_methods.options import centre_for
+from pymc_austerity.step_methods.prediction import Prediction, few_digits
+from pymc_austerity.step_methods.tuna import TunaMH
+
+# What independent draws of the fitted law need: their acceptance rate, and how sums of remainders vary.
+_ACCEPTANCE, _SPREAD = 0.2, 3.0
+# A surrogate follows any prior, but accepts by the remainders alone.
+_SURROGATE_SPREAD = 1.0
+
+
+class CostlyError(ValueError):
+    """The normal law fits, but exact decisions need all rows; `remedy` says what would help."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
+
+
+class Search:
+    """What is found on the way to a `TunaMH`, so that another step need not search again.
+
+    Attributes
+    ----------
+    fact : Factorisation or None
+    found : Found or None
+    certificate : str
+    rows : float or None
+        Expected for a transition.
+    is_surrogate : bool
+        Whether the default proposal is.
+    compiles : bool
+        Whether the step suits the model.
+    """
+
+    def __init__(self, model: pm.Model, block: list[Variable], point: PointType, approximate: bool) -> None:
+        self._model, self._block, self._point, self._approximate = model, block, point, approximate
+        self.fact: Factorisation | None = None
+        self.found: Found | None = None
+        self.rows: float | None = None
+        self.certificate = "not looked for"
+        self.is_surrogate = self.compiles = False
+
+    def tuna(self) -> Any:
+        """A `TunaMH`.
+
+        Raises
+        ------
+        CostlyError
+        ValueError
+            If the model cannot be factorised, or no normal law fits.
+        """
+        search = self
+
+        class Candidate(TunaMH):
+            def _factorised(self, point: PointType, *, check: bool) -> Factorisation:
+                search.fact = super()._factorised(point, check=check)
+                return search.fact
+
+            def _found(
+                self, fact: Factorisation, point: PointType, proposal: Any, fresh: bool
+            ) -> Found | None:
+                # AusterityMH needs the rows that are read always, of which TunaMH knows nothing.
+                taylor = Taylor() if search._approximate else self._taylor
+                search.found = centre_for(self._model, fact, point, taylor, proposal, search._approximate)
+                assert search.found is not None
+                return search.found._replace(centre=search.found.centre._replace(exact=NO_STRATUM.rows))
+
+            def _engine_for(
+                self, fact: Factorisation, found: Found | None, rule: Any, bound: BoundProposal, *args: Any
+            ) -> Any:
+                assert found is not None
+                search.is_surrogate = bound.is_surrogate
+                _require_fit(found.centre.report, bound.is_surrogate)
+                try:
+                    return super()._engine_for(fact, found, rule, bound, *args)
+                except ValueError as error:
+                    if search.rows is not None:  # bounds were found
+                        raise
+                    search.certificate = f"none: {first_sentence(str(error).partition(': ')[2])}"
+                    raise CostlyError(
+                        "no bound is known for the remainders of all local terms",
+                        "TunaMH(curvature=...), with a bound of your own for terms with a linear predictor, "
+                        "reads few and is exact.",
+                    ) from error
+
+            def _too_many(self, prediction: Prediction, thinning: Thinning) -> bool:
+                search._judge(prediction, self._switch_above)
+                return False
+
+        return self._build(Candidate)
+
+    def other(self, kind: type[SubsampledStep], **options: Any) -> Any:
+        """A step of another kind, made of what was found."""
+        found = self.found
+        assert found is not None
+        if "control_variate" not in options:
+            assert self.fact is not None
+            found = found._replace(centre=found.centre._replace(expansion=None), expanded=self.fact)
+        methods = {"_factorised": lambda *_, check: self.fact, "_found": lambda *_: found}
+        return self._build(type(kind.__name__, (kind,), methods), **options)
+
+    def _build(self, kind: Any, **options: Any) -> Any:
+        """Make a step of a private subclass, of which nothing remains."""
+        step = kind(self._block, model=self._model, initial_point=self._point, **options)
+        step.__class__ = kind.__base__
+        return step
+
+    def _judge(self, prediction: Prediction, most: float) -> None:
+        """Name the bounds, and raise `CostlyError` if they are loose."""
+        assert self.fact is not None
+        assert self.found is not None
+        rows, n_local = prediction.terms, self.fact.n_local
+        self.rows = rows
+        families = [family_of(each, self._point).name for each in self.found.function.predictors()]
+        self.certificate = (
+            f"third derivatives of {' and '.join(dict.fromkeys(families))} terms "
+            f"(C = {prediction.total:.3g}, M = {prediction.size:.3g})"
+        )
+        if not rows <= most * n_local:
+            raise CostlyError(
+                f"TunaMH would draw about {few_digits(rows)} of {n_local:,} rows for a transition, more "
+                "than a quarter",
+                "With more data for each dimension TunaMH reads few and is exact.",
+            )
+        self.compiles = True
+
+
+def _require_fit(report: CentreReport, is_surrogate: bool) -> None:
+    """Raise `ValueError` if a step that is fitted to the mode would mix slowly."""
+    if report.n_modes > 1:
+        raise ValueError(
+            f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
+        )
+    spread = f"sums of remainders vary by {report.remainder_sd:.2g}"
+    if is_surrogate:
+        if not report.remainder_sd < _SURROGATE_SPREAD:
+            raise ValueError(f"The likelihood is far from its Taylor polynomial: {spread}")
+    elif not (report.acceptance >= _ACCEPTANCE and report.remainder_sd < _SPREAD):
+        raise ValueError(
+            "The posterior is far from the normal law at its mode: independent draws would be accepted at a "
+            f"rate of about {report.acceptance:.2f}, and {spread}"
+        )
+
+
+def first_sentence(message: str) -> str:
+    """What is the matter, without what to do about it."""
+    return message.split(". ")[0].rstrip(".")

@@ -1,0 +1,435 @@
+"""`recommend`: which step it chooses, what it says, and that `pymc.sample` takes it."""
+
+import re
+from copy import deepcopy
+from functools import cache
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from scipy.special import expit
+
+from pymc_austerity import (
+    AusterityMH,
+    FactorisationError,
+    Laplace,
+    MetropolisHastings,
+    SubsamplingWarning,
+    Surrogate,
+    TunaMH,
+    find_mode,
+    recommend,
+)
+from pymc_austerity.exceptions import warn
+from pymc_austerity.step_methods.engine import Engine
+from pymc_austerity.step_methods.options import centre_for
+from pymc_austerity.step_methods.recommendation import Recommendation
+from pymc_austerity.step_methods.thinned import ThinnedEngine
+
+# The process is multi-threaded, says Python 3.12 when it forks.
+FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+# Whether a chain has settled after so few draws is not the question here.
+pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
+
+ROWS = np.random.default_rng(101).normal(size=5000)
+APPROXIMATE = "AusterityMH was chosen, which is approximate"
+
+
+@cache
+def logistic():
+    """Many rows, and a discrete variable beside them."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(20_000, 2))
+    y = (rng.random(20_000) < expit(x @ [0.5, -1.0])).astype(float)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 2, shape=2)
+        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
+        count = pm.Poisson("count", 3.0)
+        pm.Normal("few", count, 1.0, observed=[2.0, 3.0])
+    return model
+
+
+@cache
+def overdispersed():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=1000)
+    y = rng.poisson(rng.gamma(2.0, np.exp(1.0 + 0.3 * x) / 2.0))
+    with pm.Model() as model:
+        a, b, alpha = pm.Normal("a", 0, 2), pm.Normal("b", 0, 2), pm.HalfNormal("alpha", 5)
+        pm.NegativeBinomial("y", mu=pm.math.exp(a + b * x), alpha=alpha, observed=y)
+    return model
+
+
+def rare(positives, n_dim):
+    """3,000 rows, almost all of them negative."""
+    rng = np.random.default_rng(1)
+    x = np.column_stack([np.ones(3000), rng.normal(size=(3000, n_dim - 1))])
+    y = np.zeros(3000)
+    y[rng.choice(3000, positives, replace=False)] = 1.0
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=pm.math.dot(x, pm.Normal("beta", 0, 2, shape=n_dim)), observed=y)
+    return model
+
+
+@cache
+def groups():
+    """Centred effects, and a scale that is not in the likelihood."""
+    rng = np.random.default_rng(3)
+    group = rng.integers(0, 8, 10_000)
+    y = (rng.random(10_000) < expit(rng.normal(0, 0.5, 8)[group] - 1)).astype(float)
+    with pm.Model() as model:
+        effect = pm.Normal("effect", pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1), shape=8)
+        pm.Bernoulli("y", logit_p=effect[group], observed=y)
+    return model
+
+
+@cache
+def short():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=ROWS[:50])
+    return model
+
+
+def process():
+    scale = pm.HalfNormal("scale")
+    gp = pm.gp.Marginal(cov_func=pm.gp.cov.ExpQuad(1, scale))
+    gp.marginal_likelihood("gp", X=ROWS[:1000, None], y=ROWS[:1000], sigma=1.0)
+
+
+def walk():
+    z = pm.Normal("z", shape=1500)
+    pm.Normal("y", pt.cumsum(z), 1.0, observed=ROWS[:1500])
+
+
+def two_modes():
+    pm.Normal("y", pm.Normal("mu") ** 2, 1.0, observed=1.0 + ROWS)
+
+
+def flat():
+    pm.Normal("y", pm.Flat("a") + pm.Flat("b"), 1.0, observed=ROWS[:1500])
+
+
+def change():
+    point = pm.DiscreteUniform("point", 0, 1500)
+    mean = pm.math.switch(np.arange(1500) < point, pm.Normal("before"), pm.Normal("after"))
+    pm.Normal("y", mean, 1.0, observed=ROWS[:1500])
+
+
+def model_with(*parts):
+    with pm.Model() as model:
+        for part in parts:
+            part()
+    return model
+
+
+class Uncompiled:
+    """What an engine was given, and nothing compiled."""
+
+    def __init__(self, factorisation, *args):
+        self.n_local = factorisation.n_local
+        self.args = args
+
+    def restart(self):
+        pass
+
+    def copy(self):
+        return self
+
+
+@pytest.fixture
+def uncompiled(monkeypatch):
+    monkeypatch.setattr("pymc_austerity.step_methods.base.Engine", Uncompiled)
+    monkeypatch.setattr("pymc_austerity.step_methods.tuna.ThinnedEngine", Uncompiled)
+
+
+@pytest.fixture(scope="module")
+def tuna():
+    """Not to be moved."""
+    return recommend(logistic())
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """Not to be moved."""
+    return recommend(overdispersed())
+
+
+def said(step):
+    """The recommendation on one line."""
+    assert isinstance(step.recommendation, Recommendation)
+    return " ".join(str(step.recommendation).split())
+
+
+# Which step ----------------------------------------------------------------------------------------
+
+
+def test_few_rows_decide(tuna):
+    assert type(tuna) is TunaMH
+    assert isinstance(tuna._engine, ThinnedEngine)
+    why = tuna.recommendation
+    assert why.step == "TunaMH()"
+    assert (why.n_local, why.n_dim, why.vars, why.others) == (20_000, 2, ("beta",), ("count",))
+    assert why.rows == tuna.prediction.terms < 1.0
+    assert why.fit == tuna.centre
+
+
+def test_it_is_as_if_it_had_been_built_by_hand(tuna, uncompiled):
+    by_hand = TunaMH([logistic()["beta"]], model=logistic())
+    assert vars(tuna).keys() == vars(by_hand).keys() | {"recommendation"}
+    for name in ("whiten", "colour", "exact", "certificate", "rounding"):
+        np.testing.assert_equal(getattr(tuna._centre, name), getattr(by_hand._centre, name))
+    assert tuna.prediction == by_hand.prediction
+    assert (tuna._taylor.exact_rows, tuna._switched) == (0, False)
+
+
+def test_no_bound_is_known(exact):
+    assert type(exact) is MetropolisHastings
+    assert isinstance(exact._engine, Engine)
+    why = exact.recommendation
+    assert why.step == "MetropolisHastings(proposal=Laplace())"
+    assert re.match("none: .*term 'y'", why.certificate)
+    assert why.rows == why.n_local == 1000
+    assert "recommend(approximate=True) gives AusterityMH" in why.otherwise
+    assert "TunaMH(curvature=...)" in why.otherwise
+
+
+def test_an_approximate_step_has_to_be_asked_for(uncompiled):
+    with pytest.warns(SubsamplingWarning, match=APPROXIMATE) as caught:
+        step = recommend(overdispersed(), approximate=True)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert type(step) is AusterityMH
+    assert step.recommendation.rows == 150
+    assert step.recommendation.guarantee.startswith("none")
+    assert len(step._centre.exact) == 100
+    assert step._taylor.exact_rows == 100
+
+
+def test_an_exact_step_is_preferred(uncompiled):
+    assert type(recommend(rare(34, 3), approximate=True)) is TunaMH
+
+
+def test_too_many_rows(uncompiled):
+    """34 positives for 13 coefficients: loose bounds, though the normal law is not bad."""
+    model = rare(34, 13)
+    step = recommend(model)
+    assert type(step) is MetropolisHastings
+    why = step.recommendation
+    assert re.search("TunaMH would draw about .* of 3,000 rows", why.reason)
+    assert "binary logistic" in why.certificate
+    assert "more data for each dimension" in why.otherwise
+    by_hand = MetropolisHastings(model=model, proposal=Laplace())
+    assert vars(step).keys() == vars(by_hand).keys() | {"recommendation"}
+    np.testing.assert_array_equal(step._centre.proxy.mode, by_hand._centre.proxy.mode)
+    assert step._centre.expansion is by_hand._centre.expansion is None
+    assert step._data_seen == by_hand._data_seen
+
+
+def test_a_hierarchy(uncompiled):
+    step = recommend(groups())
+    assert type(step) is TunaMH
+    assert step._proposal is None
+    assert step._engine.args[3].is_surrogate
+
+
+def test_a_hierarchy_with_too_many_rows(uncompiled, monkeypatch):
+    original = TunaMH.__init__
+    monkeypatch.setattr(
+        TunaMH, "__init__", lambda self, *args, **kwargs: original(self, *args, switch_above=1e-6, **kwargs)
+    )
+    step = recommend(groups())
+    assert type(step) is MetropolisHastings
+    assert isinstance(step._proposal, Surrogate)
+    assert step._taylor.exact_rows == 0
+    assert step._centre.expansion is not None
+    assert "proposal=Surrogate()" in step.recommendation.step
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason", "n_local"),
+    [
+        ([process], "term 'gp'", None),
+        ([walk], r"Rows of the term 'y' \(1,500 rows\) cannot be computed from a subsample.*CumOp", None),
+        ([two_modes], "2 modes were found", 5000),
+        ([flat], "no mode to expand at.*a, b", 1500),
+        ([change], "point, which it contains, is discrete$", 1500),
+    ],
+    ids=["gp", "walk", "modes", "flat", "discrete"],
+)
+def test_nuts(parts, reason, n_local):
+    step = recommend(model_with(*parts))
+    assert type(step) is pm.NUTS
+    why = step.recommendation
+    assert why.step == "pm.NUTS()"
+    assert why.n_local == n_local
+    assert why.rows is None
+    assert re.search(reason, why.reason)
+    assert "Use another step" not in why.reason
+    assert "leave" not in why.reason
+    assert why.others == (("point",) if parts == [change] else ())
+
+
+def test_nothing_to_subsample():
+    why = recommend(short()).recommendation
+    assert why.reason == (
+        "There is nothing to subsample: the longest term that contains mu is 'y' with 50 rows, fewer than "
+        "threshold=1000"
+    )
+    assert (why.n_local, why.n_dim, why.fit) == (0, 1, None)
+
+
+def test_a_poor_fit_is_told_but_not_warned_of():
+    """What is said of a step that is not taken stays unsaid: a warning would be an error here."""
+    step = recommend(rare(3, 15))
+    assert type(step) is pm.NUTS
+    assert "independent draws would be accepted at a rate of" in step.recommendation.reason
+    assert step.recommendation.fit.remainder_sd > 3.0
+
+
+def test_a_part_of_the_likelihood():
+    step = recommend(overdispersed(), overdispersed()["a"])
+    assert type(step) is pm.NUTS
+    assert step.recommendation.reason.endswith("b, alpha_log__ would be moved by another step")
+    assert step.recommendation.vars == ("a",)
+    assert step.recommendation.others == ("b", "alpha")
+
+
+def test_warnings_of_the_chosen_step_are_given(uncompiled, monkeypatch):
+    def telling(*args):
+        warn("Told.")
+        return centre_for(*args)
+
+    monkeypatch.setattr("pymc_austerity.step_methods.candidate.centre_for", telling)
+    with pytest.warns(SubsamplingWarning, match="Told.") as caught:
+        recommend(logistic())
+    assert [w.filename for w in caught] == [__file__]
+
+
+# What is refused -----------------------------------------------------------------------------------
+
+
+def test_no_continuous_variable():
+    with pm.Model() as model:
+        pm.Poisson("count", 3.0)
+    with pytest.raises(ValueError, match="no continuous free variable"):
+        recommend(model)
+
+
+def test_a_discrete_variable():
+    with pytest.raises(ValueError, match="discrete: count"):
+        recommend(logistic(), [logistic()["count"]])
+
+
+def test_approximate_is_true_or_false():
+    with pytest.raises(ValueError, match="approximate must be True or False"):
+        recommend(logistic(), approximate="yes")
+
+
+def test_random_draws():
+    """pm.NUTS would not complain."""
+    with pm.Model() as model:
+        batch = pm.Minibatch(ROWS, batch_size=1200)
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=batch, total_size=len(ROWS))
+    with pytest.raises(FactorisationError, match="total_size"):
+        recommend(model)
+
+
+class Square(Op):
+    """Without a gradient."""
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.array(inputs[0] ** 2)
+
+
+def test_no_gradient():
+    with pm.Model() as model:
+        pm.Normal("y", Square()(pm.Normal("mu")), 1.0, observed=ROWS[:1500])
+    with pytest.raises(ValueError, match=r"cannot be differentiated twice.*needs a gradient"):
+        recommend(model)
+
+
+def test_errors_of_the_compiler_are_not_reasons(monkeypatch):
+    def fails(*args):
+        raise ValueError("broken")
+
+    monkeypatch.setattr("pymc_austerity.step_methods.tuna.ThinnedEngine", fails)
+    with pytest.raises(ValueError, match="broken"):
+        recommend(logistic())
+
+
+# What it says --------------------------------------------------------------------------------------
+
+
+def test_the_text_of_tuna(tuna):
+    text = said(tuna)
+    for fact in (
+        "TunaMH() for beta",
+        "local terms N = 20,000",
+        "dimensions D = 2",
+        "third derivatives of binary logistic terms",
+        "of 20,000 for a transition",
+        "predicted acceptance of independent draws 0.9",
+        "standard deviation of the sum of remainders 0.0",
+        "exact: the posterior is the stationary law",
+        "count: left to pm.sample()",
+    ):
+        assert fact in text
+    assert max(map(len, str(tuna.recommendation).splitlines())) <= 100
+
+
+def test_the_text_of_nuts():
+    text = said(recommend(short()))
+    for fact in (
+        "pm.NUTS() for mu",
+        "with 50 rows",
+        "all, at each leapfrog step",
+        "pm.sample() without step=",
+    ):
+        assert fact in text
+
+
+# Copies, and sampling ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copier", [deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
+def test_copies_keep_the_recommendation(tuna, copier):
+    for step in (tuna, recommend(short())):
+        other = copier(step)
+        assert type(other) is type(step)
+        assert other.recommendation == step.recommendation
+
+
+@FORK
+@pytest.mark.parametrize("cores", [1, 2])
+def test_nuts_in_pm_sample(draw, cores):
+    idata = draw(short(), recommend(short()), cores=cores, tune=50, draws=50)
+    assert idata.posterior["mu"].shape == (2, 50)
+    assert abs(float(idata.posterior["mu"].mean())) < 1.0
+
+
+@FORK
+def test_a_whole_story(draw, tuna):
+    """The model of the context, and all its continuous variables; PyMC has a step for the discrete one."""
+    with logistic() as model:
+        step = recommend()
+    mode = find_mode(model, vars=[model["beta"]])["beta"]
+    idata = draw(model, step, draws=300, tune=100)
+    sd = idata.posterior["beta"].std(("chain", "draw")).values
+    assert np.all(np.abs(idata.posterior["beta"].mean(("chain", "draw")).values - mode) < sd)
+    assert idata.posterior["count"].dtype.kind == "i"
+    assert step.recommendation == tuna.recommendation._replace(fit=step.centre)
+    parallel = draw(model, step, draws=300, tune=100, cores=2)
+    assert idata.posterior["beta"].equals(parallel.posterior["beta"])
+
+
+def test_an_exact_step_on_all_data(draw, exact):
+    idata = draw(overdispersed(), exact)
+    assert np.all(idata.sample_stats["n_used"] <= 1000)
+    assert float(idata.sample_stats["accepted"].mean()) > 0.5
