@@ -1,14 +1,14 @@
 """Exact posterior draws from a handful of rows: TunaMH on logistic, Poisson and hierarchical models.
 
-The first table is a logistic regression with ten coefficients, and more and more rows. What to expect: the rows
-drawn for a transition *decrease* with N, as D^3 / sqrt(N), while every decision is exact. `predicted` is what
-the step says before it starts. `shift` is the largest difference from the posterior means, in posterior
-standard deviations, and `error` its standard error; `Laplace` is that difference for the normal law at the mode,
-which the proposals come from. The posterior is by importance sampling from a Student t_5 at the mode,
+The first table is a logistic regression with ten coefficients, and more and more rows. What to expect: the
+rows drawn for a transition *decrease* with N, as D^3 / sqrt(N), while every decision is exact. `predicted` is
+what the step says before it starts. `shift` is the largest difference from the posterior means, in posterior
+standard deviations, and `error` its standard error; `Laplace` is that difference for the normal law at the
+mode, which the proposals come from. The posterior is by importance sampling from a Student t_5 at the mode,
 with the whole likelihood.
 
-The second table has other models: a rare outcome, counts, and a hierarchical prior, whose scale moves in the same
-block (`Surrogate` moves).
+The second table has other models: a rare outcome, counts, and a hierarchical prior, whose scale moves in the
+same block (`Surrogate` moves).
 
 Run `python examples/exact_subsampling.py` (up to 1e5 rows, half a minute), or with `--full` (up to 1e6, a few
 minutes).

@@ -214,6 +214,10 @@ def overdispersion(batch_sizes, draws):
     )
 
 
+def four_digits(x):
+    return f"{float(f'{x:.4g}'):,g}"
+
+
 def main(full=False):
     tables = {}
 
@@ -221,7 +225,7 @@ def main(full=False):
         started = time.perf_counter()
         tables[name] = make(**settings)
         print(f"\n{title} ({time.perf_counter() - started:.0f} s)\n")
-        print(tables[name].to_string(float_format="{:.4g}".format, na_rep=""), flush=True)
+        print(tables[name].to_string(float_format=four_digits, na_rep=""), flush=True)
 
     show("rows", "Rows read by a transition", rows_read, FULL if full else FAST)
     show("rare", "Coefficient of a rare covariate", rare_rows, FULL_RARE if full else FAST_RARE)

@@ -53,10 +53,11 @@ class Taylor:
     *When it fails*: the local terms must not depend on variables that other steps move. For posteriors with
     several modes, or far from normal, remainders are as large as the terms, and steps read much of the
     data; a warning says so. The t-test's own failures remain: rows that carry much of the remainder are seen
-    only if they are among the exact rows (without any, a rare feature of 20 rows moved a posterior mean by
-    0.12 standard deviations), and skewed remainders bias it a little: the overdispersion of a negative
-    binomial regression on 5,000 rows came out 0.019 standard deviations too small with batches of 50, and
-    0.005 (0.003) with ``batch_size=500``. Where all sampled rows have the same remainder (few distinct rows
+    only if they are among the exact rows (without any, the coefficient of a covariate that is 1 in ten of
+    100,000 rows came out 0.17 standard deviations off), and skewed remainders bias it a little: the log
+    overdispersion of a negative binomial regression on 5,000 rows came out 0.014 (0.003) standard deviations
+    too small with batches of 50, and 0.001 (0.003) off with ``batch_size=500`` (printed by
+    ``examples/remainder_sizes.py --full``). Where all sampled rows have the same remainder (few distinct rows
     of a design) the test reads them all.
 
     References
