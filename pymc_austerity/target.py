@@ -103,6 +103,34 @@ class LinearPredictor(NamedTuple):
     is_affine: bool = False
 
 
+class PredictorPair(NamedTuple):
+    """Local terms that depend on the state through two numbers each, both affine in it.
+
+    Attributes
+    ----------
+    name, n_rows, n_dim
+        As in `LinearPredictor`.
+    rows : callable
+        ``(positions) -> ndarray (m, 2, D + 1)``: x_i and o_i of both predictors.
+    slopes : callable
+        ``(values (2, K), positions, point) -> ndarray (2, K, m)``: derivatives of f_i by the first and by the
+        second predictor, at K values of both.
+    offset_fixed, others
+        As in `LinearPredictor`.
+    """
+
+    name: str
+    n_rows: int
+    n_dim: int
+    rows: Callable[[Index], npt.NDArray[np.float64]]
+    slopes: Callable[[npt.NDArray[np.float64], Index, Mapping[str, Any]], npt.NDArray[np.float64]]
+    offset_fixed: bool
+    others: tuple[str, ...]
+
+
+Predictor = LinearPredictor | PredictorPair
+
+
 class Expansion(NamedTuple):
     """Second-order (or first-order) Taylor polynomial of the sum of all local terms, without its constant.
 

@@ -93,6 +93,27 @@ class Family:
     curvature_constants: Callable[[Vector, Matrix], Matrix | None] | None = None
 
 
+@dataclass(frozen=True)
+class PairFamily:
+    """One form of terms with two linear predictors.
+
+    Attributes
+    ----------
+    name : str
+    identify : callable
+        ``(slopes) -> ndarray (m, n)``: the constants of m rows, or None. ``slopes(values (2, K)) -> ndarray
+        (2, K, m)`` has the derivatives of all m rows by both predictors, at K values of these.
+    norms : callable
+        ``(constants (m, n), values (m, 2), v (m, 2, d), radius, order) -> ndarray (m,)``: upper bounds of
+        the size of the derivatives of order `order` + 1 by w, along unit vectors, for |w| <= radius. The
+        predictors are values_i + v_i w.
+    """
+
+    name: str
+    identify: Callable[[Callable[[Matrix], Matrix]], Matrix | None]
+    norms: Callable[[Matrix, Matrix, Matrix, float, int], Vector]
+
+
 def value_at(eta: Vector, slopes: Matrix, where: float) -> Vector:
     """Slopes of all rows at one point of the grid."""
     row: Vector = slopes[int(np.argmin(np.abs(eta - where)))]

@@ -26,7 +26,7 @@ from pymc_austerity.bounds import (
 )
 from pymc_austerity.bounds.base import FINE_GRID, GRID, TOLERANCE, Family, RangeCertificate
 from pymc_austerity.bounds.cloud import CloudBuilder, Matrix, product
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Predictor, Vector
 
 FAMILIES: tuple[Family, ...] = (
     logistic.BINARY,
@@ -252,7 +252,7 @@ def _divided(constants: Matrix, factors: Vector) -> Matrix:
     return result
 
 
-def chunks(predictor: LinearPredictor, positions: Index) -> list[Index]:
+def chunks(predictor: Predictor, positions: Index) -> list[Index]:
     """Cut row numbers into pieces that fit in the cache."""
     length = int(np.clip(_CHUNK_BUDGET // predictor.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
     return [positions[a : a + length] for a in range(0, len(positions), length)]

@@ -19,6 +19,10 @@ where M, the same for all rows, is the smaller of
 - |w' - w| rms^k / k!, the integral along the segment from w to w', on which the mean of |w|^2 is
   rms^2 = (|w|^2 + w . w' + |w'|^2) / 3, and that of |w| at most rms.
 
+*Two predictors.* For t = (t_1, t_2), the c_i bounds the derivatives of order k + 1 of f_i by w along unit
+vectors. These are symmetric forms, whose largest value is at equal arguments (Banach), so that all of the
+above holds; see `location_scale`.
+
 *How far.* K_i is taken over eta_i +- |v_i| r, for some radii r: it holds wherever |w| and |w'| <= r.
 
 The few rows with the largest c_i are left out, to be evaluated exactly. With c the largest of the others,
@@ -28,19 +32,16 @@ their log ratios less the expansions of these are within +-c M, a range of 2 c M
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.bounds.base import GRID, TOLERANCE, Family
-from pymc_austerity.bounds.certificate import SAMPLE, chunks, recognise
+from pymc_austerity.bounds.base import TOLERANCE
 from pymc_austerity.bounds.cloud import Matrix
-from pymc_austerity.target import Index, LinearPredictor, Vector
-
-# ``(low, high, positions) -> array``: upper bounds of |f_i^(order + 1)| from low_i to high_i.
-Curvature = Callable[[Vector, Vector, Index], Any]
+from pymc_austerity.bounds.constants import constants_of_rows
+from pymc_austerity.target import Index, Predictor, Vector
 
 # Radii, in units of the typical one; rows are ranked by their constants at that.
 _RADII = np.array([0.5, 1.0, 1.5, 2.0, 4.0, math.inf])
@@ -77,7 +78,7 @@ class RemainderCertificate(NamedTuple):
 
 
 def certify_remainders(
-    predictors: Sequence[LinearPredictor],
+    predictors: Sequence[Predictor],
     point: Mapping[str, Any],
     centre: Vector,
     directions: Matrix,
@@ -89,7 +90,7 @@ def certify_remainders(
 
     Parameters
     ----------
-    predictors : sequence of LinearPredictor
+    predictors : sequence of LinearPredictor or PredictorPair
     point : dict of str to array
         Values of the variables of other steps.
     centre : ndarray (D,)
@@ -131,101 +132,6 @@ def certify_remainders(
         start += predictor.n_rows
     centre, whitening = (np.ascontiguousarray(a, dtype=np.float64) for a in (centre, whitening))
     return RemainderCertificate(order, centre, whitening, radii, largest), np.sort(exact)
-
-
-def constants_of_rows(
-    predictor: LinearPredictor,
-    point: Mapping[str, Any],
-    centre: Vector,
-    directions: Matrix,
-    whitening: Matrix,
-    radii: Vector,
-    order: int,
-    curvature: Curvature | None = None,
-) -> Iterator[tuple[Index, Matrix]]:
-    """Positions of some rows, and their c_i at all radii, until all rows have come.
-
-    Parameters are as of `certify_remainders`; `curvature` gives the K_i of terms of no known family.
-    """
-    known = _of_family(predictor, point, order) if curvature is None else _of_user(predictor, curvature)
-    for positions in chunks(predictor, np.arange(predictor.n_rows)):
-        largest_between = known(positions)
-        rows = predictor.rows(positions)
-        if not np.all(np.isfinite(rows)):
-            raise ValueError(f"Some rows of the design of the term {predictor.name!r} are not finite.")
-        x, eta = rows[:, :-1], rows[:, :-1] @ centre + rows[:, -1]
-        v = x @ directions
-        length = np.linalg.norm(v, axis=1)
-        column = np.linalg.norm(whitening, axis=0)
-        if np.any(np.abs(v @ whitening - x) > TOLERANCE * length[:, None] * column):
-            raise ValueError(
-                f"Some rows of the term {predictor.name!r} are not in the span of the whitening."
-            )
-        c = np.zeros((len(radii), len(positions)))
-        some = length > 0.0  # the others have no remainder, though their K_i may be infinite
-        for k, radius in enumerate(radii):
-            reach = np.where(some, length, 1.0) * radius
-            size = largest_between(eta - reach, eta + reach)
-            c[k, some] = size[some] * length[some] ** (order + 1)
-        yield positions, c
-
-
-def _of_family(predictor: LinearPredictor, point: Mapping[str, Any], order: int) -> Any:
-    """K_i of some rows between some predictors, from the family of the term."""
-    family = _smooth_family(predictor, point)
-    identify = family.curvature_constants or family.identify
-    assert family.curvature is not None  # for mypy
-
-    def known(positions: Index) -> Any:
-        constants = identify(GRID, predictor.slopes(GRID, positions, point))
-        if constants is None:
-            raise ValueError(
-                f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
-            )
-        return lambda low, high: family.curvature(constants, low, high, order)  # type: ignore[misc]
-
-    return known
-
-
-def _of_user(predictor: LinearPredictor, curvature: Curvature) -> Any:
-    """The same from a function of the user."""
-    _refuse_others(predictor)
-
-    def known(positions: Index) -> Any:
-        def largest_between(low: Vector, high: Vector) -> Vector:
-            size = np.asarray(curvature(low, high, positions), dtype=np.float64)
-            if size.shape != low.shape or not np.all(size >= 0.0):
-                raise ValueError(
-                    f"curvature[{predictor.name!r}] must return a number >= 0 (or infinity) for each of the "
-                    f"{len(low)} rows it is asked for, got {size!r}."
-                )
-            return size
-
-        return largest_between
-
-    return known
-
-
-def _refuse_others(predictor: LinearPredictor) -> None:
-    if predictor.others or not predictor.offset_fixed:
-        names = ", ".join(map(repr, predictor.others)) or "in its linear predictor"
-        raise ValueError(
-            f"The term {predictor.name!r} depends on variables of other steps ({names}), so that its "
-            "expansion changes with them. Let one step move all of these variables."
-        )
-
-
-def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Family:
-    """The family of a term that has curvature, and the same whatever other steps do."""
-    _refuse_others(predictor)
-    sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, SAMPLE)).astype(np.int64))
-    family, _ = recognise(predictor, sample, point)
-    if family.curvature is None:
-        raise ValueError(
-            f"The remainders of the term {predictor.name!r} have no known bound: the slope of {family.name} "
-            "terms is not smooth, or it is constant."
-        )
-    return family
 
 
 @register_jitable

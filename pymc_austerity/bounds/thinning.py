@@ -22,8 +22,9 @@ from numba.extending import register_jitable
 from pymc_austerity.bounds.alias import AliasTable, alias_table
 from pymc_austerity.bounds.base import TOLERANCE
 from pymc_austerity.bounds.cloud import Matrix
-from pymc_austerity.bounds.remainder import Curvature, constants_of_rows, distances
-from pymc_austerity.target import LinearPredictor, Vector
+from pymc_austerity.bounds.constants import Curvature, constants_of_rows
+from pymc_austerity.bounds.remainder import distances
+from pymc_austerity.target import Predictor, Vector
 
 # In units of sqrt(d) + 3.
 _TIERS = np.array([1.0, 2.0, math.inf])
@@ -64,7 +65,7 @@ class Thinning(NamedTuple):
 
 
 def thinning_of(
-    predictors: Sequence[LinearPredictor],
+    predictors: Sequence[Predictor],
     point: Mapping[str, Any],
     centre: Vector,
     directions: Matrix,
@@ -78,7 +79,7 @@ def thinning_of(
 
     Parameters
     ----------
-    predictors : sequence of LinearPredictor
+    predictors : sequence of LinearPredictor or PredictorPair
     point : dict of str to array
         Values of the variables of other steps.
     centre : ndarray (D,)

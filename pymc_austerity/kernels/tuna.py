@@ -167,8 +167,8 @@ def thinned_log_ratio(
 def raise_violation(position: int, log_ratio: float, bound: float) -> None:
     """Raise `ValueError`: decisions by a wrong bound would be wrong."""
     raise ValueError(
-        "The Taylor remainder of local term number {0} changed by {1!r}, and the bound on that is {2!r}: the "
-        "bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; else please "
+        "The Taylor remainder of local term number {0!r} changed by {1!r}, and the bound on that is {2!r}: "
+        "the bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; else please "
         "report the model. AusterityMH(control_variate=Taylor()) needs no bound.",
         position,
         log_ratio,

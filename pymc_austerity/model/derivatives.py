@@ -18,9 +18,10 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
-from pymc_austerity.model.predictor import DesignRows, linear_predictors, predictor_graph
+from pymc_austerity.model.predictor import DesignRows, predictor_graph
+from pymc_austerity.model.predictor_pair import predictors
 from pymc_austerity.model.rebuild import INTERPRETED_STABLE, parts_of, rebuild, stable
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Predictor, Vector
 
 # Numbers in an intermediate result: rows at a time, times dimensions.
 _BUDGET = 2_000_000
@@ -105,14 +106,16 @@ class Differentiable:
         assert isinstance(term, OfPredictor)
         return np.concatenate(list(term.last.values()), axis=1)
 
-    def predictors(self) -> tuple[LinearPredictor, ...]:
-        """The linear predictors of all local terms, as `linear_predictors` finds them.
+    def predictors(self) -> tuple[Predictor, ...]:
+        """The linear predictors of all local terms, one or two each, as `predictors` finds them.
 
         What is known of their rows from passes over the data is not computed again.
         """
-        pairs = zip(self._terms, linear_predictors(self._fact), strict=True)
+        pairs = zip(self._terms, predictors(self._fact), strict=True)
         return tuple(
-            predictor._replace(rows=term.rows) if isinstance(term, OfPredictor) else predictor
+            predictor._replace(rows=term.rows)
+            if isinstance(term, OfPredictor) and isinstance(predictor, LinearPredictor)
+            else predictor
             for term, predictor in pairs
         )
 

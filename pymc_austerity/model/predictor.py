@@ -64,7 +64,7 @@ def linear_predictor(factorisation: Factorisation, term: LocalTerm) -> LinearPre
     if isinstance(found, str):
         return found
     rows, eta = found
-    _, others = _block_and_others(factorisation)
+    _, others = block_and_others(factorisation)
     of_eta = _Slopes(factorisation, term, rows, eta, others)
     of_q = DesignRows(factorisation, term, eta)
     return LinearPredictor(
@@ -81,18 +81,19 @@ def linear_predictor(factorisation: Factorisation, term: LocalTerm) -> LinearPre
 
 def predictor_graph(factorisation: Factorisation, term: LocalTerm) -> tuple[Variable, Variable] | str:
     """A graph of the rows of a term and their linear predictor in it, or the reason why there is none."""
-    block, others = _block_and_others(factorisation)
+    block, others = block_and_others(factorisation)
     for name, var in block.items():
         if var.type.dtype != "float64":
             return f"{name!r}, which enters the term {term.name!r}, is discrete"
-    (rows,) = _merged([term.rows])
+    (rows,) = merged([term.rows])
     kind = kinds([rows], block.values(), others.values())
     cuts = _cuts(rows, block.values(), kind)
-    eta = next((var for var in cuts if _one_per_row(var)), None)
+    eta = next((var for var in cuts if is_one_per_row(var)), None)
     return _reason(term.name, rows, block, kind) if eta is None else (rows, eta)
 
 
-def _block_and_others(factorisation: Factorisation) -> tuple[dict[str, Variable], dict[str, Variable]]:
+def block_and_others(factorisation: Factorisation) -> tuple[dict[str, Variable], dict[str, Variable]]:
+    """Value variables of the step, and those of other steps."""
     values = factorisation.graph.values
     block = {name: values[name] for name in factorisation.var_names}
     return block, {name: var for name, var in values.items() if name not in block}
@@ -103,7 +104,7 @@ def one_per_row(eta: Variable, index: Variable) -> Variable:
     return eta.flatten() if None in eta.type.shape else pt.alloc(eta.flatten()[0], index.shape[0])
 
 
-def _merged(outputs: list[Variable]) -> list[Variable]:
+def merged(outputs: list[Variable]) -> list[Variable]:
     """A copy of the graphs in which equal computations are one; inputs are the same variables."""
     inputs = [var for var in graph_inputs(outputs) if not isinstance(var, Constant)]
     inputs, outputs = clone(inputs, outputs, copy_inputs=False)
@@ -134,7 +135,7 @@ def _depends_on_nodes(nodes: list[Apply], roots: set[Variable], cut: Variable, r
     return rows in found
 
 
-def _one_per_row(var: Variable) -> bool:
+def is_one_per_row(var: Variable) -> bool:
     """Does `var` hold one number for each row, or one for all? Only the number of rows is unknown."""
     return sum(k is None for k in var.type.shape) <= 1 and all(k in (None, 1) for k in var.type.shape)
 
@@ -147,7 +148,7 @@ def _reason(term: str, rows: Variable, block: Mapping[str, Variable], kind: dict
             for var in node.inputs:
                 if kind.get(var) is Kind.AFFINE:
                     first.setdefault(var, node)
-    wide = [var for var in first if not _one_per_row(var)]
+    wide = [var for var in first if not is_one_per_row(var)]
     # Where a predictor per row and something else enter, the something else is in the way.
     odd = wide or [var for var in first if None not in var.type.shape] or list(first)
     names = {var: [name for name, value in block.items() if value in set(ancestors([var]))] for var in odd}
@@ -163,7 +164,7 @@ def _operation(node: Apply) -> str:
     return type(op.scalar_op if isinstance(op, Elemwise) else op).__name__
 
 
-class _Compiled:
+class Compiled:
     """Functions that are compiled when first used, and not pickled."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -174,7 +175,7 @@ class _Compiled:
         }
 
 
-class DesignRows(_Compiled):
+class DesignRows(Compiled):
     """x_i and o_i: what eta is at q = 0, and how it changes along each coordinate.
 
     The second is computed by differentiation and not by differences, which lose digits to a large offset.
@@ -182,7 +183,7 @@ class DesignRows(_Compiled):
 
     def __init__(self, fact: Factorisation, term: LocalTerm, eta: Variable) -> None:
         self._fact, self._term = fact, term
-        block, _ = _block_and_others(fact)
+        block, _ = block_and_others(fact)
         self._block = block
         self._eta = one_per_row(eta, term.index)
         self.n_dim = sum(int(np.prod(var.type.shape)) for var in block.values())
@@ -238,7 +239,7 @@ class DesignRows(_Compiled):
         return self._fact.compile(offset, [self._term.index], mode=INTERPRETED)
 
 
-class _Slopes(_Compiled):
+class _Slopes(Compiled):
     """f_i': the term differentiated by its predictor."""
 
     def __init__(

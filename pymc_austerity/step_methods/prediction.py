@@ -79,8 +79,11 @@ def predict(thinning: Thinning, proposal: BoundProposal, centre: Centre, chi: fl
             else:  # a user's function
                 new[k] = proposal.plain(old[k].copy(), rng)[0]
     expected = np.array([tier_and_expected(thinning, a, b)[1] for a, b in zip(new, old, strict=True)])
-    drawn = np.minimum(expected * (1.0 + chi * expected), thinning.most)
-    size = float(np.mean(expected) / thinning.totals[0]) if thinning.totals[0] > 0.0 else 0.0
+    bounded = np.isfinite(expected)  # the others are decided on all rows
+    drawn = np.full(moves, thinning.most)
+    drawn[bounded] = np.minimum(expected[bounded] * (1.0 + chi * expected[bounded]), thinning.most)
+    some = expected[bounded].mean() if np.any(bounded) else 0.0
+    size = float(some / thinning.totals[0]) if thinning.totals[0] > 0.0 else 0.0
     return Prediction(float(np.mean(drawn)), float(thinning.totals[0]), size, n_dim)
 
 

@@ -1,0 +1,125 @@
+"""Tables draw every position with its probability; planted bugs are noticed."""
+
+import numba
+import numpy as np
+import pytest
+
+from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_weighted
+from tests.statistical.errors import p_of_counts
+
+P_LIMIT = 1e-4
+
+
+@numba.njit
+def compiled(rng, table, n):
+    return draw_weighted(rng, table, n)
+
+
+def recovered(table):
+    """The probability of each position, from what it owns of all cells."""
+    owned = table.share + np.bincount(table.other, weights=1.0 - table.share, minlength=len(table.share))
+    return owned / len(table.share)
+
+
+def weights_of(kind):
+    rng = np.random.default_rng(list(kind.encode()))
+    if kind == "one":
+        return np.array([0.3])
+    if kind == "equal":
+        return np.full(1000, 0.1)
+    if kind == "with zeros":
+        return rng.gamma(0.5, size=1000) * (rng.random(1000) < 0.6)
+    if kind == "one of many":
+        return np.where(np.arange(1000) == 617, 2.0, 0.0)
+    if kind == "huge ratios":
+        return 10.0 ** rng.uniform(-300, 300, 1000)
+    if kind == "tiny":
+        return 1e-300 * rng.gamma(2.0, size=1000)
+    if kind == "denormal":
+        return 5e-324 * rng.integers(1, 5, 1000)
+    if kind == "sum overflows":
+        return 1e308 * rng.random(1000)
+    if kind == "few large":
+        return np.r_[1e5 * rng.random(3), rng.random(50_000)]
+    if kind == "heavy tails":
+        return rng.pareto(1.0, 100_000)
+    return rng.gamma(2.0, size=int(kind))
+
+
+KINDS = ["one", "equal", "with zeros", "one of many", "huge ratios", "tiny", "denormal", "sum overflows"]
+LONG = ["few large", "heavy tails", "2", "3", "1000", "100000"]
+
+
+@pytest.mark.parametrize("kind", KINDS + LONG)
+def test_probabilities_are_exact(kind):
+    weights = weights_of(kind)
+    kept = weights.copy()
+    table = alias_table(weights)
+    np.testing.assert_array_equal(weights, kept)
+    assert table.share.dtype == np.float64
+    assert table.other.dtype == np.int32
+    assert np.all((table.share >= 0.0) & (table.share <= 1.0))
+    assert np.all((table.other >= 0) & (table.other < len(weights)))
+    scaled = weights / weights.max()
+    np.testing.assert_allclose(recovered(table), scaled / scaled.sum(), rtol=0, atol=1e-12)
+    # Rows with a weight of zero own nothing at all.
+    assert np.all(table.share[weights == 0.0] == 0.0)
+    owners = table.other[table.share < 1.0]
+    assert np.all(weights[owners] > 0.0)
+
+
+def test_small_probabilities_are_exact_relative_to_themselves():
+    weights = np.r_[np.logspace(-290, 0, 500), 3.0]
+    np.testing.assert_allclose(
+        recovered(alias_table(weights))[:300], (weights / weights.sum())[:300], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", ["one", "with zeros", "one of many", "huge ratios", "heavy tails"])
+def test_interpreted_and_compiled_draws_are_identical(kind):
+    table = alias_table(weights_of(kind))
+    for seed in range(3):
+        ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
+        drawn = draw_weighted(ours, table, 500)
+        assert drawn.dtype == np.int64
+        np.testing.assert_array_equal(drawn, compiled(theirs, table, 500))
+        assert ours.random() == theirs.random()
+    assert len(draw_weighted(ours, table, 0)) == 0
+
+
+@pytest.mark.parametrize("kind", ["with zeros", "one of many"])
+def test_rows_without_weight_are_never_drawn(kind):
+    weights = weights_of(kind)
+    drawn = compiled(np.random.default_rng(1), alias_table(weights), 1_000_000)
+    assert np.all(weights[drawn] > 0.0)
+
+
+def counts(table, n=500_000, seed=2):
+    drawn = compiled(np.random.default_rng(seed), table, n)
+    return np.bincount(drawn, minlength=len(table.share))
+
+
+SMALL = np.array([0.0, 1.0, 7.0, 0.2, 0.0, 3.0, 0.5, 20.0, 1.0])
+
+
+@pytest.mark.parametrize("weights", [SMALL, np.ones(7), SMALL[::-1], np.arange(200.0)], ids=len)
+def test_counts(weights):
+    assert p_of_counts(counts(alias_table(weights)), weights / weights.sum()) > P_LIMIT
+
+
+def planted():
+    table = alias_table(SMALL)
+    return {
+        "shares of the neighbour": AliasTable(np.roll(table.share, 1), table.other),
+        "the rest to the neighbour": AliasTable(table.share, np.roll(table.other, 1)),
+        "uniform": AliasTable(np.ones(len(SMALL)), table.other),
+        "weights squared": alias_table(SMALL**2),
+        "a tenth": AliasTable(0.9 * table.share, table.other),
+    }
+
+
+@pytest.mark.parametrize("bug", planted())
+def test_planted_bugs_are_noticed(bug):
+    table = planted()[bug]
+    assert p_of_counts(counts(table), SMALL / SMALL.sum()) < P_LIMIT
+    assert np.abs(recovered(table) - SMALL / SMALL.sum()).max() > 1e-12

@@ -1,0 +1,126 @@
+"""The normal form with a free scale is found in models, and the bounds hold for their rows."""
+
+import math
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_austerity.bounds.constants import family_of
+from pymc_austerity.bounds.location_scale import NORMAL
+from pymc_austerity.bounds.thinning import thinning_of, tier_and_expected
+from pymc_austerity.model.factorise import build
+from pymc_austerity.model.predictor_pair import predictors
+from pymc_austerity.target import PredictorPair
+
+M = 1100
+RNG = np.random.default_rng(6)
+X, Z, T = RNG.normal(size=(M, 3)), np.c_[np.ones(M), RNG.normal(size=M)], RNG.gamma(3.0, size=M)
+Y = X @ [1.0, 2.0, 3.0] + RNG.standard_t(4, size=M)
+
+
+def vector(name="b", n=3):
+    return pm.Normal(name, shape=n)
+
+
+MODELS = {
+    "half normal": lambda: pm.Normal("y", X @ vector(), pm.HalfNormal("s"), observed=Y),
+    "exponential": lambda: pm.Normal("y", X @ vector(), pm.Exponential("s", 1.0), observed=Y),
+    "precision": lambda: pm.Normal("y", X @ vector(), tau=pm.Gamma("s", 1.0, 1.0), observed=Y),
+    "log scale": lambda: pm.Normal("y", X @ vector(), pt.exp(Z @ vector("g", 2)), observed=Y),
+    "weights": lambda: pm.Normal("y", X @ vector(), pm.HalfNormal("s") / pt.sqrt(T), observed=Y),
+    "shifted": lambda: pm.Normal("y", 1e6 + X @ vector(), pm.HalfNormal("s"), observed=1e6 + 1e3 * Y),
+    "scales of groups": lambda: pm.Normal(
+        "y", X @ vector(), pm.HalfNormal("s", shape=3)[np.arange(M) % 3], observed=Y
+    ),
+    "scales of groups and effects": lambda: pm.Normal(
+        "y",
+        pm.Normal("a", shape=5)[np.arange(M) % 5],
+        pm.HalfNormal("s", shape=3)[np.arange(M) % 3] * T,
+        observed=Y,
+    ),
+    "no predictor": lambda: pm.Normal("y", pm.Normal("m"), pm.HalfNormal("s"), observed=Y),
+    "log-normal": lambda: pm.LogNormal("y", X @ vector(), pm.HalfNormal("s"), observed=np.exp(Y / 5)),
+    "in both": lambda: pm.Normal("y", X @ (b := vector()), pt.exp(Z @ vector("g", 2) + X @ b), observed=Y),
+    "by hand": lambda: pm.Potential(
+        "y", -(e := pm.Normal("e")) - 0.5 * ((X @ vector() - Y) * pt.exp(-e)) ** 2
+    ),
+}
+
+
+def factorised(make):
+    with pm.Model() as model:
+        make()
+    return build(model, model.value_vars, threshold=1000, initial_point=None, check=True)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_have_bounds(name):
+    """Of the rows of the model itself, by differences of its log density along a line."""
+    fact = factorised(MODELS[name])
+    (pair,) = predictors(fact)
+    assert isinstance(pair, PredictorPair)
+    assert family_of(pair, fact.graph.point) is NORMAL
+    d, rng = pair.n_dim, np.random.default_rng([7, *map(ord, name)])
+    rows = pair.rows(np.arange(M))
+    centre = 0.1 * rng.normal(size=d)
+    if name == "shifted":
+        centre[-1] = math.log(1e3)
+    _, singular, right = np.linalg.svd(rows[..., :-1].reshape(-1, d), full_matrices=False)
+    V, W = right.T / singular, right * singular[:, None]
+    thinning = thinning_of([pair], fact.graph.point, centre, V, W, 2, 1e-12, np.inf, {})
+
+    def terms(w):
+        parts, start, q = {}, 0, centre + V @ w
+        for var in fact.var_names:
+            shape = fact.graph.values[var].type.shape
+            parts[var] = q[start : start + math.prod(shape)].reshape(shape)
+            start += math.prod(shape)
+        return fact.log_density_terms(parts)
+
+    shares = []
+    for length in (2.0, 4.0):
+        w = rng.normal(size=d)
+        w *= length / np.linalg.norm(w)
+        # A fit of degree eight in the interval has the polynomial of order two at its middle.
+        t = np.cos(np.pi * (np.arange(9) + 0.5) / 9)
+        fit = np.polynomial.polynomial.polyfit(t, np.array([terms(x * w) for x in t]), 8)
+        remainder = terms(w) - fit[0] - fit[1] - fit[2]
+        tier, expected = tier_and_expected(thinning, centre + V @ w, centre)
+        noise = 1e-8 * (1 + np.abs(fit[:3]).max(axis=0))
+        bound = thinning.constants[tier] / thinning.totals[tier] * expected
+        shares.append((np.abs(remainder) - noise) / bound)
+    assert np.max(shares) <= 1.0
+    assert np.max(shares) > 0.02
+
+
+UNKNOWN = r"term 'y' depends on the step's variables by two linear predictors, but its slopes are of no form"
+REFUSED = {
+    "Laplace": (lambda: pm.Laplace("y", X @ vector(), pm.HalfNormal("s"), observed=Y), UNKNOWN),
+    "Student's t": (
+        lambda: pm.StudentT("y", nu=4.0, mu=X @ vector(), sigma=pm.HalfNormal("s"), observed=Y),
+        UNKNOWN,
+    ),
+    "counts": (
+        lambda: pm.NegativeBinomial(
+            "y", mu=pt.exp(X @ vector()), alpha=pm.HalfNormal("s"), observed=np.arange(M) % 7
+        ),
+        UNKNOWN,
+    ),
+    "uniform scale": (lambda: pm.Normal("y", X @ vector(), pm.Uniform("s", 0.0, 3.0), observed=Y), UNKNOWN),
+    "three": (
+        lambda: pm.StudentT(
+            "y", nu=pm.Gamma("nu", 2.0, 0.1), mu=X @ vector(), sigma=pm.HalfNormal("s"), observed=Y
+        ),
+        "the term 'y' does not depend on the variables through two linear predictors either",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_name_the_term(name):
+    make, message = REFUSED[name]
+    fact = factorised(make)
+    with pytest.raises(ValueError, match=message):
+        family_of(*predictors(fact), fact.graph.point)
