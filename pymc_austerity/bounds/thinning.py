@@ -5,7 +5,8 @@ at three radii, and an alias table for each draws rows with probability c_i / C,
 
 - the *local* tier, for pairs of states that are both where all but one in 10^5 draws of the fitted law are;
 - the *wider* tier, twice as far;
-- the *global* tier, everywhere. There K_i is the largest |f_i'''| on the whole line, if it is finite.
+- the *global* tier, everywhere. There K_i is the largest |f_i'''| on the whole line. If that is infinite for
+  some row, the tier reaches eight times as far as the first, and nothing is known beyond.
 
 A pair belongs to the first tier that contains both of its states, whichever of the two the chain is in.
 """
@@ -26,8 +27,8 @@ from pymc_austerity.bounds.constants import Curvature, constants_of_rows
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.target import Predictor, Vector
 
-# In units of sqrt(d) + 3.
-_TIERS = np.array([1.0, 2.0, math.inf])
+# In units of sqrt(d) + 3; the last two are for the third tier.
+_RADII = np.array([1.0, 2.0, 8.0, math.inf])
 
 
 class Thinning(NamedTuple):
@@ -41,7 +42,7 @@ class Thinning(NamedTuple):
     whitening : ndarray (d, D)
         W, with w = W (q - centre).
     radii : ndarray (3,)
-        How far each tier reaches in |w|; the last is infinite.
+        How far each tier reaches in |w|.
     totals : ndarray (3,)
         C of each tier; may be infinite.
     constants : ndarray (3, N)
@@ -98,7 +99,7 @@ def thinning_of(
     ValueError
         If nothing is known of the remainders of a term; the message names it.
     """
-    radii = (math.sqrt(directions.shape[1]) + 3.0) * _TIERS
+    radii = (math.sqrt(directions.shape[1]) + 3.0) * _RADII
     constants = np.empty((len(radii), sum(predictor.n_rows for predictor in predictors)))
     start = 0
     for predictor in predictors:
@@ -108,6 +109,8 @@ def thinning_of(
         for positions, c in rows:
             constants[:, start + positions] = c
         start += predictor.n_rows
+    last = 3 if np.isfinite(constants[3].sum()) else 2
+    radii, constants = radii[[0, 1, last]], constants[[0, 1, last]]
     # The constants of the families were found, and verified, up to the tolerance.
     constants *= 1.0 + TOLERANCE
     local, wider, everywhere = (_table(c) for c in constants)
@@ -130,6 +133,8 @@ def _table(constants: Vector) -> AliasTable:
 def tier_and_expected(thinning: Thinning, q_new: Vector, q: Vector) -> tuple[int, float]:
     """The tier of a pair of states, and its C M; the same if the states change places."""
     radius, size = distances(thinning, q_new, q)
+    if not radius <= thinning.radii[2]:
+        return 2, math.inf
     tier = 2
     if radius <= thinning.radii[1]:
         tier = 0 if radius <= thinning.radii[0] else 1

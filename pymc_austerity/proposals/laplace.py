@@ -14,7 +14,8 @@ from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import QuadraticProxy, Vector
 from pymc_austerity.validation import is_real
 
-_OPTIMAL_SCALE = 2.38
+# The optimal scale of a random walk on a Gaussian target is this over sqrt(D) (Roberts & Rosenthal 2001).
+OPTIMAL_SCALE = 2.38
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Laplace:
         whiten, colour = proxy.factors()
         n_dim = len(colour)
         state = LaplaceState(
-            scale=np.array([_OPTIMAL_SCALE / math.sqrt(n_dim)]),
+            scale=np.array([OPTIMAL_SCALE / math.sqrt(n_dim)]),
             rho=np.array([rho]),
             mix=np.array([self.mix]),
             mode=np.array(proxy.mode),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
-from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
 from pymc_austerity.step_methods.centre import Centre
 
 # Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.
@@ -63,8 +65,8 @@ class Prediction(NamedTuple):
 def predict(thinning: Thinning, proposal: BoundProposal, centre: Centre, chi: float) -> Prediction:
     """Try out moves from draws of the fitted law.
 
-    Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for
-    them.
+    Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for them.
+    A walk that is yet to learn its size is taken to have the optimal one.
     """
     rng = np.random.default_rng(_SEED)
     n_dim = len(centre.colour)
@@ -72,7 +74,10 @@ def predict(thinning: Thinning, proposal: BoundProposal, centre: Centre, chi: fl
     old, new = np.tile(centre.proxy.mode, (2, moves, 1))
     for states in (old, new):
         states[:, centre.free] += rng.standard_normal((moves, n_dim)) @ centre.colour.T
-    if not proposal.is_surrogate:
+    if proposal.adapt is not no_adaptation and not proposal.is_surrogate:
+        new[:, centre.free] -= centre.proxy.mode[centre.free]
+        new = old + OPTIMAL_SCALE / math.sqrt(n_dim) * new * centre.free
+    elif not proposal.is_surrogate:
         for k in range(moves):
             if proposal.plain is None:
                 new[k] = proposal.propose(proposal.state, old[k].copy(), rng)[0]
@@ -80,7 +85,7 @@ def predict(thinning: Thinning, proposal: BoundProposal, centre: Centre, chi: fl
                 new[k] = proposal.plain(old[k].copy(), rng)[0]
     expected = np.array([tier_and_expected(thinning, a, b)[1] for a, b in zip(new, old, strict=True)])
     bounded = np.isfinite(expected)  # the others are decided on all rows
-    drawn = np.full(moves, thinning.most)
+    drawn = np.full(moves, float(thinning.most))
     drawn[bounded] = np.minimum(expected[bounded] * (1.0 + chi * expected[bounded]), thinning.most)
     some = expected[bounded].mean() if np.any(bounded) else 0.0
     size = float(some / thinning.totals[0]) if thinning.totals[0] > 0.0 else 0.0

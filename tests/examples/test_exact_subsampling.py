@@ -1,0 +1,35 @@
+"""The example of TunaMH, with few rows and draws."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def tables():
+    path = Path(__file__).parents[2] / "examples" / "exact_subsampling.py"
+    spec = importlib.util.spec_from_file_location("exact_subsampling_example", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.FAST = {"sizes": [5000, 50_000], "draws": 2000, "importance": 1000, "rows": 10_000}
+    return module.main()
+
+
+def test_rows_decrease_with_the_data(tables):
+    rows = tables[0]["rows drawn"]
+    assert rows[50_000] < 0.5 * rows[5000]
+    assert (tables[0]["predicted"] / rows).between(0.7, 1.4).all()
+
+
+def test_the_posterior_is_met(tables):
+    assert (tables[0]["z"] < 4.0).all()
+    assert (tables[0]["ESS per draw"] > 0.5).all()
+
+
+def test_other_models_need_few_rows(tables):
+    _, others = tables
+    assert set(others.index) == {"1 % positives", "Poisson", "hierarchical"}
+    assert (others["rows drawn"] < 1000).all()  # of 10,000
+    for table in tables:
+        assert (table["violations"] == 0.0).all()

@@ -1,0 +1,237 @@
+"""TunaMH against importance sampling with the whole likelihood: no error at all, at any N."""
+
+import math
+from functools import cache
+
+import arviz as az
+import numba
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import expit
+
+from pymc_austerity import Laplace, RandomWalk, Surrogate, TunaMH
+
+PRIOR_SD = 2.0
+LIMIT = 4.0  # standard errors, for the largest of some twenty figures
+
+
+def make(n, dim, intercept, seed=1):
+    """A logistic regression with an intercept."""
+    rng = np.random.default_rng(seed)
+    X = np.c_[np.ones(n), rng.normal(size=(n, dim - 1))]
+    beta = np.r_[intercept, rng.normal(0, 0.5, dim - 1)]
+    y = (rng.random(n) < expit(X @ beta)).astype(int)
+    return X, y
+
+
+def rare_feature(n=100_000, dim=5):
+    """The last column is 1 in twenty rows, and all of these have y = 1."""
+    X, y = make(n, dim, 0.3, seed=5)
+    X[:, -1] = 0
+    X[:20, -1], y[:20] = 1, 1
+    return X, y
+
+
+PROBLEMS = {
+    "300": lambda: make(300, 3, 0.3),
+    "1000": lambda: make(1000, 4, 0.3),
+    "3000 rare": lambda: make(3000, 3, -4.6, seed=3),
+    "1e5 rare": lambda: make(100_000, 5, -4.8, seed=4),
+    "1e5 rare feature": rare_feature,
+}
+
+
+@cache
+def data(name):
+    return PROBLEMS[name]()
+
+
+def model_of(name):
+    X, y = data(name)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, PRIOR_SD, shape=X.shape[1])
+        pm.Bernoulli("y", logit_p=X @ b, observed=y)
+    return model
+
+
+# The reference -----------------------------------------------------------------------------------
+
+
+@numba.njit(fastmath=True)
+def log_likelihoods(draws, signed):
+    result = np.zeros(draws.shape[0])
+    for k in range(draws.shape[0]):
+        total = 0.0
+        for i in range(signed.shape[0]):
+            eta = 0.0
+            for j in range(signed.shape[1]):
+                eta += signed[i, j] * draws[k, j]
+            total -= math.log1p(math.exp(-eta)) if eta > 0 else math.log1p(math.exp(eta)) - eta
+        result[k] = total
+    return result
+
+
+def mode_of(X, y):
+    b = np.zeros(X.shape[1])
+    for _ in range(50):
+        p = expit(X @ b)
+        gradient = X.T @ (y - p) - b / PRIOR_SD**2
+        precision = (X.T * (p * (1 - p))) @ X + np.eye(len(b)) / PRIOR_SD**2
+        b = b + np.linalg.solve(precision, gradient)
+    return b, precision
+
+
+@cache
+def reference(name):
+    """Means, sds and their standard errors, by importance sampling from t_5 at the mode.
+
+    Draws come in pairs on either side of the mode, so that the errors of the means are those of what is not
+    symmetric.
+    """
+    X, y = data(name)
+    mode, precision = mode_of(X, y)
+    dim, n_pairs = len(mode), int(min(2e5, 3e9 / len(y)))
+    rng = np.random.default_rng(7)
+    z = rng.normal(size=(n_pairs, dim)) / np.sqrt(rng.chisquare(5, (n_pairs, 1)) / 5)
+    away = z @ np.linalg.cholesky(np.linalg.inv(precision)).T
+    draws = np.concatenate([mode + away, mode - away])
+    log_weight = log_likelihoods(draws, X * (2 * y - 1)[:, None]) - (draws**2).sum(1) / (2 * PRIOR_SD**2)
+    log_weight += 0.5 * (5 + dim) * np.log1p(np.tile((z**2).sum(1), 2) / 5)
+    w = np.exp(log_weight - log_weight.max())[:, None]
+    w /= w.sum()
+    mean = (w * draws).sum(axis=0)
+    variance = (w * (draws - mean) ** 2).sum(axis=0)
+
+    def error(values):
+        pairs = (w * values).reshape(2, n_pairs, dim).sum(axis=0)
+        return np.sqrt((pairs**2).sum(axis=0))
+
+    log_sd_error = error((draws - mean) ** 2 - variance) / (2 * variance)
+    return mean, np.sqrt(variance), error(draws - mean), log_sd_error
+
+
+def table(draws, name):
+    """Shifts of means in posterior sds, log ratios of sds, and standard errors; `draws` has shape (n, D)."""
+    mean, sd, mean_error, log_sd_error = reference(name)
+    ess = np.array([float(az.ess(draws[None, :, j])) for j in range(draws.shape[1])])
+    ess_square = np.array(
+        [float(az.ess((draws[None, :, j] - draws[:, j].mean()) ** 2)) for j in range(draws.shape[1])]
+    )
+    own = draws.std(axis=0)
+    kurtosis = ((draws - draws.mean(axis=0)) ** 4).mean(axis=0) / own**4
+    shift, spread = (draws.mean(axis=0) - mean) / sd, np.log(own / sd)
+    shift_error = np.hypot(own / np.sqrt(ess), mean_error) / sd
+    spread_error = np.hypot(np.sqrt((kurtosis - 1) / ess_square) / 2, log_sd_error)
+    return shift, spread, shift_error, spread_error, ess.min()
+
+
+def worst(draws, name):
+    shift, spread, shift_error, spread_error, _ = table(draws, name)
+    return max(np.abs(shift / shift_error).max(), np.abs(spread / spread_error).max())
+
+
+def error_in_sd(name):
+    """Of the means of the reference, at most: 1 / sqrt(n) for n independent draws."""
+    _, sd, mean_error, _ = reference(name)
+    return (mean_error / sd).max()
+
+
+def sample(model, n, *, seed=1, **options):
+    with model:
+        step = TunaMH(threshold=100, **options)
+        idata = pm.sample(
+            n, tune=200, chains=1, cores=1, step=step, random_seed=seed, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    return idata.posterior["b"].values[0], idata.sample_stats, step
+
+
+# Exactness ---------------------------------------------------------------------------------------
+
+
+def proposals(name):
+    mode, precision = mode_of(*data(name))
+    walk = RandomWalk(cov=2.38**2 / len(mode) * np.linalg.inv(precision))
+    return {
+        "independence": (Laplace(mix=0), 2),
+        "pcn": (Laplace(kind="pcn", rho=0.5, mix=0), 8),
+        "walk": (walk, 40),
+        "surrogate": (Surrogate(n_inner=2), 2),
+    }
+
+
+def test_posterior_of_a_thousand_rows():
+    draws, stats, _ = sample(model_of("1000"), 20_000, proposal=Laplace(mix=0.1), switch_above=np.inf)
+    assert worst(draws, "1000") < LIMIT
+    assert float(stats.bound_violations.sum()) == 0
+    assert float(stats.exhausted.sum()) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proposal", ["independence", "pcn", "walk", "surrogate"])
+@pytest.mark.parametrize("name", ["300", "1000", "3000 rare"])
+def test_posterior_is_exact(name, proposal):
+    given, steps = proposals(name)[proposal]
+    draws, stats, _ = sample(
+        model_of(name), 150_000, proposal=given, steps_per_draw=steps, switch_above=np.inf, debug=True
+    )
+    shift, spread, shift_error, spread_error, ess = table(draws, name)
+    print(name, proposal, f"ESS {ess:.0f}, {float(stats.n_used.mean()):.1f} rows")
+    print(f"shift {np.abs(shift).max():.4f}, z {np.abs(shift / shift_error).max():.2f}")
+    print(f"log sd ratio {np.abs(spread).max():.4f}, z {np.abs(spread / spread_error).max():.2f}")
+    assert ess >= 1e5
+    assert error_in_sd(name) <= 1e5**-0.5
+    assert worst(draws, name) < LIMIT
+    assert float(stats.bound_violations.sum()) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["300", "1000", "3000 rare"])
+def test_an_always_accepting_kernel_is_noticed(name):
+    mode, precision = mode_of(*data(name))
+    rng = np.random.default_rng(2)
+    draws = rng.multivariate_normal(mode, np.linalg.inv(precision), 150_000)
+    assert worst(draws, name) > 3 * LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["1e5 rare", "1e5 rare feature"])
+def test_few_influential_rows(name):
+    draws, _, _ = sample(model_of(name), 500_000, steps_per_draw=3, proposal=Laplace(mix=0))
+    shift, _, shift_error, _, ess = table(draws, name)
+    print(name, f"ESS {ess:.0f}, shift {np.abs(shift).max():.4f}, error {shift_error.max():.4f}")
+    mean, sd, *_ = reference(name)
+    mode = (mode_of(*data(name))[0] - mean) / sd
+    print(f"Laplace {np.abs(mode).max():.3f}")
+    assert ess >= 3e5
+    assert error_in_sd(name) <= 3e5**-0.5
+    assert np.all(np.abs(shift) <= 0.01 + 3.5 * shift_error)
+    assert np.abs(mode).max() > 0.05
+
+
+# What it costs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "most", "least"), [(10_000, 10, 0.80), (100_000, 3, 0.88), (1_000_000, 1, 0.88)]
+)
+def test_fewer_rows_the_more_there_are(n, most, least):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, 10))
+    y = (rng.random(n) < expit(X @ rng.normal(0, 10**-0.5, 10))).astype(int)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=10)
+        pm.Bernoulli("y", logit_p=X @ b, observed=y)
+    draws, stats, step = sample(model, 40_000, proposal=Laplace(mix=0))
+    ess = min(float(az.ess(draws[None, :, j])) for j in range(10)) / 40_000
+    rows = float(stats.n_used.mean())
+    print(f"N = {n:,}: {rows:.3g} rows (predicted {step.prediction.terms:.3g}), ESS {ess:.3f}")
+    assert rows <= most
+    assert ess >= least
+    mixed, mixed_stats, _ = sample(model, 40_000)
+    ess = min(float(az.ess(mixed[None, :, j])) for j in range(10)) / 40_000
+    print(f"default mix: {float(mixed_stats.n_used.mean()):.3g} rows, ESS {ess:.3f}")
+    assert float(mixed_stats.n_used.mean()) <= 5 * most
+    assert ess >= 0.65

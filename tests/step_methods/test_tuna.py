@@ -1,0 +1,889 @@
+"""`TunaMH`: parameters, defaults, predictions, bounds that are wrong, and models of several kinds."""
+
+import math
+from copy import deepcopy
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from numba.extending import register_jitable
+from scipy import stats
+from scipy.special import expit
+
+import pymc_austerity.step_methods.tuna as module
+from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
+from pymc_austerity.acceptance import Exact
+from pymc_austerity.bounds import logistic
+from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
+from pymc_austerity.control_variates import Taylor
+from pymc_austerity.model.expansion import is_expanded
+from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
+from pymc_austerity.proposals.laplace import LaplaceState
+from pymc_austerity.proposals.surrogate import SurrogateState
+from pymc_austerity.step_methods.engine import Engine
+from pymc_austerity.step_methods.prediction import few_digits
+from pymc_austerity.step_methods.thinned import ThinnedEngine
+from pymc_austerity.testing.steps import (
+    check_chains,
+    check_interface,
+    check_points,
+    check_state,
+    move,
+    require_same_path,
+)
+from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
+
+# The process is multi-threaded, says Python 3.12 when it forks.
+FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+# Whether a chain has settled after so few draws is not the question here.
+pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
+
+N = 3000
+
+
+def design(n, n_dim, seed=1):
+    rng = np.random.default_rng(seed)
+    return rng, np.c_[np.ones(n), rng.normal(size=(n, n_dim - 1))]
+
+
+def logistic_model(n=N, n_dim=3, intercept=0.3, seed=1):
+    rng, x = design(n, n_dim, seed)
+    slope = np.r_[intercept, rng.normal(size=n_dim - 1) / math.sqrt(n_dim)]
+    y = (rng.random(n) < expit(x @ slope)).astype(float)
+    with pm.Model() as model:
+        outcome = pm.Data("outcome", y)
+        beta = pm.Normal("beta", 0, 1, shape=n_dim)
+        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=outcome)
+    return model
+
+
+def rare_model():
+    """Some 30 positives for 15 coefficients."""
+    return logistic_model(n_dim=15, intercept=-4.9, seed=0)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return logistic_model()
+
+
+@pytest.fixture(scope="module")
+def built(model):
+    """Not to be moved."""
+    return TunaMH(model=model, rng=1)
+
+
+@pytest.fixture
+def step(built):
+    """A copy of `built`, as if it were fresh."""
+    return fresh(built)
+
+
+def fresh(step, tune=0, seed=1):
+    copy = deepcopy(step)
+    copy.setup_chain(np.random.default_rng(seed), tune, 0)
+    return copy
+
+
+def mode_of(step):
+    """A point at the centre; the order of the variables is that of the step."""
+    q, point, start = step._centre.proxy.mode, {}, 0
+    shapes = step._model.initial_point()
+    for v in step.vars:
+        size = np.size(shapes[v.name])
+        point[v.name] = q[start : start + size].reshape(np.shape(shapes[v.name]))
+        start += size
+    return {**shapes, **point}
+
+
+@pytest.fixture
+def near(built):
+    return mode_of(built)
+
+
+def total(stats_, name):
+    return sum(s[name] for s in stats_)
+
+
+def mean(stats_, name):
+    return total(stats_, name) / len(stats_)
+
+
+class Uncompiled:
+    """What an engine was given, and nothing compiled."""
+
+    n_others = n_local = N
+
+    def __init__(self, factorisation, *args):
+        self.factorisation, self.args = factorisation, args
+        self.thinning = next((x for x in args if isinstance(x, Thinning)), None)
+        self.n_local = factorisation.n_local
+
+    def restart(self):
+        pass
+
+    def copy(self):
+        return self
+
+
+@pytest.fixture
+def uncompiled(monkeypatch):
+    monkeypatch.setattr("pymc_austerity.step_methods.tuna.ThinnedEngine", Uncompiled)
+    monkeypatch.setattr("pymc_austerity.step_methods.base.Engine", Uncompiled)
+
+
+# The contract -----------------------------------------------------------------------------------------
+
+
+def test_it_reads_a_handful_of_rows(step, near):
+    points, stats_ = move(step, near, 500)
+    assert 0.0 < mean(stats_, "n_used") < 3.0
+    assert total(stats_, "bound_violations") == total(stats_, "exhausted") == 0.0
+    assert mean(stats_, "mean_tree_accept") > 0.75
+    assert len({p["beta"][0] for p in points}) > 300
+    for s in stats_:
+        assert s["fraction_used"] == s["n_used"] / N
+        assert math.isnan(s["log_ratio_se"])
+
+
+def test_it_is_a_step(built, near):
+    assert isinstance(built._engine, ThinnedEngine)
+    for check in (check_interface, check_points, check_state, check_chains):
+        check(built, near)
+
+
+@pytest.mark.parametrize("copier", [deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
+def test_copies_and_pickles_draw_the_same(step, near, copier):
+    move(step, near, 20)
+    other = copier(step)
+    require_same_path("A copy", move(other, near, 60), move(step, near, 60), "It differs.")
+    assert other.prediction == step.prediction
+
+
+def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    monkeypatch.setattr("pymc_austerity.step_methods.base.centre_for", None)
+    monkeypatch.setattr(module, "predict", None)
+    require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
+
+
+def test_copies_count_on_their_own(built, near):
+    """Violations of one chain are not those of another."""
+    one, other = fresh(built), fresh(built)
+    one._engine._violations[0] = 7
+    assert move(other, near, 1)[1][0]["bound_violations"] == 0.0
+    assert move(one, near, 1)[1][0]["bound_violations"] == 7.0
+    assert move(one, near, 1)[1][0]["bound_violations"] == 0.0
+
+
+def test_pickle_and_state_do_not_grow_with_the_data(uncompiled):
+    sizes = []
+    for n in (N, 10 * N):
+        step = TunaMH(model=logistic_model(n), rng=1)
+        sizes.append(len(cloudpickle.dumps(step)) - len(cloudpickle.dumps(step._model)))
+        assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
+    assert max(sizes) < 20_000
+    # 27,000 more rows are 216 kB for each number of a row.
+    assert abs(sizes[1] - sizes[0]) < 2000
+
+
+def test_two_chains(model, built, draw, same):
+    one = draw(model, deepcopy(built), tune=30, draws=30)
+    assert same(one, draw(model, deepcopy(built), tune=30, draws=30))
+    first, second = one["posterior"]["beta"].to_numpy()[..., 0]
+    assert not np.any(first == second)
+    assert one["sample_stats"]["bound_violations"].to_numpy().dtype == np.float64
+
+
+@FORK
+def test_parallel_chains_are_those_in_sequence(model, built, draw, same):
+    one = draw(model, deepcopy(built), tune=30, draws=30)
+    assert same(one, draw(model, deepcopy(built), tune=30, draws=30, cores=2, mp_ctx="fork"))
+
+
+def test_several_steps_for_each_draw(built, near):
+    one, several = fresh(built, seed=3), fresh(built, seed=3)
+    several._steps_per_draw = 5
+    points, stats_ = move(one, near, 100)
+    fives, means = move(several, near, 20)
+    for k in range(20):
+        np.testing.assert_array_equal(fives[k]["beta"], points[5 * k + 4]["beta"])
+        some = stats_[5 * k : 5 * k + 5]
+        assert means[k]["n_used"] == pytest.approx(mean(some, "n_used"))
+        assert means[k]["mean_tree_accept"] == pytest.approx(mean(some, "accepted"))
+        assert means[k]["bound_violations"] == 0.0
+
+
+def test_new_data(draw, same):
+    """Centre, bounds and prediction move with them."""
+    model = logistic_model()
+    step = TunaMH(model=model, rng=1)
+    before, draws = step.prediction, draw(model, step)
+    with model:
+        pm.set_data({"outcome": 1.0 - model["outcome"].get_value()})
+    after = draw(model, step)
+    again = TunaMH(model=model, rng=1)
+    assert same(after, draw(model, again))
+    assert not same(after, draws)
+    assert step.prediction == again.prediction
+    assert step.prediction.terms == pytest.approx(before.terms, rel=0.05)  # it is the mirror image
+
+
+# Parameters -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"chi": -0.1}, ValueError, r"chi must be a number >= 0, got -0.1"),
+        ({"chi": math.inf}, ValueError, r"chi must be a number >= 0, got inf"),
+        ({"chi": math.nan}, ValueError, r"chi must be a number >= 0, got nan"),
+        ({"chi": "0"}, ValueError, r"chi must be a number >= 0, got '0'"),
+        ({"chi": True}, ValueError, r"chi must be a number >= 0, got True"),
+        (
+            {"switch_above": 0.0},
+            ValueError,
+            r"switch_above must be a positive share of the rows, or inf, got 0",
+        ),
+        ({"switch_above": -1}, ValueError, r"switch_above must be a positive share .* got -1"),
+        ({"switch_above": math.nan}, ValueError, r"switch_above must be a positive share .* got nan"),
+        ({"switch_above": None}, ValueError, r"switch_above must be a positive share .* got None"),
+        ({"subsample": "gather"}, TypeError, r"TunaMH .* has no option subsample"),
+        ({"subsample": None}, TypeError, r"TunaMH .* has no option subsample"),
+        (
+            {"control_variate": None},
+            ValueError,
+            r"control_variate must be a Taylor\(\), got None: TunaMH has",
+        ),
+        ({"control_variate": "taylor"}, TypeError, r"control_variate must be .* got 'taylor'"),
+        ({"control_variate": Taylor}, TypeError, r"control_variate must be"),
+        ({"control_variate": Taylor(exact_rows=7)}, ValueError, r"exact_rows=7 is not for TunaMH"),
+        ({"control_variate": Taylor(exact_rows=100)}, ValueError, r"exact_rows=100 is not for TunaMH"),
+        (
+            {"curvature": 3.0},
+            TypeError,
+            r"curvature must be a dict from names of terms to functions, got 3.0",
+        ),
+        ({"curvature": {"y": 3.0}}, TypeError, r"curvature must be a dict .* got {'y': 3.0}"),
+        ({"curvature": np.ones_like}, TypeError, r"curvature must be a dict"),
+        ({"debug": "yes"}, ValueError, r"debug must be True or False, got 'yes'"),
+        ({"debug": 1}, ValueError, r"debug must be True or False, got 1"),
+        (
+            {"curvature": {"z": np.add}},
+            ValueError,
+            r"given for 'z', but the local terms of the model are 'y'",
+        ),
+        ({"steps_per_draw": 0}, ValueError, r"steps_per_draw must be a positive integer"),
+        ({"threshold": N + 1}, ValueError, r"nothing to subsample"),
+        (
+            {"proposal": Surrogate(), "control_variate": Taylor(order=1)},
+            ValueError,
+            r"Surrogate moves on the second-order",
+        ),
+        ({"proposal": 3}, TypeError, r"proposal must be"),
+        ({"acceptance": Exact()}, TypeError, r"acceptance"),
+    ],
+)
+def test_wrong_options_are_refused(model, options, error, said):
+    with pytest.raises(error, match=said):
+        TunaMH(model=model, **options)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda low, high, rows: 1.0, lambda low, high, rows: -np.ones(len(low))],
+    ids=["shape", "negative"],
+)
+def test_wrong_curvatures_are_refused(model, wrong):
+    with pytest.raises(
+        ValueError, match=r"curvature\['y'\] must return a number >= 0 .* each of the 3000 rows"
+    ):
+        TunaMH(model=model, curvature={"y": wrong})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"chi": 1, "switch_above": 2, "debug": np.True_},
+        {"chi": np.float32(0.5), "switch_above": math.inf, "curvature": {}},
+        {"control_variate": Taylor(exact_rows=0)},
+        {"control_variate": Taylor(order=1)},
+        {"control_variate": Taylor(center={"beta": np.array([0.3, 0.0, 0.0])}), "switch_above": math.inf},
+    ],
+    ids=["chi", "inf", "no exact rows", "order 1", "center"],
+)
+@pytest.mark.filterwarnings("ignore:The given center is:pymc_austerity.SubsamplingWarning")
+@pytest.mark.filterwarnings("ignore:The posterior is far:pymc_austerity.SubsamplingWarning")
+@pytest.mark.filterwarnings("ignore:TunaMH would draw:pymc_austerity.SubsamplingWarning")
+def test_options_that_are_right(uncompiled, model, options):
+    step = TunaMH(model=model, **options)
+    assert len(step._centre.exact) == 0
+    assert step._engine.thinning.order == options.get("control_variate", Taylor()).order
+
+
+def test_the_default_is_without_exact_rows(built):
+    assert len(built._centre.exact) == 0
+    assert built._engine.n_local == built._engine.n_others == N
+    assert built._engine.thinning.most == N
+    assert (built._chi, built._switch_above, built._debug, built._curvature) == (0.0, 0.25, False, {})
+
+
+def test_the_default_proposal(uncompiled, model):
+    step = TunaMH(model=model)
+    assert isinstance(step.proposal_state, LaplaceState)
+    assert (step.proposal_state.mix[0], step.proposal_state.rho[0]) == (0.1, 0.0)
+    hierarchical = hierarchy()
+    assert isinstance(TunaMH(model=hierarchical).proposal_state, SurrogateState)
+    alone = TunaMH([hierarchical["beta"]], model=hierarchical)
+    assert isinstance(alone.proposal_state, LaplaceState)
+
+
+# Bounds -----------------------------------------------------------------------------------------------
+
+
+def remainders(model, step, q):
+    """Second-order remainders of all rows, in plain numpy."""
+    x = np.asarray(design(N, 3)[1])
+    y = model["outcome"].get_value()
+    centre = step._centre.expansion.centre
+    start, t = x @ centre, x @ (q - centre)
+    p = expit(start)
+
+    def f(eta):
+        return y * eta - np.logaddexp(0, eta)
+
+    return f(start + t) - f(start) - (y - p) * t + 0.5 * p * (1 - p) * t**2
+
+
+def test_the_bounds_hold_on_the_model(model, built):
+    thinning, rng = built._engine.thinning, np.random.default_rng(8)
+    for size in (0.01, 0.05, 0.3, 2.0):
+        for _ in range(30):
+            q, q_new = thinning.centre + size * rng.standard_normal((2, 3))
+            tier, expected = tier_and_expected(thinning, q_new, q)
+            bound = thinning.constants[tier] * expected / thinning.totals[tier] + 1e-12
+            change = remainders(model, built, q_new) - remainders(model, built, q)
+            assert np.all(np.abs(change) <= bound)
+
+
+def smooth(low, high, rows):
+    """Largest third derivative of a logistic term."""
+    return np.full(len(low), 1 / (6 * math.sqrt(3)))
+
+
+def test_a_users_curvature_is_used(model, near):
+    step = TunaMH(model=model, curvature={"y": smooth}, rng=1)
+    _, stats_ = move(fresh(step), near, 300)
+    assert total(stats_, "bound_violations") == 0.0
+    thinning = step._engine.thinning
+    np.testing.assert_array_equal(thinning.totals, thinning.totals[0])
+    other = cloudpickle.loads(cloudpickle.dumps(fresh(step)))  # the function travels
+    require_same_path("A pickle", move(other, near, 20), move(fresh(step), near, 20), "It differs.")
+
+
+def too_small(low, high, rows):
+    return smooth(low, high, rows) / 200
+
+
+def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
+    step = TunaMH(model=model, curvature={"y": too_small}, rng=1)
+    with pytest.raises(ValueError, match="the bound is wrong") as raised:
+        move(fresh(step), near, 5000)
+    (text,) = raised.value.args  # in words
+    assert "{" not in text
+    assert "term number" in text
+    assert "AusterityMH" in text
+    copy = fresh(step)
+    copy._steps_per_draw = 100
+    with pytest.raises(
+        ValueError, match=r"term number \d+ changed by -?\d.* bound on that is \d.*`curvature`"
+    ):
+        move(copy, near, 50)
+
+
+def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
+    step = TunaMH(model=model, curvature={"y": too_small}, debug=True, steps_per_draw=100, rng=1)
+    _, stats_ = move(fresh(step), near, 50)
+    assert 0 < total(stats_, "bound_violations") <= 100 * total(stats_, "n_used")
+
+
+def test_a_wrong_curvature_of_a_family_is_an_error(model, near, monkeypatch):
+    right = logistic.BINARY.curvature
+    monkeypatch.setitem(vars(logistic.BINARY), "curvature", lambda *args: right(*args) / 200)
+    step = TunaMH(model=model, steps_per_draw=100, rng=1)
+    with pytest.raises(ValueError, match="the bound is wrong"):
+        move(fresh(step), near, 50)
+
+
+def laplace_model():
+    """Residuals with a slope that jumps."""
+    rng, x = design(N, 2)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        pm.Laplace("y", pm.math.dot(x, beta), 1.0, observed=x @ [0.2, 0.5] + rng.laplace(size=N))
+    return model
+
+
+def mixture_model():
+    rng = np.random.default_rng(9)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5, shape=2, initval=[-1.0, 1.0])
+        y = np.r_[rng.normal(-2, 1, N // 2), rng.normal(2, 1, N // 2)]
+        pm.NormalMixture("y", w=np.array([0.5, 0.5]), mu=mu, sigma=1.0, observed=y)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "center", "said"),
+    [
+        (laplace_model, {"beta": np.array([0.2, 0.5])}, "term 'y' have no known bound: the slope of Laplace"),
+        (mixture_model, {"mu": np.array([-2.0, 2.0])}, "'mu' enters"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The (posterior is far|given center is):pymc_austerity.SubsamplingWarning")
+def test_without_a_bound_it_says_what_to_do(make, center, said):
+    with pytest.raises(
+        ValueError, match=r"needs a bound on the Taylor remainder of every local term"
+    ) as raised:
+        TunaMH(model=make(), control_variate=Taylor(center=center))
+    text = str(raised.value)
+    assert said in text
+    assert "AusterityMH(control_variate=Taylor()), which needs no bound" in text
+    assert "curvature" in text
+
+
+def test_rows_that_are_computed_together_are_refused():
+    with pm.Model() as model:
+        z = pm.Normal("z", 0, 1, shape=N)
+        pm.Potential("walk", -((z.cumsum() - 1) ** 2).sum())
+    with pytest.raises(ValueError):  # noqa: PT011
+        TunaMH(model=model)
+
+
+# Prediction -------------------------------------------------------------------------------------------
+
+
+def posterior_cov(step):
+    return np.linalg.inv(step._centre.proxy.precision)
+
+
+PROPOSALS = {
+    "default": lambda built: None,
+    "independence": lambda built: Laplace(mix=0),
+    "pcn": lambda built: Laplace(kind="pcn", rho=0.7),
+    "random walk": lambda built: RandomWalk(cov=posterior_cov(built)),
+}
+
+
+@pytest.mark.parametrize("proposal", PROPOSALS)
+@pytest.mark.parametrize("chi", [0.0, 0.2])
+def test_the_prediction_comes_true(model, built, near, proposal, chi):
+    step = TunaMH(
+        model=model, proposal=PROPOSALS[proposal](built), chi=chi, steps_per_draw=100, switch_above=10, rng=1
+    )
+    _, stats_ = move(fresh(step), near, 1500)
+    assert total(stats_, "bound_violations") == 0
+    used = np.array([s["n_used"] for s in stats_[20:]])
+    assert abs(used.mean() - step.prediction.terms) < 0.2 * step.prediction.terms + LIMIT * error_of_mean(
+        used
+    )
+    assert mean(stats_, "mean_tree_accept") > 0.15
+
+
+def test_the_prediction_in_words(built):
+    p = built.prediction
+    assert p.n_dim == 3
+    assert p.total == pytest.approx(built._engine.thinning.totals[0])
+    assert p.terms == pytest.approx(p.total * p.size, rel=0.05)
+    assert str(p) == f"{few_digits(p.terms)} rows for a transition (C = {p.total:.3g}, M = {p.size:.3g})"
+
+
+def test_more_rows_accept_more_often(built, model, near):
+    """With chi, on a model where it matters."""
+    few = logistic_model(n=300, n_dim=5, seed=4)
+    rates, used = [], []
+    for chi in (0.0, 1.0):
+        step = TunaMH(model=few, proposal=Laplace(mix=0), chi=chi, threshold=100, steps_per_draw=200, rng=1)
+        _, stats_ = move(fresh(step), mode_of(step), 100)
+        rates.append(mean(stats_, "mean_tree_accept"))
+        used.append(mean(stats_, "n_used"))
+    assert rates[1] > rates[0] + 0.02
+    assert used[1] > 2 * used[0]
+
+
+# Models that are too much -----------------------------------------------------------------------------
+
+FAR = pytest.mark.filterwarnings("ignore:The posterior is (far|not as):pymc_austerity.SubsamplingWarning")
+
+
+@pytest.fixture(scope="module")
+def rare():
+    return rare_model()
+
+
+@FAR
+def test_few_positives_are_decided_on_all_rows(rare, draw):
+    with pytest.warns(
+        SubsamplingWarning, match=r"about [\d,.e+]+ of 3,000 rows .* exact test on all data"
+    ) as w:
+        step = TunaMH(model=rare, rng=1)
+    said = [str(x.message) for x in w if "TunaMH would draw" in str(x.message)]
+    assert len(said) == 1
+    assert "far from the normal law at its mode" in said[0]
+    assert "pm.NUTS" in said[0]
+    assert isinstance(step._engine, Engine)
+    exact = MetropolisHastings(model=rare, acceptance=Exact(), proposal=Laplace(), rng=1)
+    near = mode_of(step)
+    ours, theirs = (move(fresh(s), near, 200) for s in (step, exact))
+    for one, other in zip(*(o[0] for o in (ours, theirs)), strict=True):
+        np.testing.assert_array_equal(one["beta"], other["beta"])
+    assert 20 < total(ours[1], "accepted") < 190
+    for one, other in zip(ours[1], theirs[1], strict=True):
+        assert math.isnan(one.pop("bound_violations"))
+        np.testing.assert_equal(one, other)
+    idata = draw(rare, step, draws=5, tune=5)  # nothing is warned of again
+    assert np.all(np.isnan(idata["sample_stats"]["bound_violations"]))
+    assert np.all(idata["sample_stats"]["n_used"] == N)
+
+
+@FAR
+def test_it_is_switched_in_a_copy_and_in_a_pickle(uncompiled, rare):
+    with pytest.warns(SubsamplingWarning, match="exact test on all data"):
+        step = TunaMH(model=rare)
+    for other in (deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))):
+        assert other._switched
+        assert other.prediction == step.prediction
+
+
+@FAR
+def test_a_surrogate_on_all_rows(rare):
+    with pytest.warns(SubsamplingWarning, match="exact test on all data"):
+        step = TunaMH(model=rare, proposal=Surrogate(), rng=1)
+    assert is_expanded(step._engine._target.factorisation)
+    _, stats_ = move(fresh(step), mode_of(step), 50)
+    assert mean(stats_, "mean_tree_accept") > 0.3
+    assert all(math.isnan(s["bound_violations"]) for s in stats_)
+
+
+@FAR
+def test_it_is_never_switched_if_nobody_wants_it(uncompiled, rare):
+    step = TunaMH(model=rare, switch_above=math.inf)
+    assert isinstance(step._engine, Uncompiled)
+    assert step._engine.thinning.most == math.inf
+    assert step.prediction.terms > N / 4
+    with pytest.warns(SubsamplingWarning, match="exact test on all data"):
+        TunaMH(model=rare, switch_above=0.01)
+
+
+def test_many_dimensions(uncompiled):
+    with pytest.warns(SubsamplingWarning, match=r"loose in 62 dimensions, not the data difficult") as w:
+        step = TunaMH(model=logistic_model(n_dim=62, seed=0))
+    assert step._switched
+    assert step.prediction.n_dim == 62
+    assert any("AusterityMH(control_variate=Taylor()) would read some 150 rows" in str(x.message) for x in w)
+
+
+def test_few_rows(uncompiled, model):
+    with pytest.warns(SubsamplingWarning, match=r"3,000 rows are few for 3 dimensions.*AusterityMH"):
+        TunaMH(model=model, switch_above=1e-6)
+
+
+def nowhere(low, high, rows):
+    return np.where(rows == 5, np.inf, 1.0)
+
+
+def test_no_finite_bound(uncompiled, model):
+    with pytest.warns(SubsamplingWarning, match="no finite bound near the mode"):
+        step = TunaMH(model=model, curvature={"y": nowhere})
+    assert step._switched
+
+
+def test_without_a_finite_bound_all_rows_are_read_even_if_never_switched(model, near):
+    step = TunaMH(model=model, curvature={"y": nowhere}, switch_above=math.inf, rng=1)
+    exact = MetropolisHastings(model=model, acceptance=Exact(), proposal=Laplace(), rng=1)
+    ours, theirs = (move(fresh(s), near, 100) for s in (step, exact))
+    assert all(s["n_used"] == N for s in ours[1] if s["n_stages"])
+    for one, other in zip(*(o[0] for o in (ours, theirs)), strict=True):
+        np.testing.assert_allclose(one["beta"], other["beta"], rtol=1e-12)
+
+
+# Several terms ----------------------------------------------------------------------------------------
+
+TRUTH = np.array([0.5, -0.4, 0.3])
+
+
+def binary_and_counts():
+    """Disjoint rows of two kinds, which share their coefficients."""
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(1500, 3)), rng.normal(size=(2500, 3))
+    y = (rng.random(1500) < expit(a @ TRUTH)).astype(float)
+    k = rng.poisson(np.exp(0.2 + 0.5 * b @ TRUTH))
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        level = pm.Normal("level")
+        pm.Bernoulli("y", logit_p=a @ beta, observed=y)
+        pm.Poisson("k", pm.math.exp(level + 0.5 * b @ beta), observed=k)
+
+    def log_density(q):
+        binary, counts = a @ q[:3], q[3] + 0.5 * b @ q[:3]
+        return y @ binary - np.logaddexp(0, binary).sum() + k @ counts - np.exp(counts).sum() - 0.5 * q @ q
+
+    return model, log_density
+
+
+def importance(log_density, step, n=4000):
+    """Posterior means and standard deviations by weighing draws of a wider normal law, and their errors."""
+    rng, mode = np.random.default_rng(4), step._centre.proxy.mode
+    z = 1.1 * rng.standard_normal((n, len(mode)))
+    q = mode + z @ np.linalg.cholesky(posterior_cov(step)).T
+    log_w = np.array([log_density(x) for x in q]) + 0.5 * (z**2).sum(axis=1) / 1.1**2
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    centre = w @ q
+    return centre, np.sqrt(w @ (q - centre) ** 2), np.sqrt(w**2 @ (q - centre) ** 2)
+
+
+@pytest.fixture(scope="module")
+def several():
+    model, log_density = binary_and_counts()
+    return TunaMH(model=model, proposal=Laplace(mix=0), steps_per_draw=20, rng=1), log_density
+
+
+def test_several_terms(several):
+    """All bounds hold, so that rows are those of the bounds; the posterior is right."""
+    step, log_density = several
+    points, stats_ = move(fresh(step), mode_of(step), 2000)
+    assert total(stats_, "bound_violations") == 0.0
+    assert total(stats_, "n_used") > 300
+    q = np.array([np.r_[p["beta"], p["level"]] for p in points])
+    centre, sd, error = importance(log_density, step)
+    for d in range(4):
+        assert abs(q[:, d].mean() - centre[d]) < LIMIT * math.hypot(error_of_mean(q[:, d]), error[d])
+    np.testing.assert_allclose(q.std(axis=0), sd, rtol=0.1)
+
+
+def test_rows_of_another_term_are_noticed(several, monkeypatch):
+    """A planted bug: the terms come in the other order than their bounds."""
+    step = fresh(several[0])
+    thinning = step._engine.thinning
+    turned = np.concatenate([thinning.constants[:, 1500:], thinning.constants[:, :1500]], axis=1)
+    step._engine.thinning = thinning._replace(constants=0.2 * turned, totals=0.2 * thinning.totals)
+    with pytest.raises(ValueError, match="the bound is wrong"):
+        move(step, mode_of(step), 2000)
+
+
+# Other blocks, and other proposals --------------------------------------------------------------------
+
+
+def hierarchy():
+    """Logistic coefficients with an unknown scale."""
+    rng, x = design(N, 4, seed=5)
+    y = (rng.random(N) < expit(x @ [0.3, -0.8, 0.5, 0.1])).astype(float)
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1.0)
+        beta = pm.Normal("beta", 0.0, tau, shape=4)
+        pm.Bernoulli("y", logit_p=x @ beta, observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def scales():
+    """A hierarchy, and the mean and sd of log tau given beta where the likelihood is normal."""
+    model = hierarchy()
+    alone = TunaMH([model["beta"]], model=model, steps_per_draw=5, rng=1)
+    return model, alone
+
+
+def marginal_of_tau(model, flat):
+    """Mean and sd of log tau: coefficients are integrated out, with importance weights for the likelihood."""
+    x, y = hierarchy_data()
+    rng = np.random.default_rng(6)
+    z = 1.1 * rng.standard_normal((4000, 4))
+    beta = flat.mode + z @ np.linalg.cholesky(flat.cov).T
+    eta = beta @ x.T
+    log_lik = eta @ y - np.logaddexp(0, eta).sum(axis=1)
+    log_tau = np.linspace(-3.0, 2.0, 300)
+    prior = (
+        stats.norm.logpdf(beta[:, :, None], 0, np.exp(log_tau)).sum(axis=1)
+        + stats.halfnorm.logpdf(np.exp(log_tau))
+        + log_tau
+    )
+    log_w = log_lik[:, None] + 0.5 * (z**2).sum(axis=1)[:, None] / 1.1**2 + prior
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    centre = (w @ log_tau).sum()
+    return centre, math.sqrt((w @ (log_tau - centre) ** 2).sum())
+
+
+def hierarchy_data():
+    rng, x = design(N, 4, seed=5)
+    return x, (rng.random(N) < expit(x @ [0.3, -0.8, 0.5, 0.1])).astype(float)
+
+
+class Flat:
+    """Maximum likelihood."""
+
+    def __init__(self):
+        x, y = hierarchy_data()
+        self.mode = np.zeros(4)
+        for _ in range(20):
+            p = expit(x @ self.mode)
+            self.cov = np.linalg.inv((x.T * (p * (1 - p))) @ x)
+            self.mode = self.mode + self.cov @ (x.T @ (y - p))
+
+
+def check_tau(idata, model):
+    log_tau = np.log(idata["posterior"]["tau"].to_numpy())
+    centre, sd = marginal_of_tau(model, Flat())
+    assert abs(log_tau.mean() - centre) < LIMIT * error_of_mean(log_tau) + 0.02 * sd
+    squares = (log_tau - centre) ** 2
+    assert abs(squares.mean() - sd**2) < LIMIT * error_of_mean(squares) + 0.02 * sd**2
+    assert np.nansum(idata["sample_stats"]["bound_violations"]) == 0.0
+
+
+def test_a_surrogate_for_a_hierarchical_prior(scales, draw):
+    model, _ = scales
+    step = TunaMH(model=model, rng=1)
+    assert isinstance(step.proposal_state, SurrogateState)
+    idata = draw(model, step, draws=1500, tune=300)
+    check_tau(idata, model)
+    assert idata["sample_stats"]["acceptance_rate"].mean() > 0.6
+    assert 0.0 < idata["sample_stats"]["n_used"].mean() < 10.0
+
+
+@pytest.mark.parametrize("nuts", [restricted_nuts, pm.NUTS], ids=["restricted", "NUTS"])
+def test_a_scale_by_another_step(scales, draw, nuts):
+    model, alone = scales
+    with model:
+        steps = [deepcopy(alone), nuts([model["tau"]])]
+    long = nuts is restricted_nuts
+    idata = draw(model, steps, draws=1000 if long else 100, tune=300 if long else 50)
+    if long:
+        check_tau(idata, model)
+    assert idata["sample_stats"]["bound_violations"].sum() == 0.0
+    assert idata["sample_stats"]["n_used"].mean() < 10.0
+
+
+@register_jitable
+def shift(q, rng):
+    return q + 0.04 * rng.standard_normal(q.shape[0]), 0.0
+
+
+def not_symmetric(q, rng):
+    """Multiplies by a random number; numba can compile it."""
+    factor = math.exp(0.05 * rng.standard_normal())
+    return q * factor, q.shape[0] * math.log(factor)
+
+
+OTHERS = {
+    "RandomWalk": lambda built: RandomWalk(0.04),
+    "AdaptiveRandomWalk": lambda built: AdaptiveRandomWalk(),
+    "pcn": lambda built: Laplace(kind="pcn"),
+    "Surrogate": lambda built: Surrogate(),
+    "user": lambda built: shift,
+}
+
+
+@pytest.fixture(scope="module")
+def truth(model, built):
+    """By the exact test on all data."""
+    step = MetropolisHastings(model=model, acceptance=Exact(), proposal=Laplace(mix=0), rng=1)
+    points, _ = move(fresh(step), mode_of(built), 6000)
+    return np.array([p["beta"] for p in points])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_proposals(model, built, near, truth, name):
+    step = TunaMH(model=model, proposal=OTHERS[name](built), steps_per_draw=20, rng=1)
+    step = fresh(step, tune=100)
+    start = move(step, near, 100)[0][-1]
+    step.tune = False
+    points, stats_ = move(step, start, 1500)
+    assert total(stats_, "bound_violations") == 0.0
+    assert 0.0 < mean(stats_, "n_used") < 3.0
+    q = np.array([p["beta"] for p in points])
+    for d in range(3):
+        error = math.hypot(error_of_mean(q[:, d]), error_of_mean(truth[:, d]))
+        assert abs(q[:, d].mean() - truth[:, d].mean()) < LIMIT * error
+    np.testing.assert_allclose(q.std(axis=0), truth.std(axis=0), rtol=0.1)
+
+
+def test_a_proposal_that_is_not_symmetric(model, built, near, truth):
+    """Mixed with another step by hand, as it moves along rays only: the radius alone is right."""
+    ray = fresh(TunaMH(model=model, proposal=not_symmetric, steps_per_draw=5, rng=1))
+    other = fresh(
+        TunaMH(model=model, proposal=Laplace(kind="pcn", rho=0.9, mix=0), steps_per_draw=5, rng=1), 0, 2
+    )
+    point, radius = near, []
+    for _ in range(3000):
+        point = other.step(ray.step(point)[0])[0]
+        radius.append(np.linalg.norm(point["beta"]))
+    expected = np.linalg.norm(truth, axis=1)
+    error = math.hypot(error_of_mean(radius), error_of_mean(expected))
+    assert abs(np.mean(radius) - expected.mean()) < LIMIT * error
+
+
+def test_a_proposal_that_cannot_be_compiled(model, near):
+    def fancy(q, rng):
+        options = dict(scale=0.04)
+        return q + options["scale"] * rng.standard_normal(q.shape[0]), 0.0
+
+    with pytest.warns(SubsamplingWarning, match="interpreted"):
+        step = TunaMH(model=model, proposal=fancy, rng=1)
+    points, stats_ = move(fresh(step), near, 60)
+    assert len({p["beta"][0] for p in points}) > 10
+    assert total(stats_, "bound_violations") == 0.0
+
+
+@pytest.mark.parametrize("temperature", [1.0, 5.0])
+def test_temperature(model, built, near, temperature):
+    """The likelihood to the power of 1 / T; variances grow about T times."""
+    step = TunaMH(model=model, temperature=temperature, proposal=Laplace(mix=0), steps_per_draw=10, rng=1)
+    points, stats_ = move(fresh(step), near, 1500)
+    assert total(stats_, "bound_violations") == 0.0
+    sd = np.array([p["beta"] for p in points]).std(axis=0)
+    np.testing.assert_allclose(sd, np.sqrt(np.diag(posterior_cov(step))), rtol=0.1)
+    np.testing.assert_allclose(sd, math.sqrt(temperature) * np.sqrt(np.diag(posterior_cov(built))), rtol=0.15)
+
+
+# Far from the centre ----------------------------------------------------------------------------------
+
+
+def counts_model():
+    rng, x = design(N, 2, seed=7)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 5, shape=2)
+        pm.Poisson("y", pm.math.exp(x @ beta), observed=rng.poisson(np.exp(x @ [1.0, 0.3])))
+    return model
+
+
+@pytest.mark.parametrize("switch_above", [0.25, math.inf])
+def test_far_away_counts_are_decided_on_all_rows(switch_above):
+    """Nothing is known of exponentials there; a walk finds its way back."""
+    step = TunaMH(
+        model=counts_model(), proposal=RandomWalk(0.05), switch_above=switch_above, steps_per_draw=10, rng=1
+    )
+    points, stats_ = move(fresh(step), {"beta": np.array([2.5, -0.5])}, 60)
+    assert stats_[0]["n_used"] == N
+    assert stats_[0]["exhausted"] == 1.0
+    assert 0.0 < stats_[-1]["n_used"] < 20.0
+    assert stats_[-1]["exhausted"] == 0.0
+    assert total(stats_, "bound_violations") == 0.0
+    np.testing.assert_allclose(points[-1]["beta"], [1.0, 0.3], atol=0.1)
+
+
+def test_normal_terms_have_no_remainders():
+    """The polynomial is the likelihood, and no row is ever read."""
+    rng, x = design(N, 2, seed=8)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        pm.Normal("y", x @ beta, 1.0, observed=x @ [0.5, -0.5] + rng.normal(size=N))
+    step = TunaMH(model=model, proposal=Laplace(mix=0), rng=1)
+    assert step.prediction.terms == 0.0
+    points, stats_ = move(fresh(step), mode_of(step), 2000)
+    assert total(stats_, "n_used") == 0.0
+    assert mean(stats_, "mean_tree_accept") > 0.999
+    q = np.array([p["beta"] for p in points])
+    for d in range(2):
+        assert abs(z_of_mean(q[:, d], step._centre.proxy.mode[d])) < LIMIT
