@@ -132,10 +132,11 @@ def largest_form(p: Vector, q: Vector, cosine: Vector, order: int) -> Vector:
         along, across = p + form * q * cosine, form * q * sine
         phases.append(np.arctan2(across, along))
         value = value * np.hypot(along, across)
-    t = (np.minimum.reduce(phases) + np.maximum.reduce(phases)) / 2.0
+    first, last = np.minimum.reduce(phases), np.maximum.reduce(phases)
+    t = (first + last) / 2.0
     for _ in range(_NEWTON_STEPS):
         tangents = np.tan(t - phases)
-        t = t - tangents.sum(axis=0) / (1.0 + tangents**2).sum(axis=0)
+        t = np.clip(t - tangents.sum(axis=0) / (1.0 + tangents**2).sum(axis=0), first, last)
     offsets = t - phases
     slope = np.tan(offsets).sum(axis=0)
     largest: Vector = value * np.cos(offsets).prod(axis=0) * np.exp(slope**2 / (2 * len(phases)))

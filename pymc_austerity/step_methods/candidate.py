@@ -10,13 +10,10 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.constants import family_of
 from pymc_austerity.bounds.thinning import Thinning
-from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.centre import CentreReport, Found
-from pymc_austerity.step_methods.options import centre_for
 from pymc_austerity.step_methods.prediction import Prediction, few_digits
 from pymc_austerity.step_methods.tuna import TunaMH
 
@@ -50,8 +47,8 @@ class Search:
         Whether the step suits the model.
     """
 
-    def __init__(self, model: pm.Model, block: list[Variable], point: PointType, approximate: bool) -> None:
-        self._model, self._block, self._point, self._approximate = model, block, point, approximate
+    def __init__(self, model: pm.Model, block: list[Variable], point: PointType) -> None:
+        self._model, self._block, self._point = model, block, point
         self.fact: Factorisation | None = None
         self.found: Found | None = None
         self.rows: float | None = None
@@ -77,11 +74,8 @@ class Search:
             def _found(
                 self, fact: Factorisation, point: PointType, proposal: Any, fresh: bool
             ) -> Found | None:
-                # AusterityMH needs the rows that are read always, of which TunaMH knows nothing.
-                taylor = Taylor() if search._approximate else self._taylor
-                search.found = centre_for(self._model, fact, point, taylor, proposal, search._approximate)
-                assert search.found is not None
-                return search.found._replace(centre=search.found.centre._replace(exact=NO_STRATUM.rows))
+                search.found = super()._found(fact, point, proposal, fresh)
+                return search.found
 
             def _engine_for(
                 self, fact: Factorisation, found: Found | None, rule: Any, bound: BoundProposal, *args: Any
@@ -108,13 +102,16 @@ class Search:
         return self._build(Candidate)
 
     def other(self, kind: type[SubsampledStep], **options: Any) -> Any:
-        """A step of another kind, made of what was found."""
+        """A step of another kind, made of what was found as far as it can be used."""
         found = self.found
         assert found is not None
-        if "control_variate" not in options:
-            assert self.fact is not None
+        assert self.fact is not None
+        methods: dict[str, Any] = {"_factorised": lambda *_, check: self.fact}
+        taylor = options.get("control_variate")
+        if taylor is None:
             found = found._replace(centre=found.centre._replace(expansion=None), expanded=self.fact)
-        methods = {"_factorised": lambda *_, check: self.fact, "_found": lambda *_: found}
+        if taylor is None or taylor.exact_rows == 0:  # else those rows are to be found, too
+            methods["_found"] = lambda *_: found
         return self._build(type(kind.__name__, (kind,), methods), **options)
 
     def _build(self, kind: Any, **options: Any) -> Any:

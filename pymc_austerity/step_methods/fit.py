@@ -82,7 +82,9 @@ def warn_if_unlike(fit: Fit, report: Any, independent: float, *, reads_all: bool
     if n < _ENOUGH:
         return
     acceptance, exhausted = fit.sums[:2] / n
-    seen = math.sqrt(max(fit.sums[2] / max(int(fit.counts[3]), 1), 0.0) / 2.0)  # a difference of two sums
+    seen = 0.0
+    if 2 * fit.counts[3] > n:  # TunaMH estimates no sum but those of moves that are far away
+        seen = math.sqrt(max(fit.sums[2] / int(fit.counts[3]), 0.0) / 2.0)  # a difference of two sums
     found = []
     if exhausted > _MANY_EXHAUSTED and not reads_all:
         why = " (the bound on the range of the remainders is wide; AusterityMH needs none)"

@@ -84,8 +84,7 @@ class ModeSearch:
         ends, problem = self._modes(best, None)
         if not ends:
             self._refuse(problem)
-        self._warn_of_other_modes(ends)
-        return ends[0], len(ends)
+        return ends[0], self._count_modes(ends)
 
     def at(self, center: Mapping[str, Any]) -> Maximum:
         """The point that a user gave."""
@@ -195,19 +194,22 @@ class ModeSearch:
             "step without control_variate and with a random walk."
         )
 
-    def _warn_of_other_modes(self, ends: list[Maximum]) -> None:
+    def _count_modes(self, ends: list[Maximum]) -> int:
+        """Modes with a share of the posterior that matters; warn if there are several."""
         mass = np.exp(np.array([m.log_mass for m in ends]) - ends[0].log_mass)
-        others = mass[1:].sum() / mass.sum()
-        if others > _SHARE:
+        n_modes = int(np.sum(mass > _SHARE * mass.sum()))
+        if n_modes > 1:
             apart = ends[1].q - ends[0].q
             worst = np.zeros(len(self.free))
             worst[self.free] = apart * np.sqrt(np.diag(ends[0].precision))
+            where = self.name_of(int(np.abs(worst).argmax()))
             warn(
-                f"The posterior has {len(ends)} or more modes: another is {np.abs(worst).max():.3g} standard "
-                f"deviations away in {self.name_of(int(np.abs(worst).argmax()))}, with {others:.1%} of the "
-                "mass. One Taylor polynomial and one normal proposal fit only the highest. Remove the "
-                "symmetry (order the components of a mixture), or use a step without control_variate."
+                f"The posterior has {n_modes} or more modes: another is {np.abs(worst).max():.3g} standard "
+                f"deviations away in {where}, with {mass[1:].sum() / mass.sum():.1%} of the mass. One Taylor "
+                "polynomial and one normal proposal fit only the highest. Remove the symmetry (order the "
+                "components of a mixture), or use a step without control_variate."
             )
+        return n_modes
 
     def name(self, direction: Vector) -> str:
         """The variables that make up most of a direction."""

@@ -103,7 +103,7 @@ def recommend(
         )
     refuse_discrete(block)
     point = default_point(model)
-    search = Search(model, block, point, bool(approximate))
+    search = Search(model, block, point)
     chosen: Any = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors

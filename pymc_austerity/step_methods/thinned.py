@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,14 +10,21 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.bounds.constants import Curvature
-from pymc_austerity.bounds.thinning import Thinning, thinning_of
+from pymc_austerity.bounds.thinning import Thinning, thinning_of, tier_and_expected
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.tuna import tuna_transitions
 from pymc_austerity.model.compile import CompiledTarget
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.derivatives import LocalTerms
+from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.centre import Found
 from pymc_austerity.step_methods.compiled import CompiledKernel
+
+# Where rounding is measured: standard deviations from the centre (nearer than the chain, so that what is seen
+# of a wrong bound is much less than what the chain will see), and rows.
+_DISTANCES, _ROWS, _SEED = (1e-4, 1e-2, 0.1), 10_000, 2019
+# More than this, relative to a term, is not rounding; what may be met is some times what was seen.
+_ROUNDING, _MARGIN = 1e-6, 16.0
 
 
 class ThinnedEngine(CompiledKernel):
@@ -112,7 +120,7 @@ def make_thinning(
     assert centre.expansion is not None
     whitening, directions = centre.padded_factors()
     try:
-        return thinning_of(
+        thinning = thinning_of(
             found.function.predictors(),
             point,
             centre.expansion.centre,
@@ -129,3 +137,30 @@ def make_thinning(
             "Give curvature for a term with a linear predictor, or use "
             "AusterityMH(control_variate=Taylor()), which needs no bound."
         ) from None
+    return thinning._replace(rounding=_allowance(thinning, found, directions, point))
+
+
+def _allowance(thinning: Thinning, found: Found, directions: np.ndarray, point: PointType) -> float:
+    """What rounding adds to remainders: the most that is seen beyond their bounds, with a margin.
+
+    It is measured at several distances from the centre, on the rows with the largest bounds and some others.
+    """
+    n_local = thinning.constants.shape[1]
+    rng = np.random.default_rng(_SEED)
+    some = np.arange(n_local)
+    if n_local > 2 * _ROWS:
+        largest = np.argpartition(thinning.constants[0], n_local - _ROWS)[-_ROWS:]
+        some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False))
+    terms, centre = LocalTerms(found.expanded), thinning.centre
+    here = terms(point_of(found.expanded, centre, point), some)
+    allowance = thinning.rounding
+    for distance in _DISTANCES:
+        q = centre + distance * directions @ rng.standard_normal(directions.shape[1])
+        change = np.abs(terms(point_of(found.expanded, q, point), some) - here)
+        tier, expected = tier_and_expected(thinning, q, centre)
+        if not 0.0 < expected < math.inf:
+            continue
+        excess = change - thinning.constants[tier, some] / thinning.totals[tier] * expected
+        excess = excess[excess < _ROUNDING * (1.0 + np.abs(here))]  # larger ones are for the chain to report
+        allowance = max(allowance, _MARGIN * float(excess.max(initial=0.0)))
+    return allowance

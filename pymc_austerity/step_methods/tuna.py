@@ -45,13 +45,15 @@ class TunaMH(SubsampledStep):
         Draws chi (C M)^2 more rows for a move with C M expected ones, which makes acceptance rates larger.
     switch_above : float > 0, default 0.25
         Where more than this share of the N rows is expected for a transition, the exact test on all data
-        is used instead, and a warning says so. With ``inf`` never; otherwise a single move for which more
-        than N rows are expected is decided on all N, too.
+        is used instead, and a warning says so; `chi`, `curvature` and `debug` then have no effect. With
+        ``inf`` never; otherwise a single move for which more than N rows are expected is decided on all N,
+        too.
     curvature : dict of str to callable, optional
         Bounds for local terms of no known family, by the name of the model term: ``(low, high, positions) ->
         ndarray``. For some rows of the term, given by their positions, an upper bound of the third
-        derivative (the second, with ``Taylor(order=1)``) of log p by the linear predictor between `low` and
-        `high`; may be infinite.
+        derivative (the second, with ``Taylor(order=1)``) of log p, divided by `temperature` if there is one,
+        by the linear predictor between `low` and `high`. The last intervals it is asked for are the whole
+        line; the bound may be infinite there.
     debug : bool, default False
         Count terms that are larger than their bounds in the sample statistic `bound_violations` and go on,
         instead of raising an error at the first.
@@ -85,9 +87,10 @@ class TunaMH(SubsampledStep):
     where `base` has the priors, the Taylor polynomial and the proposal (`control_variates.Taylor`). At
     equilibrium C M is of the order of D^3 / sqrt(N): the larger the data, the fewer rows.
 
-    *Guarantee*: the posterior is the stationary law, for any N, proposal and centre, up to rounding;
-    there is no tolerance. `docs/explanation/exact_subsampling.md` has the proof. Every row that is
-    drawn is compared with its bound.
+    *Guarantee*: the posterior is the stationary law, for any N, proposal and centre, up to rounding, provided
+    that the bounds hold: that terms are of the family that they were verified to be of on a grid of
+    predictors. `docs/explanation/exact_subsampling.md` has the proof. Every row that is drawn is compared
+    with its bound, with an allowance for rounding.
 
     *When it fails*: the bounds need local terms that are functions of one linear predictor, of a known
     family: logistic and binomial, probit, cloglog, Poisson, negative binomial with a fixed dispersion,
@@ -115,6 +118,8 @@ class TunaMH(SubsampledStep):
         **DTYPES_SHAPES,
         "bound_violations": (np.float64, []),
     }
+    # Whether all data are used instead.
+    _switched: bool = False
     # Each remainder has a bound of its own; see `thinned`.
     _bounds_together = False
 
@@ -174,16 +179,29 @@ class TunaMH(SubsampledStep):
         fresh: bool,
     ) -> CompiledKernel:
         assert found is not None
+        if not fresh and self._switched:
+            return self._all_terms(fact, found, rule, bound, q, point)
         most = fact.n_local if np.isfinite(self._switch_above) else np.inf
         thinning = make_thinning(fact, found, point, self._curvature, most)
         if fresh:
             self.prediction = predict(thinning, bound, found.centre, self._chi)
             self._switched = self._too_many(self.prediction, thinning)
         if self._switched:
-            # A surrogate moves on the polynomial, so its test is one of all remainders.
-            all_terms = found if bound.is_surrogate else found._replace(expanded=fact)
-            return super()._engine_for(fact, all_terms, rule, bound, q, point, fresh)
+            return self._all_terms(fact, found, rule, bound, q, point)
         return ThinnedEngine(found.expanded, thinning, self._chi, self._debug, bound, q, point)
+
+    def _all_terms(
+        self,
+        fact: Factorisation,
+        found: Found,
+        rule: AcceptanceRule,
+        bound: BoundProposal,
+        q: np.ndarray,
+        point: PointType,
+    ) -> CompiledKernel:
+        """The exact test; a surrogate moves on the polynomial, so its test is one of all remainders."""
+        found = found if bound.is_surrogate else found._replace(expanded=fact)
+        return super()._engine_for(fact, found, rule, bound, q, point, fresh=False)
 
     def _too_many(self, prediction: Prediction, thinning: Thinning) -> bool:
         """Is the exact test on all data cheaper? Then say so, and why."""
