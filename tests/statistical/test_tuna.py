@@ -8,9 +8,12 @@ import numba
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
-from pymc_austerity import Laplace, RandomWalk, Surrogate, TunaMH
+from pymc_austerity import Laplace, RandomWalk, SubsamplingWarning, Surrogate, TunaMH
+from pymc_austerity.proposals.surrogate import SurrogateState
+from tests.statistical.test_control_variates import Moments, chain, columns, distances, mean_of, moments
+from tests.statistical.test_hard_posteriors import fit_normal, weigh
 
 PRIOR_SD = 2.0
 LIMIT = 4.0  # standard errors, for the largest of some twenty figures
@@ -235,3 +238,118 @@ def test_fewer_rows_the_more_there_are(n, most, least):
     print(f"default mix: {float(mixed_stats.n_used.mean()):.3g} rows, ESS {ess:.3f}")
     assert float(mixed_stats.n_used.mean()) <= 5 * most
     assert ess >= 0.65
+
+
+# Priors ------------------------------------------------------------------------------------------
+
+COLUMNS = 4
+CENTRES = np.linspace(-9, 9, 361)  # of log scales
+# Centres of the triangles that a triangle is cut into.
+_UP = [(a + 1 / 3, b + 1 / 3) for a in range(30) for b in range(30 - a)]
+_DOWN = [(a + 2 / 3, b + 2 / 3) for a in range(29) for b in range(29 - a)]
+SIMPLEX = np.array([(a, b, 30 - a - b) for a, b in _UP + _DOWN]) / 30
+
+
+def log_likelihood():
+    """A thousand rows, and a function of coefficients."""
+    rng = np.random.default_rng(6)
+    X = np.c_[np.ones(1000), rng.normal(size=(1000, COLUMNS - 1))]
+    y = (rng.random(1000) < expit(X @ [0.4, 0.6, 0.5, 0.5])).astype(int)
+    return X, y, lambda b: log_likelihoods(np.ascontiguousarray(b), X * (2 * y - 1)[:, None])
+
+
+def student_prior():
+    b = pm.StudentT("b", nu=3, mu=0, sigma=0.2, shape=COLUMNS)
+    return b, lambda b: -2 * np.log1p((b / 0.2) ** 2 / 3).sum(axis=1), None, {"b": None}
+
+
+def laplace_prior():
+    b = pm.math.concatenate([[pm.Normal("first", 0, 1)], pm.Laplace("b", 0, 0.1, shape=COLUMNS - 1)])
+    maps = {"first": None, "b": None}
+    return b, lambda b: -0.5 * b[:, 0] ** 2 - np.abs(b[:, 1:]).sum(axis=1) / 0.1, None, maps
+
+
+def horseshoe_prior():
+    """Each coefficient has a scale of its own, with a Cauchy prior, which the reference sums over.
+
+    No coefficient may be zero: scales near zero are a funnel, where `Surrogate` mixes slowly.
+    """
+    scale = pm.HalfCauchy("scale", 1, shape=COLUMNS)
+    b = pm.Normal("b", 0, 0.2 * scale, shape=COLUMNS)
+
+    def joint(b):
+        return -0.5 * (b[..., None] / 0.2) ** 2 * np.exp(-2 * CENTRES) - np.log1p(np.exp(2 * CENTRES))
+
+    def hidden(b):
+        w = np.exp(joint(b))
+        w /= w.sum(axis=-1, keepdims=True)
+        return w @ CENTRES, w @ CENTRES**2
+
+    return b, lambda b: logsumexp(joint(b), axis=-1).sum(axis=1), hidden, {"b": None, "scale": np.log}
+
+
+def simplex_prior():
+    """Three of the coefficients are near weights that sum to one."""
+    w = pm.Dirichlet("w", np.ones(3))
+    b = pm.math.concatenate([[pm.Normal("first", 0, 1)], pm.Normal("b", w, 0.1, shape=3)])
+
+    def joint(b):
+        return -0.5 * (((b[:, None, 1:] - SIMPLEX) / 0.1) ** 2).sum(axis=-1)
+
+    def hidden(b):
+        p = np.exp(joint(b) - logsumexp(joint(b), axis=1, keepdims=True))
+        return p @ SIMPLEX, p @ SIMPLEX**2
+
+    maps = {"first": None, "b": None, "w": None}
+    return b, lambda b: -0.5 * b[:, 0] ** 2 + logsumexp(joint(b), axis=1), hidden, maps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", [student_prior, laplace_prior, horseshoe_prior, simplex_prior])
+def test_priors(prior):
+    X, y, likelihood = log_likelihood()
+    with pm.Model() as model:
+        b, log_prior, hidden, maps = prior()
+        pm.Bernoulli("y", logit_p=X @ b, observed=y)
+        step = TunaMH(steps_per_draw=8, debug=True)
+    assert isinstance(step.proposal_state, SurrogateState) == (hidden is not None)
+
+    def density(b):
+        parts = np.array_split(b, max(1, len(b) // 500))
+        return likelihood(b) + np.concatenate([log_prior(part) for part in parts])
+
+    fit = fit_normal(density, np.full(COLUMNS, 0.3))
+    reference = weigh(density, fit, 20_000, hidden=hidden)
+    idata = chain(model, step, 25_000, seed=4, tune=1000)
+    found = moments(columns(idata, **maps))
+    apart = distances(found, reference)
+    print(prior.__name__, f"ESS {found.ess.min():.0f}, {reference.ess.min():.0f}, z {apart.max():.2f}")
+    print(f"{mean_of(idata, 'n_used'):.3g} rows, acceptance {mean_of(idata, 'acceptance_rate'):.3f}")
+    assert min(found.ess.min(), reference.ess.min()) >= 7000
+    assert apart.max() < LIMIT
+    assert mean_of(idata, "bound_violations") == 0.0
+
+    # The same table notices another prior.
+    def other(b):
+        return likelihood(b) - 0.5 * (b**2).sum(axis=1)
+
+    coefficients = Moments(*(part[:COLUMNS] for part in found))
+    assert distances(coefficients, weigh(other, fit_normal(other, fit.mode), 20_000))[0].max() > 2 * LIMIT
+
+
+# Many dimensions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_hundred_dimensions():
+    """Not worth it, and said before it starts."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(100_000, 200))
+    y = (rng.random(len(X)) < expit(X @ rng.normal(0, 200**-0.5, 200))).astype(int)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=200)
+        pm.Bernoulli("y", logit_p=X @ b, observed=y)
+    with pytest.warns(SubsamplingWarning, match="loose in 200 dimensions.*AusterityMH"):
+        step = TunaMH(model=model, switch_above=0.05)
+    print(step.prediction)
+    assert 5000 < step.prediction.terms < 25_000
