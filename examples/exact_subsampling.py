@@ -27,7 +27,7 @@ from pymc_austerity import Laplace, TunaMH
 
 SEED = 2020
 D = 10
-FAST = {"sizes": [10_000, 100_000], "draws": 4000, "importance": 1000, "rows": 20_000}
+FAST = {"sizes": [10_000, 100_000], "draws": 4000, "importance": 1000, "rows": 10_000}
 FULL = {"sizes": [1000, 10_000, 100_000, 1_000_000], "draws": 100_000, "importance": 20_000, "rows": 100_000}
 
 

@@ -12,13 +12,13 @@ def tables():
     spec = importlib.util.spec_from_file_location("exact_subsampling_example", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.FAST = {"sizes": [5000, 50_000], "draws": 2000, "importance": 1000, "rows": 10_000}
+    module.FAST |= {"draws": 2000}
     return module.main()
 
 
 def test_rows_decrease_with_the_data(tables):
     rows = tables[0]["rows drawn"]
-    assert rows[50_000] < 0.5 * rows[5000]
+    assert rows[100_000] < 0.5 * rows[10_000]
     assert (tables[0]["predicted"] / rows).between(0.7, 1.4).all()
 
 

@@ -303,7 +303,7 @@ def test_warnings_of_the_chosen_step_are_given(uncompiled, monkeypatch):
         warn("Told.")
         return centre_for(*args)
 
-    monkeypatch.setattr("pymc_austerity.step_methods.candidate.centre_for", telling)
+    monkeypatch.setattr("pymc_austerity.step_methods.base.centre_for", telling)
     with pytest.warns(SubsamplingWarning, match="Told.") as caught:
         recommend(logistic())
     assert [w.filename for w in caught] == [__file__]

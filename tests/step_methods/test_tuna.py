@@ -793,7 +793,9 @@ def truth(model, built):
     return np.array([p["beta"] for p in points])
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    "name", [name if name == "pcn" else pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
+)
 def test_other_proposals(model, built, near, truth, name):
     step = TunaMH(model=model, proposal=OTHERS[name](built), steps_per_draw=20, rng=1)
     step = fresh(step, tune=100)
@@ -809,6 +811,7 @@ def test_other_proposals(model, built, near, truth, name):
     np.testing.assert_allclose(q.std(axis=0), truth.std(axis=0), rtol=0.1)
 
 
+@pytest.mark.slow
 def test_a_proposal_that_is_not_symmetric(model, built, near, truth):
     """Mixed with another step by hand, as it moves along rays only: the radius alone is right."""
     ray = fresh(TunaMH(model=model, proposal=not_symmetric, steps_per_draw=5, rng=1))
