@@ -254,6 +254,8 @@ def _with_derivatives(density: Variable, q: Variable) -> list[Variable]:
         hessian = vectorize_graph(change, {direction: coordinates})
     except Exception:  # an operation that knows no batches
         hessian = pt.stack([rebuild([change], {direction: row})[0] for row in coordinates])
+    if hessian.type.ndim == 1:  # a gradient that does not change: flat, or made of straight pieces
+        hessian = pt.zeros_like(coordinates)
     return [density, gradient, hessian]
 
 

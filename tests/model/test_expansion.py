@@ -12,7 +12,7 @@ from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.derivatives import Differentiable, LocalTerms
 from pymc_austerity.model.expansion import expand, is_expanded
 from pymc_austerity.model.factorisation import point_of
-from pymc_austerity.model.factorise import build
+from pymc_austerity.model.factorise import build, factorise
 from pymc_austerity.model.predictor import predictor_graph
 from pymc_austerity.target import Expansion
 
@@ -479,3 +479,12 @@ def test_in_the_tails():
 
             exact.append(float(along(mp.mpf(1)) - sum(mpmath.taylor(along, 0, 2))))
     np.testing.assert_allclose(found, exact, rtol=0, atol=300 * EPS * 240.0)
+
+
+@pytest.mark.parametrize("prior", [lambda: pm.Flat("b", shape=D), lambda: pm.Laplace("b", 0, 1, shape=D)])
+def test_a_prior_without_curvature_has_a_hessian_of_zeros(prior):
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=X @ prior(), observed=BINARY)
+        fact = factorise(model, threshold=N)
+    found = Differentiable(fact, fact.graph.point).prior(np.array([0.3, -0.2, 0.1]))
+    np.testing.assert_array_equal(found.hessian, np.zeros((D, D)))
