@@ -120,7 +120,8 @@ def test_cost_and_mixing_of_austerity(logistic, n, epsilon, most, mix, least):
         control_variate=pma.Taylor(),
         proposal=None if mix is None else pma.Laplace(mix=mix),
     )
-    draws = 40_000
+    # Now and then a decision reads all rows: the mean of 40,000 decisions at N = 1e6 varies by a third.
+    draws = 200_000
     idata = chain(logistic(n), step, draws, seed=1)
     ess = moments(columns(idata, beta=None)).ess
     assert mean_of(idata, "n_used") - EXACT_ROWS <= most
