@@ -73,57 +73,68 @@ class Differentiable:
         self._parts = parts_of(self._q, [values[n] for n in factorisation.var_names])
         self._positions: Index | None = None
         self._last: tuple[Vector, Derivatives] | None = None
+        # Functions of local terms, by number: compiled when asked for, as a worker needs few of them.
+        self._made: dict[int, OfPredictor | _ByCoordinates] = {}
 
-    @cached_property
-    def _terms(self) -> list[OfPredictor | _ByCoordinates]:
-        fact = self._fact
-        return [_term(fact, term, self._q, self._parts) for term in fact.locals]
+    def _function(self, k: int) -> OfPredictor | _ByCoordinates:
+        if k not in self._made:
+            self._made[k] = _term(self._fact, self._fact.locals[k], self._q, self._parts)
+        return self._made[k]
 
     def likelihood(self, q: Vector, positions: Index | None = None) -> Derivatives:
         """Sum of the local terms at `positions` of the population, by default of all."""
         if positions is None and self._last is not None and np.array_equal(self._last[0], q):
             return self._last[1]
         result = Derivatives(0.0, np.zeros(self.n_dim), np.zeros((self.n_dim, self.n_dim)))
-        length = int(np.clip(_BUDGET // self.n_dim, _SMALLEST_CHUNK, CHUNK))
         start = 0
         if positions is not self._positions:
             self._positions = positions
-            for function in self._terms:
+            for function in self._made.values():
                 function.forget(self._fact.n_local if positions is None else len(positions))
-        with np.errstate(all="ignore"):
-            for term, function in zip(self._fact.locals, self._terms, strict=True):
-                own = np.arange(term.size) if positions is None else _within(positions, start, term.size)
-                for a in range(0, len(own), length):
-                    result = result.plus(function(q, own[a : a + length], self._point))
-                start += term.size
+        for k, term in enumerate(self._fact.locals):
+            own = np.arange(term.size) if positions is None else _within(positions, start, term.size)
+            result = self._add(result, k, q, own)
+            start += term.size
         self._last = (q.copy(), result) if positions is None else None
+        return result
+
+    def _add(self, result: Derivatives, k: int, q: Vector, rows: Index) -> Derivatives:
+        """The sum of some rows of local term number k, added to `result`."""
+        function = self._function(k)
+        length = int(np.clip(_BUDGET // self.n_dim, _SMALLEST_CHUNK, CHUNK))
+        with np.errstate(all="ignore"):
+            for a in range(0, len(rows), length):
+                result = result.plus(function(q, rows[a : a + length], self._point))
         return result
 
     def slopes(self, k: int, q: Vector) -> npt.NDArray[np.float64]:
         """f_i' and f_i'' at q of the n rows of local term number k, which has a linear predictor; (2, n)."""
-        self.likelihood(q)
-        term = self._terms[k]
-        assert isinstance(term, OfPredictor)
-        return np.concatenate(list(term.last.values()), axis=1)
+        function = self._function(k)
+        assert isinstance(function, OfPredictor)
+        if self._last is None or not np.array_equal(self._last[0], q):  # no pass over all terms for this
+            self._last = None
+            function.forget(self._fact.n_local)
+            nothing = Derivatives(0.0, np.zeros(self.n_dim), np.zeros((self.n_dim, self.n_dim)))
+            self._add(nothing, k, q, np.arange(self._fact.locals[k].size))
+        return np.concatenate(list(function.last.values()), axis=1)
 
     def predictors(self) -> tuple[Predictor, ...]:
         """The linear predictors of all local terms, one or two each, as `predictors` finds them.
 
-        What is known of their rows from passes over the data is not computed again.
+        What is known of their rows from passes over all data is not computed again.
         """
-        pairs = zip(self._terms, predictors(self._fact), strict=True)
-        return tuple(
-            predictor._replace(rows=term.rows)
-            if isinstance(term, OfPredictor) and isinstance(predictor, LinearPredictor)
-            else predictor
-            for term, predictor in pairs
-        )
+        found = list(predictors(self._fact))
+        for k, predictor in enumerate(found):
+            function = self._made.get(k) if self._positions is None else None
+            if isinstance(function, OfPredictor) and isinstance(predictor, LinearPredictor):
+                found[k] = predictor._replace(rows=function.rows)
+        return tuple(found)
 
     def forget(self) -> None:
         """Keep nothing of the size of the data."""
         self._last = None
-        for term in self._terms:
-            term.forget(self._fact.n_local)
+        for function in self._made.values():
+            function.forget(self._fact.n_local)
 
     def prior(self, q: Vector) -> Derivatives:
         """The global terms."""

@@ -118,21 +118,16 @@ def _cuts(rows: Variable, block: Iterable[Variable], kind: dict[Variable, Kind])
     nodes, block = list(toposort([rows])), set(block)
     candidates = [out for node in nodes for out in node.outputs if kind.get(out) is Kind.AFFINE]
     candidates = [var for var in block if var in kind] + candidates
-    return [var for var in reversed(candidates) if not _reaches(nodes, block - {var}, rows, var)]
+    return [var for var in reversed(candidates) if separate(nodes, block, rows, (var,))]
 
 
-def _reaches(nodes: list[Apply], roots: set[Variable], rows: Variable, cut: Variable) -> bool:
-    """Does `rows` depend on `roots` otherwise than through `cut`?"""
-    return rows is not cut and _depends_on_nodes(nodes, roots, cut, rows)
-
-
-def _depends_on_nodes(nodes: list[Apply], roots: set[Variable], cut: Variable, rows: Variable) -> bool:
-    """`depends_on` for sorted nodes, with one value held fixed."""
-    found = set(roots)
+def separate(nodes: list[Apply], block: set[Variable], rows: Variable, cuts: tuple[Variable, ...]) -> bool:
+    """Do all paths from the block to `rows`, by sorted nodes, pass through `cuts`?"""
+    found = block.difference(cuts)
     for node in nodes:
         if not found.isdisjoint(node.inputs):
-            found.update(out for out in node.outputs if out is not cut)
-    return rows in found
+            found.update(out for out in node.outputs if out not in cuts)
+    return rows not in found
 
 
 def is_one_per_row(var: Variable) -> bool:

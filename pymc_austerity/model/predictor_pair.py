@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import pushforward
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.elemwise import Elemwise
@@ -29,6 +29,7 @@ from pymc_austerity.model.predictor import (
     is_one_per_row,
     linear_predictor,
     merged,
+    separate,
 )
 from pymc_austerity.model.predictor_affine import Kind, kinds
 from pymc_austerity.model.rebuild import INTERPRETED_STABLE, depends_on, rebuild, stable
@@ -97,7 +98,7 @@ def pair_graph(factorisation: Factorisation, term: LocalTerm) -> tuple[Variable,
     affine += [out for node in nodes for out in node.outputs if kind.get(out) is Kind.AFFINE]
     candidates = [var for var in reversed(affine) if is_one_per_row(var)][:_CANDIDATES]
     for pair in combinations(candidates, 2):
-        if _separate(nodes, set(block.values()), rows, pair):
+        if separate(nodes, set(block.values()), rows, pair):
             return rows, pair
     return f"the term {term.name!r} does not depend on the variables through two linear predictors either"
 
@@ -118,15 +119,6 @@ def _indexed_first(rows: Variable) -> Variable:
                 outputs = [op(out) for out in outputs]
             memo.update(zip(node.outputs, outputs, strict=True))
     return memo.get(rows, rows)
-
-
-def _separate(nodes: list[Apply], block: set[Variable], rows: Variable, cuts: tuple[Variable, ...]) -> bool:
-    """Do all paths from the block to `rows` pass through `cuts`?"""
-    found = block.difference(cuts)
-    for node in nodes:
-        if not found.isdisjoint(node.inputs):
-            found.update(out for out in node.outputs if out not in cuts)
-    return rows not in found
 
 
 class _Designs:
