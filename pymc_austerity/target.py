@@ -68,6 +68,11 @@ class FullTarget(NamedTuple):
     log_terms: Callable[[Vector, Index, tuple[Any, ...]], Vector]
 
 
+def each_for_itself(positions: Index, point: Mapping[str, Any]) -> tuple[Index, Index]:
+    """No row stands for another."""
+    return positions, np.arange(len(positions))
+
+
 class LinearPredictor(NamedTuple):
     """Local terms that depend on the state through one number each: l_i(q) = f_i(x_i . q + o_i) + constant.
 
@@ -91,6 +96,9 @@ class LinearPredictor(NamedTuple):
         Names of the variables of other steps on which the f_i depend.
     is_affine : bool
         Whether f_i(eta) = eta by construction, for all eta.
+    alike : callable, optional
+        ``(positions, point) -> (positions (n,), which (m,))``: rows that stand for all m, whose f_i are the
+        same, and which of them stands for each. By default every row stands for itself.
     """
 
     name: str
@@ -101,6 +109,7 @@ class LinearPredictor(NamedTuple):
     offset_fixed: bool
     others: tuple[str, ...]
     is_affine: bool = False
+    alike: Callable[[Index, Mapping[str, Any]], tuple[Index, Index]] = each_for_itself
 
 
 class PredictorPair(NamedTuple):

@@ -134,12 +134,14 @@ def _of_family(predictor: LinearPredictor, point: Mapping[str, Any], order: int)
     assert family.curvature is not None  # for mypy
 
     def known(positions: Index) -> Any:
-        constants = identify(GRID, predictor.slopes(GRID, positions, point))
+        some, which = predictor.alike(positions, point)
+        constants = identify(GRID, predictor.slopes(GRID, some, point))
         if constants is None:
             raise ValueError(
                 f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
             )
-        return lambda low, high: family.curvature(constants, low, high, order)  # type: ignore[misc]
+        of_all = constants[which]
+        return lambda low, high: family.curvature(of_all, low, high, order)  # type: ignore[misc]
 
     return known
 

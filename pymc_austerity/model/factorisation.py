@@ -105,6 +105,16 @@ class Factorisation:
         length, name = max(lengths, key=lambda pair: pair[0], default=(0, "none"))
         return name, int(length)
 
+    def coordinate(self, dimension: int) -> tuple[str, tuple[int, ...]]:
+        """Name of the variable, and the index within it, of one coordinate of the block's vector q."""
+        for name in self.var_names:
+            shape = self.graph.values[name].type.shape
+            size = math.prod(shape)
+            if dimension < size:
+                return name, tuple(int(k) for k in np.unravel_index(dimension, shape)) if shape else ()
+            dimension -= size
+        raise IndexError(f"q has no coordinate that is {dimension} beyond its last variable")
+
     def __repr__(self) -> str:
         rows = [("local", name, f"{size:,}") for name, size in self.local_terms]
         rows += [("global", name, "") for name in self.global_terms]

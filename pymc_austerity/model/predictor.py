@@ -21,15 +21,19 @@ from pytensor.gradient import grad, pushforward
 from pytensor.graph.basic import Apply, Constant, Variable, clone
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter, node_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.scalar.basic import mul
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Sum
 
+from pymc_austerity.model.alike import AlikeRows
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.predictor_affine import Kind, core_of, kinds
 from pymc_austerity.model.rebuild import (
     INTERPRETED,
     INTERPRETED_STABLE,
+    Compiled,
     depends_on,
     parts_of,
     rebuild,
@@ -73,6 +77,7 @@ def linear_predictor(factorisation: Factorisation, term: LocalTerm) -> LinearPre
         n_dim=of_q.n_dim,
         rows=of_q,
         slopes=of_eta,
+        alike=of_eta.alike,
         offset_fixed=not depends_on([eta], others.values()).get(eta, False),
         others=of_eta.names,
         is_affine=eta is rows,
@@ -159,15 +164,20 @@ def _operation(node: Apply) -> str:
     return type(op.scalar_op if isinstance(op, Elemwise) else op).__name__
 
 
-class Compiled:
-    """Functions that are compiled when first used, and not pickled."""
+@node_rewriter([Sum])
+def _product(fgraph: Any, node: Apply) -> list[Variable] | None:
+    """Write the sum over k of d_ik x_jk, for all i and j, as the product of two matrices."""
+    (summed,) = node.inputs
+    if node.op.axis != (2,) or summed.owner is None or getattr(summed.owner.op, "scalar_op", None) != mul:
+        return None
+    factors = sorted(summed.owner.inputs, key=lambda var: var.type.broadcastable, reverse=True)
+    if [var.type.broadcastable for var in factors] != [(True, False, False), (False, True, False)]:
+        return None
+    rows, directions = factors
+    return [pt.dot(directions[:, 0], rows[0].T)]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            k: v
-            for k, v in self.__dict__.items()
-            if not isinstance(getattr(type(self), k, None), cached_property)
-        }
+
+_PRODUCTS = INTERPRETED.register((dfs_rewriter(_product), 100))
 
 
 class DesignRows(Compiled):
@@ -222,7 +232,7 @@ class DesignRows(Compiled):
         directions = pt.matrix("directions", shape=(None, self.n_dim))
         try:
             changes = vectorize_graph(change, {direction: directions})
-            function = self._fact.compile(changes, [directions, self._term.index], mode=INTERPRETED)
+            function = self._fact.compile(changes, [directions, self._term.index], mode=_PRODUCTS)
         except Exception:  # an operation that knows no batches
             return None
         return function if changes.type.ndim == 2 else None
@@ -248,6 +258,7 @@ class _Slopes(Compiled):
         self._fact, self._term = fact, term
         self._input = eta.type("eta")
         (self._rows,) = rebuild([rows], {eta: self._input})
+        self.alike = AlikeRows(fact, term, self._rows, self._input)
         used = set(ancestors([self._rows]))
         self.names = tuple(name for name, var in others.items() if var in used)
 

@@ -23,7 +23,6 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.predictor import (
-    Compiled,
     DesignRows,
     block_and_others,
     is_one_per_row,
@@ -32,7 +31,7 @@ from pymc_austerity.model.predictor import (
     separate,
 )
 from pymc_austerity.model.predictor_affine import Kind, kinds
-from pymc_austerity.model.rebuild import INTERPRETED_STABLE, depends_on, rebuild, stable
+from pymc_austerity.model.rebuild import INTERPRETED_STABLE, Compiled, depends_on, rebuild, stable
 from pymc_austerity.target import Index, Predictor, PredictorPair
 
 # Affine values among which two are looked for, those nearest to the rows: all, in most graphs.

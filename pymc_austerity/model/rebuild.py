@@ -8,6 +8,7 @@ all rows of a term although they only say "minus infinity here". `rebuild` remov
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import batched
 from typing import Any
 
@@ -62,6 +63,17 @@ def _in_numpy(fgraph: Any, node: Apply) -> list[Variable] | None:
 
 # The same after PyTensor's rewrites for numerical stability: slower, and finite wherever PyMC is.
 INTERPRETED_STABLE = INTERPRETED.including("stabilize", "specialize").register((dfs_rewriter(_in_numpy), 100))
+
+
+class Compiled:
+    """Functions that are compiled when first used, and not pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            k: v
+            for k, v in self.__dict__.items()
+            if not isinstance(getattr(type(self), k, None), cached_property)
+        }
 
 
 def rebuild(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
+import pytensor
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -59,6 +60,7 @@ from pymc_austerity.step_methods.statistics import (
     progress_updates,
     statistics,
 )
+from pymc_austerity.target import Index
 from pymc_austerity.validation import is_real, is_whole
 
 # Attributes that have size N or are compiled.
@@ -148,6 +150,8 @@ class SubsampledStep(BlockedStep):
 
     # Building -------------------------------------------------------------------------------
 
+    # PyTensor keeps a stack trace with each of some thousand nodes unless told not to.
+    @pytensor.config.change_flags(traceback__limit=0)
     def _build(self, point: PointType, *, check: bool) -> None:
         """Factorise the model, bind rule and proposal, and compile."""
         self._engine: Any = None  # should anything below fail, nothing of the old data is used
@@ -163,18 +167,13 @@ class SubsampledStep(BlockedStep):
         self._is_fitted = is_fitted(proposal)
         found = self._found(fact, point, proposal, fresh)
         self._centre = None if found is None else found.centre
-        exact_rows = NO_STRATUM.rows if self._centre is None else self._centre.exact
-        rule = self._rule_for(fact.n_local - len(exact_rows))
+        rule = self._rule_for(fact.n_local - len(self._exact_rows))
         self._independent = share_of_independent_moves(proposal)
         if rule.functions.draw is not log_uniform:  # Barker's rule accepts every other move of no change
             self._independent *= 0.5
-        sizes = [np.size(point[v.name]) for v in self.vars]
+        self._n_dim = sum(np.size(point[v.name]) for v in self.vars)
         proxy = None if self._centre is None else self._centre.proxy
-        bound = bind(proposal, sum(sizes), rule.target_accept(sum(sizes)), proxy)
-        self._slices = [
-            (v.name, slice(end - size, end))
-            for v, size, end in zip(self.vars, sizes, np.cumsum(sizes), strict=True)
-        ]
+        bound = bind(proposal, self._n_dim, rule.target_accept(self._n_dim), proxy)
         self._factorisation = fact
         self._initial_proposal_state = bound.state
         q = self._ravel(point)
@@ -183,6 +182,11 @@ class SubsampledStep(BlockedStep):
         if found is not None:
             found.function.forget()
         self._data_seen = data
+
+    @property
+    def _exact_rows(self) -> Index:
+        """Rows that are read at every transition."""
+        return NO_STRATUM.rows if self._centre is None else self._centre.exact
 
     def _found(self, fact: Factorisation, point: PointType, proposal: Any, fresh: bool) -> Found | None:
         """Mode and expansion: searched for, or what another process has found."""
@@ -204,12 +208,11 @@ class SubsampledStep(BlockedStep):
         fresh: bool,
     ) -> CompiledKernel:
         """Compiled transitions; `fresh` if the data are not those of the last time."""
-        exact_rows = NO_STRATUM.rows if self._centre is None else self._centre.exact
         if getattr(rule, "needs_range", False) and self._range_bound is None and fresh:
             self._certificates = certificates_of(fact, point, self._centre)
         range_bound = range_bound_for(rule, self._range_bound, self._certificates, fact, q)
         expanded = fact if found is None else found.expanded
-        return Engine(expanded, rule, bound, range_bound, exact_rows, self._subsample, q, point)
+        return Engine(expanded, rule, bound, range_bound, self._exact_rows, self._subsample, q, point)
 
     def _factorised(self, point: PointType, *, check: bool) -> Factorisation:
         return build(
@@ -255,8 +258,7 @@ class SubsampledStep(BlockedStep):
 
     def _begin_chain(self, n_tune: int) -> None:
         self.proposal_state = deepcopy(self._initial_proposal_state)
-        n_dim = int(self._slices[-1][1].stop)
-        self.drift = drift_watch.start(n_dim, n_tune)
+        self.drift = drift_watch.start(self._n_dim, n_tune)
         self.fit = fit_watch.start(n_tune if self._taylor is not None else 0)
         self._start_checked = False
         if self._engine is not None:
@@ -289,8 +291,9 @@ class SubsampledStep(BlockedStep):
                 needs_range=self._engine.needs_range,
             )
             self.fit = fit_watch.start(0)
-        if self.drift.counts[1]:
-            self._watch_drift(q)
+        if self.drift.counts[1] and drift_watch.watch(self.drift, q):
+            drift_watch.warn_if_drifting(self.drift, n, self._factorisation.coordinate)
+            self.drift = drift_watch.start(len(q), 0)
         new_point = point_of(self._factorisation, q, point)
         return new_point, [self._statistics(outcome, n)]
 
@@ -307,25 +310,6 @@ class SubsampledStep(BlockedStep):
         if len(self.vars) == 1:
             return np.array(point[self.vars[0].name], dtype=np.float64).ravel()
         return np.concatenate([np.ravel(point[v.name]) for v in self.vars]).astype(np.float64)
-
-    def _watch_drift(self, q: np.ndarray) -> None:
-        """Warn once if the chain was still on its way when tuning ended."""
-        seen, n_tune = self.drift.counts[:2]
-        drift_watch.watch(self.drift, q)
-        if seen + 1 < n_tune:
-            return
-        moving = drift_watch.still_drifting(self.drift, self._steps_per_draw)
-        self.drift = drift_watch.start(len(q), 0)
-        if len(moving):
-            names = list(dict.fromkeys(self._name_of(d) for d in moving))
-            warn(
-                f"Tuning ended while the chain was still drifting in {', '.join(names)}. The mean moved by "
-                "more than two standard deviations from the third to the last quarter of tuning. Tune for "
-                "longer, and start near the mode: pm.sample(initvals=find_mode(model))."
-            )
-
-    def _name_of(self, dimension: int) -> str:
-        return next(name for name, part in self._slices if dimension < part.stop)
 
     @staticmethod
     def competence(var: Variable, has_grad: bool) -> Competence:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from pymc_austerity.exceptions import warn
 
 # Shift of the mean between the last two quarters of tuning, in units of the standard deviation within
 # one. A straight drift gives 3.5; a settled chain with some 5 effective draws in a quarter stays below 2.5.
@@ -36,17 +39,17 @@ def start(n_dim: int, n_tune: int) -> Drift:
     return Drift(np.array([0, n_tune, 0, 0]), np.zeros((2, n_dim)), np.zeros((2, n_dim)))
 
 
-def watch(drift: Drift, q: npt.NDArray[np.float64]) -> None:
-    """Add a draw of the tuning phase."""
+def watch(drift: Drift, q: npt.NDArray[np.float64]) -> bool:
+    """Add a draw of the tuning phase. Was it the last?"""
     seen, n_tune = drift.counts[:2]
     drift.counts[0] += 1
     quarter = int(4 * seen // n_tune) - 2 if seen < n_tune else -1
-    if quarter < 0:
-        return
-    drift.counts[2 + quarter] += 1
-    delta = q - drift.mean[quarter]
-    drift.mean[quarter] += delta / drift.counts[2 + quarter]
-    drift.m2[quarter] += delta * (q - drift.mean[quarter])
+    if quarter >= 0:
+        drift.counts[2 + quarter] += 1
+        delta = q - drift.mean[quarter]
+        drift.mean[quarter] += delta / drift.counts[2 + quarter]
+        drift.m2[quarter] += delta * (q - drift.mean[quarter])
+    return bool(seen + 1 >= n_tune)
 
 
 def shift(drift: Drift) -> npt.NDArray[np.float64]:
@@ -65,3 +68,17 @@ def still_drifting(drift: Drift, steps_per_draw: int) -> npt.NDArray[np.int64]:
     size = shift(drift)
     order = np.argsort(-size)
     return order[size[order] > (_LIMIT if enough else _LIMIT_IN_SHORT_QUARTERS)]
+
+
+def warn_if_drifting(
+    drift: Drift, steps_per_draw: int, coordinate: Callable[[int], tuple[str, tuple[int, ...]]]
+) -> None:
+    """Tell that the chain was still on its way; see `Factorisation.coordinate`."""
+    moving = still_drifting(drift, steps_per_draw)
+    if len(moving):
+        names = list(dict.fromkeys(coordinate(int(d))[0] for d in moving))
+        warn(
+            f"Tuning ended while the chain was still drifting in {', '.join(names)}. The mean moved by "
+            "more than two standard deviations from the third to the last quarter of tuning. Tune for "
+            "longer, and start near the mode: pm.sample(initvals=find_mode(model))."
+        )

@@ -221,12 +221,5 @@ class ModeSearch:
 
     def name_of(self, dimension: int) -> str:
         """Name of one coordinate of q."""
-        start = 0
-        for name in self._fact.var_names:
-            shape = self._fact.graph.values[name].type.shape
-            size = int(np.prod(shape))
-            if dimension < start + size:
-                inside = np.unravel_index(dimension - start, shape) if shape else ()
-                return name + (f"[{', '.join(str(int(k)) for k in inside)}]" if shape else "")
-            start += size
-        raise IndexError(dimension)
+        name, index = self._fact.coordinate(dimension)
+        return name + (f"[{', '.join(map(str, index))}]" if index else "")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
-from pymc_austerity.step_methods.centre import Centre
+from pymc_austerity.step_methods.centre import Centre, CentreReport
 
 # Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.
 _MOVES, _FEWEST, _BUDGET = 200, 20, 2_000_000
@@ -19,6 +19,8 @@ _SEED = 2020
 _SMALL_SPREAD = 1.0
 # Dimensions above which a loose bound is to blame for many rows.
 _MANY_DIMENSIONS = 50
+# Rows that AusterityMH reads of remainders, and how many times as many are worth a word.
+_FEW_ROWS, _MANY_TIMES = 150, 10
 
 
 class Prediction(NamedTuple):
@@ -31,7 +33,7 @@ class Prediction(NamedTuple):
     total : float
         C, the sum of the bounds c_i near the mode.
     size : float
-        Mean of M over moves.
+        Mean of C M over moves, each with the C of its tier, divided by C near the mode.
     n_dim : int
         Dimensions of the normal law.
     """
@@ -44,7 +46,15 @@ class Prediction(NamedTuple):
     def __str__(self) -> str:
         return f"{few_digits(self.terms)} rows for a transition (C = {self.total:.3g}, M = {self.size:.3g})"
 
-    def advice(self, report: Any, n_local: int) -> str:
+    def is_loose(self, report: CentreReport) -> bool:
+        """Are there many more rows than the remainders need, for the number of dimensions?"""
+        return (
+            self.terms > _MANY_TIMES * _FEW_ROWS
+            and self.n_dim > _MANY_DIMENSIONS
+            and report.remainder_sd < _SMALL_SPREAD
+        )
+
+    def advice(self, report: CentreReport, n_local: int) -> str:
         """Why so many, and what is cheaper."""
         if not np.isfinite(self.total):
             return "The remainders of some rows have no finite bound near the mode."
@@ -57,8 +67,8 @@ class Prediction(NamedTuple):
         if self.n_dim <= _MANY_DIMENSIONS:
             why = f"{n_local:,} rows are few for {self.n_dim} dimensions: bounds shrink with 1/sqrt(N). "
         return (
-            f"{why}AusterityMH(control_variate=Taylor()) would read some {min(150, n_local):,} rows, with a "
-            "small error that is not bounded."
+            f"{why}AusterityMH(control_variate=Taylor()) would read some {min(_FEW_ROWS, n_local):,} rows, "
+            "with a small error that is not bounded."
         )
 
 

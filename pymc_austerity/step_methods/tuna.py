@@ -206,14 +206,16 @@ class TunaMH(SubsampledStep):
     def _too_many(self, prediction: Prediction, thinning: Thinning) -> bool:
         """Is the exact test on all data cheaper? Then say so, and why."""
         n_local = thinning.constants.shape[1]
-        if prediction.terms <= self._switch_above * n_local:
-            return False
+        too_many = prediction.terms > self._switch_above * n_local
         assert self._centre is not None
-        warn(
-            f"TunaMH would draw about {few_digits(prediction.terms)} of {n_local:,} rows for a transition: "
-            f"the exact test on all data is used instead. {prediction.advice(self._centre.report, n_local)}"
-        )
-        return True
+        report = self._centre.report
+        if too_many or prediction.is_loose(report):
+            instead = "the exact test on all data is used instead. " if too_many else ""
+            warn(
+                f"TunaMH {'would draw' if too_many else 'draws'} about {few_digits(prediction.terms)} of "
+                f"{n_local:,} rows for a transition: {instead}{prediction.advice(report, n_local)}"
+            )
+        return too_many
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         violations = np.nan if self._switched else self._engine.take_violations()
