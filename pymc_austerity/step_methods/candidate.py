@@ -15,6 +15,7 @@ from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.centre import CentreReport, Found
 from pymc_austerity.step_methods.prediction import Prediction, few_digits
+from pymc_austerity.step_methods.thinned import NoBoundError
 from pymc_austerity.step_methods.tuna import TunaMH
 
 # What independent draws of the fitted law need: their acceptance rate, and how sums of remainders vary.
@@ -39,11 +40,11 @@ class Search:
     fact : Factorisation or None
     found : Found or None
     certificate : str
-    rows : float or None
-        Expected for a transition.
+    prediction : Prediction or None
+        Rows that are expected for a transition.
     is_surrogate : bool
         Whether the default proposal is.
-    compiles : bool
+    suits : bool
         Whether the step suits the model.
     """
 
@@ -51,9 +52,9 @@ class Search:
         self._model, self._block, self._point = model, block, point
         self.fact: Factorisation | None = None
         self.found: Found | None = None
-        self.rows: float | None = None
+        self.prediction: Prediction | None = None
         self.certificate = "not looked for"
-        self.is_surrogate = self.compiles = False
+        self.is_surrogate = self.suits = False
 
     def tuna(self) -> Any:
         """A `TunaMH`.
@@ -85,10 +86,8 @@ class Search:
                 _require_fit(found.centre.report, bound.is_surrogate)
                 try:
                     return super()._engine_for(fact, found, rule, bound, *args)
-                except ValueError as error:
-                    if search.rows is not None:  # bounds were found
-                        raise
-                    search.certificate = f"none: {first_sentence(str(error).partition(': ')[2])}"
+                except NoBoundError as error:
+                    search.certificate = f"none: {first_sentence(error.reason)}"
                     raise CostlyError(
                         "no bound is known for the remainders of all local terms",
                         "TunaMH(curvature=...), with a bound of your own for terms with a linear predictor, "
@@ -125,7 +124,7 @@ class Search:
         assert self.fact is not None
         assert self.found is not None
         rows, n_local = prediction.terms, self.fact.n_local
-        self.rows = rows
+        self.prediction = prediction
         families = [family_of(each, self._point).name for each in self.found.function.predictors()]
         self.certificate = (
             f"third derivatives of {' and '.join(dict.fromkeys(families))} terms "
@@ -137,7 +136,7 @@ class Search:
                 "than a quarter",
                 "With more data for each dimension TunaMH reads few and is exact.",
             )
-        self.compiles = True
+        self.suits = True
 
 
 def _require_fit(report: CentreReport, is_surrogate: bool) -> None:

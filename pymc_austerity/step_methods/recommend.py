@@ -110,7 +110,7 @@ def recommend(
         try:
             chosen = search.tuna()
         except ValueError as error:
-            if search.compiles or (isinstance(error, FactorisationError) and _is_random(model)):
+            if search.suits or (isinstance(error, FactorisationError) and _is_random(model)):
                 raise
             problem = error
     names = {value: rv.name for rv, value in model.rvs_to_values.items() if value in model.value_vars}
@@ -131,51 +131,79 @@ def recommend(
         "and starts each chain at another point.",
     )
     if chosen is not None:
-        why = why._replace(
-            step="TunaMH()",
-            reason="few rows decide exactly: the normal law at the mode fits, and remainders have bounds",
-            rows=search.rows,
-            guarantee=f"{_EXACT}; every row that is drawn is compared with its bound",
-            otherwise="Where more than a quarter of the rows is expected (fewer data, more dimensions), the "
-            "exact test on all rows.",
-        )
+        why = _of_few_rows(search, why)
     elif not isinstance(problem, CostlyError):
         why = why._replace(reason=first_sentence(str(problem)))
         chosen = _nuts(model, block, why.reason)
     elif approximate:
-        chosen = search.other(AusterityMH, control_variate=Taylor())
-        why = why._replace(
-            step="AusterityMH(control_variate=Taylor())",
-            reason=f"approximate=True was given, and {problem}",
-            rows=float(len(chosen._centre.exact) + BATCH_OF_REMAINDERS),
-            guarantee="none: the estimated probability of a wrong decision is below epsilon, 0.01",
-            otherwise=f"recommend() gives the exact test on all rows. {problem.remedy}",
-        )
-        warn(
-            "AusterityMH was chosen, which is approximate: its stationary law differs from the posterior by "
-            "an amount that is not bounded. That shrinks with epsilon and with larger batches, and grows "
-            "with rows of large remainders that batches seldom meet (rare features, outliers). Without "
-            "approximate=True an exact step is recommended."
-        )
+        chosen, why = _approximate(search, problem, why)
     else:
-        step = "proposal=Laplace()"
-        options: dict[str, Any] = {"proposal": Laplace()}
-        if search.is_surrogate:
-            step = "control_variate=Taylor(exact_rows=0), proposal=Surrogate()"
-            options = {"control_variate": Taylor(exact_rows=0), "proposal": Surrogate()}
-        chosen = search.other(MetropolisHastings, **options)
-        why = why._replace(
-            step=f"MetropolisHastings({step})",
-            reason=f"the normal law at the mode fits, but {problem}",
-            rows=float(chosen._engine.n_local),
-            otherwise="recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a "
-            f"transition, with a small error that is not bounded. {problem.remedy}",
-        )
+        chosen, why = _of_all_rows(search, problem, why)
     if getattr(chosen, "_taylor", None) is not None:  # what the search had to tell is about this step
         for told in caught:
             warnings.warn_explicit(told.message, told.category, told.filename, told.lineno)
     chosen.recommendation = why
     return chosen
+
+
+def _of_few_rows(search: Search, why: Recommendation) -> Recommendation:
+    """The record of a `TunaMH`."""
+    assert search.prediction is not None
+    assert search.found is not None
+    assert search.fact is not None
+    otherwise = (
+        "Where more than a quarter of the rows is expected (fewer data, more dimensions), the exact test on "
+        "all rows."
+    )
+    report = search.found.centre.report
+    if search.prediction.is_loose(report):
+        otherwise = search.prediction.advice(report, search.fact.n_local)
+    return why._replace(
+        step="TunaMH()",
+        reason="few rows decide exactly: the normal law at the mode fits, and remainders have bounds",
+        rows=search.prediction.terms,
+        guarantee=f"{_EXACT}; every row that is drawn is compared with its bound",
+        otherwise=otherwise,
+    )
+
+
+def _approximate(
+    search: Search, problem: CostlyError, why: Recommendation
+) -> tuple[AusterityMH, Recommendation]:
+    """The sequential test, and its record."""
+    chosen = search.other(AusterityMH, control_variate=Taylor())
+    warn(
+        "AusterityMH was chosen, which is approximate: its stationary law differs from the posterior by "
+        "an amount that is not bounded. That shrinks with epsilon and with larger batches, and grows "
+        "with rows of large remainders that batches seldom meet (rare features, outliers). Without "
+        "approximate=True an exact step is recommended."
+    )
+    return chosen, why._replace(
+        step="AusterityMH(control_variate=Taylor())",
+        reason=f"approximate=True was given, and {problem}",
+        rows=float(len(chosen._centre.exact) + BATCH_OF_REMAINDERS),
+        guarantee="none: the estimated probability of a wrong decision is below epsilon, 0.01",
+        otherwise=f"recommend() gives the exact test on all rows. {problem.remedy}",
+    )
+
+
+def _of_all_rows(
+    search: Search, problem: CostlyError, why: Recommendation
+) -> tuple[MetropolisHastings, Recommendation]:
+    """The exact test with the proposal that is fitted to the mode, and its record."""
+    step = "proposal=Laplace()"
+    options: dict[str, Any] = {"proposal": Laplace()}
+    if search.is_surrogate:
+        step = "control_variate=Taylor(exact_rows=0), proposal=Surrogate()"
+        options = {"control_variate": Taylor(exact_rows=0), "proposal": Surrogate()}
+    chosen = search.other(MetropolisHastings, **options)
+    return chosen, why._replace(
+        step=f"MetropolisHastings({step})",
+        reason=f"the normal law at the mode fits, but {problem}",
+        rows=float(chosen._engine.n_local),
+        otherwise="recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a "
+        f"transition, with a small error that is not bounded. {problem.remedy}",
+    )
 
 
 def _nuts(model: pm.Model, block: list[Variable], reason: str) -> pm.NUTS:

@@ -95,6 +95,21 @@ class ThinnedEngine(CompiledKernel):
         return outcome
 
 
+class NoBoundError(ValueError):
+    """There is a term whose remainders have no known bound; `reason` says which, and why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"TunaMH needs a bound on the Taylor remainder of every local term: {self.reason.rstrip('.')}. "
+            "Give curvature for a term with a linear predictor, or use "
+            "AusterityMH(control_variate=Taylor()), which needs no bound."
+        )
+
+
 def make_thinning(
     fact: Factorisation,
     found: Found,
@@ -106,8 +121,10 @@ def make_thinning(
 
     Raises
     ------
-    ValueError
+    NoBoundError
         If none is known for a term.
+    ValueError
+        If `curvature` is given for something else.
     """
     names = [name for name, _ in fact.local_terms]
     unknown = [name for name in curvature if name not in names]
@@ -132,11 +149,7 @@ def make_thinning(
             curvature,
         )
     except ValueError as error:
-        raise ValueError(
-            f"TunaMH needs a bound on the Taylor remainder of every local term: {str(error).rstrip('.')}. "
-            "Give curvature for a term with a linear predictor, or use "
-            "AusterityMH(control_variate=Taylor()), which needs no bound."
-        ) from None
+        raise NoBoundError(str(error)) from None
     return thinning._replace(rounding=_allowance(thinning, found, directions, point))
 
 

@@ -96,8 +96,9 @@ class TunaMH(SubsampledStep):
     family: logistic and binomial, probit, cloglog, Poisson, negative binomial with a fixed dispersion,
     gamma and exponential with a log link, normal and Student's t with a fixed scale; or of two: normal
     with a free scale, or with a linear model for the logarithm of the scale. They grow with the third
-    power of the dimension: above some 50 dimensions, or for a few thousand rows, all rows are cheaper, and
-    are used. For a posterior that is far from normal acceptance rates are low.
+    power of the dimension: above some 50 dimensions they are loose, and the step says what it expects to
+    draw and which alternative is cheaper; where it expects more than `switch_above` of the rows, as with a
+    few thousand rows, it uses all of them. For a posterior that is far from normal acceptance rates are low.
 
     References
     ----------

@@ -13,7 +13,15 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import AusterityMH, Laplace, MetropolisHastings, MinibatchBarker, RandomWalk, Taylor
+from pymc_austerity import (
+    AusterityMH,
+    Laplace,
+    MetropolisHastings,
+    MinibatchBarker,
+    RandomWalk,
+    Taylor,
+    TunaMH,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:Cannot cache compiled function", "ignore:.*hessian")
 D = 10
@@ -138,14 +146,21 @@ def test_effective_draws_per_second(capsys, size):
         assert ours["ess_per_second"] > 5 * exact["ess_per_second"]
 
 
-def test_the_cost_of_an_effective_draw_does_not_grow(capsys):
-    """Slope of log CPU seconds for an effective draw against log N, median of five runs: at most 0.05."""
+STEPS = {
+    "austerity": lambda: AusterityMH(control_variate=Taylor(), proposal=Laplace(mix=0)),
+    "tuna": lambda: TunaMH(proposal=Laplace(mix=0)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_cost_of_an_effective_draw_does_not_grow(name, capsys):
+    """Slopes of log CPU seconds and log rows for an effective draw against log N, medians of five runs."""
     logging.getLogger("pymc_austerity").setLevel(logging.ERROR)
-    costs = []
+    costs, rows = [], []
     for size in SIZES:
-        model, seconds = logistic(size), []
+        model, seconds, used = logistic(size), [], []
         with model:
-            step = AusterityMH(control_variate=Taylor(), proposal=Laplace(mix=0))
+            step = STEPS[name]()
         point = model.initial_point()
         step.setup_chain(np.random.default_rng(1), 10, 100)
         for _ in range(10):
@@ -153,23 +168,32 @@ def test_the_cost_of_an_effective_draw_does_not_grow(capsys):
         step.tune = False
         for _ in range(6):
             began = time.process_time()
-            draws = run_steps(step, point, 10_000)
+            draws, n_used = run_steps(step, point, 10_000)
             spent = time.process_time() - began
-            seconds.append(spent / min(float(az.ess(draws[None, :, d])) for d in range(D)))
+            ess = min(float(az.ess(draws[None, :, d])) for d in range(D))
+            seconds.append(spent / ess)
+            used.append(n_used / ess)
         costs.append(np.median(seconds[1:]))
-    slope = np.polyfit(np.log10(SIZES), np.log10(costs), 1)[0]
+        rows.append(np.median(used[1:]))
+    slope, slope_of_rows = (np.polyfit(np.log10(SIZES), np.log10(y), 1)[0] for y in (costs, rows))
     with capsys.disabled():
         us = ", ".join(f"{c * 1e6:.1f}" for c in costs)
-        print(f"\nmicroseconds for an effective draw at {SIZES}: {us}; slope {slope:.3f}")
+        per_draw = ", ".join(f"{r:.3g}" for r in rows)
+        print(f"\n{name}: for an effective draw at {SIZES}: {us} microseconds (slope {slope:.3f}),")
+        print(f"{per_draw} rows (slope {slope_of_rows:.3f})")
     assert slope <= 0.05
+    if name == "tuna":
+        assert slope_of_rows <= -0.3
 
 
 def run_steps(step, point, n):
-    draws = np.empty((n, D))
+    """Draws, and the number of rows that were read for them."""
+    draws, n_used = np.empty((n, D)), 0.0
     for k in range(n):
-        point, _ = step.step(point)
+        point, (stats,) = step.step(point)
         draws[k] = point["beta"]
-    return draws
+        n_used += stats["n_used"]
+    return draws, n_used
 
 
 def stored_bytes(step):
@@ -192,9 +216,9 @@ def test_single_rows_and_blocks(capsys):
             step = AusterityMH(model=model, subsample=subsample, steps_per_draw=10, **options)
             point = {"beta": step._centre.proxy.mode if step._centre else proxy.mode}
             step.setup_chain(np.random.default_rng(1), 0, 0)
-            point = {"beta": run_steps(step, point, 100)[-1]}
+            point = {"beta": run_steps(step, point, 100)[0][-1]}
             began = time.process_time()
-            draws = run_steps(step, point, n // 10)
+            draws, _ = run_steps(step, point, n // 10)
             table[name, subsample] = draws, (time.process_time() - began) / n, stored_bytes(step)
     with capsys.disabled():
         for name in cases:

@@ -204,6 +204,78 @@ def test_few_positives():
     assert np.abs(mode).max() > 0.05
 
 
+# Log odds that a rare feature adds, for sums.
+EFFECTS = np.linspace(-1, 14, 301)
+
+
+def rare_feature(n=100_000, n_rare=20):
+    """The last column is 1 in twenty rows, all with label 1: only the prior bounds its coefficient.
+
+    Other covariates are -1, 0 or 1, so that the likelihood is that of 54 kinds of rows.
+    """
+    rng = np.random.default_rng(5)
+    X = np.c_[np.ones(n), rng.integers(-1, 2, (n, 3)), np.zeros(n)]
+    X[:n_rare, 4] = 1.0
+    y = (rng.random(n) < expit(X @ [0.3, 0.5, -0.5, 0.3, 0.0])).astype(int)
+    y[:n_rare] = 1
+    return X, y
+
+
+def without_rare_coefficient(X, y):
+    """Log density of the other coefficients, and moments of the rare one given these."""
+    signed = X[:, :4] * (2 * y - 1)[:, None]
+    rare = X[:, 4] == 1.0
+    rows, counts = np.unique(signed[~rare], axis=0, return_counts=True)
+    few, times = np.unique(signed[rare], axis=0, return_counts=True)
+
+    def joint(b):
+        """Of the rare coefficient, on the grid."""
+        eta = (b @ few.T)[:, None, :] + EFFECTS[:, None]
+        return -np.log1p(np.exp(-eta)) @ times - EFFECTS**2 / (2 * PRIOR_SD**2)
+
+    def density(b):
+        sums = [logsumexp(joint(part), axis=1) for part in np.array_split(b, max(1, len(b) // 1000))]
+        common = -np.log1p(np.exp(-(b @ rows.T))) @ counts - (b**2).sum(axis=1) / (2 * PRIOR_SD**2)
+        return common + np.concatenate(sums)
+
+    def hidden(b):
+        parts = []
+        for part in np.array_split(b, max(1, len(b) // 1000)):
+            p = joint(part)
+            p = np.exp(p - logsumexp(p, axis=1, keepdims=True))
+            parts.append(np.stack([p @ EFFECTS, p @ EFFECTS**2]))
+        first, second = np.concatenate(parts, axis=1)
+        return first[:, None], second[:, None]
+
+    return density, hidden
+
+
+@pytest.mark.slow
+def test_rare_feature():
+    X, y = rare_feature()
+    density, hidden = without_rare_coefficient(X, y)
+    expected = weigh(density, fit_normal(density, np.zeros(4)), 400_000, hidden=hidden)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, PRIOR_SD, shape=5)
+        pm.Bernoulli("y", logit_p=X @ b, observed=y)
+    proposal = Laplace(kind="pcn", rho=0.7, mix=0.3)  # independent draws miss the long tail of the rare one
+    draws, stats, _ = sample(model, 500_000, steps_per_draw=10, proposal=proposal)
+    found = moments(draws)
+    error = np.hypot(found.mean_error, expected.mean_error) / expected.sd
+    shift = np.abs(found.mean - expected.mean) / expected.sd
+    print(
+        f"rare feature: ESS {found.ess.min():.0f}, {expected.ess.min():.0f}, {stats.n_used.mean():.3g} rows"
+    )
+    print(f"shift {shift.max():.4f}, error {error.max():.4f}, z {distances(found, expected).max():.2f}")
+    off = np.abs(mode_of(X, y)[0] - expected.mean) / expected.sd
+    print(f"Laplace {off.max():.3f}")
+    assert min(found.ess.min(), expected.ess.min()) >= 3e5
+    assert np.all(shift <= 0.01 + 3.5 * error)
+    assert distances(found, expected).max() < LIMIT
+    assert off.max() > 0.2
+    assert float(stats.bound_violations.sum()) == 0
+
+
 # What it costs -----------------------------------------------------------------------------------
 
 

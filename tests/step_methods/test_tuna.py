@@ -584,6 +584,12 @@ def test_many_dimensions(uncompiled):
     assert any("AusterityMH(control_variate=Taylor()) would read some 150 rows" in str(x.message) for x in w)
 
 
+def test_loose_bounds_are_told_where_they_pay_too(uncompiled):
+    with pytest.warns(SubsamplingWarning, match=r"TunaMH draws about .*loose in 62 dimensions.*AusterityMH"):
+        step = TunaMH(model=logistic_model(n_dim=62, seed=0), switch_above=np.inf)
+    assert not step._switched
+
+
 def test_few_rows(uncompiled, model):
     with pytest.warns(SubsamplingWarning, match=r"3,000 rows are few for 3 dimensions.*AusterityMH"):
         TunaMH(model=model, switch_above=1e-6)
