@@ -1,0 +1,167 @@
+"""Gibbs updates of latent categories, of some rows at a time.
+
+The categories z_1, ..., z_N of the rows are independent given all else:
+
+    P(z_i = k | rest) = w_ik / sum over m of w_im,   log w_ik = log density terms of row i, if z_i = k.
+
+So the rows of a batch can be drawn at once, from K terms each. A batch that is chosen without looking at z
+leaves the law of z given the rest as it is, whatever its size and however often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.kernels.subsample import CHUNK, draw_without_replacement, restore_order
+from pymc_austerity.target import Index, Vector
+
+Draw = Callable[[np.random.Generator, Vector], int]
+
+
+class RowTerms(NamedTuple):
+    """The terms of the log density that contain z_i, as functions of z_i.
+
+    Attributes
+    ----------
+    log_terms : callable
+        ``(categories, index, args) -> ndarray (m,)``: sum of the terms that contain z_i for the m rows i in
+        `index`, with z_i as in `categories`. Rows may be repeated.
+    """
+
+    log_terms: Callable[[Index, Index, tuple[Any, ...]], Vector]
+
+
+class GibbsOutcome(NamedTuple):
+    """What some Gibbs updates did.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows that were drawn.
+    n_terms : int
+        Terms that were evaluated: K for each row.
+    n_changed : int
+        Rows that were drawn and got another category.
+    """
+
+    n_rows: int
+    n_terms: int
+    n_changed: int
+
+
+@register_jitable
+def draw_category(rng: np.random.Generator, log_weights: Vector) -> int:
+    """Draw k with probability in proportion to exp(log_weights[k]); -1 if these are no weights.
+
+    That is if one of them is not a number or plus infinity, or if all are minus infinity.
+    """
+    largest = -math.inf
+    for x in log_weights:
+        if math.isnan(x):
+            return -1
+        largest = max(largest, x)
+    if math.isinf(largest):
+        return -1
+    total = 0.0
+    for x in log_weights:
+        total += math.exp(x - largest)
+    left = rng.random() * total
+    last = 0
+    for k in range(log_weights.shape[0]):
+        weight = math.exp(log_weights[k] - largest)
+        if weight > 0.0:
+            last = k  # rounding may leave something over: that belongs to a category that is possible
+            if left < weight:
+                break
+        left -= weight
+    return last
+
+
+@register_jitable
+def gibbs_updates(
+    n_updates: int,
+    rng: np.random.Generator,
+    z: Index,
+    counts: Index,
+    args: tuple[Any, ...],
+    population: Index,
+    batch_size: int,
+    draw: Draw,
+    target: RowTerms,
+) -> GibbsOutcome:
+    """Draw the categories of batches of rows, each batch uniformly without replacement.
+
+    Parameters
+    ----------
+    n_updates : int
+        Number of batches, one after the other.
+    rng : numpy.random.Generator
+    z : ndarray of int, shape (N,)
+        Categories, changed in place.
+    counts : ndarray of int, shape (K,)
+        Number of rows in each category, changed in place with `z`.
+    args : tuple
+        Handed to the functions of `target`.
+    population : ndarray of int, shape (N,)
+        The numbers 0, ..., N - 1 in order: work space, left as it was found.
+    batch_size : int
+        n, from 1 to N. With N all rows are drawn, in order, and no random numbers are spent on the choice.
+    draw : callable
+        ``(rng, log_weights) -> k``, or -1 where there is nothing to draw from: `draw_category`.
+    target : RowTerms
+
+    Returns
+    -------
+    GibbsOutcome
+
+    Raises
+    ------
+    ValueError
+        If a row has no category of positive probability, or a term is not a number.
+
+    Notes
+    -----
+    Costs O(n K) terms for each batch. Memory does not grow with the batch.
+    """
+    n_categories = counts.shape[0]
+    # Rows whose terms, of all categories, are evaluated at a time.
+    at_once = max(1, CHUNK // n_categories)
+    n_terms = n_changed = 0
+    for _ in range(n_updates):
+        draw_without_replacement(rng, population, 0, batch_size)
+        rows = population[:batch_size].copy()
+        restore_order(population, batch_size if batch_size < population.shape[0] else 0)
+        for start in range(0, batch_size, at_once):
+            some = rows[start : start + at_once]
+            index = np.repeat(some, n_categories)
+            categories = np.empty(index.shape[0], dtype=np.int64)
+            for k in range(n_categories):
+                categories[k::n_categories] = k
+            log_weights = target.log_terms(categories, index, args)
+            n_terms += index.shape[0]
+            for r in range(some.shape[0]):
+                i = some[r]
+                new = draw(rng, log_weights[r * n_categories : (r + 1) * n_categories])
+                if new < 0:
+                    raise_impossible(i)
+                if new != z[i]:
+                    counts[z[i]] -= 1
+                    counts[new] += 1
+                    z[i] = new
+                    n_changed += 1
+    return GibbsOutcome(n_updates * batch_size, n_terms, n_changed)
+
+
+@register_jitable
+def raise_impossible(row: int) -> None:
+    """Raise `ValueError`: there is nothing to draw from."""
+    raise ValueError(
+        "No category of row {0!r} has a positive, finite density given all other variables. Check the data "
+        "of this row and the support of its likelihood, and start the chain where the density is positive.",
+        row,
+    )

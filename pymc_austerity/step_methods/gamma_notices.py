@@ -1,0 +1,87 @@
+"""What a step for gamma processes tells when it is built: what gives its draws another law."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pymc_austerity.exceptions import warn
+from pymc_austerity.kernels.cir import cir_noise
+from pymc_austerity.model.conjugacy import Conjugacy
+from pymc_austerity.step_methods.gamma_statistics import estimated, noise_ratio
+
+_SEED = 2018
+# Minibatches from which the coefficient of variation of a rate is told.
+_N_BATCHES = 50
+
+
+def tell(
+    conjugacy: Conjugacy,
+    counts: list[int] | None,
+    point: Mapping[str, Any],
+    step_size: float,
+    *,
+    minibatch_rate: bool,
+) -> None:
+    """Warn of what makes draws have another law than the posterior, or takes time in proportion to N.
+
+    Parameters
+    ----------
+    conjugacy : Conjugacy
+    counts : list of int or None
+        Rows drawn of each local term.
+    point : dict of str to ndarray
+    step_size : float
+    minibatch_rate : bool
+        Whether rates are estimated.
+    """
+    prior, structure = conjugacy.prior, conjugacy.structure
+    if structure.form == "frozen":
+        terms = ", ".join(repr(name) for name in structure.nonlinear)
+        warn(
+            f"The likelihood is not linear in the logarithm of {prior.name!r}: see the term {terms}. The "
+            "drift is frozen during each transition, which biases the draws in proportion to step_size. "
+            "Compare two step sizes; if a transition is refused, give a shift= (M) large enough for a_hat "
+            "to be positive."
+        )
+    if counts is None or structure.form != "rate":
+        return
+    if minibatch_rate:
+        _tell_of_estimated_rate(conjugacy, counts, point, step_size)
+    elif not structure.rate_is_constant:
+        warn(
+            f"The rate of {prior.name!r} depends on other variables and is computed from all "
+            f"{conjugacy.gradient.n_local} rows in every transition. batch_size=None costs the same and "
+            "is exact."
+        )
+
+
+def _tell_of_estimated_rate(
+    conjugacy: Conjugacy, counts: list[int], point: Mapping[str, Any], step_size: float
+) -> None:
+    """Warn of the two errors of a rate b that is estimated."""
+    prior, references = conjugacy.prior, conjugacy.structure.references
+    alpha, rate = prior.parameters(point)
+    args = conjugacy.gradient.args(point)
+    full = conjugacy.full(references, args)
+    rng, relative = np.random.default_rng(_SEED), []
+    for _ in range(_N_BATCHES):
+        found = estimated(
+            conjugacy, references, args, counts, rng, noisy_rate=True, anchor=None, anchor_args=()
+        )
+        # Var(b_hat) / b^2, by the same formula as Var(a_hat) / a with a = 1 and no noise in a_hat.
+        groups = [g._replace(totals=g.totals._replace(s=np.zeros_like(g.totals.s))) for g in found.groups]
+        ratio = noise_ratio(
+            found._replace(groups=groups), np.ones_like(alpha), rate + full.t, is_simplex=False
+        )
+        relative.append(ratio)
+    c2, a = float(np.mean(relative)), float(np.max(alpha + full.s))
+    wider = np.sqrt(1.0 + cir_noise(step_size) * a * c2)
+    warn(
+        f"The rate of {prior.name!r} is estimated from minibatches, with a coefficient of variation "
+        f"c = {np.sqrt(c2):.2g}. Its mean is then too large by c^2 h / 2 = {c2 * step_size / 2:.2g} of "
+        f"itself, and its standard deviation by a factor sqrt(1 + tanh(h / 2) a c^2) = {wider:.3g}. With "
+        "minibatch_rate=False the rate is exact."
+    )

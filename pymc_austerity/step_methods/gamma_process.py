@@ -1,0 +1,386 @@
+"""What `SCIR` and `SGRLD` share: PyMC's step contract around gamma processes with a stochastic gradient.
+
+A draw goes, for each variable in turn: point -> log theta -> shape and rate, from prior and likelihood
+(`gamma_statistics`) -> a transition of theta (the subclass) -> point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pymc as pm
+from pymc.initial_point import PointType
+from pymc.step_methods.compound import BlockedStep, Competence
+from pymc.util import RandomGenerator, get_random_generator
+from pytensor.graph.basic import Variable
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_austerity.exceptions import warn
+from pymc_austerity.kernels.cir import cir_noise, cir_transitions
+from pymc_austerity.model.conjugacy import Conjugacy, Structure
+from pymc_austerity.model.conjugacy_analysis import analyse
+from pymc_austerity.model.conjugacy_gradients import LikelihoodGradient
+from pymc_austerity.model.conjugacy_priors import GammaPrior, gamma_priors
+from pymc_austerity.model.data import fingerprint
+from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.start import initial_point as default_point
+from pymc_austerity.step_methods.gamma_notices import tell
+from pymc_austerity.step_methods.gamma_state import (
+    DTYPES_SHAPES,
+    ControlVariate,
+    GammaProcessState,
+    check_options,
+)
+from pymc_austerity.step_methods.gamma_statistics import (
+    Anchor,
+    Counter,
+    Estimate,
+    allotted,
+    batch_rows,
+    counted,
+    estimated,
+    noise_ratio,
+    renewed,
+    require_counts,
+)
+from pymc_austerity.step_methods.notices import refuse_discrete, tell_if_slow, warn_of_long_deterministics
+from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
+
+Array = npt.NDArray[np.float64]
+# The order of rows and random points of a build: the same in every process.
+_SEED = 2018
+
+# Each of them, compiled and cached, is from the file that it depends on: numba notices changes of that only.
+exact_transitions: Any = numba.njit(cache=True)(cir_transitions)
+
+
+def each_row(transitions: Any, rng: np.random.Generator, x: Array, y: Array, step_size: Array) -> Array:
+    """Transitions of tables, in one call unless the step sizes differ, as they do with estimated rates."""
+    steps = step_size.ravel()
+    if np.all(steps == steps[0]):
+        return transitions(rng, x.ravel(), y.ravel(), steps[0]).reshape(x.shape)
+    pairs = zip(np.ravel(x), np.ravel(y), steps, strict=True)
+    moved = [transitions(rng, np.array([a]), np.array([b]), h)[0] for a, b, h in pairs]
+    return np.array(moved).reshape(x.shape)
+
+
+class GammaProcessStep(BlockedStep):
+    """A step for variables made of gamma variables. Subclasses set `name` and define `_move`."""
+
+    default_blocked = True
+    _state_class = GammaProcessState
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
+
+    def __init__(
+        self,
+        vars: Variable | Sequence[Variable] | None = None,
+        *,
+        step_size: float | DecreasingStepSize = 0.1,
+        batch_size: int | float | None = None,
+        control_variate: ControlVariate | None = None,
+        refresh: int = 100,
+        minibatch_rate: bool = False,
+        shift: float | None = None,
+        counts: Counter | None = None,
+        steps_per_draw: int = 1,
+        threshold: int | None = None,
+        model: pm.Model | None = None,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: PointType | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        check_options(batch_size, control_variate, refresh, minibatch_rate, shift, steps_per_draw, threshold)
+        if compile_kwargs:
+            warn(
+                f"{type(self).__name__} compiles with numba; compile_kwargs={compile_kwargs!r} was not used."
+            )
+        self._schedule = step_size_of(step_size)
+        self._model = model_of(model)
+        self.vars = value_variables(self._model, vars)
+        self.rng = get_random_generator(rng)
+        self.tune = False
+        self._batch_size, self._anchored, self._refresh = (
+            batch_size,
+            control_variate is not None,
+            int(refresh),
+        )
+        if counts is not None and (batch_size is not None or len(self.vars) != 1):
+            raise ValueError(
+                f"counts= is for one variable and batch_size=None, got {len(self.vars)} variables and "
+                f"batch_size={batch_size!r}. Make a step for each variable."
+            )
+        self._counter = counts
+        self._minibatch_rate, self._shift = bool(minibatch_rate), shift
+        self._steps_per_draw, self._threshold = int(steps_per_draw), threshold
+        point = default_point(self._model) if initial_point is None else dict(initial_point)
+        self._priors = gamma_priors(self._model, self.vars, point)
+        refuse_discrete(self.vars)
+        warn_of_long_deterministics(self._model, point)
+        self._structures: list[Structure] = []
+        self._build(point, fresh=True)
+        self._begin_chain()
+
+    # What a subclass decides ----------------------------------------------------------------
+
+    def _move(
+        self, prior: GammaPrior, log_theta: Array, shape: Array, alpha: Array, step_size: Array
+    ) -> Array:
+        """One transition of processes with rate one; all tables are (n_rows, n_parts)."""
+        raise NotImplementedError
+
+    def _check_shape(self, prior: GammaPrior, conjugacy: Conjugacy, shape: Array) -> None:
+        """Refuse shapes for which there is no transition."""
+
+    def _first_total(self, alpha: Array, shape: Array) -> Array:
+        """Shape of the gamma variable at which the total of a simplex begins, of each row."""
+        return shape.sum(axis=1)
+
+    # Building -------------------------------------------------------------------------------
+
+    def _build(self, point: PointType, *, fresh: bool) -> None:
+        """Compile, and if `fresh` find out what the likelihood is."""
+        self._conjugacies: list[Conjugacy] | None = None
+        found, structures = [], []
+        with tell_if_slow():
+            for k, prior in enumerate(self._priors):
+                prior.parameters(point)
+                gradient = LikelihoodGradient(
+                    self._model,
+                    prior,
+                    point,
+                    threshold=self._threshold,
+                    subsampled=self._batch_size is not None,
+                    check=fresh,
+                )
+                if fresh:
+                    structure = analyse(prior, gradient, point, np.random.default_rng(_SEED))
+                else:
+                    structure = self._structures[k]
+                structures.append(structure)
+                found.append(Conjugacy(prior, gradient, structure))
+        counts = [self._counts(c) for c in found]
+        self._structures, self._row_counts = structures, counts
+        if fresh:
+            for conjugacy, count in zip(found, counts, strict=True):
+                if self._counter is not None:
+                    require_counts(conjugacy, self._counter, point)
+                tell(conjugacy, count, point, self._schedule(0), minibatch_rate=self._minibatch_rate)
+        self._data_seen = [fingerprint(c.gradient.graph) for c in found]
+        self._conjugacies = found
+
+    def _counts(self, conjugacy: Conjugacy) -> list[int] | None:
+        gradient, prior = conjugacy.gradient, conjugacy.prior
+        n = batch_rows(self._batch_size, gradient.n_local, prior.name, gradient.longest)
+        return None if n is None else allotted(n, gradient.sizes)
+
+    # PyMC's contract ------------------------------------------------------------------------
+
+    def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
+        """Start a chain afresh; rebuild if shared data have changed since the step was built."""
+        super().setup_chain(rng, tune, draws)
+        if self._conjugacies is not None:
+            if [fingerprint(c.gradient.graph) for c in self._conjugacies] != self._data_seen:
+                point = default_point(self._model)
+                self._priors = gamma_priors(self._model, self.vars, point)
+                self._build(point, fresh=True)
+            else:
+                for conjugacy in self._conjugacies:
+                    conjugacy.gradient.graph.adopt_data()
+        self.tune = False
+        self._begin_chain()
+
+    def _begin_chain(self) -> None:
+        n = len(self.vars)
+        self.n_transitions = 0
+        self.log_theta: list[Array | None] = [None] * n
+        self.written: list[Array | None] = [None] * n
+        self.anchors: list[Anchor | None] = [None] * n
+        # Parameters of priors that do not depend on other variables.
+        self._fixed_parameters: list[tuple[Array, Array] | None] = [None] * n
+
+    def reset_tuning(self) -> None:
+        """Nothing is tuned."""
+
+    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+        """Make `steps_per_draw` transitions of every variable in turn."""
+        if self._conjugacies is None:
+            seen = self._data_seen
+            self._build(point, fresh=False)
+            if self._data_seen != seen:  # other data in this process
+                self._build(point, fresh=True)
+        new, n_used, ratios, h = dict(point), 0, 0.0, 0.0
+        for _ in range(self._steps_per_draw):
+            h = self._schedule(self.n_transitions)
+            for k in range(len(self.vars)):
+                used, ratio = self._transition(k, new, h)
+                n_used += used
+                ratios += ratio
+            self.n_transitions += 1
+        assert self._conjugacies is not None
+        n_local = sum(c.gradient.n_local for c in self._conjugacies)
+        per_transition = n_used / self._steps_per_draw
+        noise = ratios / self._steps_per_draw / len(self.vars)
+        stats = {
+            "step_size": h,
+            "n_used": per_transition,
+            "fraction_used": per_transition / n_local if n_local else 0.0,
+            "variance_inflation": 1.0 + cir_noise(h) * noise,
+        }
+        return new, [stats]
+
+    def _transition(self, k: int, point: PointType, step_size: float) -> tuple[int, float]:
+        """Move variable number k, in place; returns the rows read and Var(a_hat) over the exact variance."""
+        assert self._conjugacies is not None
+        prior, conjugacy = self._priors[k], self._conjugacies[k]
+        log_theta, seen = self.log_theta[k], self.written[k]
+        begins = log_theta is None or not np.array_equal(seen, point[prior.value_name])  # type: ignore[arg-type]
+        if log_theta is None or begins:
+            log_theta = prior.log_gammas(point[prior.value_name])
+            if not np.all(np.isfinite(log_theta)):
+                raise ValueError(
+                    f"{prior.name!r} is zero or infinite in the point of the chain. Start from a point "
+                    "inside its support."
+                )
+        alpha, rate = alpha_and_rate = self._parameters(k, point)
+        estimate = self._estimate(k, conjugacy, log_theta, point)
+        shape, rate = alpha + estimate.totals.s, rate + estimate.totals.t
+        if conjugacy.structure.form == "frozen":
+            shift = conjugacy.structure.shift if self._shift is None else self._shift
+            if shift:
+                weights = np.exp(log_theta)
+                shape = shape + shift * (
+                    weights / weights.sum(axis=1, keepdims=True) if prior.is_simplex else weights
+                )
+                rate = rate if prior.is_simplex else rate + shift
+        if not np.all((rate > 0.0) & np.isfinite(rate)):
+            terms = ", ".join(conjugacy.gradient.names)
+            raise ValueError(
+                f"The rate of {prior.name!r} given the data would be {float(np.min(rate))}; it must be "
+                f"positive. Look at the terms {terms}; with minibatch_rate=True, take a larger batch_size."
+            )
+        self._check_shape(prior, conjugacy, shape)
+        if begins and prior.is_simplex:
+            log_theta = log_theta + self._total(k, alpha, shape, log_theta, point)
+        steps = np.full_like(shape, step_size)
+        if estimate.noisy_rate:
+            # Time must not be measured by the noisy rate: that would multiply the mean by E[1 / b_hat].
+            assert conjugacy.structure.totals is not None
+            steps *= rate / (alpha_and_rate[1] + conjugacy.structure.totals.t)
+        scaled = log_theta if prior.is_simplex else log_theta + np.log(rate)
+        moved = self._move(prior, scaled, shape, alpha, steps)
+        self.log_theta[k] = moved if prior.is_simplex else moved - np.log(rate)
+        point[prior.value_name] = value = prior.value(self.log_theta[k])  # type: ignore[arg-type]
+        self.written[k] = value.copy()
+        return estimate.n_used, noise_ratio(estimate, shape, rate, is_simplex=prior.is_simplex)
+
+    def _total(self, k: int, alpha: Array, shape: Array, log_theta: Array, point: PointType) -> Array:
+        """Logarithms of the totals of a simplex that has none yet: on all data at the start of a chain."""
+        assert self._conjugacies is not None
+        conjugacy = self._conjugacies[k]
+        if (
+            self.log_theta[k] is None
+            and self._row_counts[k] is not None
+            and conjugacy.structure.form != "frozen"
+        ):
+            references = conjugacy.structure.references
+            shape = alpha + conjugacy.full(references, conjugacy.gradient.args(point)).s
+        total = self._first_total(alpha, shape)
+        # After an infinite time the process has forgotten where it was: a gamma variable.
+        return exact_transitions(self.rng, np.zeros_like(total), total, np.inf)[:, None]
+
+    def _parameters(self, k: int, point: PointType) -> tuple[Array, Array]:
+        fixed = self._fixed_parameters[k]
+        if fixed is None:
+            fixed = self._priors[k].parameters(point)
+            if not self._priors[k].parents:  # shared data may be replaced, but not while a chain runs
+                self._fixed_parameters[k] = fixed
+        return fixed
+
+    def _estimate(self, k: int, conjugacy: Conjugacy, log_theta: Array, point: PointType) -> Estimate:
+        structure, counts = conjugacy.structure, self._row_counts[k]
+        prior = conjugacy.prior
+
+        def references() -> tuple[Array, ...]:
+            return conjugacy.references(lambda: prior.natural(log_theta))
+
+        if counts is None and structure.constant and structure.totals is not None:
+            return Estimate(structure.totals, [], 0, False)
+        if self._counter is not None:
+            return counted(conjugacy, self._counter, point)
+        args = conjugacy.gradient.args(point)
+        if counts is None:
+            return Estimate(conjugacy.full(references(), args), [], conjugacy.gradient.n_local, False)
+        anchor, read, anchor_args = None, 0, ()
+        if self._anchored:
+            anchor, read = renewed(conjugacy, self.anchors[k], self._refresh, references, point)
+            self.anchors[k] = anchor
+            anchor_args = conjugacy.gradient.args(anchor.others)
+        found = estimated(
+            conjugacy,
+            references(),
+            args,
+            counts,
+            self.rng,
+            noisy_rate=self._minibatch_rate and structure.form == "rate",
+            anchor=anchor,
+            anchor_args=anchor_args,
+        )
+        if not np.all(np.isfinite(found.totals.s)):
+            terms = ", ".join(conjugacy.gradient.names)
+            raise ValueError(
+                f"The derivative of the likelihood by {prior.name!r} is not finite (terms {terms}). Take a "
+                "smaller step_size, or another step method."
+            )
+        return found._replace(n_used=found.n_used + read)
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """What the likelihood is in each variable: "counts", "affine", "rate" (all conjugate) or "frozen"."""
+        return {p.name: s.form for p, s in zip(self._priors, self._structures, strict=True)}
+
+    @staticmethod
+    def competence(var: Variable, has_grad: bool) -> Competence:
+        """Never assigned automatically: whether to approximate is the user's decision."""
+        return Competence.INCOMPATIBLE
+
+    # Copies ---------------------------------------------------------------------------------
+
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.vars,), {"model": self._model, "blocked": True}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out whatever has size N or is compiled: a worker builds it again, from the cache."""
+        state = self.__dict__.copy()
+        state["_conjugacies"] = None
+        state.pop("_BlockedStep__newargs", None)  # holds initial_point=; see __getnewargs_ex__
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GammaProcessStep:
+        """Copy what changes while sampling; model and compiled code are shared."""
+        clone = object.__new__(type(self))
+        clone.__dict__.update(self.__dict__)
+        clone.sampling_state = self.sampling_state
+        clone._fixed_parameters = deepcopy(self._fixed_parameters, memo)
+        return clone
+
+    # Progress bar ---------------------------------------------------------------------------
+
+    @staticmethod
+    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+        """A column of the progress bar, and what it begins with."""
+        column = TextColumn(
+            "{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)
+        )
+        return [column], {"fraction_used": [0.0] * n_chains}
+
+    @staticmethod
+    def _make_progressbar_update_functions() -> tuple[Any, ...]:
+        """A function from the statistics of a draw to the field of the column."""
+        return (lambda stats: {"fraction_used": stats["fraction_used"]},)

@@ -1,0 +1,233 @@
+"""The shape and rate of a gamma process at one transition: in full, from a minibatch, or with an anchor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.model.conjugacy import Conjugacy, Groups, Totals
+from pymc_austerity.validation import is_real, is_whole
+
+Array = npt.NDArray[np.float64]
+
+# A minibatch is split into so many groups; the variance of an estimate is told from their differences.
+_GROUPS = 4
+# Of more numbers than this, fewer groups: the statistic is pooled over them.
+_MANY = 5000
+_FEW_GROUPS = 2
+
+
+class Anchor(NamedTuple):
+    """Where statistics were last taken in full.
+
+    Attributes
+    ----------
+    age : int
+        Transitions since then.
+    others : dict of str to ndarray
+        Values of other variables.
+    references : tuple of ndarray
+    totals : Totals
+    """
+
+    age: int
+    others: dict[str, np.ndarray]
+    references: tuple[Array, ...]
+    totals: Totals
+
+
+class Estimate(NamedTuple):
+    """Statistics of the likelihood at one transition.
+
+    Attributes
+    ----------
+    totals : Totals
+        Estimates of s and t over all data.
+    groups : list of Groups
+        Of the minibatch of each local term; empty if nothing was estimated.
+    n_used : int
+        Rows that were read.
+    noisy_rate : bool
+        Whether t is estimated too.
+    """
+
+    totals: Totals
+    groups: list[Groups]
+    n_used: int
+    noisy_rate: bool
+
+
+class Counter(Protocol):
+    """Counts that another step carries along, such as `MinibatchCategoricalGibbs`."""
+
+    vars: list[Any]
+
+    def counts(self, point: Any) -> npt.NDArray[np.int64]:
+        """Number of rows in each category at a point, (K,)."""
+
+
+def counted(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, Any]) -> Estimate:
+    """Statistics from the counts of another step; no rows are read."""
+    prior = conjugacy.prior
+    s = counter.counts(point).astype(np.float64).reshape(prior.n_rows, prior.n_parts)
+    return Estimate(Totals(s, np.zeros((prior.n_rows, 1))), [], 0, False)
+
+
+def require_counts(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, Any]) -> None:
+    """Compare the counts of another step with the likelihood, at random allocations.
+
+    Raises
+    ------
+    ValueError
+        If they are not the statistics of the variable.
+    """
+    prior, structure = conjugacy.prior, conjugacy.structure
+    z = counter.vars[0].name
+    reason = f"its likelihood is of the form {structure.form!r}"
+    if structure.form == "counts" and z in conjugacy.gradient.parents:
+        random = np.random.default_rng(2018).integers(0, prior.n_parts, np.shape(point[z]))
+        there = {**point, z: random.astype(np.asarray(point[z]).dtype)}
+        full = conjugacy.full(structure.references, conjugacy.gradient.args(there)).s
+        counts = counter.counts(there)
+        if full.size == counts.size and np.allclose(full.ravel(), counts, rtol=1e-9, atol=1e-9):
+            return
+        reason = "they differ from the derivatives of its likelihood"
+    names = ", ".join(repr(name) for name in dict.fromkeys(conjugacy.gradient.names))
+    raise ValueError(
+        f"The counts of {z!r} are not the sufficient statistics of {prior.name!r} (terms {names}): {reason}. "
+        "Leave counts= out."
+    )
+
+
+def batch_rows(given: Any, n_rows: int, variable: str, longest: tuple[str, int]) -> int | None:
+    """Rows of a minibatch, from `batch_size`; None for all.
+
+    Raises
+    ------
+    ValueError
+        Naming the variable and its longest term.
+    """
+    if given is None:
+        return None
+    if is_whole(given) and given >= 1:
+        if not n_rows:
+            raise ValueError(
+                f"batch_size={given}, but no term that contains {variable!r} has rows to draw: the longest "
+                f"is {longest[0]!r} with {longest[1]}. Use batch_size=None for this variable."
+            )
+        if given > n_rows:
+            raise ValueError(
+                f"batch_size must be at most {n_rows}, the number of rows of the terms that contain "
+                f"{variable!r} (the longest is {longest[0]!r}), got {given}. Use batch_size=None for all."
+            )
+        return int(given)
+    if is_real(given) and not is_whole(given) and 0.0 < given < 1.0:
+        return math.ceil(given * n_rows) or batch_rows(1, n_rows, variable, longest)
+    raise ValueError(
+        f"batch_size must be None, a positive integer, or a share between 0 and 1, got {given!r}."
+    )
+
+
+def allotted(n_rows: int, sizes: Sequence[int]) -> list[int]:
+    """Rows drawn of each local term: in proportion to their sizes, at least one of each."""
+    total = sum(sizes)
+    return [min(size, max(1, round(n_rows * size / total))) for size in sizes]
+
+
+def group_sizes(n: int, n_numbers: int) -> npt.NDArray[np.int64]:
+    """Sizes of the groups of n rows."""
+    k = min(n, _FEW_GROUPS if n_numbers > _MANY else _GROUPS)
+    return np.diff(np.arange(k + 1) * n // k).astype(np.int64)
+
+
+def estimated(
+    conjugacy: Conjugacy,
+    references: tuple[Array, ...],
+    args: tuple[Any, ...],
+    counts: list[int],
+    rng: np.random.Generator,
+    *,
+    noisy_rate: bool,
+    anchor: Anchor | None,
+    anchor_args: tuple[Any, ...],
+) -> Estimate:
+    """Statistics from a minibatch without replacement of each local term, and the other terms in full.
+
+    With an anchor, only differences from there are estimated. A rate is that of all data, unless
+    `noisy_rate`.
+    """
+    short = conjugacy.short(references, args)
+    totals, parts = anchor.totals if anchor is not None else short, []
+    if anchor is not None:
+        then = conjugacy.short(anchor.references, anchor_args)
+        totals = totals.plus(short).plus(then, -1.0)
+    for k, (n, size) in enumerate(zip(counts, conjugacy.gradient.sizes, strict=True)):
+        index = rng.choice(size, n, replace=False).astype(np.int64, copy=False)
+        sizes = group_sizes(n, conjugacy.prior.n_rows * conjugacy.prior.n_parts)
+        groups = conjugacy.groups(k, references, args, index, sizes)
+        if anchor is not None:
+            before = conjugacy.groups(k, anchor.references, anchor_args, index, sizes)
+            groups = groups._replace(totals=groups.totals.plus(before.totals, -1.0))
+        totals = totals.plus(Totals(groups.totals.s.sum(axis=0), groups.totals.t.sum(axis=0)), size / n)
+        parts.append(groups)
+    n_used = sum(counts)
+    structure = conjugacy.structure
+    if not noisy_rate and structure.form == "rate":
+        if structure.rate_is_constant and structure.totals is not None:
+            totals = totals._replace(t=structure.totals.t)
+        else:
+            totals = totals._replace(t=conjugacy.full(references, args).t)
+            n_used = conjugacy.gradient.n_local
+    return Estimate(totals, parts, n_used, noisy_rate)
+
+
+def renewed(
+    conjugacy: Conjugacy,
+    anchor: Anchor | None,
+    refresh: int,
+    references: Callable[[], tuple[Array, ...]],
+    point: Mapping[str, Any],
+) -> tuple[Anchor, int]:
+    """The anchor, one transition older or taken anew, and how many rows that read."""
+    if anchor is not None and anchor.age + 1 < refresh:
+        return anchor._replace(age=anchor.age + 1), 0
+    others = {name: np.array(point[name]) for name in conjugacy.gradient.parents}
+    here = references()
+    totals = conjugacy.full(here, conjugacy.gradient.args(point))
+    known = conjugacy.structure.constant
+    return Anchor(0, others, here, totals), 0 if known else conjugacy.gradient.n_local
+
+
+def noise_ratio(estimate: Estimate, shape: Array, rate: Array, *, is_simplex: bool) -> float:
+    """Var(a_hat) over the exact variance of gamma variables with rate one, both pooled over components.
+
+    On a simplex it is the variance along it: noise in the total does not move w. A simplex component has
+    the variance a_j (1 - w_j) there.
+
+    Returns
+    -------
+    float
+        Zero if nothing was estimated, NaN from a single row.
+    """
+    if not estimate.groups:
+        return 0.0
+    mean = shape / shape.sum(axis=1, keepdims=True) if is_simplex else 0.0
+    variance = np.zeros_like(shape)
+    for totals, sizes, n_rows in estimate.groups:
+        noise = totals.s - totals.t * (shape / rate) if estimate.noisy_rate else totals.s
+        if is_simplex:
+            noise = noise - mean * noise.sum(axis=-1, keepdims=True)
+        n = int(sizes.sum())
+        if n == n_rows:
+            continue
+        if n == 1:
+            return math.nan
+        # A group of m of the n rows has the variance m (1 - m / n) S^2, given the batch.
+        share = sizes[:, None, None] / n
+        squares = ((noise - share * noise.sum(axis=0)) ** 2).sum(axis=0)
+        variance += n_rows * (n_rows - n) / n * squares / float((sizes * (1.0 - sizes / n)).sum())
+    return float(variance.sum() / (shape * (1.0 - mean)).sum())

@@ -1,0 +1,102 @@
+"""Variables made of gamma variables: how they are recognised, and how points hold them."""
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity.model.conjugacy_priors import GammaPrior
+
+VARIABLES = {
+    "gamma": (lambda **kw: pm.Gamma("x", 2.0, 3.0, shape=4, **kw), "gamma", (2.0, 3.0)),
+    "gamma by moments": (lambda **kw: pm.Gamma("x", mu=2.0, sigma=1.0, **kw), "gamma", (4.0, 2.0)),
+    "exponential": (lambda **kw: pm.Exponential("x", 3.0, **kw), "gamma", (1.0, 3.0)),
+    "chi-squared": (lambda **kw: pm.ChiSquared("x", 5.0, **kw), "gamma", (2.5, 0.5)),
+    "inverse gamma": (lambda **kw: pm.InverseGamma("x", 2.0, 3.0, **kw), "inverse gamma", (2.0, 3.0)),
+    "beta": (lambda **kw: pm.Beta("x", 2.0, 3.0, shape=(2, 2), **kw), "beta", ([2.0, 3.0], 1.0)),
+    "dirichlet": (lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], **kw), "dirichlet", ([0.1, 1.0, 2.0], 1.0)),
+    "dirichlets": (
+        lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], shape=(4, 3), **kw),
+        "dirichlet",
+        ([0.1, 1.0, 2.0], 1.0),
+    ),
+}
+
+
+def prior_of(define, **kwargs):
+    with pm.Model() as model:
+        x = define(**kwargs)
+    return model, GammaPrior(model, model.rvs_to_values[x], model.initial_point())
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_kind_and_parameters(name):
+    define, kind, (alpha, rate) = VARIABLES[name]
+    model, prior = prior_of(define)
+    assert prior.kind == kind
+    found = prior.parameters(model.initial_point())
+    assert found[0].shape == (prior.n_rows, prior.n_parts)
+    np.testing.assert_allclose(found[0], np.broadcast_to(alpha, found[0].shape))
+    np.testing.assert_allclose(found[1], np.full((prior.n_rows, 1), rate))
+
+
+@pytest.mark.parametrize("transformed", [True, False])
+@pytest.mark.parametrize("name", VARIABLES)
+def test_values_of_a_point_are_those_of_pymc(name, transformed):
+    define, _, _ = VARIABLES[name]
+    model, prior = prior_of(define, **({} if transformed else {"default_transform": None}))
+    assert prior.transformed == transformed
+    x = pm.draw(model["x"], random_seed=1)
+    transform = model.rvs_to_transforms[model["x"]]
+    value = transform.forward(x, *model["x"].owner.inputs).eval() if transformed else x
+    logs = prior.log_gammas(value)
+    expected = np.log(x).reshape(prior.n_rows, -1)
+    if prior.kind == "inverse gamma":
+        expected = -expected
+    np.testing.assert_allclose(logs[:, : expected.shape[1]], expected, rtol=1e-9, atol=1e-12)
+    again = prior.value(logs + (5.0 if prior.is_simplex else 0.0))  # the total does not matter
+    assert again.shape == np.shape(value)
+    np.testing.assert_allclose(again, value, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gamma", "inverse gamma", "beta", "dirichlets"])
+def test_values_far_below_the_smallest_number(name):
+    _, prior = prior_of(VARIABLES[name][0])
+    logs = np.zeros((prior.n_rows, prior.n_parts))
+    logs[:, 0] = -1e4
+    value = prior.value(logs)
+    assert np.all(np.isfinite(value))
+    np.testing.assert_allclose(prior.log_gammas(value)[:, 0], -1e4 - np.log(max(prior.n_parts - 1, 1)))
+
+
+def test_parameters_may_depend_on_other_variables():
+    with pm.Model() as model:
+        rate = pm.HalfNormal("rate")
+        pm.Gamma("x", 2.0, rate, shape=3)
+    prior = GammaPrior(model, model.rvs_to_values[model["x"]], model.initial_point())
+    assert prior.parents == ["rate_log__"]
+    point = {**model.initial_point(), "rate_log__": np.log(5.0)}
+    for one in (prior, cloudpickle.loads(cloudpickle.dumps(prior))):
+        np.testing.assert_allclose(one.parameters(point)[1], np.full((3, 1), 5.0))
+
+
+@pytest.mark.parametrize(
+    ("define", "message"),
+    [
+        (lambda: pm.HalfNormal("x"), "prior of 'x' is .*HalfNormal"),
+        (lambda: pm.Truncated("x", pm.Gamma.dist(1, 1), upper=3), "prior of 'x' is"),
+        (
+            lambda: pm.Beta("x", 1, 1, transform=pm.distributions.transforms.Interval(0.1, 0.9)),
+            "'x' has the transform",
+        ),
+    ],
+)
+def test_refusals(define, message):
+    with pytest.raises(ValueError, match=message):
+        prior_of(define)
+
+
+def test_alpha_with_zeros():
+    model, prior = prior_of(lambda: pm.Dirichlet("x", np.array([0.5, 0.0, 1.0])))
+    with pytest.raises(ValueError, match=r"alpha.* of the prior of 'x' must be positive, got 0\.0"):
+        prior.parameters(model.initial_point())

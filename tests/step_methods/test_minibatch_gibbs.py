@@ -1,0 +1,350 @@
+"""`MinibatchCategoricalGibbs`: PyMC's contract, draws against enumeration, counts, bad input."""
+
+import itertools
+from copy import deepcopy
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.step_methods.compound import CompoundStep
+from scipy import stats
+from scipy.special import gammaln
+
+from pymc_austerity import FactorisationError, SubsamplingWarning, restricted_nuts
+from pymc_austerity.model.allocations import Allocations
+from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibbs
+from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state
+from tests.statistical.errors import LIMIT, error_of_mean
+from tests.step_methods.exact_weights import ExactWeights
+
+# The process is multi-threaded, says Python 3.12 when it forks.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+N, K = 60, 3
+CENTRES = np.array([-2.0, 0.0, 2.5])
+TRUTH = np.random.default_rng(1).choice(K, p=[0.5, 0.2, 0.3], size=N)
+Y = CENTRES[TRUTH] + np.random.default_rng(2).normal(size=N)
+QUIET = {
+    "progressbar": False, "quiet": True, "compute_convergence_checks": False, "nuts_sampler": "pymc"
+}  # fmt: skip
+
+
+def mixture_model(y=Y):
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(K))
+        mu = pm.Normal("mu", 0, 3, shape=K, initval=CENTRES)
+        z = pm.Categorical("z", p=w, shape=len(y))
+        pm.Normal("y", mu[z], 1, observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return mixture_model()
+
+
+@pytest.fixture(scope="module")
+def built(mixture):
+    """Not to be moved."""
+    return MinibatchCategoricalGibbs([mixture["z"]], batch_size=20, model=mixture, rng=1)
+
+
+@pytest.fixture
+def step(built):
+    copy = deepcopy(built)
+    copy.setup_chain(np.random.default_rng(1), 0, 0)
+    return copy
+
+
+@pytest.fixture
+def point(mixture):
+    return {**mixture.initial_point(), "z": TRUTH.astype(np.int64)}
+
+
+@pytest.mark.parametrize("check", [check_interface, check_points, check_state, check_chains])
+def test_contract(built, point, check):
+    check(built, point)
+
+
+class TestLaw:
+    """The joint law of allocations, weights summed out, against the enumeration of all K^N states."""
+
+    N_ROWS, N_CATEGORIES, ALPHA = 4, 2, np.array([0.7, 1.5])
+    ROWS = np.array([-0.4, 0.3, 0.5, 1.6])
+    LEVELS = np.array([-0.5, 1.0])
+
+    def model(self):
+        with pm.Model() as model:
+            w = pm.Dirichlet("w", self.ALPHA)
+            z = pm.Categorical("z", p=w, shape=self.N_ROWS)
+            pm.Normal("y", pt.as_tensor(self.LEVELS)[z], 1, observed=self.ROWS)
+        return model
+
+    def expected(self):
+        states = np.array(list(itertools.product(range(self.N_CATEGORIES), repeat=self.N_ROWS)))
+        counts = np.stack([(states == k).sum(axis=1) for k in range(self.N_CATEGORIES)], axis=1)
+        log_law = gammaln(self.ALPHA + counts).sum(axis=1)
+        log_law += stats.norm.logpdf(self.ROWS, self.LEVELS[states]).sum(axis=1)
+        return np.exp(log_law) / np.exp(log_law).sum()
+
+    def distances(self, batch_size, draws=8000):
+        """Of the frequency of each state from its probability, in standard errors."""
+        model = self.model()
+        with model:
+            allocate = MinibatchCategoricalGibbs([model["z"]], batch_size=batch_size)
+            weights = ExactWeights([model["w"]], allocations=allocate, alpha=self.ALPHA)
+            idata = pm.sample(
+                draws, tune=20, chains=2, cores=1, step=[allocate, weights], random_seed=5, **QUIET
+            )
+        z = idata["posterior"]["z"].values
+        state = z @ (self.N_CATEGORIES ** np.arange(self.N_ROWS)[::-1])
+        seen = [state == s for s in range(self.N_CATEGORIES**self.N_ROWS)]
+        return np.array(
+            [(s.mean() - p) / error_of_mean(s) for s, p in zip(seen, self.expected(), strict=True)]
+        )
+
+    @pytest.mark.parametrize("batch_size", [2, None])
+    def test_against_enumeration(self, batch_size):
+        assert np.abs(self.distances(batch_size)).max() < LIMIT
+
+    def test_a_missing_prior_is_noticed(self, monkeypatch):
+        """Planted bug; the check at build, which would notice it too, is switched off."""
+        complete = Allocations._as_function_of_category
+        monkeypatch.setattr(
+            Allocations,
+            "_as_function_of_category",
+            lambda self, term, z: complete(self, term, z) * float(term.name != "z"),
+        )
+        monkeypatch.setattr(Allocations, "_compare_with_model", lambda *args: None)
+        assert np.abs(self.distances(None)).max() > 2 * LIMIT
+
+
+class TestProcesses:
+    """One core, forked and freshly started workers give the same draws."""
+
+    @staticmethod
+    def sample(model, **kwargs):
+        with model:
+            allocate = MinibatchCategoricalGibbs([model["z"]], batch_size=0.5, steps_per_draw=2)
+            weights = ExactWeights([model["w"]], allocations=allocate)
+            steps = [allocate, weights, restricted_nuts([model["mu"]])]
+            idata = pm.sample(15, tune=10, chains=2, random_seed=3, step=steps, **QUIET, **kwargs)
+        return idata
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def expected(mixture):
+        return TestProcesses.sample(mixture, cores=1)
+
+    @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+    def test_same_draws(self, mixture, expected, mp_ctx):
+        found = self.sample(mixture, cores=2, mp_ctx=mp_ctx)
+        assert found["posterior"].to_dataset().equals(expected["posterior"].to_dataset())
+        for name in ("n_used", "fraction_used", "changed"):
+            np.testing.assert_array_equal(found["sample_stats"][name], expected["sample_stats"][name])
+
+    def test_statistics(self, expected):
+        stats = expected["sample_stats"]
+        assert (stats["n_used"] == 30).all()
+        assert (stats["fraction_used"] == 0.5).all()
+        assert ((stats["changed"] >= 0) & (stats["changed"] < 0.9)).all()
+        assert stats["changed"].values.std() > 0
+
+    def test_chains_differ(self, expected):
+        z = expected["posterior"]["z"].values
+        assert not np.array_equal(z[0], z[1])
+
+
+class TestCounts:
+    def test_are_those_of_the_point_after_every_step(self, step, point):
+        for _ in range(50):
+            point, _ = step.step(point)
+            np.testing.assert_array_equal(step.counts(point), np.bincount(point["z"], minlength=K))
+            # What was carried along, not counted anew.
+            assert step._counted.z is point["z"]
+            np.testing.assert_array_equal(step._counted.counts, np.bincount(point["z"], minlength=K))
+
+    def test_no_row_is_counted_while_only_this_step_moves_z(self, step, point, monkeypatch):
+        point, _ = step.step(point)
+        monkeypatch.setattr(np, "bincount", lambda *args, **kwargs: pytest.fail("counted anew"))
+        for _ in range(5):
+            point, _ = step.step(point)
+            point = {name: value.copy() for name, value in point.items()}  # as in parallel chains
+
+    def test_another_step_may_move_z(self, step, point):
+        for k in range(20):
+            point, _ = step.step(point)
+            z = point["z"].copy()
+            z[k] = (z[k] + 1) % K
+            point = {**point, "z": z}
+            np.testing.assert_array_equal(step.counts(point), np.bincount(z, minlength=K))
+
+    def test_belong_to_whoever_asks(self, step, point):
+        point, _ = step.step(point)
+        step.counts(point)[:] = 0
+        assert step.counts(point).sum() == N
+
+    def test_of_another_state(self, step, point):
+        """A sampling state that is set back does not bring counts of another z with it."""
+        state = step.sampling_state
+        new, _ = step.step(point)
+        step.sampling_state = state
+        np.testing.assert_array_equal(step.counts(point), np.bincount(point["z"], minlength=K))
+        again, _ = step.step(point)
+        np.testing.assert_array_equal(new["z"], again["z"])
+
+    def test_of_an_unpickled_step(self, step, point):
+        point, _ = step.step(point)
+        copy = cloudpickle.loads(cloudpickle.dumps(step))
+        np.testing.assert_array_equal(copy.counts(point), np.bincount(point["z"], minlength=K))
+
+
+class TestStep:
+    def test_only_z_moves(self, step, point):
+        new, _ = step.step(point)
+        assert new["z"] is not point["z"]
+        assert new["mu"] is point["mu"]
+        assert 0 < (new["z"] != point["z"]).sum() <= 20
+
+    def test_other_variables_are_read_at_each_step(self, step, point):
+        """With one component far away and the others right, none of the rows stays there."""
+        for k in range(K):
+            mu = np.zeros(K)
+            mu[k] = 1e3
+            for _ in range(30):
+                point, _ = step.step({**point, "mu": mu})
+            assert step.counts(point)[k] == 0
+
+    def test_updates_for_each_draw(self, mixture, point):
+        step = MinibatchCategoricalGibbs(
+            [mixture["z"]], batch_size=1, steps_per_draw=40, model=mixture, rng=1
+        )
+        new, (stat,) = step.step({**point, "mu": np.array([1e3, 1e3, 0.0])})
+        assert stat["n_used"] == 1
+        assert 20 < (new["z"] == 2).sum() < N
+
+    def test_several_vectors(self):
+        with pm.Model():
+            u = pm.Categorical("u", p=np.ones(2) / 2, shape=N)
+            z = pm.Categorical("z", p=np.ones(K) / K, shape=N)
+            pm.Normal("y", pm.Normal("mu", 0, 1, shape=(2, K))[u, z], 1, observed=Y)
+            step = MinibatchCategoricalGibbs([u, z], blocked=False)
+            assert isinstance(step, CompoundStep)
+            idata = pm.sample(5, tune=5, chains=1, step=step, random_seed=1, **QUIET)
+        assert set(np.unique(idata["posterior"]["u"])) == {0, 1}
+        assert idata["sample_stats"]["n_used"].shape == (1, 5, 2)
+
+    def test_new_data(self):
+        """`pm.set_data` between two runs: another N, the same share of it."""
+        with pm.Model():
+            data = pm.Data("data", Y)
+            z = pm.Categorical("z", p=np.ones(K) / K, shape=data.shape[0])
+            pm.Normal("y", pt.as_tensor(CENTRES)[z], 1, observed=data)
+            step = MinibatchCategoricalGibbs([z], batch_size=0.5)
+            pm.set_data({"data": np.full(100, CENTRES[2])})
+            idata = pm.sample(20, tune=0, chains=1, step=step, random_seed=1, **QUIET)
+        assert (idata["sample_stats"]["n_used"] == 50).all()
+        assert (idata["posterior"]["z"][0, 10:] == 2).mean() > 0.8
+
+    def test_a_pickle_is_small(self, step):
+        state = step.__getstate__()
+        assert all(state[name] is None for name in ("_allocations", "_updates", "_population", "_counted"))
+        assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
+
+
+class TestManyRows:
+    """A million rows: only those of the batch are evaluated, once for each category."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def big():
+        n = 1_000_000
+        y = np.random.default_rng(3).normal(size=n) + CENTRES[np.arange(n) % K]
+        model = mixture_model(y)
+        return model, MinibatchCategoricalGibbs([model["z"]], batch_size=100, model=model, rng=2)
+
+    def test_rows_that_are_evaluated(self, big, monkeypatch):
+        model, step = big
+        point = model.initial_point()
+        outcomes, compiled = [], step._updates
+
+        def watched(*args):
+            outcomes.append(compiled(*args))
+            return outcomes[-1]
+
+        monkeypatch.setattr(step, "_updates", watched)
+        for _ in range(5):
+            new, (stat,) = step.step(point)
+            assert (new["z"] != point["z"]).sum() <= 100
+            point = new
+            assert stat["n_used"] == 100
+            assert stat["fraction_used"] == 1e-4
+        assert [o.n_terms for o in outcomes] == [100 * K] * 5
+        np.testing.assert_array_equal(step.counts(point), np.bincount(point["z"], minlength=K))
+
+    def test_no_long_vector_is_computed(self, big):
+        """Nothing in the compiled graph has a long axis, except what rows are looked up in."""
+        fgraph = big[1]._allocations._function("log_terms").maker.fgraph
+        long = {
+            str(node.op)
+            for node in fgraph.toposort()
+            for x in node.outputs
+            if max((k for k in x.type.shape if k is not None), default=0) > 1000
+        }
+        assert not long
+        assert not big[1]._allocations.given
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("batch_size", [0, -1, 0.0, 1.0, 1.5, -0.1, np.nan, "all", True])
+    def test_batch_size(self, mixture, batch_size):
+        with pytest.raises(ValueError, match="batch_size must be a positive number of rows"):
+            MinibatchCategoricalGibbs([mixture["z"]], batch_size=batch_size, model=mixture)
+
+    def test_a_batch_larger_than_the_data(self, mixture):
+        with pytest.raises(ValueError, match="batch_size must be at most the number of rows, 60, got 61"):
+            MinibatchCategoricalGibbs([mixture["z"]], batch_size=N + 1, model=mixture)
+
+    @pytest.mark.parametrize("steps_per_draw", [0, 1.5, None, True])
+    def test_steps_per_draw(self, mixture, steps_per_draw):
+        with pytest.raises(ValueError, match="steps_per_draw must be a positive integer"):
+            MinibatchCategoricalGibbs([mixture["z"]], steps_per_draw=steps_per_draw, model=mixture)
+
+    def test_several_variables(self, mixture):
+        with pytest.raises(ValueError, match="One step draws one vector .* w_simplex__, mu, z"):
+            MinibatchCategoricalGibbs(model=mixture)
+
+    def test_a_continuous_variable(self, mixture):
+        with pytest.raises(ValueError, match="'mu' is a NormalRV, and must be a pm.Categorical"):
+            MinibatchCategoricalGibbs([mixture["mu"]], model=mixture)
+
+    def test_coupled_allocations(self):
+        with pm.Model() as model:
+            z = pm.Categorical("z", p=np.ones(K) / K, shape=N)
+            pm.Potential("total", -((z.sum() - 10.0) ** 2))
+        with pytest.raises(FactorisationError, match="'z' cannot be drawn row by row.*'total'"):
+            MinibatchCategoricalGibbs([z], model=model)
+
+    def test_compile_kwargs(self, mixture):
+        with pytest.warns(SubsamplingWarning, match="compiles with numba"):
+            MinibatchCategoricalGibbs([mixture["z"]], model=mixture, compile_kwargs={"mode": "JAX"})
+
+    @pytest.mark.parametrize("wrong", [-1, K])
+    def test_values_that_are_no_categories(self, step, point, wrong):
+        z = point["z"].copy()
+        z[7] = wrong
+        with pytest.raises(ValueError, match=f"z in row 7 is {wrong}, and its categories are 0, ..., 2"):
+            step.step({**point, "z": z})
+
+    def test_another_length(self, step, point):
+        with pytest.raises(ValueError, match=r"z must have shape \(60,\), got \(59,\)"):
+            step.step({**point, "z": point["z"][:-1]})
+
+    def test_a_row_that_is_impossible(self, step, point):
+        with pytest.raises(ValueError, match=r"(?s)z: No category of row \d+ has .*terms z, y"):
+            step.step({**point, "mu": np.full(K, np.nan)})
+        # and the next step finds everything in order
+        new, _ = step.step(point)
+        np.testing.assert_array_equal(step.counts(new), np.bincount(new["z"], minlength=K))

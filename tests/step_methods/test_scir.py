@@ -1,0 +1,386 @@
+"""SCIR and SGRLD: PyMC's contract, what is kept from draw to draw, and errors that say what to do."""
+
+from contextlib import nullcontext
+from copy import deepcopy
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+
+from pymc_austerity import FactorisationError, SubsamplingWarning
+from pymc_austerity.step_methods.scir import SCIR
+from pymc_austerity.step_methods.sgrld import SGRLD
+from pymc_austerity.step_methods.step_size import DecreasingStepSize
+from pymc_austerity.testing.steps import check_interface, check_points, check_state, fresh, move
+
+N, K = 1500, 4
+_rng = np.random.default_rng(3)
+Z = _rng.choice(K, N, p=[0.6, 0.3, 0.1, 0.0])
+X = _rng.gamma(2.0, 1.0, N)
+Y = _rng.poisson(0.7 * X)
+
+
+def build_model():
+    """One variable of each kind, a likelihood with another free variable, and one that is not conjugate."""
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.full(K, 0.05))
+        pm.Categorical("z", w, observed=Z)
+        mu = pm.Normal("mu")
+        v = pm.InverseGamma("v", 2.0, 2.0)
+        pm.Normal("x", mu, pt.sqrt(v), observed=X)
+        p = pm.Beta("p", 1.0, 1.0, shape=2)
+        pm.Bernoulli("b", p[Z % 2], observed=Y > 0)
+        pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0) * X, observed=Y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_model()
+
+
+MINE = ("w", "p", "rate", "v")
+OPTIONS = {
+    "exact": {},
+    "minibatch": {"batch_size": 40},
+    "share": {"batch_size": 0.05, "steps_per_draw": 2},
+    "anchor": {"batch_size": 40, "control_variate": "anchor", "refresh": 7},
+    "schedule": {"step_size": DecreasingStepSize(0.5, 10.0, 0.5), "batch_size": 40},
+}
+
+
+@pytest.fixture(scope="module")
+def steps(model):
+    """A step for every kind of options; not to be moved."""
+    found = {}
+
+    def make(kind, name):
+        if (kind, name) not in found:
+            told = pytest.warns(SubsamplingWarning, match="rate of 'v' depends")
+            with model, told if "batch_size" in OPTIONS[name] else nullcontext():
+                found[kind, name] = kind([model[n] for n in MINE], rng=1, **OPTIONS[name])
+        return found[kind, name]
+
+    return make
+
+
+FAST = [(SCIR, "anchor"), (SGRLD, "minibatch")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(
+            kind, name, marks=[] if (kind, name) in FAST else pytest.mark.slow, id=f"{kind.name}-{name}"
+        )
+        for kind in (SCIR, SGRLD)
+        for name in OPTIONS
+    ],
+)
+def test_contract(model, steps, kind, name):
+    step, point = steps(kind, name), model.initial_point()
+    check_interface(fresh(step), point)
+    check_points(fresh(step), point)
+    check_state(fresh(step), point)
+
+
+def test_chains_begin_afresh(model, steps):
+    """A chain is determined by its generator; nothing of the last one is left."""
+    step, point = fresh(steps(SCIR, "anchor")), model.initial_point()
+    paths = []
+    for seed in (1, 1, 2):
+        step.setup_chain(np.random.default_rng(seed), 0, 0)
+        paths.append(move(step, point, 10)[0][-1]["w_simplex__"])
+    np.testing.assert_array_equal(paths[0], paths[1])
+    assert not np.array_equal(paths[0], paths[2])
+
+
+def test_no_pickle_has_size_n():
+    """Ten thousand more rows in a step, none of them in its pickle beyond the model's own."""
+    sizes = []
+    for n in (2000, 100_000):
+        with pm.Model() as model:
+            w = pm.Dirichlet("w", np.ones(3))
+            pm.Categorical("z", w, observed=np.arange(n) % 3)
+            step = SCIR([w], batch_size=20)
+        step.step(model.initial_point())
+        step._model = None
+        for prior in step._priors:
+            prior._model = prior.rv = None
+        step.vars = []
+        sizes.append(len(cloudpickle.dumps(step.__getstate__())))
+        assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
+    assert abs(sizes[1] - sizes[0]) < 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_parallel_chains_equal_those_in_sequence(model, steps, draw, same, mp_ctx):
+    """Beside NUTS, which moves what the likelihoods of our variables depend on."""
+    runs = []
+    for parallel in ({"cores": 1}, {"cores": 2, "mp_ctx": mp_ctx}):
+        with model:
+            step = [deepcopy(steps(SCIR, "minibatch")), pm.Slice([model["mu"]])]
+        runs.append(draw(model, step, **parallel))
+    assert same(*runs)
+
+
+def test_sample_statistics(model, steps, draw):
+    found = draw(model, [deepcopy(steps(SCIR, "minibatch")), _slice(model)], draws=10).sample_stats
+    for name in ("step_size", "n_used", "fraction_used", "variance_inflation"):
+        assert found[name].dtype == np.float64
+    np.testing.assert_allclose(found["step_size"], 0.1)
+    # 40 rows for each of three variables; the rate of v depends on mu, so its rows are all read.
+    np.testing.assert_allclose(found["n_used"], 3 * 40 + N)
+    np.testing.assert_allclose(found["fraction_used"], (3 * 40 + N) / (4 * N))
+    assert np.all(found["variance_inflation"] > 1.0)
+
+
+def _slice(model):
+    with model:
+        return pm.Slice([model["mu"]])
+
+
+def test_exact_statistics_read_data_once(model, steps):
+    step = fresh(steps(SCIR, "exact"))
+    _, found = move(step, model.initial_point(), 3)
+    assert [stat["n_used"] for stat in found] == [N] * 3  # v, whose mean mu moves
+    assert [stat["variance_inflation"] for stat in found] == [1.0] * 3
+
+
+def test_step_sizes_decrease():
+    with pm.Model() as small:
+        step = SCIR([pm.Gamma("x", 2.0, 1.0)], step_size=DecreasingStepSize(0.5, 10.0, 0.5))
+    _, found = move(step, small.initial_point(), 31)
+    assert found[0]["step_size"] == 0.5
+    np.testing.assert_allclose(found[30]["step_size"], 0.25)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    assert step.step(small.initial_point())[1][0]["step_size"] == 0.5
+
+
+def test_values_of_other_steps_are_taken_up(model, steps):
+    """A simplex that somebody else moved keeps its components and gets another total."""
+    step, point = fresh(steps(SCIR, "exact")), model.initial_point()
+    point, _ = step.step(point)
+    total = np.log(np.exp(step.log_theta[0]).sum())
+    point["w_simplex__"] = np.array([2.0, -1.0, 0.0])
+    logs = np.array([2.0, -1.0, 0.0, -1.0])
+    step._schedule = DecreasingStepSize(1e-9)  # stay there
+    step.step(point)
+    found = step.log_theta[0][0] - np.log(np.exp(step.log_theta[0]).sum())
+    np.testing.assert_allclose(found, logs - np.log(np.exp(logs).sum()), atol=1e-2)
+    assert abs(np.log(np.exp(step.log_theta[0]).sum()) - total) > 1e-6
+
+
+def test_total_begins_at_a_gamma_variable(model, steps):
+    """Gamma(sum of a_hat on all data)."""
+    step, point = fresh(steps(SCIR, "minibatch")), model.initial_point()
+    step._schedule = DecreasingStepSize(1e-12)
+    totals = []
+    for seed in range(300):
+        step.setup_chain(np.random.default_rng(seed), 0, 0)
+        step.step(point)
+        totals.append(np.exp(step.log_theta[0]).sum())
+    assert stats.kstest(totals, stats.gamma(N + K * 0.05).cdf).pvalue > 1e-3
+
+
+def test_components_far_below_the_smallest_number(draw):
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.array([0.0005, 1.0, 1.0]))
+        pm.Categorical("z", w, observed=np.arange(1000) % 2 + 1)
+        step = SCIR([w], batch_size=20, step_size=2.0)
+    found = draw(model, step, draws=200)
+    value = model.rvs_to_values[w].name
+    points = [model.initial_point()]
+    for _ in range(200):
+        points.append(step.step(points[-1])[0])
+    values = np.array([point[value] for point in points])
+    assert np.all(np.isfinite(values))
+    assert values[:, 0].min() < -750.0  # e^-750 is no floating-point number
+    assert np.all(np.isfinite(found.posterior["w"]))
+
+
+def test_several_steps_unless_blocked(model):
+    with model:
+        step = SCIR([model["w"], model["rate"]], blocked=False)
+    assert [type(one) for one in step.methods] == [SCIR, SCIR]
+
+
+def test_data_may_be_replaced(draw):
+    with pm.Model() as model:
+        data = pm.Data("data", np.arange(1200) % 2)
+        w = pm.Beta("w", 1.0, 1.0)
+        pm.Bernoulli("y", w, observed=data)
+        step = SCIR([w], step_size=5.0)
+    assert abs(float(draw(model, step, draws=200).posterior["w"].mean()) - 0.5) < 0.01
+    with model:
+        pm.set_data({"data": (np.arange(2400) % 10 == 0).astype(int)})
+    assert abs(float(draw(model, step, draws=200).posterior["w"].mean()) - 0.1) < 0.01
+
+
+class Counts:
+    """A step that knows the counts of its allocations."""
+
+    def __init__(self, z, factor=1):
+        self.vars, self.factor = [z], factor
+
+    def counts(self, point):
+        return self.factor * np.bincount(point[self.vars[0].name], minlength=3)
+
+
+def test_counts_of_another_step():
+    """No row is read, and draws are those of exact statistics."""
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(3))
+        z = pm.Categorical("z", w, shape=60, initval=np.arange(60) % 3)
+        v = pm.Dirichlet("v", np.ones(3))
+        value = model.rvs_to_values[z]
+        step, plain = SCIR([w], counts=Counts(value), rng=1), SCIR([w], rng=1)
+        with pytest.raises(ValueError, match="'z' are not the sufficient statistics of 'w'.*they differ"):
+            SCIR([w], counts=Counts(value, factor=2))
+        with pytest.raises(ValueError, match="'z' are not the sufficient statistics of 'v'"):
+            SCIR([v], counts=Counts(value))
+        with pytest.raises(ValueError, match="counts= is for one variable and batch_size=None"):
+            SCIR([w], counts=Counts(value), batch_size=4)
+    (one, stat), (other, plain_stat) = (s.step(model.initial_point()) for s in (step, plain))
+    np.testing.assert_allclose(one["w_simplex__"], other["w_simplex__"], rtol=1e-12)
+    assert stat[0]["n_used"] == 0.0
+    assert plain_stat[0]["n_used"] == 60.0
+
+
+# Bad input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"step_size": 0.0}, "step_size must be a positive number .* got 0.0"),
+        ({"step_size": -1}, "step_size must be a positive number"),
+        ({"step_size": np.inf}, "step_size must be a positive number"),
+        ({"step_size": lambda m: 0.1}, "step_size must be a positive number or DecreasingStepSize"),
+        ({"batch_size": N + 1}, f"batch_size must be at most {N}, .*'w' .*'z'.* got {N + 1}"),
+        ({"batch_size": 0}, "batch_size must be None, a positive integer, or a share"),
+        ({"batch_size": 1.5}, "batch_size must be None"),
+        ({"batch_size": True}, "batch_size must be None"),
+        ({"control_variate": "taylor", "batch_size": 10}, 'control_variate must be None or "anchor"'),
+        ({"control_variate": "anchor"}, "give a batch_size"),
+        ({"refresh": 0}, "refresh must be a positive integer"),
+        ({"shift": -1.0}, "shift must be None or"),
+        ({"minibatch_rate": 3}, "minibatch_rate must be True or False"),
+        ({"steps_per_draw": 0}, "steps_per_draw must be a positive integer"),
+        ({"threshold": 2}, "threshold must be None or"),
+    ],
+)
+def test_bad_options(model, options, message):
+    with model, pytest.raises(ValueError, match=message):
+        SCIR([model["w"]], **options)
+
+
+@pytest.mark.parametrize("kwargs", [{"h": 0.0}, {"h": 1.0, "tau": -1.0}, {"h": 1.0, "kappa": 2.0}])
+def test_bad_schedules(kwargs):
+    with pytest.raises(ValueError, match="of DecreasingStepSize must be"):
+        DecreasingStepSize(**kwargs)
+
+
+def test_no_gamma_type_prior(model):
+    with model, pytest.raises(ValueError, match="The prior of 'mu' is .*pm.NUTS"):
+        SCIR([model["w"], model["mu"]])
+
+
+def test_alpha_with_zeros():
+    with pm.Model():
+        w = pm.Dirichlet("w", np.array([1.0, 0.0, 1.0]))
+        pm.Categorical("z", w, observed=Z % 3)
+        with pytest.raises(ValueError, match=r"alpha\) of the prior of 'w' must be positive, got 0\.0"):
+            SCIR([w])
+
+
+def test_nothing_to_draw_rows_from():
+    with pm.Model():
+        w = pm.Dirichlet("w", np.ones(3))
+        with pytest.raises(ValueError, match=r"no term that contains 'w' has rows .*batch_size=None"):
+            SCIR([w], batch_size=4)
+        pm.Multinomial("z", 10, w, observed=[5, 3, 2])
+        with pytest.raises(FactorisationError, match="'z'"):
+            SCIR([w], batch_size=4)
+
+
+def test_twenty_rows_are_enough():
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(3))
+        pm.Categorical("z", w, observed=np.arange(20) % 3)
+        step = SCIR([w], batch_size=5)
+    assert step.step(model.initial_point())[1][0]["n_used"] == 5
+
+
+def test_terms_that_are_coupled():
+    with pm.Model() as model:
+        w = pm.Gamma("w", 1.0, 1.0)
+        mu = pm.Normal("mu", 0.0, 1.0, shape=N)
+        pm.Normal("y", pt.cumsum(mu * w), 1.0, observed=Y)
+        with pytest.raises(FactorisationError, match="'y'"):
+            SCIR([model["w"]], batch_size=10)
+
+
+def test_drift_that_is_frozen_is_warned_of_once(draw):
+    with pm.Model() as model:
+        w = pm.Gamma("w", 1.0, 1.0)
+        pm.Normal("y", w, 1.0, observed=np.full(20, 3.0))
+        with pytest.warns(
+            SubsamplingWarning, match=r"not linear in the logarithm of 'w'.*'y'.*biases"
+        ) as told:
+            step = SCIR([w], shift=20.0)
+    assert len(told) == 1
+    assert step.forms == {"w": "frozen"}
+    draw(model, step)
+
+
+def test_a_shape_that_is_not_positive():
+    """Too few exposures in the initial point's favour: theta dl/dtheta = -20 theta^2 + ... below zero."""
+    with pm.Model() as model:
+        w = pm.Gamma("w", 1.0, 1.0, initval=10.0)
+        pm.Normal("y", w, 1.0, observed=np.full(20, 3.0))
+        with pytest.warns(SubsamplingWarning):
+            step = SCIR([w])
+        with pytest.warns(SubsamplingWarning):
+            shifted = SCIR([w], shift=200.0)
+    with pytest.raises(ValueError, match=r"shape a of 'w' from the terms 'y' is -.* larger shift="):
+        step.step(model.initial_point())
+    shifted.step(model.initial_point())
+
+
+def test_an_anchor_that_is_too_old():
+    """Counts from an anchor may be negative: an error, not a clipped count."""
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.full(2, 0.01))
+        z = pm.Categorical("z", w, shape=400, initval=np.zeros(400, dtype=int))
+        step = SCIR([w], batch_size=4, control_variate="anchor", refresh=50)
+    point, _ = step.step({**model.initial_point(), z.name: np.arange(400) % 2})
+
+    def go_on(point):
+        for _ in range(40):
+            point, _ = step.step({**point, z.name: np.zeros(400, dtype=int)})
+
+    with pytest.raises(ValueError, match=r"shape a of 'w' .*anchor is too old .* refresh="):
+        go_on(point)
+
+
+def test_a_minibatched_rate_is_told_of(model):
+    with (
+        model,
+        pytest.warns(
+            SubsamplingWarning, match=r"rate of 'rate' is estimated .*c\^2 h / 2 = .* factor"
+        ) as told,
+    ):
+        SCIR([model["rate"]], batch_size=40, minibatch_rate=True)
+    assert len(told) == 1
+
+
+def test_a_start_outside_the_support(model, steps):
+    step = fresh(steps(SCIR, "exact"))
+    with pytest.raises(ValueError, match="'rate' is zero or infinite"):
+        step.step({**model.initial_point(), "rate_log__": np.array(-np.inf)})
