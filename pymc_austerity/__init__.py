@@ -9,10 +9,14 @@ from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.mode import find_mode
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, RandomWalk, Surrogate
 from pymc_austerity.step_methods import (
+    SCIR,
+    SGRLD,
     AusterityMH,
+    DecreasingStepSize,
     MetropolisHastings,
     MHSubLhd,
     MinibatchBarker,
+    MinibatchCategoricalGibbs,
     TunaMH,
     recommend,
     restricted_nuts,
@@ -20,8 +24,11 @@ from pymc_austerity.step_methods import (
 )
 
 __all__ = [
+    "SCIR",
+    "SGRLD",
     "AdaptiveRandomWalk",
     "AusterityMH",
+    "DecreasingStepSize",
     "Exact",
     "Factorisation",
     "FactorisationError",
@@ -29,6 +36,7 @@ __all__ = [
     "MHSubLhd",
     "MetropolisHastings",
     "MinibatchBarker",
+    "MinibatchCategoricalGibbs",
     "RandomWalk",
     "SubsamplingWarning",
     "Surrogate",

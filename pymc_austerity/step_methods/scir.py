@@ -58,6 +58,11 @@ class SCIR(GammaProcessStep):
     compile_kwargs : dict, optional
         Not used; a warning says so.
 
+    Attributes
+    ----------
+    forms : dict of str to str
+        Of each variable: "counts", "affine" or "rate" if the likelihood is conjugate, otherwise "frozen".
+
     Raises
     ------
     ValueError
@@ -65,11 +70,6 @@ class SCIR(GammaProcessStep):
         number of rows; while sampling, an estimate of a that is not positive.
     FactorisationError
         Naming the term, if batch_size is given and its rows cannot be computed one by one.
-
-    Attributes
-    ----------
-    forms : dict of str to str
-        Of each variable: "counts", "affine" or "rate" if the likelihood is conjugate, otherwise "frozen".
 
     Notes
     -----

@@ -30,7 +30,8 @@ class SGRLD(GammaProcessStep):
 
     Parameters
     ----------
-    vars, step_size, batch_size, control_variate, refresh, minibatch_rate, shift, counts,
+    vars, step_size, batch_size, control_variate, refresh, minibatch_rate, shift, counts
+        As in `SCIR`.
     steps_per_draw, threshold
         As in `SCIR`.
     model, blocked, rng, initial_point, compile_kwargs

@@ -19,7 +19,7 @@ class DecreasingStepSize:
     ----------
     h : float
         The first step size.
-    tau : float, default 1000
+    tau : float, default 1000.0
         Transitions after which it begins to decrease.
     kappa : float, default 0.33
         How fast. For convergence at all (Teh, Thiery & Vollmer 2016) at most one.
