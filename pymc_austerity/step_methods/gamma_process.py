@@ -20,6 +20,7 @@ from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
 from rich.progress import TextColumn
 from rich.table import Column
+from scipy.special import logsumexp
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.cir import cir_noise, cir_transitions
@@ -141,6 +142,10 @@ class GammaProcessStep(BlockedStep):
     def _first_total(self, alpha: Array, shape: Array) -> Array:
         """Shape of the gamma variable at which the total of a simplex begins, of each row."""
         return shape.sum(axis=1)
+
+    def _renews_total(self, conjugacy: Conjugacy, estimate: Estimate) -> bool:
+        """Whether the total of a simplex is drawn anew in every transition."""
+        return False
 
     # Building -------------------------------------------------------------------------------
 
@@ -266,8 +271,9 @@ class GammaProcessStep(BlockedStep):
                 f"positive. Look at the terms {terms}; with minibatch_rate=True, take a larger batch_size."
             )
         self._check_shape(prior, conjugacy, shape)
-        if begins and prior.is_simplex:
-            log_theta = log_theta + self._total(k, alpha, shape, log_theta, point)
+        if prior.is_simplex and (begins or self._renews_total(conjugacy, estimate)):
+            log_theta = log_theta - logsumexp(log_theta, axis=1, keepdims=True)
+            log_theta = log_theta + self._log_total(k, alpha, shape, point)
         steps = np.full_like(shape, step_size)
         if estimate.noisy_rate:
             # Time must not be measured by the noisy rate: that would multiply the mean by E[1 / b_hat].
@@ -280,8 +286,8 @@ class GammaProcessStep(BlockedStep):
         self.written[k] = value.copy()
         return estimate.n_used, noise_ratio(estimate, shape, rate, is_simplex=prior.is_simplex)
 
-    def _total(self, k: int, alpha: Array, shape: Array, log_theta: Array, point: PointType) -> Array:
-        """Logarithms of the totals of a simplex that has none yet: on all data at the start of a chain."""
+    def _log_total(self, k: int, alpha: Array, shape: Array, point: PointType) -> Array:
+        """Logarithms of new totals of a simplex: those of all data at the start of a chain."""
         assert self._conjugacies is not None
         conjugacy = self._conjugacies[k]
         if (

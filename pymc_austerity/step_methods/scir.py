@@ -8,6 +8,7 @@ import numpy.typing as npt
 from pymc_austerity.model.conjugacy import Conjugacy
 from pymc_austerity.model.conjugacy_priors import GammaPrior
 from pymc_austerity.step_methods.gamma_process import GammaProcessStep, each_row, exact_transitions
+from pymc_austerity.step_methods.gamma_statistics import Estimate
 
 Array = npt.NDArray[np.float64]
 
@@ -104,6 +105,15 @@ class SCIR(GammaProcessStep):
         self, prior: GammaPrior, log_theta: Array, shape: Array, alpha: Array, step_size: Array
     ) -> Array:
         return each_row(exact_transitions, self.rng, log_theta, shape, step_size)
+
+    def _renews_total(self, conjugacy: Conjugacy, estimate: Estimate) -> bool:
+        """Where its shape, the sum of the a, is known and changes with other variables.
+
+        Steps that move these know nothing of a total that is carried along, whose law depends on them too.
+        Given the sum of the a it is a gamma variable, independent of w.
+        """
+        structure = conjugacy.structure
+        return structure.form != "frozen" and not structure.constant and not estimate.groups
 
     def _check_shape(self, prior: GammaPrior, conjugacy: Conjugacy, shape: Array) -> None:
         least = float(shape.min())
