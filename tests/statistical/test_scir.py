@@ -8,8 +8,10 @@ import pytest
 from pymc.step_methods.compound import BlockedStep, Competence
 from scipy import special, stats
 
+from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.scir import SCIR
 from pymc_austerity.step_methods.sgrld import SGRLD
+from tests.statistical.errors import LIMIT, error_of_mean
 
 K = 4
 SHARES = np.array([0.5, 0.3, 0.15, 0.05])
@@ -285,3 +287,40 @@ def test_weights_of_a_mixture_beside_a_step_for_allocations(batch_size):
     error = x.std() / np.sqrt(float(az.ess(x[None])))
     assert abs(x.mean() - mean) < 4.0 * error
     assert abs(x.std() / sd / predicted - 1.0) < 0.12
+
+
+# Beside latent allocations ----------------------------------------------------------------------------
+
+WORDS = np.array([0, 0, 1, 2, 2, 2])
+
+
+def law_of_partitions(beta):
+    """Probabilities of which of six tokens are in the topic of the first; topics are integrated out."""
+    states = (np.arange(2**5)[:, None] >> np.arange(5)) & 1
+    z = np.concatenate([np.zeros((2**5, 1), dtype=int), states], axis=1)
+    log_p = np.zeros(2**5)
+    for topic in range(2):
+        counts = np.stack([((z == topic) & (w == WORDS)).sum(axis=1) for w in range(3)], axis=1)
+        log_p += special.gammaln(counts + beta).sum(axis=1) - special.gammaln(counts.sum(axis=1) + 3 * beta)
+    return np.exp(log_p - special.logsumexp(log_p))
+
+
+@pytest.mark.slow
+def test_topics_whose_number_of_tokens_changes():
+    expected = law_of_partitions(0.5)
+    states = ((np.arange(2**5)[:, None] >> np.arange(5)) & 1).astype(float)
+    with pm.Model():
+        phi = pm.Dirichlet("phi", np.full(3, 0.5), shape=(2, 3))
+        z = pm.Categorical("z", p=[0.5, 0.5], shape=6)
+        pm.Categorical("y", p=phi[z], observed=WORDS)
+        steps = [SCIR([phi], step_size=0.5), MinibatchCategoricalGibbs([z])]
+        found = pm.sample(120_000, step=steps, random_seed=3, **OPTIONS)
+    z = found.posterior["z"].values[0]
+    apart = (z[:, 1:] != z[:, :1]).astype(float)
+    # Which tokens are apart from the first, and how many.
+    figures = [(apart[:, j], states[:, j]) for j in range(5)]
+    figures += [(apart.sum(axis=1), states.sum(axis=1)), (apart.sum(axis=1) ** 2, states.sum(axis=1) ** 2)]
+    z_scores = np.array([abs(x.mean() - expected @ f) / error_of_mean(x) for x, f in figures])
+    assert z_scores.max() < LIMIT, z_scores
+    other = law_of_partitions(2.0)
+    assert max(abs(x.mean() - other @ f) / error_of_mean(x) for x, f in figures) > 2 * LIMIT

@@ -188,6 +188,24 @@ def test_total_begins_at_a_gamma_variable(model, steps):
     assert stats.kstest(totals, stats.gamma(N + K * 0.05).cdf).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("observed", [False, True])
+def test_total_is_drawn_anew_where_its_law_depends_on_other_variables(observed):
+    """Allocations move tokens from topic to topic, and know nothing of totals."""
+    words = _rng.integers(3, size=40)
+    with pm.Model() as model:
+        phi = pm.Dirichlet("phi", np.full(3, 0.5), shape=(2, 3))
+        z = words % 2 if observed else pm.Categorical("z", p=[0.5, 0.5], shape=40)
+        pm.Categorical("y", p=phi[z], observed=words)
+        step = SCIR([phi], step_size=0.01)
+    point = model.initial_point()
+    step.setup_chain(np.random.default_rng(1), 0, 10)
+    point, _ = step.step(point)
+    step.log_theta = [step.log_theta[0] + np.log(1e6)]
+    step.step(point)
+    totals = np.exp(step.log_theta[0]).sum(axis=1)
+    assert np.all(totals > 1e6 if observed else totals < 200)
+
+
 def test_components_far_below_the_smallest_number(draw):
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.array([0.0005, 1.0, 1.0]))
