@@ -150,38 +150,38 @@ class SubsampledStep(BlockedStep):
 
     # Building -------------------------------------------------------------------------------
 
-    # PyTensor keeps a stack trace with each of some thousand nodes unless told not to.
-    @pytensor.config.change_flags(traceback__limit=0)
     def _build(self, point: PointType, *, check: bool) -> None:
         """Factorise the model, bind rule and proposal, and compile."""
-        self._engine: Any = None  # should anything below fail, nothing of the old data is used
-        fact = self._factorised(point, check=check)
-        data = fingerprint(fact.graph)
-        fresh = data != self._data_seen
-        if fresh and not check:  # other data than in the process that made the step
-            fact = self._factorised(point, check=True)
-        if not fact.n_local:
-            refuse_short(fact, self._threshold)
-        self._data_seen = None
-        proposal = proposal_for(self._proposal, self._taylor, fact)
-        self._is_fitted = is_fitted(proposal)
-        found = self._found(fact, point, proposal, fresh)
-        self._centre = None if found is None else found.centre
-        rule = self._rule_for(fact.n_local - len(self._exact_rows))
-        self._independent = share_of_independent_moves(proposal)
-        if rule.functions.draw is not log_uniform:  # Barker's rule accepts every other move of no change
-            self._independent *= 0.5
-        self._n_dim = sum(np.size(point[v.name]) for v in self.vars)
-        proxy = None if self._centre is None else self._centre.proxy
-        bound = bind(proposal, self._n_dim, rule.target_accept(self._n_dim), proxy)
-        self._factorisation = fact
-        self._initial_proposal_state = bound.state
-        q = self._ravel(point)
-        try_proposal(bound, q)
-        self._engine = self._engine_for(fact, found, rule, bound, q, point, fresh)
-        if found is not None:
-            found.function.forget()
-        self._data_seen = data
+        # PyTensor keeps a stack trace with each of some thousand nodes unless told not to.
+        with pytensor.config.change_flags(traceback__limit=0):
+            self._engine: Any = None  # should anything below fail, nothing of the old data is used
+            fact = self._factorised(point, check=check)
+            data = fingerprint(fact.graph)
+            fresh = data != self._data_seen
+            if fresh and not check:  # other data than in the process that made the step
+                fact = self._factorised(point, check=True)
+            if not fact.n_local:
+                refuse_short(fact, self._threshold)
+            self._data_seen = None
+            proposal = proposal_for(self._proposal, self._taylor, fact)
+            self._is_fitted = is_fitted(proposal)
+            found = self._found(fact, point, proposal, fresh)
+            self._centre = None if found is None else found.centre
+            rule = self._rule_for(fact.n_local - len(self._exact_rows))
+            self._independent = share_of_independent_moves(proposal)
+            if rule.functions.draw is not log_uniform:  # Barker's rule accepts every other move of no change
+                self._independent *= 0.5
+            self._n_dim = sum(np.size(point[v.name]) for v in self.vars)
+            proxy = None if self._centre is None else self._centre.proxy
+            bound = bind(proposal, self._n_dim, rule.target_accept(self._n_dim), proxy)
+            self._factorisation = fact
+            self._initial_proposal_state = bound.state
+            q = self._ravel(point)
+            try_proposal(bound, q)
+            self._engine = self._engine_for(fact, found, rule, bound, q, point, fresh)
+            if found is not None:
+                found.function.forget()
+            self._data_seen = data
 
     @property
     def _exact_rows(self) -> Index:
