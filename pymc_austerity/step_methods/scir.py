@@ -30,7 +30,8 @@ class SCIR(GammaProcessStep):
         `pm.Dirichlet`. They are moved one after the other. Default: all free variables.
     step_size : float or DecreasingStepSize, default 0.1
         h, in relaxation times of the process. Draws are correlated by e^-h from one to the next; minibatch
-        noise adds the share tanh(h / 2) of its variance.
+        noise adds the share tanh(h / 2) of its variance. With exact statistics (``batch_size=None``, a
+        conjugate likelihood) every h is exact: take a long one, such as 3.
     batch_size : int or float, optional
         None: exact statistics, of observed data computed once. int: rows; float in (0, 1): share of the
         rows. Several long terms share the rows in proportion to their lengths. Terms shorter than
