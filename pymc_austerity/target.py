@@ -53,6 +53,31 @@ class SurrogateTarget(NamedTuple):
     global_gradient: Callable[[Vector, tuple[Any, ...]], Vector]
 
 
+class FeatureTarget(NamedTuple):
+    """A `Target` whose terms have bounds that are stated in features of the state, phi(q).
+
+    Attributes
+    ----------
+    global_log_ratio, log_ratios : callable
+        As in `Target`.
+    features : callable
+        ``(q, args) -> ndarray (p,)``, phi(q).
+    """
+
+    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
+    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
+    features: Callable[[Vector, tuple[Any, ...]], Vector]
+
+
+class FeatureSurrogateTarget(NamedTuple):
+    """The same with the gradient of a `SurrogateTarget`."""
+
+    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
+    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
+    global_gradient: Callable[[Vector, tuple[Any, ...]], Vector]
+    features: Callable[[Vector, tuple[Any, ...]], Vector]
+
+
 class FullTarget(NamedTuple):
     """The same log density for kernels that evaluate all N terms at one state after the other.
 
@@ -143,14 +168,16 @@ Predictor = LinearPredictor | PredictorPair
 class Expansion(NamedTuple):
     """Second-order (or first-order) Taylor polynomial of the sum of all local terms, without its constant.
 
+    It is one in the D coordinates of q, or in p features phi(q) of it where these enter the terms linearly.
+
     Attributes
     ----------
     order : int
         1 or 2.
-    centre : ndarray of shape (D,)
-    gradient : ndarray of shape (D,)
+    centre : ndarray of shape (D,) or (p,)
+    gradient : ndarray of shape (D,) or (p,)
         Sum of the gradients of the l_i at the centre.
-    hessian : ndarray of shape (D, D)
+    hessian : ndarray of shape (D, D) or (p, p)
         Sum of their Hessians.
     """
 

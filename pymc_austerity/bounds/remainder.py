@@ -23,6 +23,9 @@ where M, the same for all rows, is the smaller of
 vectors. These are symmetric forms, whose largest value is at equal arguments (Banach), so that all of the
 above holds; see `location_scale`.
 
+*In features.* Where eta_i = x_i . phi(q) + o_i is linear in short features phi of q only, all of the above
+holds word for word with phi(q) in place of q, and any W and V with V W = I in p dimensions.
+
 *How far.* K_i is taken over eta_i +- |v_i| r, for some radii r: it holds wherever |w| and |w'| <= r.
 
 The few rows with the largest c_i are left out, to be evaluated exactly. With c the largest of the others,

@@ -15,6 +15,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.bounds import certificate, remainder
+from pymc_austerity.kernels.state import features_at
 from pymc_austerity.kernels.stratum import among_others
 from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.target import Target, Vector
@@ -45,8 +46,8 @@ def certified_range(
 def certified_remainder_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
 ) -> float:
-    """From certificates of Taylor remainders, in O(D^2)."""
-    return remainder.remainder_range(bound, q_new, q)
+    """From certificates of Taylor remainders, in O(D^2), or O(p^2) in p features of the state."""
+    return remainder.remainder_range(bound, features_at(target, q_new, args), features_at(target, q, args))
 
 
 @register_jitable

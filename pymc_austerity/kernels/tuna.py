@@ -16,6 +16,8 @@ in which the exponential cancels what the log density has of the remainders. Wha
 To draw the counts, draw B ~ Poisson(C M + chi (C M)^2) rows, each with probability c_i / C, and keep each
 with probability [(1 - x_i) / 2 + chi C M] / (1 + chi C M). The chi = 0 of most uses draws the fewest rows.
 
+Where remainders are bounded in features phi of the state, M is that of phi(q) and phi(q').
+
 `docs/explanation/exact_subsampling.md` has the proof.
 """
 
@@ -32,6 +34,7 @@ from pymc_austerity.bounds.alias import draw_weighted
 from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.moves import Move
+from pymc_austerity.kernels.state import features_at
 from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.proposals.base import Adapt, Propose
 from pymc_austerity.target import Index, Target, Vector
@@ -81,7 +84,7 @@ def tuna_transitions(
     propose, adapt : callable
         See `BoundProposal`.
     target : Target
-        Its local terms are the remainders.
+        Its local terms are the remainders. If it has `features`, `thinning` is for these.
 
     Returns
     -------
@@ -102,7 +105,8 @@ def tuna_transitions(
         elif base == -math.inf or math.isnan(base):
             accepted = False  # outside the support of the prior
         else:
-            tier, expected = tier_and_expected(thinning, q_new, q)
+            phi_new, phi = features_at(target, q_new, args), features_at(target, q, args)
+            tier, expected = tier_and_expected(thinning, phi_new, phi)
             n_stages += 1
             if expected * (1.0 + chi * expected) <= min(thinning.most, _TOO_MANY):
                 estimate, n = thinned_log_ratio(

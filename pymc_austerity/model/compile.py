@@ -49,6 +49,9 @@ def global_gradient(q, args):
 def global_log_ratio(q_new, q, args):
     return global_log_ratio_function(q_new, q, *args)[0].item()
 
+def features(q, args):
+    return features_function(q, *args)[0]
+
 def engine({arguments}):
     return kernel({arguments}, {functions}, Record({fields}))
 """
@@ -127,6 +130,7 @@ class CompiledTarget:
             "log_terms": [self._q, self._index, *args],
             "global_log_ratio": [self._q_new, self._q, *args],
             "global_gradient": [self._q, *args],
+            "features": [self._q, *args],
         }
         self._functions: dict[str, Any] = {}
 
@@ -171,6 +175,9 @@ class CompiledTarget:
             rows += rebuild([graph], {term.index: own})
             start += term.size
         outputs = [*rows, graphs[-1]]
+        features = fact.features
+        if features is not None:
+            (features,) = rebuild([features], parts_of(self._q, block))
         new, old = (rebuild(outputs, parts_of(q, block)) for q in (self._q_new, self._q))
         self._global = pt.as_tensor(old[-1])
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
@@ -178,6 +185,7 @@ class CompiledTarget:
             "log_ratios": pt.concatenate(local) if len(local) > 1 else local[0],
             "log_terms": pt.concatenate(old[:-1]) if len(terms) > 1 else pt.as_tensor(old[0]),
             "global_log_ratio": pt.as_tensor(global_),
+            **({} if features is None else {"features": features}),
         }
 
     @cached_property
@@ -213,6 +221,7 @@ class CompiledTarget:
             "global_log_ratio": lambda q_new, q, args: compiled["global_log_ratio"](q_new, q, *args)[
                 0
             ].item(),
+            "features": lambda q, args: compiled["features"](q, *args)[0],
         }
         return record(*(functions[name] for name in record._fields))
 
@@ -232,7 +241,7 @@ class CompiledTarget:
             Functions that the kernel takes, such as a proposal and a decision rule. If all are functions of
             this package, the compiled code is kept on disk, and found again by the package's sources.
         record : type of NamedTuple, default Target
-            What `target` is: `Target`, `SurrogateTarget` or `FullTarget`. Only its functions are compiled.
+            What `target` is, one of those in `pymc_austerity.target`. Only its functions are compiled.
 
         Returns
         -------

@@ -118,6 +118,14 @@ class Differentiable:
             self._add(nothing, k, q, np.arange(self._fact.locals[k].size))
         return np.concatenate(list(function.last.values()), axis=1)
 
+    def features(self, q: Vector) -> Vector:
+        """What the linear predictors are linear in: q itself."""
+        return q
+
+    def of_features(self, q: Vector) -> Derivatives:
+        """The sum of all local terms as a function of that."""
+        return self.likelihood(q)
+
     def predictors(self) -> tuple[Predictor, ...]:
         """The linear predictors of all local terms, one or two each, as `predictors` finds them.
 
@@ -144,7 +152,7 @@ class Differentiable:
     @cached_property
     def _global(self) -> Any:
         (graph,) = rebuild([self._fact.global_graph], self._parts)
-        return self._fact.compile(_with_derivatives(graph, self._q), [self._q], mode=INTERPRETED_STABLE)
+        return self._fact.compile(with_derivatives(graph, self._q), [self._q], mode=INTERPRETED_STABLE)
 
 
 def slopes(rows: Variable, at: Variable, index: Variable) -> list[Variable]:
@@ -245,7 +253,7 @@ class _ByCoordinates:
     ) -> None:
         self._leaves = fact.leaf_values
         (rows,) = rebuild([term.rows], parts)
-        outputs = _with_derivatives(stable(rows).sum(), q)
+        outputs = with_derivatives(stable(rows).sum(), q)
         self._function = fact.compile(outputs, [q, term.index], mode=INTERPRETED_STABLE)
 
     def forget(self, n_rows: int) -> None:
@@ -255,7 +263,7 @@ class _ByCoordinates:
         return _flat(self._function(*point, q, positions, *self._leaves))
 
 
-def _with_derivatives(density: Variable, q: Variable) -> list[Variable]:
+def with_derivatives(density: Variable, q: Variable) -> list[Variable]:
     """A scalar graph, its gradient, and its Hessian along all coordinates at once."""
     gradient = grad(density, q, disconnected_inputs="ignore")
     direction = q.type("direction")

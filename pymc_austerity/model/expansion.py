@@ -7,6 +7,9 @@ once the gradients and Hessians at the centre are summed. Near the centre the r_
 tell their mean. Constants are left out of T_i: only differences matter.
 
 What a polynomial needs of a row, its derivatives at the centre, is computed once and stored.
+
+Where terms have linear predictors in features phi(q) of the block (`features`), T_i is the polynomial of l_i
+as a function of phi, with centre, gradient and Hessian in phi; Q(phi(q)) is one more global term.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
+from pymc_austerity.model.composed import Composed, differentiable
 from pymc_austerity.model.derivatives import Differentiable
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.leaves import Leaf
@@ -41,7 +45,8 @@ def expand(
     ----------
     factorisation : Factorisation
     expansion : Expansion
-        Centre, and sums of the gradients and Hessians of the local terms there.
+        Centre, and sums of the gradients and Hessians of the local terms there; in features of the block,
+        if `function` has any.
     function : Differentiable, optional
         Of the same factorisation; it may know the slopes at the centre from its last pass over the data.
 
@@ -50,13 +55,35 @@ def expand(
     Factorisation
         With the same block and the same sum (but for a constant).
     """
-    function = function or Differentiable(factorisation, factorisation.graph.point)
+    function = function or differentiable(factorisation, factorisation.graph.point)
+    if isinstance(function, Composed):
+        return _expanded_in_features(factorisation, expansion, function)
     return _Expander(factorisation, expansion, function).result()
 
 
 def is_expanded(factorisation: Factorisation) -> bool:
     """Are the local terms remainders?"""
     return any(name == POLYNOMIAL for name, _ in factorisation.globals)
+
+
+def _expanded_in_features(fact: Factorisation, expansion: Expansion, function: Composed) -> Factorisation:
+    """The local terms expanded as functions of phi, and phi(q) put in its place."""
+    found = function.found
+    inner = _Expander(found.factorisation, expansion, function.inner).result()
+    phi = dict(zip(found.placeholders, found.sources, strict=True))
+    (polynomial,) = (term for name, term in inner.globals if name == POLYNOMIAL)
+    *rows, polynomial = rebuild([*(term.rows for term in inner.locals), polynomial], phi)
+    return replace(
+        fact,
+        locals=tuple(
+            LocalTerm(term.name, term.size, term.index, graph)
+            for term, graph in zip(inner.locals, rows, strict=True)
+        ),
+        globals=(*fact.globals, (POLYNOMIAL, polynomial)),
+        leaves=inner.leaves,
+        leaf_values=inner.leaf_values,
+        features=found.vector,
+    )
 
 
 class _Expander:

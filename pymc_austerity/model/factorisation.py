@@ -70,6 +70,8 @@ class Factorisation:
     global_terms : list of str
         Names of the model terms evaluated in full. A term that splits into a vector and a remainder
         is in both lists.
+    features : TensorVariable or None
+        Of an expansion in features of the block (`features`): phi(q), of shape (p,).
     """
 
     graph: LogDensityGraph
@@ -79,6 +81,7 @@ class Factorisation:
     leaves: tuple[Leaf, ...]
     threshold: int
     leaf_values: list[np.ndarray]
+    features: Variable | None = None
 
     @property
     def n_local(self) -> int:

@@ -25,8 +25,8 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.model.composed import differentiable
 from pymc_austerity.model.data import fingerprint
-from pymc_austerity.model.derivatives import Differentiable
 from pymc_austerity.model.expansion import expand
 from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.factorise import build, model_of, value_variables
@@ -194,7 +194,7 @@ class SubsampledStep(BlockedStep):
             return centre_for(self._model, fact, point, self._taylor, proposal, self._bounds_together)
         if self._centre is None:
             return None
-        function, expansion = Differentiable(fact, point), self._centre.expansion
+        function, expansion = differentiable(fact, point), self._centre.expansion
         return Found(self._centre, fact if expansion is None else expand(fact, expansion, function), function)
 
     def _engine_for(

@@ -104,6 +104,10 @@ class Centre(NamedTuple):
         Of these coordinates, see `QuadraticProxy.factors`. Computed once: another process may use another
         number of threads, and get other last digits.
     report : CentreReport
+    at : ndarray of shape (D,)
+        q at which the local terms are expanded, if they are.
+    of_features : tuple of two ndarray of shape (p, p), optional
+        The like of `whiten` and `colour` for features of the block, if the local terms are expanded in these.
     """
 
     proxy: QuadraticProxy
@@ -115,6 +119,8 @@ class Centre(NamedTuple):
     whiten: npt.NDArray[np.float64]
     colour: npt.NDArray[np.float64]
     report: CentreReport
+    at: Vector
+    of_features: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 
     def padded_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """`whiten` (d, D) and `colour` (D, d) with zeros for coordinates that were not fitted."""
@@ -123,6 +129,10 @@ class Centre(NamedTuple):
         colour = np.zeros((len(self.free), len(self.whiten)))
         colour[self.free] = self.colour
         return whiten, colour
+
+    def bound_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Those of what the local terms are expanded in."""
+        return self.padded_factors() if self.of_features is None else self.of_features
 
 
 def start_near(centre: Centre, q: Vector, rng: np.random.Generator) -> Vector:

@@ -16,7 +16,15 @@ from pymc_austerity.kernels.moves import proposed_move, surrogate_move
 from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.notices import first_line, tell_if_slow, warn_of_given
-from pymc_austerity.target import SurrogateTarget, Target
+from pymc_austerity.target import FeatureSurrogateTarget, FeatureTarget, SurrogateTarget, Target
+
+# What a kernel needs of the model: for a surrogate or not, with bounds in features or not.
+_RECORDS: dict[tuple[bool, bool], type[Any]] = {
+    (False, False): Target,
+    (True, False): SurrogateTarget,
+    (False, True): FeatureTarget,
+    (True, True): FeatureSurrogateTarget,
+}
 
 
 class CompiledKernel:
@@ -72,16 +80,20 @@ class CompiledKernel:
         point: PointType,
         *,
         record: type[Any] | None = None,
+        features: bool = False,
         suspects: str = "proposal",
         certain: bool = True,
     ) -> None:
         """Compile `kernel` around the target, the proposal and `functions`.
 
+        `record` is what the target is to the kernel, by default what the proposal needs, and `features` of
+        the state if there are bounds in them.
+
         Functions of a user, named by `suspects`, may not compile: then, unless `certain` that all do, the
         kernel runs interpreted.
         """
         if record is None:
-            record = SurrogateTarget if proposal.is_surrogate else Target
+            record = _RECORDS[proposal.is_surrogate, features]
         functions = {
             "move": surrogate_move if proposal.is_surrogate else proposed_move,
             "propose": proposal.propose,

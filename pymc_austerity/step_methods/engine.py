@@ -11,7 +11,7 @@ from pymc_austerity.acceptance.base import AcceptanceRule, above
 from pymc_austerity.acceptance.exact import all_seen
 from pymc_austerity.kernels.full import Current, full_transitions
 from pymc_austerity.kernels.metropolis import Outcome, transitions
-from pymc_austerity.kernels.ranges import exact_range
+from pymc_austerity.kernels.ranges import certified_remainder_range, exact_range
 from pymc_austerity.kernels.stratum import stratum_of
 from pymc_austerity.kernels.subsample import in_blocks, population_of
 from pymc_austerity.model.compile import CompiledTarget
@@ -81,6 +81,7 @@ class Engine(CompiledKernel):
             q,
             point,
             record=record,
+            features=range_bound.function is certified_remainder_range and factorisation.features is not None,
             suspects=suspects,
             certain=range_bound.compilable,
         )

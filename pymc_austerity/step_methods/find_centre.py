@@ -17,12 +17,14 @@ from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remain
 from pymc_austerity.control_variates.newton import Maximum
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.model.composed import Composed
 from pymc_austerity.model.derivatives import Differentiable, LocalTerms
 from pymc_austerity.model.expansion import expand
 from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.rebuild import INTERPRETED_STABLE
 from pymc_austerity.model.start import require_finite
 from pymc_austerity.step_methods.centre import Centre, CentreReport, Found
+from pymc_austerity.step_methods.feature_factors import feature_factors
 from pymc_austerity.step_methods.fit import warn_if_poor
 from pymc_austerity.step_methods.mode_search import ModeSearch
 from pymc_austerity.target import Expansion, QuadraticProxy, Vector
@@ -98,14 +100,19 @@ def find_centre(
         remainder_sd=np.nan,
     )
     factors = QuadraticProxy(found.q, found.precision).factors()
+    at = search.whole(found.q)
     centre = Centre(
-        proxy, None, NO_STRATUM.rows, "no bound was looked for", 0.0, search.free, *factors, report
+        proxy, None, NO_STRATUM.rows, "no bound was looked for", 0.0, search.free, *factors, report, at
     )
     expanded = fact
     if taylor is not None:
-        totals = search.function.likelihood(search.whole(found.q))
-        expansion = Expansion(int(taylor.order), search.whole(found.q), totals.gradient, totals.hessian)
+        totals = search.function.of_features(at)
+        phi = search.function.features(at)
+        expansion = Expansion(int(taylor.order), phi, totals.gradient, totals.hessian)
         centre = centre._replace(expansion=expansion)
+        if isinstance(search.function, Composed):
+            _, colour = centre.padded_factors()
+            centre = centre._replace(of_features=feature_factors(search.function, at, mode, colour))
         expanded = expand(fact, expansion, search.function)
         if certify:
             centre = _certified(centre, search.function, point, n_exact)
@@ -184,7 +191,7 @@ def _refuse_others(fact: Factorisation) -> None:
 def _certified(centre: Centre, function: Differentiable, point: PointType, n_exact: int) -> Centre:
     """A certificate of the remainders, and the rows with the largest constants; or why there is none."""
     assert centre.expansion is not None
-    whiten, colour = centre.padded_factors()
+    whiten, colour = centre.bound_factors()
     try:
         certificate, exact = certify_remainders(
             function.predictors(),

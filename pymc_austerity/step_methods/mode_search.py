@@ -14,7 +14,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.control_variates.newton import Maximum, NoMaximumError, flat_direction, maximise
 from pymc_austerity.exceptions import warn
-from pymc_austerity.model.derivatives import Differentiable
+from pymc_austerity.model.composed import differentiable
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.start import dispersed_points
 from pymc_austerity.target import Index, Vector
@@ -43,7 +43,7 @@ class ModeSearch:
 
     def __init__(self, model: pm.Model, fact: Factorisation, point: PointType, *, whole_block: bool) -> None:
         self._model, self._fact, self._point = model, fact, point
-        self.function = Differentiable(fact, point)
+        self.function = differentiable(fact, point)
         used = set(ancestors([term.rows for term in fact.locals]))
         values = [fact.graph.values[name] for name in fact.var_names]
         moved = [whole_block or value in used for value in values]

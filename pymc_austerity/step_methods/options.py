@@ -10,6 +10,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.features import features_of
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
@@ -75,8 +76,8 @@ def proposal_for(given: Any, taylor: Taylor | None, fact: Factorisation) -> Any:
     """The proposal that was given, or one that suits the block.
 
     Without a control variate, a random walk. With one the mode is known: normal proposals that are fitted
-    there, and `Surrogate` where variables of the block are not in the likelihood (hierarchical scales), whose
-    posterior is far from normal.
+    there, and `Surrogate` where the posterior may be far from normal: where variables of the block are not in
+    the likelihood (hierarchical scales), or enter it through features (`model.features`).
     """
     if given is not None:
         if isinstance(given, Surrogate) and (taylor is None or taylor.order == 1):
@@ -89,7 +90,9 @@ def proposal_for(given: Any, taylor: Taylor | None, fact: Factorisation) -> Any:
         return AdaptiveRandomWalk()
     used = set(ancestors([term.rows for term in fact.locals]))
     all_used = all(fact.graph.values[name] in used for name in fact.var_names)
-    return Laplace() if all_used or taylor.order == 1 else Surrogate()
+    if taylor.order == 1 or (all_used and features_of(fact) is None):
+        return Laplace()
+    return Surrogate()
 
 
 def centre_for(

@@ -10,7 +10,7 @@ import numpy as np
 from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
-from pymc_austerity.step_methods.centre import Centre, CentreReport
+from pymc_austerity.step_methods.centre import CentreReport, Found
 
 # Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.
 _MOVES, _FEWEST, _BUDGET = 200, 20, 2_000_000
@@ -72,13 +72,14 @@ class Prediction(NamedTuple):
         )
 
 
-def predict(thinning: Thinning, proposal: BoundProposal, centre: Centre, chi: float) -> Prediction:
+def predict(thinning: Thinning, proposal: BoundProposal, found: Found, chi: float) -> Prediction:
     """Try out moves from draws of the fitted law.
 
     Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for them.
     A walk that is yet to learn its size is taken to have the optimal one.
     """
     rng = np.random.default_rng(_SEED)
+    centre, features = found.centre, found.function.features
     n_dim = len(centre.colour)
     moves = max(min(_MOVES, _BUDGET // n_dim**2), _FEWEST)
     old, new = np.tile(centre.proxy.mode, (2, moves, 1))
@@ -93,6 +94,12 @@ def predict(thinning: Thinning, proposal: BoundProposal, centre: Centre, chi: fl
                 new[k] = proposal.propose(proposal.state, old[k].copy(), rng)[0]
             else:  # a user's function
                 new[k] = proposal.plain(old[k].copy(), rng)[0]
+    if proposal.is_surrogate and centre.of_features is not None:
+        # A surrogate follows features, whose law is nearer to normal than that of q.
+        _, directions = centre.of_features
+        old, new = thinning.centre + rng.standard_normal((2, moves, len(directions))) @ directions.T
+    else:
+        old, new = (np.array([features(q) for q in states]) for states in (old, new))
     expected = np.array([tier_and_expected(thinning, a, b)[1] for a, b in zip(new, old, strict=True)])
     bounded = np.isfinite(expected)  # the others are decided on all rows
     drawn = np.full(moves, float(thinning.most))

@@ -57,7 +57,8 @@ class ThinnedEngine(CompiledKernel):
         self.thinning = thinning
         self._chi, self._debug = chi, debug
         self._target = CompiledTarget(factorisation)
-        self._compile(tuna_transitions, {}, proposal, q, point)
+        features = factorisation.features is not None
+        self._compile(tuna_transitions, {}, proposal, q, point, features=features)
 
     def restart(self) -> None:
         """Begin to count violations."""
@@ -135,7 +136,7 @@ def make_thinning(
         )
     centre = found.centre
     assert centre.expansion is not None
-    whitening, directions = centre.padded_factors()
+    whitening, directions = centre.bound_factors()
     try:
         thinning = thinning_of(
             found.function.predictors(),
@@ -150,10 +151,10 @@ def make_thinning(
         )
     except ValueError as error:
         raise NoBoundError(str(error)) from None
-    return thinning._replace(rounding=_allowance(thinning, found, directions, point))
+    return thinning._replace(rounding=_allowance(thinning, found, point))
 
 
-def _allowance(thinning: Thinning, found: Found, directions: np.ndarray, point: PointType) -> float:
+def _allowance(thinning: Thinning, found: Found, point: PointType) -> float:
     """What rounding adds to remainders: the most that is seen beyond their bounds, with a margin.
 
     It is measured at several distances from the centre, on the rows with the largest bounds and some others.
@@ -164,13 +165,14 @@ def _allowance(thinning: Thinning, found: Found, directions: np.ndarray, point: 
     if n_local > 2 * _ROWS:
         largest = np.argpartition(thinning.constants[0], n_local - _ROWS)[-_ROWS:]
         some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False))
-    terms, centre = LocalTerms(found.expanded), thinning.centre
+    terms, features, centre = LocalTerms(found.expanded), found.function.features, found.centre.at
+    _, directions = found.centre.padded_factors()
     here = terms(point_of(found.expanded, centre, point), some)
     allowance = thinning.rounding
     for distance in _DISTANCES:
         q = centre + distance * directions @ rng.standard_normal(directions.shape[1])
         change = np.abs(terms(point_of(found.expanded, q, point), some) - here)
-        tier, expected = tier_and_expected(thinning, q, centre)
+        tier, expected = tier_and_expected(thinning, features(q), thinning.centre)
         if not 0.0 < expected < math.inf:
             continue
         excess = change - thinning.constants[tier, some] / thinning.totals[tier] * expected

@@ -60,7 +60,8 @@ class TunaMH(SubsampledStep):
     **options
         Those of every subsampled step but `subsample`: see `MetropolisHastings`. The default proposal is
         ``Laplace()``, independent draws of the fitted law mixed with a random walk, or ``Surrogate()`` if the
-        block has variables that are in no local term (hierarchical scales).
+        block has variables that are in no local term (hierarchical scales), or coefficients are functions of
+        it.
 
     Attributes
     ----------
@@ -95,7 +96,9 @@ class TunaMH(SubsampledStep):
     *When it fails*: the bounds need local terms that are functions of one linear predictor, of a known
     family: logistic and binomial, probit, cloglog, Poisson, negative binomial with a fixed dispersion,
     gamma and exponential with a log link, normal and Student's t with a fixed scale; or of two: normal
-    with a free scale, or with a linear model for the logarithm of the scale. They grow with the third
+    with a free scale, or with a linear model for the logarithm of the scale. The coefficients may be short
+    functions phi(q) of the variables, such as simplex weights or those of a hierarchy that is written
+    non-centred: terms are then expanded, and bounded, in phi (`model.features`). Bounds grow with the third
     power of the dimension: above some 50 dimensions they are loose, and the step says what it expects to
     draw and which alternative is cheaper; where it expects more than `switch_above` of the rows, as with a
     few thousand rows, it uses all of them. For a posterior that is far from normal acceptance rates are low.
@@ -185,7 +188,7 @@ class TunaMH(SubsampledStep):
         most = fact.n_local if np.isfinite(self._switch_above) else np.inf
         thinning = make_thinning(fact, found, point, self._curvature, most)
         if fresh:
-            self.prediction = predict(thinning, bound, found.centre, self._chi)
+            self.prediction = predict(thinning, bound, found, self._chi)
             self._switched = self._too_many(self.prediction, thinning)
         if self._switched:
             return self._all_terms(fact, found, rule, bound, q, point)

@@ -1,0 +1,277 @@
+"""Features of the block, and expansions in them: the same density, and remainders by the definition."""
+
+from functools import cache
+
+import mpmath
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from mpmath import mp
+
+from pymc_austerity import factorise
+from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.composed import Composed, differentiable
+from pymc_austerity.model.derivatives import Differentiable, LocalTerms
+from pymc_austerity.model.expansion import expand, is_expanded
+from pymc_austerity.model.factorisation import point_of
+from pymc_austerity.model.features import features_of
+from pymc_austerity.target import Expansion, FeatureSurrogateTarget
+from tests.model.features import (
+    FEATURES,
+    GROUPS,
+    N,
+    bernoulli,
+    data,
+    model_of,
+    non_centred,
+    pair,
+    simplex,
+    simplex_with_scale,
+    two_terms,
+)
+
+EPS = np.finfo(float).eps
+every = pytest.mark.parametrize("define", FEATURES, ids=lambda define: define.__name__)
+
+
+class Case:
+    """A model, its expansion about a point, and states."""
+
+    def __init__(self, define):
+        self.model = model_of(define)
+        self.fact = factorise(self.model)
+        self.point = self.model.initial_point()
+        self.function = differentiable(self.fact, self.point)
+        self.centre = self.near(1)
+
+    def near(self, seed, scale=0.3):
+        return self.function.start + scale * np.random.default_rng(seed).normal(size=self.function.n_dim)
+
+    def at(self, q):
+        return point_of(self.fact, q, self.point)
+
+    def expansion(self, order=2):
+        at = self.function.of_features(self.centre)
+        return Expansion(order, self.function.features(self.centre), at.gradient, at.hessian)
+
+    def sum_error(self, expanded):
+        """Of the log density, which may differ by a constant."""
+        differences, size = [], 0.0
+        for seed in range(2, 6):
+            point = self.at(self.near(seed))
+            local, global_ = self.fact.log_density_terms(point), self.fact.global_log_density(point)
+            remainders = expanded.log_density_terms(point).sum() + expanded.global_log_density(point)
+            differences.append(local.sum() + global_ - remainders)
+            size = max(size, np.abs(local).sum())
+        return np.ptp(differences) / size
+
+
+@cache
+def case_of(define):
+    return Case(define)
+
+
+# What the features are --------------------------------------------------------------------------------
+
+
+@every
+def test_the_number_of_features(define):
+    function = case_of(define).function
+    assert isinstance(function, Composed)
+    assert len(function.features(function.start)) == FEATURES[define]
+
+
+def test_what_the_features_are():
+    function = case_of(simplex).function
+    assert function.features(function.start) == pytest.approx(0.25)
+    function = case_of(non_centred).function
+    mu, log_tau, z = 0.3, -0.5, np.linspace(-1, 1, GROUPS)
+    phi = function.features(np.r_[mu, log_tau, z])
+    np.testing.assert_allclose(phi, mu + np.exp(log_tau) * z, rtol=1e-12)
+
+
+@every
+def test_terms_are_functions_of_them(define):
+    case = case_of(define)
+    inner = case.function.found.factorisation
+    assert inner.local_terms == case.fact.local_terms
+    q = case.near(2)
+    phi = point_of(inner, case.function.features(q), inner.graph.point)
+    np.testing.assert_allclose(inner.log_density_terms(phi), LocalTerms(case.fact)(case.at(q)), rtol=1e-12)
+
+
+def plain():
+    bernoulli(pm.math.dot(data()[0], pm.Normal("b", shape=4)))
+
+
+def location_and_scale():
+    pm.Normal("y", pm.Normal("a"), pm.HalfNormal("s"), observed=data()[0][:, 0])
+
+
+def nonlinear_in_rows():
+    waves = [pt.sin(pm.Normal(f"b{k}") * data()[0][:, k]) for k in range(3)]
+    bernoulli(sum(waves) + data()[0] @ pm.Dirichlet("w", np.ones(4)))
+
+
+def product_of_rows():
+    x = data()[0]
+    bernoulli((x @ pm.Normal("b", shape=4)) * (x @ pm.Normal("c", shape=4)))
+
+
+def too_many():
+    w = pm.Dirichlet("w", np.ones(400))
+    bernoulli(w[np.arange(N) % 400])
+
+
+@pytest.mark.parametrize(
+    "define", [plain, location_and_scale, nonlinear_in_rows, product_of_rows, too_many],
+    ids=lambda define: define.__name__,
+)  # fmt: skip
+def test_none(define):
+    """Terms that are linear in q itself, or in no short features, are left as they are."""
+    with pm.Model() as model:
+        define()
+    fact = factorise(model)
+    assert features_of(fact) is None
+    assert type(differentiable(fact, fact.graph.point)) is Differentiable
+
+
+def test_variables_of_other_steps_are_no_features():
+    with pm.Model() as model:
+        w, a = pm.Dirichlet("w", np.ones(4)), pm.Normal("a")
+        bernoulli(pm.math.dot(data()[0], a * w))
+    assert features_of(factorise(model)) is not None
+    assert features_of(factorise(model, [model["w"]])) is None
+    with pm.Model() as model:
+        w, a = pm.Dirichlet("w", np.ones(4)), pm.Normal("a")
+        bernoulli(a + pm.math.dot(data()[0], w))
+    fact = factorise(model, [model["w"]])
+    point = fact.graph.point
+    function = differentiable(fact, point)
+    assert isinstance(function, Composed)
+    assert function.likelihood(function.start).value == pytest.approx(fact.log_density_terms(point).sum())
+
+
+# Derivatives ------------------------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("some", [None, np.arange(3, N, 7)], ids=["all", "some"])
+def test_derivatives(define, some):
+    """By the chain rule, and by differentiation along coordinates."""
+    case = case_of(define)
+    q = case.near(2)
+    found = case.function.likelihood(q, some)
+    plain = Differentiable(case.fact, case.point).likelihood(q, some)
+    assert found.value == pytest.approx(plain.value, rel=1e-12)
+    size = np.abs(plain.hessian).max()
+    np.testing.assert_allclose(found.gradient, plain.gradient, atol=1e-11 * size)
+    np.testing.assert_allclose(found.hessian, plain.hessian, atol=1e-11 * size)
+
+
+@every
+def test_the_jacobian(define):
+    function = case_of(define).function
+    q, h = case_of(define).near(2), 1e-6
+    for j, e in enumerate(np.eye(function.n_dim)):
+        column = (function.features(q + h * e) - function.features(q - h * e)) / (2 * h)
+        np.testing.assert_allclose(function.jacobian(q)[:, j], column, atol=1e-8)
+
+
+# Expansions -------------------------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_sum_is_the_same(define, order):
+    case = case_of(define)
+    expanded = expand(case.fact, case.expansion(order), case.function)
+    assert is_expanded(expanded)
+    assert expanded.local_terms == case.fact.local_terms
+    assert case.sum_error(expanded) < 100 * EPS
+
+
+@pytest.mark.parametrize("wrong", ["gradient", "hessian", "centre"])
+def test_wrong_expansions_are_noticed(wrong):
+    case = case_of(simplex_with_scale)
+    right = case.expansion()
+    value = getattr(right, wrong)
+    expanded = expand(case.fact, right._replace(**{wrong: value + 1e-6 * np.abs(value).max()}), case.function)
+    assert case.sum_error(expanded) > 1e-11
+
+
+def test_wrong_features_are_noticed():
+    case = case_of(simplex_with_scale)
+    found = case.function.found
+    sources = (found.sources[0] * 1.001, *found.sources[1:])
+    wrong = Composed(case.fact, case.point, found._replace(sources=sources))
+    assert case.sum_error(expand(case.fact, case.expansion(), wrong)) > 1e-7
+
+
+def exact_logistic(eta, eta0, y):
+    """l - T but for its constant, in exact arithmetic."""
+    eta, eta0, y = mp.mpf(eta), mp.mpf(eta0), mp.mpf(y)
+
+    def term(e):
+        return y * e - mpmath.log(1 + mpmath.exp(e))
+
+    _, first, second = mpmath.taylor(term, eta0, 2)
+    t = eta - eta0
+    return term(eta) - first * t - second * t**2
+
+
+def exact_weights(q):
+    z = [mp.mpf(v) for v in q]
+    e = [mpmath.exp(v) for v in [*z, -sum(z)]]
+    return [v / sum(e) for v in e]
+
+
+def test_remainders_in_exact_arithmetic():
+    """Of simplex weights, from the definitions of the transform and of the Taylor polynomial."""
+    case = case_of(simplex)
+    expanded = expand(case.fact, case.expansion(), case.function)
+    q, x, y = case.near(2), data()[0], data()[2]
+    found = LocalTerms(expanded)(case.at(q))
+    with mp.workdps(40):
+        weights = [exact_weights(each) for each in (q, case.centre)]
+        for i in range(0, N, 40):
+            eta, eta0 = (sum(mp.mpf(a) * b for a, b in zip(x[i], w, strict=True)) for w in weights)
+            assert found[i] == pytest.approx(float(exact_logistic(eta, eta0, y[i])), abs=300 * EPS)
+    size = np.abs(found - LocalTerms(expanded)(case.at(case.centre)))
+    assert size.max() > 1e-5
+
+
+@pytest.mark.parametrize("define", [simplex, pair], ids=lambda define: define.__name__)
+def test_decay(define):
+    """Halving the distance from the centre divides remainders by 8."""
+    case = case_of(define)
+    terms = LocalTerms(expand(case.fact, case.expansion(), case.function))
+    direction = np.random.default_rng(3).normal(size=len(case.centre))
+    here = terms(case.at(case.centre))
+    steps = 0.02 / 2.0 ** np.arange(3)
+    size = np.array([np.abs(terms(case.at(case.centre + h * direction)) - here).max() for h in steps])
+    np.testing.assert_allclose(np.log2(size[:-1] / size[1:]), 3.0, atol=0.15)
+
+
+@pytest.mark.parametrize(
+    "define",
+    [simplex_with_scale, pytest.param(two_terms, marks=pytest.mark.slow)],
+    ids=lambda define: define.__name__,
+)
+def test_compiled(define):
+    """As functions of q, with the gradient that `Surrogate` follows."""
+    case = case_of(define)
+    expanded = expand(case.fact, case.expansion(), case.function)
+    compiled = CompiledTarget(expanded)
+    target, args = compiled.interpreted(FeatureSurrogateTarget), compiled.args(case.point)
+    q, q_new, some = case.near(2), case.near(3), np.arange(0, expanded.n_local, 5)
+    np.testing.assert_allclose(target.features(q, args), case.function.features(q), rtol=1e-13)
+    terms = LocalTerms(expanded)
+    change = (terms(case.at(q_new)) - terms(case.at(q)))[some]
+    np.testing.assert_allclose(target.log_ratios(q_new, q, some, args), change, atol=1e-13)
+    gradient = case.function.prior(q).gradient
+    d = case.function.features(q) - case.expansion().centre
+    of_phi = case.expansion().gradient + case.expansion().hessian @ d
+    expected = gradient + of_phi @ case.function.jacobian(q)
+    np.testing.assert_allclose(target.global_gradient(q, args), expected, rtol=1e-9, atol=1e-9)

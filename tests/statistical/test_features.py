@@ -1,0 +1,133 @@
+"""TunaMH on coefficients that are functions of the variables, against all data: no error, no wrong bound."""
+
+import warnings
+from copy import deepcopy
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import Laplace, MetropolisHastings, SubsamplingWarning, Surrogate, TunaMH, restricted_nuts
+from pymc_austerity.control_variates import Taylor
+from pymc_austerity.model.expansion import expand
+from tests.model.features import data, model_of, non_centred, scaled, simplex, simplex_with_scale
+from tests.statistical.errors import LIMIT, error_of_mean
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:Tuning ended"),
+    pytest.mark.filterwarnings("ignore:The posterior is far:pymc_austerity.SubsamplingWarning"),
+]
+N = 2000
+# Every posterior is compared on these: its variables on the unconstrained scale.
+DRAWS, TUNE = 10_000, 500
+
+
+def run(step, model, draws=DRAWS, tune=TUNE, per_draw=1):
+    """States of a chain, (draws, D), and means of its statistics."""
+    step = deepcopy(step)
+    step.setup_chain(np.random.default_rng(3), tune, draws)
+    step.tune, point, q, stats = True, model.initial_point(), [], []
+    for k in range(tune + draws):
+        if k == tune:
+            step.stop_tuning()
+            step._steps_per_draw = per_draw
+        point, (stat,) = step.step(point)
+        if k >= tune:
+            q.append(np.concatenate([np.ravel(point[v.name]) for v in step.vars]))
+            stats.append(stat)
+    return np.array(q), {name: np.mean([s[name] for s in stats]) for name in stats[0]}
+
+
+def z_scores(one, other):
+    """Means and mean squares about a common centre, in standard errors of their differences."""
+    centre = other.mean(axis=0)
+    pairs = [(one[:, j], other[:, j]) for j in range(one.shape[1])]
+    pairs += [((one[:, j] - centre[j]) ** 2, (other[:, j] - centre[j]) ** 2) for j in range(one.shape[1])]
+    return np.array([(a.mean() - b.mean()) / np.hypot(error_of_mean(a), error_of_mean(b)) for a, b in pairs])
+
+
+def tuna(model, proposal, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SubsamplingWarning)
+        return TunaMH(model=model, proposal=proposal, rng=1, **options)
+
+
+def exact(model):
+    """The exact test on all data, with the same moves."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SubsamplingWarning)
+        return MetropolisHastings(
+            model=model, control_variate=Taylor(exact_rows=0), proposal=Surrogate(), rng=1
+        )
+
+
+@pytest.fixture(scope="module")
+def weights():
+    model = model_of(simplex, N)
+    return model, run(exact(model), model)[0]
+
+
+@pytest.mark.parametrize("proposal", [None, Laplace()], ids=["surrogate", "laplace"])
+def test_simplex_weights(weights, proposal):
+    model, reference = weights
+    step = tuna(model, proposal)
+    assert step._engine.n_local == N
+    draws, stats = run(step, model, draws=DRAWS if proposal is None else 4 * DRAWS)
+    assert stats["fraction_used"] < 0.05
+    assert np.abs(z_scores(draws, reference)).max() < LIMIT
+
+
+def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
+    """Planted: the sum of the polynomials is not that of those in the remainders."""
+    model, reference = weights
+
+    def wrong(fact, expansion, function):
+        tilted = expansion.gradient + np.array([10.0, -10.0, 0.0, 0.0])
+        return expand(fact, expansion._replace(gradient=tilted), function)
+
+    monkeypatch.setattr("pymc_austerity.step_methods.find_centre.expand", wrong)
+    draws, _ = run(tuna(model, None), model)
+    assert np.abs(z_scores(draws, reference)).max() > LIMIT
+
+
+@pytest.mark.parametrize(
+    "define", [simplex, simplex_with_scale, non_centred, scaled], ids=lambda define: define.__name__
+)
+def test_bounds_hold(define):
+    """In 120,000 transitions, and the number of rows is that predicted, or less."""
+    model = model_of(define, 4000)
+    step = tuna(model, None, debug=True, switch_above=np.inf)
+    _, stats = run(step, model, draws=1200, per_draw=100)
+    assert stats["bound_violations"] == 0.0
+    assert 0.1 < stats["n_used"] / step.prediction.terms < 2.0
+
+
+def test_non_centred_hierarchies():
+    model = model_of(non_centred, N)
+    reference, _ = run(exact(model), model)
+    draws, stats = run(tuna(model, None, switch_above=np.inf), model)
+    assert stats["fraction_used"] < 0.5
+    assert np.abs(z_scores(draws, reference)).max() < LIMIT
+
+
+def test_nuts_besides():
+    """Concentrations of the weights' prior by NUTS on that prior, weights by TunaMH."""
+    x, _, y = data(N)
+    with pm.Model() as model:
+        concentration = pm.LogNormal("concentration", 0.0, 1.0)
+        w = pm.Dirichlet("w", concentration * np.ones(4))
+        pm.Bernoulli("y", logit_p=pm.math.dot(x, w), observed=y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SubsamplingWarning)
+        steps = [TunaMH([model["w"]], model=model), restricted_nuts([model["concentration"]], model=model)]
+    options = {"chains": 2, "cores": 1, "model": model, "random_seed": 2, "progressbar": False, "quiet": True}
+    options["compute_convergence_checks"] = False
+    together = pm.sample(4000, tune=1000, step=steps, **options).posterior
+    alone = pm.sample(4000, tune=1000, **options).posterior
+    for name in ("concentration", "w"):
+        one, other = (np.log(each[name].values.reshape(2, 4000, -1)) for each in (together, alone))
+        for j in range(one.shape[2]):
+            a, b = one[:, :, j], other[:, :, j]
+            z = (a.mean() - b.mean()) / np.hypot(error_of_mean(a), error_of_mean(b))
+            assert abs(z) < LIMIT

@@ -1,0 +1,191 @@
+"""Steps on models whose coefficients are short functions of their variables: few rows, bounds that hold."""
+
+import math
+from copy import deepcopy
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_austerity import AusterityMH, MHSubLhd, SubsamplingWarning, TunaMH, recommend
+from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.control_variates import Taylor
+from pymc_austerity.kernels.ranges import certified_remainder_range
+from pymc_austerity.model.composed import Composed, differentiable
+from pymc_austerity.model.factorise import factorise
+from pymc_austerity.proposals import Laplace, Surrogate
+from pymc_austerity.proposals.surrogate import SurrogateState
+from pymc_austerity.step_methods.feature_factors import feature_factors
+from pymc_austerity.step_methods.thinned import ThinnedEngine
+from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state, move
+from tests.model.features import (
+    data,
+    model_of,
+    more_features_than_variables,
+    non_centred,
+    scaled,
+    simplex,
+    simplex_with_scale,
+)
+
+# Whether a chain has settled after so few draws is not the question here, nor how normal its posterior is.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Tuning ended"),
+    pytest.mark.filterwarnings("ignore:The posterior is far:pymc_austerity.SubsamplingWarning"),
+]
+N = 3000
+
+
+@pytest.fixture(scope="module")
+def model():
+    return model_of(simplex, N)
+
+
+@pytest.fixture(scope="module")
+def built(model):
+    """Not to be moved."""
+    return TunaMH(model=model, rng=1)
+
+
+def fresh(step, tune=0, seed=1):
+    copy = deepcopy(step)
+    copy.setup_chain(np.random.default_rng(seed), tune, 0)
+    return copy
+
+
+def mean(stats, name):
+    return np.mean([s[name] for s in stats])
+
+
+def test_it_reads_few_rows(model, built):
+    assert isinstance(built._engine, ThinnedEngine)
+    assert isinstance(built.proposal_state, SurrogateState)
+    assert built.prediction.terms < 1.0
+    _, stats = move(fresh(built), model.initial_point(), 500)
+    assert 0.0 < mean(stats, "n_used") < 4.0 * built.prediction.terms
+    assert mean(stats, "mean_tree_accept") > 0.9
+    assert mean(stats, "bound_violations") == mean(stats, "exhausted") == 0.0
+
+
+def test_it_is_a_step(model, built):
+    point = model.initial_point()
+    check_interface(built, point)
+    check_points(built, point)
+    check_state(built, point)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_chains(model, built):
+    """In sequence and in workers, which find the features again."""
+    check_chains(built, model.initial_point())
+
+
+def test_a_wrong_whitening_is_noticed(model, monkeypatch):
+    """Constants for other coordinates than those in which distances are measured."""
+
+    def wrong(*args):
+        whitening, directions = feature_factors(*args)
+        return 1e-3 * whitening, directions
+
+    monkeypatch.setattr("pymc_austerity.step_methods.find_centre.feature_factors", wrong)
+    with pytest.raises(ValueError, match="not in the span of the whitening"):
+        TunaMH(model=model, rng=1)
+
+
+def test_too_small_constants_are_noticed(model, built):
+    step = fresh(built)
+    small = built._engine.thinning
+    step._engine.thinning = small._replace(constants=small.constants * 1e-3)
+    with pytest.raises(ValueError, match="the bound is wrong"):
+        move(step, model.initial_point(), 2000)
+
+
+def test_where_q_is_taken_for_the_features(model, built):
+    """Bounds hold for phi(q) only."""
+    found = differentiable(factorise(model), model.initial_point())
+    assert isinstance(found, Composed)
+    assert len(built._centre.expansion.centre) == 4
+    assert found.n_dim == len(built._centre.at) == 3
+    np.testing.assert_allclose(found.features(built._centre.at), built._centre.expansion.centre)
+
+
+# Whitening --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "define",
+    [simplex, simplex_with_scale, scaled, non_centred, more_features_than_variables],
+    ids=lambda define: define.__name__,
+)
+def test_whitening(define):
+    """An inverse pair, and draws of moderate length in it."""
+    model = model_of(define)
+    function = differentiable(factorise(model), model.initial_point())
+    n_dim = function.n_dim
+    colour = 0.1 * np.linalg.cholesky(np.full((n_dim, n_dim), 0.3) + 0.7 * np.eye(n_dim))
+    at = function.start
+    whitening, directions = feature_factors(function, at, at, colour)
+    p = len(function.features(at))
+    np.testing.assert_allclose(directions @ whitening, np.eye(p), atol=1e-8)
+    z = np.random.default_rng(1).normal(size=(500, n_dim))
+    w = np.array([whitening @ (function.features(at + colour @ e) - function.features(at)) for e in z])
+    length = np.sqrt((w**2).sum(axis=1).mean())
+    assert 0.5 * math.sqrt(min(p, n_dim)) < length < 2.0 * math.sqrt(p)
+    assert np.mean(np.linalg.norm(w, axis=1) < math.sqrt(p) + 3.0) > 0.97  # the nearest tier
+
+
+# Other steps ------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_of_the_range(model):
+    step = MHSubLhd(control_variate=Taylor(), proposal=Surrogate(), model=model, rng=1)
+    assert isinstance(step._centre.certificate, RemainderCertificate)
+    assert step._engine._range_bound.function is certified_remainder_range
+    _, stats = move(fresh(step), model.initial_point(), 100)
+    assert mean(stats, "mean_tree_accept") > 0.9
+
+
+def test_no_certificate_for_the_family():
+    """The expansion needs none, and reads the rows with the largest remainders."""
+    x, _, y = data(N)
+    with pm.Model() as model:
+        eta = pm.math.dot(x, pm.Dirichlet("w", np.ones(4)))
+        pm.Potential("y", -pm.math.log(pm.math.cosh(y - eta + 0.2 * eta**3)))
+    with pytest.raises(ValueError, match=r"TunaMH needs a bound .* 'y'"):
+        TunaMH(model=model)
+    step = AusterityMH(control_variate=Taylor(), model=model, rng=1)
+    assert isinstance(step._centre.certificate, str)
+    _, stats = move(fresh(step), model.initial_point(), 100)
+    assert mean(stats, "n_used") < 500
+
+
+def test_refusals_name_the_term_and_the_variable():
+    x, _, y = data(N)
+    with pm.Model() as model:
+        waves = [pt.sinh(pm.Normal(f"b{k}") * x[:, k]) for k in range(3)]
+        pm.Bernoulli("y", logit_p=sum(waves) + x @ pm.Dirichlet("w", np.ones(4)), observed=y)
+    with pytest.raises(ValueError, match=r"'w_simplex__' enters the term 'y' through Max"):
+        TunaMH(model=model)
+
+
+def test_it_is_recommended(model):
+    step = recommend(model)
+    assert isinstance(step, TunaMH)
+    assert "logistic" in step.recommendation.certificate
+
+
+def test_a_scale_besides():
+    model = model_of(simplex_with_scale, N)
+    step = TunaMH(model=model, rng=1, proposal=Laplace(), switch_above=math.inf)
+    _, stats = move(fresh(step, tune=100), model.initial_point(), 200)
+    assert mean(stats, "bound_violations") == 0.0
+    assert mean(stats, "mean_tree_accept") > 0.1
+
+
+def test_many_rows_are_told():
+    """Few rows for each of the groups."""
+    model = model_of(non_centred, 1100)
+    with pytest.warns(SubsamplingWarning, match="TunaMH would draw"):
+        TunaMH(model=model, switch_above=0.001)
