@@ -25,7 +25,7 @@ _ENOUGH = 100
 ADVICE = (
     "Steps stay as exact as their decision rule, but cost more or mix more slowly than they should. "
     "Surrogate() follows any prior; for a likelihood far from normal (few data for a parameter, several "
-    "modes, non-centred hierarchies) write hierarchies centred, leave control_variate out, or use pm.NUTS."
+    "modes) write hierarchies centred, leave control_variate out, or use pm.NUTS."
 )
 
 
