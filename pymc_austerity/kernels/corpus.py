@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pymc_austerity.target import Index
 
@@ -46,7 +47,9 @@ def corpus_of(indptr: Any, indices: Any, counts: Any, n_words: int) -> Corpus:
     ValueError
         If the arrays do not fit each other, or a word is not one of `n_words`.
     """
-    indptr, indices, counts = (np.asarray(x).astype(np.int64) for x in (indptr, indices, counts))
+    indptr, indices, counts = (
+        whole_numbers(x, name) for x, name in ((indptr, "indptr"), (indices, "indices"), (counts, "counts"))
+    )
     if len(indptr) < 2 or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(np.diff(indptr) < 0):
         raise ValueError(
             f"indptr must rise from 0 to {len(indices)}, the number of pairs in indices, got "
@@ -64,6 +67,15 @@ def corpus_of(indptr: Any, indices: Any, counts: Any, n_words: int) -> Corpus:
         )
     ends = np.concatenate([[0], np.cumsum(counts)])
     return Corpus(ends[indptr], np.repeat(indices, counts))
+
+
+def whole_numbers(values: npt.ArrayLike, name: str) -> Index:
+    """The values as integers, refusing fractions."""
+    array = np.asarray(values)
+    result: Index = array.astype(np.int64)
+    if np.any(result != array):
+        raise ValueError(f"{name} must hold whole numbers, got {array[result != array].ravel()[0]}.")
+    return result
 
 
 def from_documents(documents: Iterable[Index]) -> Corpus:

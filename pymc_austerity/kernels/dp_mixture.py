@@ -13,9 +13,11 @@ import numpy.typing as npt
 from numba.extending import register_jitable
 
 from pymc_austerity.kernels.cir import log_gamma_draw
+from pymc_austerity.kernels.corpus import whole_numbers
 from pymc_austerity.kernels.dp_slice import GammaStep, allocate, cir_step, slice_sweep
 from pymc_austerity.kernels.dp_state import MixtureState, Units, log_likelihood, log_sum
 from pymc_austerity.target import Vector
+from pymc_austerity.validation import is_whole
 
 
 class DirichletProcessMixture:
@@ -93,8 +95,10 @@ class DirichletProcessMixture:
         self._units = checked_units(starts, categories, n_categories)
         n_units = self._units.starts.shape[0] - 1
         batch_size = n_units if batch_size is None else batch_size
-        if not 1 <= batch_size <= n_units:
-            raise ValueError(f"batch_size must be from 1 to the {n_units} units, got {batch_size}.")
+        if not is_whole(batch_size) or not 1 <= batch_size <= n_units:
+            raise ValueError(
+                f"batch_size must be from 1 to the {n_units} units, an integer, got {batch_size}."
+            )
         stick_step_size = step_size if stick_step_size is None else stick_step_size
         positive = {
             "a": a, "the shape in alpha_prior": alpha_prior[0], "the rate in alpha_prior": alpha_prior[1],
@@ -147,7 +151,7 @@ class DirichletProcessMixture:
 
 def checked_units(starts: npt.ArrayLike, categories: npt.ArrayLike, n_categories: int) -> Units:
     """`Units`, or an error."""
-    units = Units(np.array(starts, dtype=np.int64), np.array(categories, dtype=np.int64))
+    units = Units(whole_numbers(starts, "starts"), whole_numbers(categories, "categories"))
     if units.starts.ndim != 1 or len(units.starts) < 2 or units.categories.ndim != 1:
         raise ValueError("starts (N + 1,) and categories (M,) must be vectors, with at least one unit.")
     if units.starts[0] != 0 or units.starts[-1] != len(units.categories) or np.any(np.diff(units.starts) < 0):

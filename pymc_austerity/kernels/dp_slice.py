@@ -47,9 +47,11 @@ from collections.abc import Callable
 import numpy as np
 from numba.extending import register_jitable
 
+from pymc_austerity.kernels.categorical_gibbs import draw_category
 from pymc_austerity.kernels.cir import cir_transitions, log_gamma_draw
 from pymc_austerity.kernels.dp_state import MixtureState, Units, log_likelihood, log_sum, move, with_room
 from pymc_austerity.kernels.sgrld import sgrld_transitions
+from pymc_austerity.kernels.subsample import draw_without_replacement
 from pymc_austerity.target import Index, Vector
 
 # (rng, log_theta, prior, counts, total, step_size) -> log_theta: gamma variables with shapes prior + counts,
@@ -110,7 +112,7 @@ def slice_sweep(
     -------
     MixtureState
     """
-    draw_batch(rng, state.order, batch_size)
+    draw_without_replacement(rng, state.order, 0, batch_size)
     batch = state.order[:batch_size]
     top = last_occupied(state.members) + 1
     n_units, n_categories = scaled_counts(units, state.z, batch, top, prior.shape[0])
@@ -133,17 +135,6 @@ def slice_sweep(
     state = draw_components(rng, state, prior, top, log_rest, log_u.min())
     allocate(rng, state, units, batch, log_u)
     return state
-
-
-@register_jitable
-def draw_batch(rng: np.random.Generator, order: Index, n: int) -> None:
-    """Put n units, drawn without replacement, first (a partial Fisher-Yates shuffle)."""
-    size = order.shape[0]
-    if n == size:
-        return
-    for k in range(n):
-        other = k + int(rng.random() * (size - k))
-        order[k], order[other] = order[other], order[k]
 
 
 @register_jitable
@@ -224,14 +215,4 @@ def allocate(
             log_p[j] = -math.inf
             if state.log_w[j] > log_u[k]:
                 log_p[j] = log_likelihood(state, units, i, j)
-        largest = log_p.max()
-        p = np.exp(log_p - largest)
-        rest = rng.random() * p.sum()
-        chosen = 0
-        for j in range(p.shape[0]):
-            if p[j] > 0.0:  # the last of these if rounding leaves a rest
-                chosen = j
-                rest -= p[j]
-                if rest < 0.0:
-                    break
-        move(state, units, i, chosen)
+        move(state, units, i, draw_category(rng, log_p))

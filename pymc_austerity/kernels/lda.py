@@ -30,8 +30,9 @@ a relative O(1 / s_k). `centred_shapes` is without this error.
 When it fails
 -------------
 A word that occurs in one document has an a_hat of beta in most iterations, and L / n more in one of L / n: to
-average over all documents, a step must be well below n / L. And like all samplers of topics it stays near one
-of many modes.
+average over all documents, a step must be well below n / L. Topics are probabilities and not logarithms: a
+word that is zero in all of them in floating-point numbers (beta far below 0.01) goes to the last topic. And
+like all samplers of topics it stays near one of many modes.
 """
 
 from __future__ import annotations

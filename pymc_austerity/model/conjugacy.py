@@ -76,10 +76,8 @@ class Structure:
         Names of terms that are of no other form.
     constant : bool
         Whether s and t do not depend on other variables.
-    rate_is_constant : bool
-        Whether t does not.
     totals : Totals or None
-        Over all data, as far as they are constant.
+        Over all data, at the point where the step was built.
     shift : float
         M of a frozen simplex.
     """
@@ -88,7 +86,6 @@ class Structure:
     references: tuple[Array, ...]
     nonlinear: tuple[str, ...]
     constant: bool
-    rate_is_constant: bool
     totals: Totals | None
     shift: float
 
@@ -108,7 +105,13 @@ class Conjugacy:
         self._short: Totals | None = None
 
     def references(self, natural: Callable[[], Array]) -> tuple[Array, ...]:
-        """Where derivatives are taken; `natural` gives the present natural values."""
+        """Where derivatives are taken; `natural` gives the present natural values.
+
+        Near the present theta little is lost in s - t theta, which may be far from where the step was built.
+        """
+        if self.structure.form == "rate" and not self.structure.constant:
+            here = natural()
+            return here, here + np.log(2.0)
         return self.structure.references or (natural(),)
 
     def full(self, references: Sequence[Array], args: tuple[Any, ...]) -> Totals:

@@ -6,18 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pymc as pm
 
 from pymc_austerity.model.conjugacy import Array, Form, Structure, centred, statistics, weights_of, width_of
 from pymc_austerity.model.conjugacy_gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy_priors import GammaPrior
 
-# Random points at which a form is verified, for each of two values of the other variables.
+# Random points at which a form is verified, for each of several values of the other variables, which are
+# moved by up to these distances.
 _N_POINTS = 3
+_DISTANCES = (0.1, 1.0, 3.0)
 _TOLERANCE = 1e-7
 
 
 def analyse(
-    prior: GammaPrior, gradient: LikelihoodGradient, point: Mapping[str, Any], rng: np.random.Generator
+    model: pm.Model,
+    prior: GammaPrior,
+    gradient: LikelihoodGradient,
+    point: Mapping[str, Any],
+    rng: np.random.Generator,
 ) -> Structure:
     """Find the form of the likelihood in one variable.
 
@@ -26,7 +33,7 @@ def analyse(
     ValueError
         Naming the term whose derivative is not a number at `point`.
     """
-    others = [gradient.args(point), gradient.args(_nearby(point, rng))]
+    others = [gradient.args(point), *_elsewhere(model, gradient, point, rng)]
     forms: list[Form] = ["counts", "affine"] if prior.kind == "dirichlet" else ["affine"]
     start = prior.natural(prior.log_gammas(point[prior.value_name]))
     with np.errstate(all="ignore"):
@@ -35,7 +42,7 @@ def analyse(
             references = _references(prior, form, gradient, others[0], start, point)  # type: ignore[arg-type]
             wrong = _wrong_terms(prior, form, gradient, others, references, rng)  # type: ignore[arg-type]
             if not wrong:
-                return _structure(prior, form, gradient, others, references)  # type: ignore[arg-type]
+                return _structure(prior, form, gradient, others[0], references)  # type: ignore[arg-type]
         here = gradient.terms(start, others[0])
     for name, derivative in zip(gradient.names, here, strict=True):
         if not np.all(np.isfinite(derivative)):
@@ -49,32 +56,20 @@ def analyse(
         if prior.kind == "dirichlet":
             per_row = here.sum(axis=0).reshape(prior.n_rows, prior.n_parts).sum(axis=1)
             shift = max(shift, float(per_row.max()))
-    return Structure("frozen", (), tuple(dict.fromkeys(wrong)), False, False, None, shift)
+    return Structure("frozen", (), tuple(dict.fromkeys(wrong)), False, None, shift)
 
 
 def _structure(
     prior: GammaPrior,
     form: Form,
     gradient: LikelihoodGradient,
-    others: Sequence[tuple[Any, ...]],
+    args: tuple[Any, ...],
     references: tuple[Array, ...],
 ) -> Structure:
-    """Which of the statistics depend on other variables?"""
-    found = [
-        statistics(prior, form, [gradient.terms(r, args).sum(axis=0) for r in references], references)
-        for args in others
-    ]
-    size = np.abs(found[0].s) + np.abs(found[0].t) * _scale(prior, references)
-    same = gradient.continuous_parents_only
-    rate_is_constant = same and bool(np.allclose(found[0].t, found[1].t, rtol=1e-9, atol=0.0))
-    shape_is_constant = same and bool(np.all(np.abs(found[0].s - found[1].s) <= 1e-9 * size))
-    if not gradient.parents:
-        rate_is_constant = shape_is_constant = True
-    if not np.any(found[0].t) and not np.any(found[1].t):  # no rate: it never needs the data
-        rate_is_constant = True
-    return Structure(
-        form, references, (), rate_is_constant and shape_is_constant, rate_is_constant, found[0], 0.0
-    )
+    """A likelihood of a known form, and its statistics at a point."""
+    totals = statistics(prior, form, [gradient.terms(r, args).sum(axis=0) for r in references], references)
+    # That they did not change from one point to another would prove nothing.
+    return Structure(form, references, (), not gradient.parents, totals, 0.0)
 
 
 def _references(
@@ -113,10 +108,17 @@ def _wrong_terms(
     references: tuple[Array, ...],
     rng: np.random.Generator,
 ) -> list[str]:
-    """Names of terms whose derivatives at random points are not those that the form predicts."""
-    wrong = []
-    for args in others:
+    """Names of terms whose derivatives at random points are not those that the form predicts.
+
+    Terms without any derivative at all points prove nothing: they are of no form.
+    """
+    wrong: list[str] = []
+    seen = np.zeros(len(gradient.names), dtype=bool)
+    for k, args in enumerate(others):
         at = [gradient.terms(r, args) for r in references]
+        if k > 0 and not np.all(np.isfinite(at)):
+            continue  # out of the support, perhaps
+        seen |= np.any(at, axis=(0, 2))
         found = statistics(prior, form, at, references)
         scale = np.abs(found.s) + np.abs(found.t) * _scale(prior, references)
         scale = scale.max(axis=(-1, -2), initial=0.0)[..., None, None] + 1e-300
@@ -133,8 +135,24 @@ def _wrong_terms(
             right = np.abs(tables - expected) <= _TOLERANCE * scale
             wrong += [n for n, ok in zip(gradient.names, right.all(axis=(1, 2)), strict=True) if not ok]
         if wrong:
-            break
-    return wrong
+            return wrong
+    return [name for name, known in zip(gradient.names, seen, strict=True) if not known]
+
+
+def wrong_terms_at(
+    prior: GammaPrior,
+    gradient: LikelihoodGradient,
+    structure: Structure,
+    references: tuple[Array, ...],
+    args: tuple[Any, ...],
+    rng: np.random.Generator,
+) -> list[str]:
+    """Names of terms that are not of the form that was found, at other values of the other variables."""
+    with np.errstate(all="ignore"):
+        wrong = _wrong_terms(prior, structure.form, gradient, [args], references, rng)
+        here = gradient.terms(references[0], args)
+    flat = [name for name, g in zip(gradient.names, here, strict=True) if not np.any(g)]
+    return [name for name in wrong if name not in flat]
 
 
 def _scale(prior: GammaPrior, references: Sequence[Array]) -> Array:
@@ -147,11 +165,33 @@ def _random_natural(prior: GammaPrior, reference: Array, rng: np.random.Generato
     return reference + rng.uniform(-1.0, 1.0, reference.shape)
 
 
-def _nearby(point: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """Other values of the continuous variables."""
-    return {
-        name: np.asarray(value) + rng.uniform(-0.1, 0.1, np.shape(value))
-        if np.asarray(value).dtype.kind == "f"
-        else value
-        for name, value in point.items()
-    }
+def _elsewhere(
+    model: pm.Model, gradient: LikelihoodGradient, point: Mapping[str, Any], rng: np.random.Generator
+) -> list[tuple[Any, ...]]:
+    """Arguments of the derivatives for other values of the other variables, at which these are finite.
+
+    Discrete variables are drawn from their prior: where a chain begins they are often all alike.
+    """
+    if not gradient.parents:
+        return []
+    found = []
+    for distance in _DISTANCES:
+        moved = dict(point)
+        for name in gradient.parents:
+            value = np.asarray(point[name])
+            if value.dtype.kind == "f":
+                moved[name] = value + rng.uniform(-distance, distance, value.shape)
+            else:
+                moved[name] = _drawn(model, name, value, rng)
+        found.append(gradient.args(moved))
+    return found
+
+
+def _drawn(model: pm.Model, name: str, value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A draw from the prior of a discrete variable; a small change where there is none."""
+    variable = next(v for v in model.value_vars if v.name == name)
+    try:
+        drawn = np.asarray(pm.draw(model.values_to_rvs[variable], random_seed=rng))
+    except Exception:  # a flat prior, or one of its parents has one
+        drawn = value + rng.integers(0, 2, value.shape)
+    return np.broadcast_to(drawn, value.shape).astype(value.dtype)

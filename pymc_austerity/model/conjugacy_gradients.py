@@ -161,11 +161,6 @@ class LikelihoodGradient:
         return pt.as_tensor(result).astype("float64").flatten()
 
     @property
-    def continuous_parents_only(self) -> bool:
-        """Are all other variables continuous, so that small changes of them tell whether they matter?"""
-        return all(np.dtype(dtype).kind == "f" for _, dtype, _ in self._others)
-
-    @property
     def n_local(self) -> int:
         """Number of local terms N."""
         return sum(self.sizes)

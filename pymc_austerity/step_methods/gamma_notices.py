@@ -15,6 +15,8 @@ from pymc_austerity.step_methods.gamma_statistics import estimated, noise_ratio
 _SEED = 2018
 # Minibatches from which the coefficient of variation of a rate is told.
 _N_BATCHES = 50
+# Minibatches from which the inflation is told, and by how much standard deviations may grow without a word.
+_FEW_BATCHES, _MUCH_WIDER = 5, 1.1
 
 
 def tell(
@@ -46,15 +48,54 @@ def tell(
             "Compare two step sizes; if a transition is refused, give a shift= (M) large enough for a_hat "
             "to be positive."
         )
-    if counts is None or structure.form != "rate":
+    if counts is None:
         return
+    if not minibatch_rate:
+        _tell_of_inflation(conjugacy, counts, point, step_size)
+    if structure.form != "rate":
+        return
+    if minibatch_rate and not structure.constant:
+        raise ValueError(
+            f"minibatch_rate=True needs a rate of {prior.name!r} that does not depend on other variables, "
+            f"but it depends on {', '.join(map(repr, conjugacy.gradient.parents))}: time is measured by the "
+            "rate of all data, which changes with them. Use minibatch_rate=False."
+        )
     if minibatch_rate:
         _tell_of_estimated_rate(conjugacy, counts, point, step_size)
-    elif not structure.rate_is_constant:
+    elif not structure.constant:
         warn(
             f"The rate of {prior.name!r} depends on other variables and is computed from all "
             f"{conjugacy.gradient.n_local} rows in every transition. batch_size=None costs the same and "
             "is exact."
+        )
+
+
+def _tell_of_inflation(
+    conjugacy: Conjugacy, counts: list[int], point: Mapping[str, Any], step_size: float
+) -> None:
+    """Warn of a minibatch that makes the law much wider."""
+    prior = conjugacy.prior
+    alpha, rate = prior.parameters(point)
+    log_theta = prior.log_gammas(point[prior.value_name])
+    if not np.all(np.isfinite(log_theta)):
+        return  # the first transition will tell
+    references = conjugacy.references(lambda: prior.natural(log_theta))
+    args, rng = conjugacy.gradient.args(point), np.random.default_rng(_SEED)
+    ratios = []
+    for _ in range(_FEW_BATCHES):
+        found = estimated(
+            conjugacy, references, args, counts, rng, noisy_rate=False, anchor=None, anchor_args=()
+        )
+        shape = np.maximum(alpha + found.totals.s, alpha)
+        ratios.append(noise_ratio(found, shape, rate + found.totals.t, is_simplex=prior.is_simplex))
+    wider = float(np.sqrt(1.0 + cir_noise(step_size) * np.mean(ratios)))
+    if wider > _MUCH_WIDER:
+        exact = " batch_size=None is exact, and reads no rows." if conjugacy.structure.constant else ""
+        warn(
+            f"Minibatches of {sum(counts):,} of {conjugacy.gradient.n_local:,} rows with step_size="
+            f"{step_size:.3g} make the standard deviation of {prior.name!r} about {wider:.3g} times too "
+            "large (sample statistic variance_inflation: its mean is the square of that)."
+            f"{exact or ' Take larger batches or a smaller step_size.'}"
         )
 
 
@@ -82,6 +123,6 @@ def _tell_of_estimated_rate(
     warn(
         f"The rate of {prior.name!r} is estimated from minibatches, with a coefficient of variation "
         f"c = {np.sqrt(c2):.2g}. Its mean is then too large by c^2 h / 2 = {c2 * step_size / 2:.2g} of "
-        f"itself, and its standard deviation by a factor sqrt(1 + tanh(h / 2) a c^2) = {wider:.3g}. With "
+        f"itself, and its standard deviation by at most sqrt(1 + tanh(h / 2) a c^2) = {wider:.3g}. With "
         "minibatch_rate=False the rate is exact."
     )

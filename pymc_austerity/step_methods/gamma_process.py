@@ -18,14 +18,12 @@ from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence
 from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
-from rich.progress import TextColumn
-from rich.table import Column
 from scipy.special import logsumexp
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.cir import cir_noise, cir_transitions
 from pymc_austerity.model.conjugacy import Conjugacy, Structure
-from pymc_austerity.model.conjugacy_analysis import analyse
+from pymc_austerity.model.conjugacy_analysis import analyse, wrong_terms_at
 from pymc_austerity.model.conjugacy_gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy_priors import GammaPrior, gamma_priors
 from pymc_austerity.model.data import fingerprint
@@ -37,6 +35,8 @@ from pymc_austerity.step_methods.gamma_state import (
     ControlVariate,
     GammaProcessState,
     check_options,
+    progress_columns,
+    progress_updates,
 )
 from pymc_austerity.step_methods.gamma_statistics import (
     Anchor,
@@ -49,6 +49,7 @@ from pymc_austerity.step_methods.gamma_statistics import (
     noise_ratio,
     renewed,
     require_counts,
+    shifted,
 )
 from pymc_austerity.step_methods.notices import refuse_discrete, tell_if_slow, warn_of_long_deterministics
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
@@ -56,6 +57,10 @@ from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_
 Array = npt.NDArray[np.float64]
 # The order of rows and random points of a build: the same in every process.
 _SEED = 2018
+# Transitions after which forms are verified once more.
+_SETTLED = 50
+# Values of a given initial point up to this size are kept for when data are replaced.
+_FEW = 1000
 
 # Each of them, compiled and cached, is from the file that it depends on: numba notices changes of that only.
 exact_transitions: Any = numba.njit(cache=True)(cir_transitions)
@@ -112,10 +117,13 @@ class GammaProcessStep(BlockedStep):
             control_variate is not None,
             int(refresh),
         )
-        if counts is not None and (batch_size is not None or len(self.vars) != 1):
+        if counts is not None and not (hasattr(counts, "vars") and callable(getattr(counts, "counts", None))):
+            raise TypeError(f"counts must be a step such as MinibatchCategoricalGibbs([z]), got {counts!r}.")
+        if counts is not None and batch_size is not None:
+            raise ValueError(f"counts= makes statistics exact: leave out batch_size={batch_size!r}.")
+        if counts is not None and len(self.vars) != 1:
             raise ValueError(
-                f"counts= is for one variable and batch_size=None, got {len(self.vars)} variables and "
-                f"batch_size={batch_size!r}. Make a step for each variable."
+                f"counts= is for one variable, got {len(self.vars)}: make a step for each of them."
             )
         self._counter = counts
         self._minibatch_rate, self._shift = bool(minibatch_rate), shift
@@ -124,9 +132,11 @@ class GammaProcessStep(BlockedStep):
         self._priors = gamma_priors(self._model, self.vars, point)
         refuse_discrete(self.vars)
         warn_of_long_deterministics(self._model, point)
+        self._given_point = {n: np.array(v) for n, v in (initial_point or {}).items() if np.size(v) <= _FEW}
         self._structures: list[Structure] = []
         self._build(point, fresh=True)
         self._begin_chain()
+        self._check_counts(point)
 
     # What a subclass decides ----------------------------------------------------------------
 
@@ -165,7 +175,7 @@ class GammaProcessStep(BlockedStep):
                     check=fresh,
                 )
                 if fresh:
-                    structure = analyse(prior, gradient, point, np.random.default_rng(_SEED))
+                    structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
                 else:
                     structure = self._structures[k]
                 structures.append(structure)
@@ -174,11 +184,19 @@ class GammaProcessStep(BlockedStep):
         self._structures, self._row_counts = structures, counts
         if fresh:
             for conjugacy, count in zip(found, counts, strict=True):
-                if self._counter is not None:
-                    require_counts(conjugacy, self._counter, point)
                 tell(conjugacy, count, point, self._schedule(0), minibatch_rate=self._minibatch_rate)
         self._data_seen = [fingerprint(c.gradient.graph) for c in found]
         self._conjugacies = found
+        self._counts_checked = not fresh
+
+    def _rebuild(self) -> None:
+        """For other data, whose shapes may be others."""
+        point = default_point(self._model)
+        for name, value in self._given_point.items():
+            if name in point and np.shape(value) == np.shape(point[name]):
+                point[name] = value
+        self._priors = gamma_priors(self._model, self.vars, point)
+        self._build(point, fresh=True)
 
     def _counts(self, conjugacy: Conjugacy) -> list[int] | None:
         gradient, prior = conjugacy.gradient, conjugacy.prior
@@ -192,9 +210,7 @@ class GammaProcessStep(BlockedStep):
         super().setup_chain(rng, tune, draws)
         if self._conjugacies is not None:
             if [fingerprint(c.gradient.graph) for c in self._conjugacies] != self._data_seen:
-                point = default_point(self._model)
-                self._priors = gamma_priors(self._model, self.vars, point)
-                self._build(point, fresh=True)
+                self._rebuild()
             else:
                 for conjugacy in self._conjugacies:
                     conjugacy.gradient.graph.adopt_data()
@@ -217,9 +233,12 @@ class GammaProcessStep(BlockedStep):
         """Make `steps_per_draw` transitions of every variable in turn."""
         if self._conjugacies is None:
             seen = self._data_seen
+            self._priors = gamma_priors(self._model, self.vars, point)
             self._build(point, fresh=False)
             if self._data_seen != seen:  # other data in this process
                 self._build(point, fresh=True)
+        self._check_counts(point)
+        began = self.n_transitions
         new, n_used, ratios, h = dict(point), 0, 0.0, 0.0
         for _ in range(self._steps_per_draw):
             h = self._schedule(self.n_transitions)
@@ -228,6 +247,8 @@ class GammaProcessStep(BlockedStep):
                 n_used += used
                 ratios += ratio
             self.n_transitions += 1
+        if began < _SETTLED <= self.n_transitions:
+            self._check_forms(new)
         assert self._conjugacies is not None
         n_local = sum(c.gradient.n_local for c in self._conjugacies)
         per_transition = n_used / self._steps_per_draw
@@ -239,6 +260,33 @@ class GammaProcessStep(BlockedStep):
             "variance_inflation": 1.0 + cir_noise(h) * noise,
         }
         return new, [stats]
+
+    def _check_counts(self, point: PointType) -> None:
+        """Compare the counts of another step with the likelihood, once."""
+        if self._counter is not None and not self._counts_checked:
+            assert self._conjugacies is not None
+            require_counts(self._conjugacies[0], self._counter, point)
+            self._counts_checked = True
+
+    def _check_forms(self, point: PointType) -> None:
+        """Verify the forms of the likelihood where the chain has come to."""
+        assert self._conjugacies is not None
+        for conjugacy, log_theta in zip(self._conjugacies, self.log_theta, strict=True):
+            gradient, prior = conjugacy.gradient, conjugacy.prior
+            if conjugacy.structure.form == "frozen" or not gradient.parents:
+                continue
+            assert log_theta is not None
+            natural = prior.natural(log_theta)
+            references = conjugacy.references(lambda here=natural: here)  # type: ignore[misc]
+            args, rng = gradient.args(point), np.random.default_rng(_SEED)
+            wrong = wrong_terms_at(prior, gradient, conjugacy.structure, references, args, rng)
+            if wrong:
+                names = ", ".join(map(repr, dict.fromkeys(wrong)))
+                raise ValueError(
+                    f"The likelihood of {prior.name!r} looked conjugate when the step was built, but "
+                    f"where the chain is now it is not: see {names}. Build the step with an initial_point= "
+                    "at which all parts of the likelihood matter, or use another step method, such as pm.NUTS."
+                )
 
     def _transition(self, k: int, point: PointType, step_size: float) -> tuple[int, float]:
         """Move variable number k, in place; returns the rows read and Var(a_hat) over the exact variance."""
@@ -257,13 +305,7 @@ class GammaProcessStep(BlockedStep):
         estimate = self._estimate(k, conjugacy, log_theta, point)
         shape, rate = alpha + estimate.totals.s, rate + estimate.totals.t
         if conjugacy.structure.form == "frozen":
-            shift = conjugacy.structure.shift if self._shift is None else self._shift
-            if shift:
-                weights = np.exp(log_theta)
-                shape = shape + shift * (
-                    weights / weights.sum(axis=1, keepdims=True) if prior.is_simplex else weights
-                )
-                rate = rate if prior.is_simplex else rate + shift
+            shape, rate = shifted(conjugacy, self._shift, log_theta, shape, rate)
         if not np.all((rate > 0.0) & np.isfinite(rate)):
             terms = ", ".join(conjugacy.gradient.names)
             raise ValueError(
@@ -374,19 +416,10 @@ class GammaProcessStep(BlockedStep):
         clone.__dict__.update(self.__dict__)
         clone.sampling_state = self.sampling_state
         clone._fixed_parameters = deepcopy(self._fixed_parameters, memo)
+        clone._counter = memo.get(id(self._counter), self._counter)  # a copy, if that was copied before
         return clone
 
     # Progress bar ---------------------------------------------------------------------------
 
-    @staticmethod
-    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
-        """A column of the progress bar, and what it begins with."""
-        column = TextColumn(
-            "{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1)
-        )
-        return [column], {"fraction_used": [0.0] * n_chains}
-
-    @staticmethod
-    def _make_progressbar_update_functions() -> tuple[Any, ...]:
-        """A function from the statistics of a draw to the field of the column."""
-        return (lambda stats: {"fraction_used": stats["fraction_used"]},)
+    _progressbar_config = staticmethod(progress_columns)
+    _make_progressbar_update_functions = staticmethod(progress_updates)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
+from rich.progress import TextColumn
+from rich.table import Column
 
 from pymc_austerity.validation import is_real, is_whole
 
@@ -70,3 +73,14 @@ def check_options(
         raise ValueError(f"shift must be None or a number that is not negative, got {shift!r}.")
     if threshold is not None and (not is_whole(threshold) or threshold < 3):
         raise ValueError(f"threshold must be None or an integer of at least 3, got {threshold!r}.")
+
+
+def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[float]]]:
+    """A column of the progress bar, and what it begins with."""
+    column = TextColumn("{task.fields[fraction_used]:0.3f}", table_column=Column("Share of data", ratio=1))
+    return [column], {"fraction_used": [0.0] * n_chains}
+
+
+def progress_updates() -> tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]:
+    """A function from the statistics of a draw to the field of the column."""
+    return (lambda stats: {"fraction_used": stats["fraction_used"]},)

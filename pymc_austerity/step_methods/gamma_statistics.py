@@ -61,6 +61,17 @@ class Estimate(NamedTuple):
     noisy_rate: bool
 
 
+def shifted(
+    conjugacy: Conjugacy, given: float | None, log_theta: Array, shape: Array, rate: Array
+) -> tuple[Array, Array]:
+    """Shape and rate of a frozen drift with M w_j, or M theta, added to both sides of it."""
+    shift = conjugacy.structure.shift if given is None else given
+    weights = np.exp(log_theta)
+    if conjugacy.prior.is_simplex:
+        return shape + shift * weights / weights.sum(axis=1, keepdims=True), rate
+    return shape + shift * weights, rate + shift
+
+
 class Counter(Protocol):
     """Counts that another step carries along, such as `MinibatchCategoricalGibbs`."""
 
@@ -115,10 +126,7 @@ def batch_rows(given: Any, n_rows: int, variable: str, longest: tuple[str, int])
         return None
     if is_whole(given) and given >= 1:
         if not n_rows:
-            raise ValueError(
-                f"batch_size={given}, but no term that contains {variable!r} has rows to draw: the longest "
-                f"is {longest[0]!r} with {longest[1]}. Use batch_size=None for this variable."
-            )
+            raise ValueError(_nothing_to_draw(given, variable, longest))
         if given > n_rows:
             raise ValueError(
                 f"batch_size must be at most {n_rows}, the number of rows of the terms that contain "
@@ -126,9 +134,18 @@ def batch_rows(given: Any, n_rows: int, variable: str, longest: tuple[str, int])
             )
         return int(given)
     if is_real(given) and not is_whole(given) and 0.0 < given < 1.0:
-        return math.ceil(given * n_rows) or batch_rows(1, n_rows, variable, longest)
+        if not n_rows:
+            raise ValueError(_nothing_to_draw(given, variable, longest))
+        return math.ceil(given * n_rows)
     raise ValueError(
         f"batch_size must be None, a positive integer, or a share between 0 and 1, got {given!r}."
+    )
+
+
+def _nothing_to_draw(given: float, variable: str, longest: tuple[str, int]) -> str:
+    return (
+        f"batch_size={given}, but no term that contains {variable!r} has rows to draw: the longest is "
+        f"{longest[0]!r} with {longest[1]}. Use batch_size=None for this variable."
     )
 
 
@@ -177,7 +194,7 @@ def estimated(
     n_used = sum(counts)
     structure = conjugacy.structure
     if not noisy_rate and structure.form == "rate":
-        if structure.rate_is_constant and structure.totals is not None:
+        if structure.constant and structure.totals is not None:
             totals = totals._replace(t=structure.totals.t)
         else:
             totals = totals._replace(t=conjugacy.full(references, args).t)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -308,7 +309,7 @@ def _number_of_rows(batch_size: int | float | None, n_local: int) -> int:
     if batch_size is None:
         return n_local
     if isinstance(batch_size, float):
-        return max(1, round(batch_size * n_local))
+        return math.ceil(batch_size * n_local)
     if batch_size > n_local:
         raise ValueError(f"batch_size must be at most the number of rows, {n_local}, got {batch_size}.")
     return int(batch_size)

@@ -51,7 +51,7 @@ class SCIR(GammaProcessStep):
     counts : MinibatchCategoricalGibbs, optional
         The step for allocations z ~ Categorical(w), which carries their counts along: statistics of w are
         then known without a look at z. Any object with `vars` and `counts(point)`; compared with the
-        likelihood once, when the step is built.
+        likelihood once, when the step is built. For one variable and ``batch_size=None``.
     steps_per_draw : int, default 1
     threshold : int, optional
         Vectors of so many rows are subsampled. Default: 1000, or the length of the longest if that is less.
@@ -82,10 +82,12 @@ class SCIR(GammaProcessStep):
     `variance_inflation` is the predicted ratio of this to a / b^2, of variances: its square root is the ratio
     of standard deviations. It is estimated from the minibatch of each draw, so average it over draws; it is
     pooled over the components of a variable (of a simplex, for the variances of w), and averaged over
-    variables.
+    variables. From a single row it is not known, and NaN.
 
     *When it fails*: a likelihood that is not linear in log theta (and theta, for gamma variables) has its
-    drift frozen during a transition, with a bias of order h and a warning. Estimated rates
+    drift frozen during a transition, with a bias of order h and a warning: for weights of a mixture whose
+    allocations are summed out, and for parameters inside other functions, pm.NUTS is better where it can be
+    used. A chain takes some multiple of 1 / h transitions from where it starts to its law. Estimated rates
     (`minibatch_rate`) shift the mean by the factor 1 + c^2 h / 2 and widen the law by
     sqrt(1 + tanh(h / 2) a c^2), with c the coefficient of variation of the estimated rate. Where w is zero in
     floating-point numbers, other steps that evaluate its prior get an infinite density: use
@@ -97,7 +99,7 @@ class SCIR(GammaProcessStep):
     Examples
     --------
     >>> with model:  # doctest: +SKIP
-    ...     idata = pm.sample(step=[SCIR([w], step_size=0.5, batch_size=100)])
+    ...     idata = pm.sample(step=[SCIR([w], step_size=3.0)])
     """
 
     name = "scir"
@@ -113,8 +115,10 @@ class SCIR(GammaProcessStep):
         Steps that move these know nothing of a total that is carried along, whose law depends on them too.
         Given the sum of the a it is a gamma variable, independent of w.
         """
-        structure = conjugacy.structure
-        return structure.form != "frozen" and not structure.constant and not estimate.groups
+        changes = bool(conjugacy.prior.parents)
+        if conjugacy.structure.form == "frozen":  # centred: the sum is that of alpha, and M
+            return changes
+        return not estimate.groups and (changes or not conjugacy.structure.constant)
 
     def _check_shape(self, prior: GammaPrior, conjugacy: Conjugacy, shape: Array) -> None:
         least = float(shape.min())
@@ -123,7 +127,8 @@ class SCIR(GammaProcessStep):
         if not np.isfinite(shape.sum()):
             why = "Is the log density finite there? Take a smaller step_size, or start nearer to the mode."
         elif conjugacy.structure.form == "frozen":
-            why = "Give a larger shift=, a larger batch_size, or use another step method, such as pm.NUTS."
+            why = "Use another step method, such as pm.NUTS, or give a larger shift="
+            why += "." if self._batch_size is None else " or a larger batch_size."
         elif self._anchored:
             why = "The anchor is too old for this minibatch: use a smaller refresh=, or a larger batch_size."
         else:

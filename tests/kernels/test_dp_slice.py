@@ -348,8 +348,9 @@ def test_one_seed_one_chain():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 5}, "batch_size must be from 1 to the 4 units, got 5"),
+        ({"batch_size": 5}, "batch_size must be from 1 to the 4 units, an integer, got 5"),
         ({"batch_size": 0}, "batch_size must be from 1"),
+        ({"batch_size": 2.5}, "an integer, got 2.5"),
         ({"a": 0.0}, "a must be positive, got 0.0"),
         ({"alpha_prior": (1.0, -1.0)}, "rate in alpha_prior must be positive, got -1.0"),
         ({"step_size": 0.0}, "step_size must be positive"),

@@ -392,3 +392,8 @@ def test_halves_of_documents():
     for d in range(4):
         both_parts = [*subcorpus(seen, [d]).words, *subcorpus(aside, [d]).words]
         assert sorted(both_parts) == list(subcorpus(corpus, [d]).words)
+
+
+def test_fractions_of_words_are_refused():
+    with pytest.raises(ValueError, match=r"counts must hold whole numbers, got 0\.7"):
+        corpus_of([0, 2], [0, 1], [0.7, 2.0], 2)

@@ -13,6 +13,7 @@ from pymc_austerity.step_methods.scir import SCIR
 from pymc_austerity.step_methods.sgrld import SGRLD
 from tests.statistical.errors import LIMIT, error_of_mean
 
+pytestmark = pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning")
 K = 4
 SHARES = np.array([0.5, 0.3, 0.15, 0.05])
 
@@ -324,3 +325,29 @@ def test_topics_whose_number_of_tokens_changes():
     assert z_scores.max() < LIMIT, z_scores
     other = law_of_partitions(2.0)
     assert max(abs(x.mean() - other @ f) / error_of_mean(x) for x, f in figures) > 2 * LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("carried", [False, True])
+def test_hyperparameters_of_a_simplex(carried, monkeypatch):
+    """Planted: totals carried along while the concentration of their prior changes; h is small."""
+    if carried:
+        monkeypatch.setattr(SCIR, "_renews_total", lambda *_: False)
+    choices, y, n = np.array([1.0, 8.0]), np.array([0, 1, 1, 2, 1]), 2
+    with pm.Model() as model:
+        concentration = pt.as_tensor(choices)[pm.Bernoulli("k", 0.5)]
+        p = pm.Beta("p", concentration / 2, concentration / 2, shape=5)
+        pm.Binomial("y", n, p, observed=y)
+        step = SCIR([p], step_size=0.2, rng=1)
+    half = choices[:, None] / 2
+    log_p = (special.betaln(half + y, half + n - y) - special.betaln(half, half)).sum(axis=1)
+    expected = special.softmax(log_p)[1]
+    rng, point, found = np.random.default_rng(2), model.initial_point(), np.empty(60_000)
+    for m in range(len(found)):
+        point, _ = step.step(point)
+        logs = special.log_expit(point["p_logodds__"]).sum() + special.log_expit(-point["p_logodds__"]).sum()
+        log_prior = (half[:, 0] - 1) * logs - 5 * special.betaln(half, half)[:, 0]
+        found[m] = rng.random() < special.softmax(log_prior)[1]
+        point = {**point, "k": np.array(int(found[m]), dtype=point["k"].dtype)}
+    z = abs(found.mean() - expected) / error_of_mean(found)
+    assert z > 2 * LIMIT if carried else z < LIMIT

@@ -11,11 +11,14 @@ import pytest
 from scipy import stats
 
 from pymc_austerity import FactorisationError, SubsamplingWarning
+from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.scir import SCIR
 from pymc_austerity.step_methods.sgrld import SGRLD
 from pymc_austerity.step_methods.step_size import DecreasingStepSize
 from pymc_austerity.testing.steps import check_interface, check_points, check_state, fresh, move
 
+# Small batches are told of; see `test_minibatches_that_widen_the_law_are_told_of`.
+pytestmark = pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning")
 N, K = 1500, 4
 _rng = np.random.default_rng(3)
 Z = _rng.choice(K, N, p=[0.6, 0.3, 0.1, 0.0])
@@ -262,8 +265,12 @@ def test_counts_of_another_step():
             SCIR([w], counts=Counts(value, factor=2))
         with pytest.raises(ValueError, match="'z' are not the sufficient statistics of 'v'"):
             SCIR([v], counts=Counts(value))
-        with pytest.raises(ValueError, match="counts= is for one variable and batch_size=None"):
+        with pytest.raises(ValueError, match="counts= makes statistics exact: leave out batch_size=4"):
             SCIR([w], counts=Counts(value), batch_size=4)
+        with pytest.raises(ValueError, match="counts= is for one variable, got 2"):
+            SCIR([w, v], counts=Counts(value))
+        with pytest.raises(TypeError, match="counts must be a step such as .*, got 3"):
+            SCIR([w], counts=3)
     (one, stat), (other, plain_stat) = (s.step(model.initial_point()) for s in (step, plain))
     np.testing.assert_allclose(one["w_simplex__"], other["w_simplex__"], rtol=1e-12)
     assert stat[0]["n_used"] == 0.0
@@ -391,7 +398,7 @@ def test_a_minibatched_rate_is_told_of(model):
     with (
         model,
         pytest.warns(
-            SubsamplingWarning, match=r"rate of 'rate' is estimated .*c\^2 h / 2 = .* factor"
+            SubsamplingWarning, match=r"rate of 'rate' is estimated .*c\^2 h / 2 = .* at most"
         ) as told,
     ):
         SCIR([model["rate"]], batch_size=40, minibatch_rate=True)
@@ -402,3 +409,112 @@ def test_a_start_outside_the_support(model, steps):
     step = fresh(steps(SCIR, "exact"))
     with pytest.raises(ValueError, match="'rate' is zero or infinite"):
         step.step({**model.initial_point(), "rate_log__": np.array(-np.inf)})
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["w", "rate"])
+def test_minibatches_that_widen_the_law_are_told_of(model, name):
+    with model, pytest.warns(SubsamplingWarning, match=rf"of {N:,} rows .*'{name}' about .* times too large"):
+        SCIR([model[name]], batch_size=40)
+    with model:
+        SCIR([model[name]], batch_size=1400, step_size=0.01)
+
+
+# Likelihoods that depend on other variables where the step was not built ------------------------------
+
+
+def test_a_rate_that_is_estimated_must_not_move():
+    """Time would be measured by the rate where the step was built."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, tau=pm.Gamma("tau", 1.0, 1.0), observed=X)
+        with pytest.raises(ValueError, match="rate of 'tau' that does not depend .* on 'mu'"):
+            SCIR([model["tau"]], batch_size=40, minibatch_rate=True)
+
+
+def conditional(model, step, point, name, draws=1500):
+    """Draws of a variable with all others held where they are."""
+    step.setup_chain(np.random.default_rng(1), 0, draws)
+    found = []
+    for _ in range(draws):
+        point, _ = step.step(point)
+        found.append(np.exp(point[name]))
+    return np.array(found)
+
+
+def test_statistics_follow_other_variables_that_jump():
+    """A change point: small moves of it change nothing."""
+    t, y = np.arange(20) + 0.5, np.array([8] * 5 + [2] * 15)
+    with pm.Model() as model:
+        a = pm.Gamma("a", 2.0, 0.5)
+        change = pm.Uniform("change", 0, 20)
+        pm.Poisson("y", pt.switch(t < change, a, 2.0), observed=y)
+        step = SCIR([a], step_size=6.0)
+    there = {**model.initial_point(), "change_interval__": np.array(np.log(5.2 / 14.8))}
+    draws = conditional(model, step, there, "a_log__")
+    assert stats.kstest(draws, stats.gamma(2 + 40, scale=1 / (0.5 + 5)).cdf).pvalue > 1e-3
+
+
+def test_statistics_far_from_where_the_step_was_built():
+    """Exposures that grow by twelve powers of ten."""
+    with pm.Model() as model:
+        eta = pm.Normal("eta", 0, 10)
+        w = pm.Gamma("w", 1.0, 1.0)
+        pm.Exponential("y", w * pt.exp(eta), observed=X)
+        step = SCIR([w], step_size=6.0)
+    there = {**model.initial_point(), "eta": np.array(27.6), "w_log__": np.array(-27.6)}
+    draws = conditional(model, step, there, "w_log__")
+    assert stats.kstest(draws, stats.gamma(1 + N, scale=1 / (1 + X.sum() * np.exp(27.6))).cdf).pvalue > 1e-3
+
+
+def test_rates_of_minibatches_are_those_of_the_present_allocations():
+    """All allocations are zero where the chain begins, and so is the rate."""
+    with pm.Model() as model:
+        w = pm.Gamma("w", 2.0, 2.0)
+        z = pm.Categorical("z", [0.6, 0.4], shape=N)
+        pm.Exponential("y", pt.switch(pt.eq(z, 1), w, 5.0), observed=X)
+        with pytest.warns(SubsamplingWarning, match="rate of 'w' depends on other variables"):
+            step = SCIR([w], step_size=0.01, batch_size=750)
+    step.setup_chain(np.random.default_rng(1), 0, 10)
+    point = {**model.initial_point(), "z": np.arange(N) % 2}
+    mean = np.log((2 + N / 2) / (2 + X[1::2].sum()))
+    values = [step.step({**point, "w_log__": np.array(mean)})[0]["w_log__"] for _ in range(50)]
+    assert abs(np.mean(values) - mean) < 0.02
+
+
+@pytest.mark.parametrize("start", ["other", "zero"])
+def test_sums_of_rates_are_not_conjugate_wherever_allocations_begin(start):
+    with pm.Model():
+        w = pm.Gamma("w", 1.0, 1.0)
+        z = pm.Categorical("z", [0.6, 0.4], shape=N, initval=np.full(N, int(start == "other")))
+        pm.Poisson("y", w + 5.0 * z, observed=Y)
+        with pytest.warns(SubsamplingWarning, match="not linear in the logarithm of 'w': see the term 'y'"):
+            step = SCIR([w])
+    assert step.forms == {"w": "frozen"}
+
+
+def test_a_form_is_verified_once_more_where_the_chain_has_come_to():
+    """Far beyond what is tried when the step is built the rate has a second part."""
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 100)
+        w = pm.Gamma("w", 1.0, 1.0)
+        pm.Poisson("y", (w + pt.maximum(b - 50.0, 0.0)) * X, observed=Y)
+        step = SCIR([w], steps_per_draw=60)
+    step.setup_chain(np.random.default_rng(1), 0, 100)
+    with pytest.raises(ValueError, match="looked conjugate when the step was built.*'y'"):
+        step.step({**model.initial_point(), "b": np.array(60.0)})
+
+
+def test_counts_after_other_data(draw):
+    """Whichever of the two steps comes first."""
+    with pm.Model() as model:
+        data = pm.Data("data", np.arange(50) % 2 * 4.0)
+        w = pm.Dirichlet("w", np.ones(2))
+        z = pm.Categorical("z", w, shape=data.shape[0])
+        pm.Normal("y", 4.0 * z, 1.0, observed=data)
+        allocate = MinibatchCategoricalGibbs([z])
+        steps = [SCIR([w], step_size=3.0, counts=allocate), allocate]
+    draw(model, steps, draws=5)
+    with model:
+        pm.set_data({"data": np.arange(80) % 2 * 4.0})
+    assert draw(model, steps, draws=5).posterior["z"].shape == (1, 5, 80)
