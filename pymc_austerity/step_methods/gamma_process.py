@@ -285,7 +285,7 @@ class GammaProcessStep(BlockedStep):
                 raise ValueError(
                     f"The likelihood of {prior.name!r} looked conjugate when the step was built, but "
                     f"where the chain is now it is not: see {names}. Build the step with an initial_point= "
-                    "at which all parts of the likelihood matter, or use another step method, such as pm.NUTS."
+                    "at which all parts of the likelihood matter, or another step method, such as pm.NUTS."
                 )
 
     def _transition(self, k: int, point: PointType, step_size: float) -> tuple[int, float]:
