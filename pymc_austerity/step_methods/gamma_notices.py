@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.cir import cir_noise
-from pymc_austerity.model.conjugacy import Conjugacy
+from pymc_austerity.model.conjugacy import Array, Conjugacy
+from pymc_austerity.model.conjugacy_analysis import wrong_terms_at
 from pymc_austerity.step_methods.gamma_statistics import estimated, noise_ratio
 
 _SEED = 2018
@@ -68,6 +69,34 @@ def tell(
             f"{conjugacy.gradient.n_local} rows in every transition. batch_size=None costs the same and "
             "is exact."
         )
+
+
+def require_forms(
+    conjugacies: Sequence[Conjugacy], log_theta: Sequence[Array | None], point: Mapping[str, Any]
+) -> None:
+    """Verify the forms of the likelihood once more, where a chain has come to.
+
+    Raises
+    ------
+    ValueError
+        Naming the variable and the terms.
+    """
+    for conjugacy, logs in zip(conjugacies, log_theta, strict=True):
+        gradient, prior = conjugacy.gradient, conjugacy.prior
+        if conjugacy.structure.form == "frozen" or not gradient.parents:
+            continue
+        assert logs is not None
+        natural = prior.natural(logs)
+        references = conjugacy.references(lambda here=natural: here)  # type: ignore[misc]
+        args, rng = gradient.args(point), np.random.default_rng(_SEED)
+        wrong = wrong_terms_at(prior, gradient, conjugacy.structure, references, args, rng)
+        if wrong:
+            names = ", ".join(map(repr, dict.fromkeys(wrong)))
+            raise ValueError(
+                f"The likelihood of {prior.name!r} looked conjugate when the step was built, but where the "
+                f"chain is now it is not: see {names}. Build the step with an initial_point= at which all "
+                "parts of the likelihood matter, or use another step method, such as pm.NUTS."
+            )
 
 
 def _tell_of_inflation(

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pymc as pm
@@ -21,15 +20,17 @@ from pytensor.graph.basic import Variable
 from scipy.special import logsumexp
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.kernels.cir import cir_noise, cir_transitions
+from pymc_austerity.kernels.cir import cir_noise
 from pymc_austerity.model.conjugacy import Conjugacy, Structure
-from pymc_austerity.model.conjugacy_analysis import analyse, wrong_terms_at
+from pymc_austerity.model.conjugacy_analysis import analyse
 from pymc_austerity.model.conjugacy_gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy_priors import GammaPrior, gamma_priors
 from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point
-from pymc_austerity.step_methods.gamma_notices import tell
+from pymc_austerity.step_methods.gamma_counts import Counter, counted, require_counts
+from pymc_austerity.step_methods.gamma_moves import exact_transitions
+from pymc_austerity.step_methods.gamma_notices import require_forms, tell
 from pymc_austerity.step_methods.gamma_state import (
     DTYPES_SHAPES,
     ControlVariate,
@@ -40,15 +41,12 @@ from pymc_austerity.step_methods.gamma_state import (
 )
 from pymc_austerity.step_methods.gamma_statistics import (
     Anchor,
-    Counter,
     Estimate,
     allotted,
     batch_rows,
-    counted,
-    estimated,
+    estimate_at,
+    exact,
     noise_ratio,
-    renewed,
-    require_counts,
     shifted,
 )
 from pymc_austerity.step_methods.notices import refuse_discrete, tell_if_slow, warn_of_long_deterministics
@@ -61,19 +59,6 @@ _SEED = 2018
 _SETTLED = 50
 # Values of a given initial point up to this size are kept for when data are replaced.
 _FEW = 1000
-
-# Each of them, compiled and cached, is from the file that it depends on: numba notices changes of that only.
-exact_transitions: Any = numba.njit(cache=True)(cir_transitions)
-
-
-def each_row(transitions: Any, rng: np.random.Generator, x: Array, y: Array, step_size: Array) -> Array:
-    """Transitions of tables, in one call unless the step sizes differ, as they do with estimated rates."""
-    steps = step_size.ravel()
-    if np.all(steps == steps[0]):
-        return transitions(rng, x.ravel(), y.ravel(), steps[0]).reshape(x.shape)
-    pairs = zip(np.ravel(x), np.ravel(y), steps, strict=True)
-    moved = [transitions(rng, np.array([a]), np.array([b]), h)[0] for a, b, h in pairs]
-    return np.array(moved).reshape(x.shape)
 
 
 class GammaProcessStep(BlockedStep):
@@ -247,9 +232,9 @@ class GammaProcessStep(BlockedStep):
                 n_used += used
                 ratios += ratio
             self.n_transitions += 1
-        if began < _SETTLED <= self.n_transitions:
-            self._check_forms(new)
         assert self._conjugacies is not None
+        if began < _SETTLED <= self.n_transitions:
+            require_forms(self._conjugacies, self.log_theta, new)
         n_local = sum(c.gradient.n_local for c in self._conjugacies)
         per_transition = n_used / self._steps_per_draw
         noise = ratios / self._steps_per_draw / len(self.vars)
@@ -267,26 +252,6 @@ class GammaProcessStep(BlockedStep):
             assert self._conjugacies is not None
             require_counts(self._conjugacies[0], self._counter, point)
             self._counts_checked = True
-
-    def _check_forms(self, point: PointType) -> None:
-        """Verify the forms of the likelihood where the chain has come to."""
-        assert self._conjugacies is not None
-        for conjugacy, log_theta in zip(self._conjugacies, self.log_theta, strict=True):
-            gradient, prior = conjugacy.gradient, conjugacy.prior
-            if conjugacy.structure.form == "frozen" or not gradient.parents:
-                continue
-            assert log_theta is not None
-            natural = prior.natural(log_theta)
-            references = conjugacy.references(lambda here=natural: here)  # type: ignore[misc]
-            args, rng = gradient.args(point), np.random.default_rng(_SEED)
-            wrong = wrong_terms_at(prior, gradient, conjugacy.structure, references, args, rng)
-            if wrong:
-                names = ", ".join(map(repr, dict.fromkeys(wrong)))
-                raise ValueError(
-                    f"The likelihood of {prior.name!r} looked conjugate when the step was built, but "
-                    f"where the chain is now it is not: see {names}. Build the step with an initial_point= "
-                    "at which all parts of the likelihood matter, or another step method, such as pm.NUTS."
-                )
 
     def _transition(self, k: int, point: PointType, step_size: float) -> tuple[int, float]:
         """Move variable number k, in place; returns the rows read and Var(a_hat) over the exact variance."""
@@ -352,41 +317,22 @@ class GammaProcessStep(BlockedStep):
         return fixed
 
     def _estimate(self, k: int, conjugacy: Conjugacy, log_theta: Array, point: PointType) -> Estimate:
-        structure, counts = conjugacy.structure, self._row_counts[k]
-        prior = conjugacy.prior
-
-        def references() -> tuple[Array, ...]:
-            return conjugacy.references(lambda: prior.natural(log_theta))
-
-        if counts is None and structure.constant and structure.totals is not None:
-            return Estimate(structure.totals, [], 0, False)
         if self._counter is not None:
-            return counted(conjugacy, self._counter, point)
-        args = conjugacy.gradient.args(point)
+            return Estimate(counted(conjugacy, self._counter, point), [], 0, False)
+        counts = self._row_counts[k]
         if counts is None:
-            return Estimate(conjugacy.full(references(), args), [], conjugacy.gradient.n_local, False)
-        anchor, read, anchor_args = None, 0, ()
-        if self._anchored:
-            anchor, read = renewed(conjugacy, self.anchors[k], self._refresh, references, point)
-            self.anchors[k] = anchor
-            anchor_args = conjugacy.gradient.args(anchor.others)
-        found = estimated(
+            return exact(conjugacy, log_theta, point)
+        found, self.anchors[k] = estimate_at(
             conjugacy,
-            references(),
-            args,
+            log_theta,
+            point,
             counts,
             self.rng,
-            noisy_rate=self._minibatch_rate and structure.form == "rate",
-            anchor=anchor,
-            anchor_args=anchor_args,
+            minibatch_rate=self._minibatch_rate,
+            anchor=self.anchors[k],
+            refresh=self._refresh if self._anchored else 0,
         )
-        if not np.all(np.isfinite(found.totals.s)):
-            terms = ", ".join(conjugacy.gradient.names)
-            raise ValueError(
-                f"The derivative of the likelihood by {prior.name!r} is not finite (terms {terms}). Take a "
-                "smaller step_size, or another step method."
-            )
-        return found._replace(n_used=found.n_used + read)
+        return found
 
     @property
     def forms(self) -> dict[str, str]:

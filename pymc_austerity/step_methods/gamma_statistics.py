@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,48 +70,6 @@ def shifted(
     if conjugacy.prior.is_simplex:
         return shape + shift * weights / weights.sum(axis=1, keepdims=True), rate
     return shape + shift * weights, rate + shift
-
-
-class Counter(Protocol):
-    """Counts that another step carries along, such as `MinibatchCategoricalGibbs`."""
-
-    vars: list[Any]
-
-    def counts(self, point: Any) -> npt.NDArray[np.int64]:
-        """Number of rows in each category at a point, (K,)."""
-
-
-def counted(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, Any]) -> Estimate:
-    """Statistics from the counts of another step; no rows are read."""
-    prior = conjugacy.prior
-    s = counter.counts(point).astype(np.float64).reshape(prior.n_rows, prior.n_parts)
-    return Estimate(Totals(s, np.zeros((prior.n_rows, 1))), [], 0, False)
-
-
-def require_counts(conjugacy: Conjugacy, counter: Counter, point: Mapping[str, Any]) -> None:
-    """Compare the counts of another step with the likelihood, at random allocations.
-
-    Raises
-    ------
-    ValueError
-        If they are not the statistics of the variable.
-    """
-    prior, structure = conjugacy.prior, conjugacy.structure
-    z = counter.vars[0].name
-    reason = f"its likelihood is of the form {structure.form!r}"
-    if structure.form == "counts" and z in conjugacy.gradient.parents:
-        random = np.random.default_rng(2018).integers(0, prior.n_parts, np.shape(point[z]))
-        there = {**point, z: random.astype(np.asarray(point[z]).dtype)}
-        full = conjugacy.full(structure.references, conjugacy.gradient.args(there)).s
-        counts = counter.counts(there)
-        if full.size == counts.size and np.allclose(full.ravel(), counts, rtol=1e-9, atol=1e-9):
-            return
-        reason = "they differ from the derivatives of its likelihood"
-    names = ", ".join(repr(name) for name in dict.fromkeys(conjugacy.gradient.names))
-    raise ValueError(
-        f"The counts of {z!r} are not the sufficient statistics of {prior.name!r} (terms {names}): {reason}. "
-        "Leave counts= out."
-    )
 
 
 def batch_rows(given: Any, n_rows: int, variable: str, longest: tuple[str, int]) -> int | None:
@@ -200,6 +158,60 @@ def estimated(
             totals = totals._replace(t=conjugacy.full(references, args).t)
             n_used = conjugacy.gradient.n_local
     return Estimate(totals, parts, n_used, noisy_rate)
+
+
+def exact(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any]) -> Estimate:
+    """Statistics of all data, which are known if they depend on no other variable."""
+    if conjugacy.structure.constant and conjugacy.structure.totals is not None:
+        return Estimate(conjugacy.structure.totals, [], 0, False)
+    references = conjugacy.references(lambda: conjugacy.prior.natural(log_theta))
+    args = conjugacy.gradient.args(point)
+    return Estimate(conjugacy.full(references, args), [], conjugacy.gradient.n_local, False)
+
+
+def estimate_at(
+    conjugacy: Conjugacy,
+    log_theta: Array,
+    point: Mapping[str, Any],
+    counts: list[int],
+    rng: np.random.Generator,
+    *,
+    minibatch_rate: bool,
+    anchor: Anchor | None,
+    refresh: int,
+) -> tuple[Estimate, Anchor | None]:
+    """Statistics from a minibatch, and the anchor that was used; there is none if `refresh` is 0.
+
+    Raises
+    ------
+    ValueError
+        Naming the variable and its terms, if a derivative is not finite.
+    """
+
+    def references() -> tuple[Array, ...]:
+        return conjugacy.references(lambda: conjugacy.prior.natural(log_theta))
+
+    read, anchor_args = 0, ()
+    if refresh:
+        anchor, read = renewed(conjugacy, anchor, refresh, references, point)
+        anchor_args = conjugacy.gradient.args(anchor.others)
+    found = estimated(
+        conjugacy,
+        references(),
+        conjugacy.gradient.args(point),
+        counts,
+        rng,
+        noisy_rate=minibatch_rate and conjugacy.structure.form == "rate",
+        anchor=anchor,
+        anchor_args=anchor_args,
+    )
+    if not np.all(np.isfinite(found.totals.s)):
+        terms = ", ".join(conjugacy.gradient.names)
+        raise ValueError(
+            f"The derivative of the likelihood by {conjugacy.prior.name!r} is not finite (terms {terms}). "
+            "Take a smaller step_size, or another step method."
+        )
+    return found._replace(n_used=found.n_used + read), anchor
 
 
 def renewed(

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from pymc_austerity.model.conjugacy import Conjugacy
 from pymc_austerity.model.conjugacy_priors import GammaPrior
-from pymc_austerity.step_methods.gamma_process import GammaProcessStep, each_row, exact_transitions
+from pymc_austerity.step_methods.gamma_moves import each_row, exact_transitions
+from pymc_austerity.step_methods.gamma_process import GammaProcessStep
 from pymc_austerity.step_methods.gamma_statistics import Estimate
 
 Array = npt.NDArray[np.float64]

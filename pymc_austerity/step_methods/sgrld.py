@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.kernels.sgrld import sgrld_transitions
 from pymc_austerity.model.conjugacy_priors import GammaPrior
-from pymc_austerity.step_methods.gamma_process import GammaProcessStep, each_row
+from pymc_austerity.step_methods.gamma_moves import each_row, euler_transitions
+from pymc_austerity.step_methods.gamma_process import GammaProcessStep
 
 Array = npt.NDArray[np.float64]
 
-_transitions: Any = numba.njit(cache=True)(sgrld_transitions)
 # A reflected normal variable is never zero, but it may be rounded to it.
 _SMALLEST = 1e-300
 
@@ -60,7 +56,7 @@ class SGRLD(GammaProcessStep):
         if prior.is_simplex:
             weights = theta / theta.sum(axis=1, keepdims=True)
             shape = shape - weights * (shape - alpha).sum(axis=1, keepdims=True)
-        moved = each_row(_transitions, self.rng, theta, shape - theta, step_size)
+        moved = each_row(euler_transitions, self.rng, theta, shape - theta, step_size)
         return np.log(np.maximum(moved, _SMALLEST))
 
     def _first_total(self, alpha: Array, shape: Array) -> Array:
