@@ -174,24 +174,26 @@ def _elsewhere(
     """
     if not gradient.parents:
         return []
+    values = {name: np.asarray(point[name]) for name in gradient.parents}
+    drawn = {n: _drawn(model, n, value, rng) for n, value in values.items() if value.dtype.kind != "f"}
     found = []
-    for distance in _DISTANCES:
+    for k, distance in enumerate(_DISTANCES):
         moved = dict(point)
-        for name in gradient.parents:
-            value = np.asarray(point[name])
-            if value.dtype.kind == "f":
-                moved[name] = value + rng.uniform(-distance, distance, value.shape)
+        for name, value in values.items():
+            if name in drawn:
+                moved[name] = drawn[name][k]
             else:
-                moved[name] = _drawn(model, name, value, rng)
+                moved[name] = value + rng.uniform(-distance, distance, value.shape)
         found.append(gradient.args(moved))
     return found
 
 
 def _drawn(model: pm.Model, name: str, value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A draw from the prior of a discrete variable; a small change where there is none."""
+    """Draws from the prior of a discrete variable; small changes where there is none."""
     variable = next(v for v in model.value_vars if v.name == name)
+    shape = (len(_DISTANCES), *value.shape)
     try:
-        drawn = np.asarray(pm.draw(model.values_to_rvs[variable], random_seed=rng))
+        drawn = np.asarray(pm.draw(model.values_to_rvs[variable], draws=shape[0], random_seed=rng))
     except Exception:  # a flat prior, or one of its parents has one
-        drawn = value + rng.integers(0, 2, value.shape)
-    return np.broadcast_to(drawn, value.shape).astype(value.dtype)
+        drawn = value + rng.integers(0, 2, shape)
+    return np.broadcast_to(drawn, shape).astype(value.dtype)
