@@ -584,7 +584,8 @@ def test_many_dimensions(uncompiled):
     assert any("AusterityMH(control_variate=Taylor()) would read some 150 rows" in str(x.message) for x in w)
 
 
-def test_loose_bounds_are_told_where_they_pay_too(uncompiled):
+def test_loose_bounds_are_told_where_they_pay_too(uncompiled, monkeypatch):
+    monkeypatch.setattr("pymc_austerity.step_methods.prediction._MANY_TIMES", 1)  # else for more rows
     with pytest.warns(SubsamplingWarning, match=r"TunaMH draws about .*loose in 62 dimensions.*AusterityMH"):
         step = TunaMH(model=logistic_model(n_dim=62, seed=0), switch_above=np.inf)
     assert not step._switched
