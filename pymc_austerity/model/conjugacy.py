@@ -74,10 +74,8 @@ class Structure:
         Natural values at which G is taken; none if frozen.
     nonlinear : tuple of str
         Names of terms that are of no other form.
-    constant : bool
-        Whether s and t do not depend on other variables.
     totals : Totals or None
-        Over all data, at the point where the step was built.
+        Over all data, if they depend on no other variable.
     shift : float
         M of a frozen simplex.
     """
@@ -85,9 +83,13 @@ class Structure:
     form: Form
     references: tuple[Array, ...]
     nonlinear: tuple[str, ...]
-    constant: bool
     totals: Totals | None
     shift: float
+
+    @property
+    def constant(self) -> bool:
+        """Whether s and t depend on no other variable."""
+        return self.totals is not None
 
 
 class Conjugacy:
@@ -116,7 +118,7 @@ class Conjugacy:
 
     def full(self, references: Sequence[Array], args: tuple[Any, ...]) -> Totals:
         """Statistics of all the data."""
-        if self.structure.constant and self.structure.totals is not None:
+        if self.structure.totals is not None:
             return self.structure.totals
         return self._statistics([self.gradient.terms(r, args).sum(axis=0) for r in references], references)
 

@@ -40,7 +40,9 @@ def analyse(
         wrong: list[str] = []
         for form in forms if prior.is_simplex else ["rate"]:
             references = _references(prior, form, gradient, others[0], start, point)  # type: ignore[arg-type]
-            wrong = _wrong_terms(prior, form, gradient, others, references, rng)  # type: ignore[arg-type]
+            wrong, flat = _differing_terms(prior, form, gradient, others, references, rng)  # type: ignore[arg-type]
+            # Terms without any derivative at all points prove nothing: they are of no form.
+            wrong = wrong or flat
             if not wrong:
                 return _structure(prior, form, gradient, others[0], references)  # type: ignore[arg-type]
         here = gradient.terms(start, others[0])
@@ -56,7 +58,7 @@ def analyse(
         if prior.kind == "dirichlet":
             per_row = here.sum(axis=0).reshape(prior.n_rows, prior.n_parts).sum(axis=1)
             shift = max(shift, float(per_row.max()))
-    return Structure("frozen", (), tuple(dict.fromkeys(wrong)), False, None, shift)
+    return Structure("frozen", (), tuple(dict.fromkeys(wrong)), None, shift)
 
 
 def _structure(
@@ -66,10 +68,16 @@ def _structure(
     args: tuple[Any, ...],
     references: tuple[Array, ...],
 ) -> Structure:
-    """A likelihood of a known form, and its statistics at a point."""
-    totals = statistics(prior, form, [gradient.terms(r, args).sum(axis=0) for r in references], references)
-    # That they did not change from one point to another would prove nothing.
-    return Structure(form, references, (), not gradient.parents, totals, 0.0)
+    """A likelihood of a known form, with its statistics if these depend on no other variable.
+
+    That they do not change from one point to another would prove nothing.
+    """
+    totals = None
+    if not gradient.parents:
+        totals = statistics(
+            prior, form, [gradient.terms(r, args).sum(axis=0) for r in references], references
+        )
+    return Structure(form, references, (), totals, 0.0)
 
 
 def _references(
@@ -100,18 +108,15 @@ def _references(
     return first, first + np.log(2.0)
 
 
-def _wrong_terms(
+def _differing_terms(
     prior: GammaPrior,
     form: Form,
     gradient: LikelihoodGradient,
     others: Sequence[tuple[Any, ...]],
     references: tuple[Array, ...],
     rng: np.random.Generator,
-) -> list[str]:
-    """Names of terms whose derivatives at random points are not those that the form predicts.
-
-    Terms without any derivative at all points prove nothing: they are of no form.
-    """
+) -> tuple[list[str], list[str]]:
+    """Terms whose derivatives differ from the form's at random points, and those without any."""
     wrong: list[str] = []
     seen = np.zeros(len(gradient.names), dtype=bool)
     for k, args in enumerate(others):
@@ -135,8 +140,8 @@ def _wrong_terms(
             right = np.abs(tables - expected) <= _TOLERANCE * scale
             wrong += [n for n, ok in zip(gradient.names, right.all(axis=(1, 2)), strict=True) if not ok]
         if wrong:
-            return wrong
-    return [name for name, known in zip(gradient.names, seen, strict=True) if not known]
+            break
+    return wrong, [name for name, known in zip(gradient.names, seen, strict=True) if not known]
 
 
 def wrong_terms_at(
@@ -149,10 +154,7 @@ def wrong_terms_at(
 ) -> list[str]:
     """Names of terms that are not of the form that was found, at other values of the other variables."""
     with np.errstate(all="ignore"):
-        wrong = _wrong_terms(prior, structure.form, gradient, [args], references, rng)
-        here = gradient.terms(references[0], args)
-    flat = [name for name, g in zip(gradient.names, here, strict=True) if not np.any(g)]
-    return [name for name in wrong if name not in flat]
+        return _differing_terms(prior, structure.form, gradient, [args], references, rng)[0]
 
 
 def _scale(prior: GammaPrior, references: Sequence[Array]) -> Array:
@@ -168,7 +170,7 @@ def _random_natural(prior: GammaPrior, reference: Array, rng: np.random.Generato
 def _elsewhere(
     model: pm.Model, gradient: LikelihoodGradient, point: Mapping[str, Any], rng: np.random.Generator
 ) -> list[tuple[Any, ...]]:
-    """Arguments of the derivatives for other values of the other variables, at which these are finite.
+    """Arguments of the derivatives for other values of the other variables.
 
     Discrete variables are drawn from their prior: where a chain begins they are often all alike.
     """

@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 from pymc.initial_point import PointType
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
@@ -54,6 +54,7 @@ from pymc_austerity.step_methods.options import (
     subsample_of,
 )
 from pymc_austerity.step_methods.range_bounds import certificates_of, range_bound_for
+from pymc_austerity.step_methods.rebuilt import RebuiltStep
 from pymc_austerity.step_methods.statistics import (
     DTYPES_SHAPES,
     progress_columns,
@@ -62,9 +63,6 @@ from pymc_austerity.step_methods.statistics import (
 )
 from pymc_austerity.target import Index
 from pymc_austerity.validation import is_real, is_whole
-
-# Attributes that have size N or are compiled.
-_REBUILT = ("_factorisation", "_engine")
 
 
 @dataclass_state
@@ -77,13 +75,13 @@ class SubsampledState(StepMethodState):
     fit: Any
 
 
-class SubsampledStep(BlockedStep):
+class SubsampledStep(RebuiltStep):
     """A step that updates a block of continuous variables by subsampled Metropolis-Hastings.
 
     Subclasses set `name` and define `_rule_for`.
     """
 
-    default_blocked = True
+    _rebuilt = ("_factorisation", "_engine")
     _state_class = SubsampledState
     # For rules that need to know the range of the log ratios; see `range_bounds`.
     _range_bound: Any = None
@@ -311,30 +309,8 @@ class SubsampledStep(BlockedStep):
             return np.array(point[self.vars[0].name], dtype=np.float64).ravel()
         return np.concatenate([np.ravel(point[v.name]) for v in self.vars]).astype(np.float64)
 
-    @staticmethod
-    def competence(var: Variable, has_grad: bool) -> Competence:
-        """Never assigned automatically: whether to approximate is the user's decision."""
-        return Competence.INCOMPATIBLE
-
-    # Copies ---------------------------------------------------------------------------------
-
-    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.vars,), {"model": self._model, "blocked": True}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out whatever has size N or is compiled: a worker builds it again, from the cache."""
-        state = self.__dict__.copy()
-        state.update(dict.fromkeys(_REBUILT))
-        state.pop("_BlockedStep__newargs", None)  # holds initial_point=; see __getnewargs_ex__
-        return state
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> SubsampledStep:
-        """Copy what changes while sampling; model and compiled code are shared."""
-        clone = object.__new__(type(self))
-        clone.__dict__.update(self.__dict__)
-        clone.sampling_state = self.sampling_state
-        clone._engine = None if self._engine is None else self._engine.copy()
-        return clone
+    def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {"_engine": None if self._engine is None else self._engine.copy()}
 
     # Progress bar ---------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ def tell(
     step_size: float,
     *,
     minibatch_rate: bool,
+    anchored: bool,
 ) -> None:
     """Warn of what makes draws have another law than the posterior, or takes time in proportion to N.
 
@@ -39,6 +40,8 @@ def tell(
     step_size : float
     minibatch_rate : bool
         Whether rates are estimated.
+    anchored : bool
+        Whether only changes since an anchor are estimated: how large these are is not known yet.
     """
     prior, structure = conjugacy.prior, conjugacy.structure
     if structure.form == "frozen":
@@ -51,7 +54,7 @@ def tell(
         )
     if counts is None:
         return
-    if not minibatch_rate:
+    if not (minibatch_rate or anchored):
         _tell_of_inflation(conjugacy, counts, point, step_size)
     if structure.form != "rate":
         return
@@ -118,12 +121,16 @@ def _tell_of_inflation(
         shape = np.maximum(alpha + found.totals.s, alpha)
         ratios.append(noise_ratio(found, shape, rate + found.totals.t, is_simplex=prior.is_simplex))
     wider = float(np.sqrt(1.0 + cir_noise(step_size) * np.mean(ratios)))
-    if wider > _MUCH_WIDER:
-        exact = " batch_size=None is exact, and reads no rows." if conjugacy.structure.constant else ""
+    if not wider <= _MUCH_WIDER:
+        constant = conjugacy.structure.constant
+        exact = " batch_size=None is exact, and reads no rows." if constant else ""
+        size = (
+            f"about {wider:.3g} times too large" if np.isfinite(wider) else "too large by an unknown factor"
+        )
         warn(
             f"Minibatches of {sum(counts):,} of {conjugacy.gradient.n_local:,} rows with step_size="
-            f"{step_size:.3g} make the standard deviation of {prior.name!r} about {wider:.3g} times too "
-            "large (sample statistic variance_inflation: its mean is the square of that)."
+            f"{step_size:.3g} make the standard deviation of {prior.name!r} {size} (sample statistic "
+            "variance_inflation: its mean is the square of that)."
             f"{exact or ' Take larger batches or a smaller step_size.'}"
         )
 

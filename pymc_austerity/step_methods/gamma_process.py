@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pymc as pm
 from pymc.initial_point import PointType
-from pymc.step_methods.compound import BlockedStep, Competence
 from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
 from scipy.special import logsumexp
@@ -28,6 +27,7 @@ from pymc_austerity.model.conjugacy_priors import GammaPrior, gamma_priors
 from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point
+from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
 from pymc_austerity.step_methods.gamma_counts import Counter, counted, require_counts
 from pymc_austerity.step_methods.gamma_moves import exact_transitions
 from pymc_austerity.step_methods.gamma_notices import require_forms, tell
@@ -43,13 +43,13 @@ from pymc_austerity.step_methods.gamma_statistics import (
     Anchor,
     Estimate,
     allotted,
-    batch_rows,
     estimate_at,
     exact,
     noise_ratio,
     shifted,
 )
 from pymc_austerity.step_methods.notices import refuse_discrete, tell_if_slow, warn_of_long_deterministics
+from pymc_austerity.step_methods.rebuilt import RebuiltStep
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 
 Array = npt.NDArray[np.float64]
@@ -61,10 +61,10 @@ _SETTLED = 50
 _FEW = 1000
 
 
-class GammaProcessStep(BlockedStep):
+class GammaProcessStep(RebuiltStep):
     """A step for variables made of gamma variables. Subclasses set `name` and define `_move`."""
 
-    default_blocked = True
+    _rebuilt = ("_conjugacies",)
     _state_class = GammaProcessState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
 
@@ -97,11 +97,8 @@ class GammaProcessStep(BlockedStep):
         self.vars = value_variables(self._model, vars)
         self.rng = get_random_generator(rng)
         self.tune = False
-        self._batch_size, self._anchored, self._refresh = (
-            batch_size,
-            control_variate is not None,
-            int(refresh),
-        )
+        self._batch_size = checked_batch_size(batch_size)
+        self._anchored, self._refresh = control_variate is not None, int(refresh)
         if counts is not None and not (hasattr(counts, "vars") and callable(getattr(counts, "counts", None))):
             raise TypeError(f"counts must be a step such as MinibatchCategoricalGibbs([z]), got {counts!r}.")
         if counts is not None and batch_size is not None:
@@ -169,7 +166,14 @@ class GammaProcessStep(BlockedStep):
         self._structures, self._row_counts = structures, counts
         if fresh:
             for conjugacy, count in zip(found, counts, strict=True):
-                tell(conjugacy, count, point, self._schedule(0), minibatch_rate=self._minibatch_rate)
+                tell(
+                    conjugacy,
+                    count,
+                    point,
+                    self._schedule(0),
+                    minibatch_rate=self._minibatch_rate,
+                    anchored=self._anchored,
+                )
         self._data_seen = [fingerprint(c.gradient.graph) for c in found]
         self._conjugacies = found
         self._counts_checked = not fresh
@@ -339,31 +343,11 @@ class GammaProcessStep(BlockedStep):
         """What the likelihood is in each variable: "counts", "affine", "rate" (all conjugate) or "frozen"."""
         return {p.name: s.form for p, s in zip(self._priors, self._structures, strict=True)}
 
-    @staticmethod
-    def competence(var: Variable, has_grad: bool) -> Competence:
-        """Never assigned automatically: whether to approximate is the user's decision."""
-        return Competence.INCOMPATIBLE
-
-    # Copies ---------------------------------------------------------------------------------
-
-    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.vars,), {"model": self._model, "blocked": True}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out whatever has size N or is compiled: a worker builds it again, from the cache."""
-        state = self.__dict__.copy()
-        state["_conjugacies"] = None
-        state.pop("_BlockedStep__newargs", None)  # holds initial_point=; see __getnewargs_ex__
-        return state
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> GammaProcessStep:
-        """Copy what changes while sampling; model and compiled code are shared."""
-        clone = object.__new__(type(self))
-        clone.__dict__.update(self.__dict__)
-        clone.sampling_state = self.sampling_state
-        clone._fixed_parameters = deepcopy(self._fixed_parameters, memo)
-        clone._counter = memo.get(id(self._counter), self._counter)  # a copy, if that was copied before
-        return clone
+    def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {
+            "_fixed_parameters": deepcopy(self._fixed_parameters, memo),
+            "_counter": memo.get(id(self._counter), self._counter),  # a copy, if that was copied before
+        }
 
     # Progress bar ---------------------------------------------------------------------------
 

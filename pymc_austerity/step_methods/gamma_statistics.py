@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.model.conjugacy import Conjugacy, Groups, Totals
-from pymc_austerity.validation import is_real, is_whole
 
 Array = npt.NDArray[np.float64]
 
@@ -72,41 +71,6 @@ def shifted(
     return shape + shift * weights, rate + shift
 
 
-def batch_rows(given: Any, n_rows: int, variable: str, longest: tuple[str, int]) -> int | None:
-    """Rows of a minibatch, from `batch_size`; None for all.
-
-    Raises
-    ------
-    ValueError
-        Naming the variable and its longest term.
-    """
-    if given is None:
-        return None
-    if is_whole(given) and given >= 1:
-        if not n_rows:
-            raise ValueError(_nothing_to_draw(given, variable, longest))
-        if given > n_rows:
-            raise ValueError(
-                f"batch_size must be at most {n_rows}, the number of rows of the terms that contain "
-                f"{variable!r} (the longest is {longest[0]!r}), got {given}. Use batch_size=None for all."
-            )
-        return int(given)
-    if is_real(given) and not is_whole(given) and 0.0 < given < 1.0:
-        if not n_rows:
-            raise ValueError(_nothing_to_draw(given, variable, longest))
-        return math.ceil(given * n_rows)
-    raise ValueError(
-        f"batch_size must be None, a positive integer, or a share between 0 and 1, got {given!r}."
-    )
-
-
-def _nothing_to_draw(given: float, variable: str, longest: tuple[str, int]) -> str:
-    return (
-        f"batch_size={given}, but no term that contains {variable!r} has rows to draw: the longest is "
-        f"{longest[0]!r} with {longest[1]}. Use batch_size=None for this variable."
-    )
-
-
 def allotted(n_rows: int, sizes: Sequence[int]) -> list[int]:
     """Rows drawn of each local term: in proportion to their sizes, at least one of each."""
     total = sum(sizes)
@@ -152,7 +116,7 @@ def estimated(
     n_used = sum(counts)
     structure = conjugacy.structure
     if not noisy_rate and structure.form == "rate":
-        if structure.constant and structure.totals is not None:
+        if structure.totals is not None:
             totals = totals._replace(t=structure.totals.t)
         else:
             totals = totals._replace(t=conjugacy.full(references, args).t)
@@ -162,7 +126,7 @@ def estimated(
 
 def exact(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any]) -> Estimate:
     """Statistics of all data, which are known if they depend on no other variable."""
-    if conjugacy.structure.constant and conjugacy.structure.totals is not None:
+    if conjugacy.structure.totals is not None:
         return Estimate(conjugacy.structure.totals, [], 0, False)
     references = conjugacy.references(lambda: conjugacy.prior.natural(log_theta))
     args = conjugacy.gradient.args(point)

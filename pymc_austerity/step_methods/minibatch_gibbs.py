@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.compound import StepMethodState
 from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
 
@@ -20,12 +19,11 @@ from pymc_austerity.model.compile import exact_arithmetic
 from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point
+from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
 from pymc_austerity.step_methods.notices import tell_if_slow, warn_of_given, warn_of_long_deterministics
+from pymc_austerity.step_methods.rebuilt import RebuiltStep
 from pymc_austerity.target import Index
-from pymc_austerity.validation import is_real, is_whole
-
-# Attributes that have size N or are compiled.
-_REBUILT = ("_allocations", "_updates", "_population", "_counted")
+from pymc_austerity.validation import is_whole
 
 
 class Counted(NamedTuple):
@@ -35,7 +33,7 @@ class Counted(NamedTuple):
     counts: Index
 
 
-class MinibatchCategoricalGibbs(BlockedStep):
+class MinibatchCategoricalGibbs(RebuiltStep):
     """Draw the latent allocations of a minibatch of rows, each from its exact conditional distribution.
 
     For vectors of `pm.Categorical` in mixture models, topic models and the like, beside other steps for
@@ -105,7 +103,7 @@ class MinibatchCategoricalGibbs(BlockedStep):
     """
 
     name = "minibatch_categorical_gibbs"
-    default_blocked = True
+    _rebuilt = ("_allocations", "_updates", "_population", "_counted")
     _state_class = StepMethodState
     _allocations: Any = None
     _updates: Any = None
@@ -145,7 +143,7 @@ class MinibatchCategoricalGibbs(BlockedStep):
                 f"{', '.join(str(v.name) for v in self.vars)}. Name one variable, as in "
                 f"{type(self).__name__}([z]), and give each vector of allocations a step of its own."
             )
-        self._requested_size = _checked_size(batch_size)
+        self._requested_size = checked_batch_size(batch_size)
         self._steps_per_draw = int(steps_per_draw)
         self.rng = get_random_generator(rng)
         if initial_point is None:
@@ -162,7 +160,8 @@ class MinibatchCategoricalGibbs(BlockedStep):
         data = fingerprint(found.factorisation.graph)
         if data != self._data_seen and not check:  # other data than in the process that made the step
             found = Allocations(self._model, self.vars[0], point, check=True)
-        self._batch_size = _number_of_rows(self._requested_size, found.n_local)
+        n_local, name = found.n_local, self.vars[0].name
+        self._batch_size = batch_rows(self._requested_size, n_local, name, (name, n_local)) or n_local
         warn_of_given(found)
         self._updates = found.compile(gibbs_updates, {"draw": draw_category}, RowTerms)
         self._population = np.arange(found.n_local)
@@ -265,51 +264,5 @@ class MinibatchCategoricalGibbs(BlockedStep):
             )
         return np.bincount(z, minlength=n_categories).astype(np.int64)
 
-    @staticmethod
-    def competence(var: Variable, has_grad: bool) -> Competence:
-        """Never assigned automatically, as all steps of this package."""
-        return Competence.INCOMPATIBLE
-
-    # Copies ---------------------------------------------------------------------------------
-
-    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.vars,), {"model": self._model, "blocked": True}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out whatever has size N or is compiled: a worker builds it again, from the cache."""
-        state = self.__dict__.copy()
-        state.update(dict.fromkeys(_REBUILT))
-        state.pop("_BlockedStep__newargs", None)  # holds initial_point=; see __getnewargs_ex__
-        return state
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> MinibatchCategoricalGibbs:
-        """Copy what changes while sampling; model and compiled code are shared."""
-        clone = object.__new__(type(self))
-        clone.__dict__.update(self.__dict__)
-        clone.sampling_state = self.sampling_state
-        if self._population is not None:
-            clone._population = self._population.copy()
-        return clone
-
-
-def _checked_size(batch_size: Any) -> int | float | None:
-    """Check `batch_size` as far as that is possible without N."""
-    if batch_size is None or (is_whole(batch_size) and batch_size >= 1):
-        return batch_size
-    if is_real(batch_size) and not is_whole(batch_size) and 0.0 < batch_size < 1.0:
-        return float(batch_size)
-    raise ValueError(
-        "batch_size must be a positive number of rows, a share of them between 0 and 1, or None for all, got "
-        f"{batch_size!r}."
-    )
-
-
-def _number_of_rows(batch_size: int | float | None, n_local: int) -> int:
-    """Rows of a batch."""
-    if batch_size is None:
-        return n_local
-    if isinstance(batch_size, float):
-        return math.ceil(batch_size * n_local)
-    if batch_size > n_local:
-        raise ValueError(f"batch_size must be at most the number of rows, {n_local}, got {batch_size}.")
-    return int(batch_size)
+    def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {"_population": None if self._population is None else self._population.copy()}

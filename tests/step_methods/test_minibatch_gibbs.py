@@ -300,11 +300,11 @@ class TestManyRows:
 class TestBadInput:
     @pytest.mark.parametrize("batch_size", [0, -1, 0.0, 1.0, 1.5, -0.1, np.nan, "all", True])
     def test_batch_size(self, mixture, batch_size):
-        with pytest.raises(ValueError, match="batch_size must be a positive number of rows"):
+        with pytest.raises(ValueError, match="batch_size must be None, a positive integer, or a share"):
             MinibatchCategoricalGibbs([mixture["z"]], batch_size=batch_size, model=mixture)
 
     def test_a_batch_larger_than_the_data(self, mixture):
-        with pytest.raises(ValueError, match="batch_size must be at most the number of rows, 60, got 61"):
+        with pytest.raises(ValueError, match="batch_size must be at most 60, .* got 61"):
             MinibatchCategoricalGibbs([mixture["z"]], batch_size=N + 1, model=mixture)
 
     @pytest.mark.parametrize("steps_per_draw", [0, 1.5, None, True])

@@ -102,7 +102,7 @@ def test_chains_begin_afresh(model, steps):
 
 
 def test_no_pickle_has_size_n():
-    """Ten thousand more rows in a step, none of them in its pickle beyond the model's own."""
+    """98,000 more rows in a step, none of them in its pickle beyond the model's own."""
     sizes = []
     for n in (2000, 100_000):
         with pm.Model() as model:
@@ -418,6 +418,9 @@ def test_minibatches_that_widen_the_law_are_told_of(model, name):
         SCIR([model[name]], batch_size=40)
     with model:
         SCIR([model[name]], batch_size=1400, step_size=0.01)
+        SCIR([model[name]], batch_size=40, control_variate="anchor")
+        with pytest.warns(SubsamplingWarning, match="too large by an unknown factor"):
+            SCIR([model[name]], batch_size=1)
 
 
 # Likelihoods that depend on other variables where the step was not built ------------------------------
