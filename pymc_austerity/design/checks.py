@@ -1,0 +1,72 @@
+"""Ranges of the parameters that the functions of this package have in common."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.validation import is_real, is_whole
+
+Floats = npt.NDArray[np.float64]
+
+
+def numbers(name: str, value: Any) -> Floats:
+    """`value` as an array of numbers, none of them NaN."""
+    try:
+        found = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a number or an array of numbers, got {value!r}.") from error
+    if np.isnan(found).any():
+        raise ValueError(f"{name} must not be NaN, got {value!r}.")
+    return found
+
+
+def _within(name: str, value: Any, low: float, high: float, said: str) -> Floats:
+    found = numbers(name, value)
+    outside = found[~((found >= low) & (found <= high))]
+    if outside.size:
+        raise ValueError(f"{name} must be in {said}, got {float(outside[0])!r}.")
+    return found
+
+
+def check_epsilon(value: Any) -> Floats:
+    """In [0, 1/2]: at 1/2 the critical value is 0, and above it negative."""
+    return _within("epsilon", value, 0.0, 0.5, "[0, 0.5] (smaller values read more data)")
+
+
+def check_boundary(value: Any) -> Floats:
+    """In [1/2, 1], from Pocock to O'Brien and Fleming."""
+    return _within(
+        "boundary", value, 0.5, 1.0, "[0.5, 1] (0.5 is Pocock's boundary, 1 is O'Brien and Fleming's)"
+    )
+
+
+def check_share(value: Any) -> Floats:
+    """The share of the first batch, in (0, 1]."""
+    return _within("pi_1", value, math.ulp(0.0), 1.0, "(0, 1] (the share of the data in the first batch)")
+
+
+def check_count(name: str, value: Any, least: int, reason: str) -> int:
+    """A whole number of at least `least`."""
+    if not is_whole(value) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}: {reason}")
+    return int(value)
+
+
+def check_batch(batch_size: Any, N: Any) -> tuple[int, int]:
+    """The first batch and the number of terms, 2 <= batch_size <= N."""
+    n_local = check_count("N", N, 2, "it is the number of local terms.")
+    batch = check_count("batch_size", batch_size, 2, "one term has no variance to test with.")
+    if batch > n_local:
+        raise ValueError(f"batch_size must be at most N = {n_local}, got {batch}.")
+    return batch, n_local
+
+
+def check_real(name: str, value: Any, low: float, high: float, said: str) -> float:
+    """A number strictly between `low` and `high`."""
+    if not is_real(value) or not low < value < high:
+        raise ValueError(f"{name} must be {said}, got {value!r}.")
+    return float(value)

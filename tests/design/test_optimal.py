@@ -1,0 +1,292 @@
+"""Optimal designs: known ones, a brute-force search, a real model, and what a user may get wrong."""
+
+import copy
+import math
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pymc_austerity import AusterityMH
+from pymc_austerity.acceptance import TTest
+from pymc_austerity.acceptance.ttest import significant
+from pymc_austerity.design import (
+    Design,
+    acceptance_error,
+    data_usage,
+    error,
+    expected_data_usage,
+    optimal_design,
+)
+from pymc_austerity.design.acceptance import move_law
+from pymc_austerity.design.optimal import BATCH_SIZES, EPSILONS
+from tests.design.moves import digits, regression, trial_moves
+from tests.kernels.engines import compiled_test
+
+N = 10_000
+GRID = {"batch_sizes": (200, 1000), "epsilons": (0.005, 0.05, 0.2)}
+
+
+def gaussian_moves(n=40, n_local=N, seed=1):
+    """As of a random walk at equilibrium in a normal posterior."""
+    sd_sum = np.linspace(0.5, 3, n)
+    log_ratio = np.random.default_rng(seed).normal(-(sd_sum**2) / 2, sd_sum)
+    return SimpleNamespace(mu=log_ratio / n_local, sigma_l=sd_sum / math.sqrt(n_local))
+
+
+def tree(moves, n_local=N):
+    pairs = {"mu": ("pair", moves.mu), "sd": ("pair", moves.sigma_l)}
+    return xr.DataTree.from_dict({"log_ratios": xr.Dataset(pairs, attrs={"n_local": n_local})})
+
+
+# The worst case -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tolerance", "batch", "epsilon"), [(0.05, 500, 0.005), (0.1, 400, 0.01)])
+def test_known_worst_case_designs(tolerance, batch, epsilon):
+    design = optimal_design(None, tolerance, N=N)
+    assert dict(design) == {"epsilon": epsilon, "batch_size": batch, "boundary": 0.5}
+    assert design.kind == "worst case"
+    assert design.error == pytest.approx(error(0.0, batch / N, epsilon), abs=1e-12)
+    assert design.data_usage == pytest.approx(data_usage(0.0, batch / N, epsilon), abs=1e-12)
+    assert design.error <= tolerance
+    assert len(BATCH_SIZES) == 13
+    assert len(EPSILONS) == 14
+
+
+def test_every_default_test_within_the_tolerance_reads_more():
+    design = optimal_design(tolerance=0.1, N=N)
+    for size in BATCH_SIZES:
+        wrong, used = (f(0.0, size / N, EPSILONS) for f in (error, data_usage))
+        assert np.all(used[wrong <= 0.1] >= design.data_usage - 1e-12)
+
+
+def test_other_boundaries_are_searched_too():
+    pocock = optimal_design(None, 0.05, N=N, batch_sizes=(500,), epsilons=np.geomspace(1e-4, 0.3, 60))
+    both = optimal_design(
+        None, 0.05, N=N, batch_sizes=(500,), epsilons=np.geomspace(1e-4, 0.3, 60), boundaries=(0.5, 0.75, 1.0)
+    )
+    assert both.data_usage <= pocock.data_usage
+    # O'Brien and Fleming's reads all but everything where it cannot decide.
+    assert both.boundary == 0.5
+
+
+# Averages -------------------------------------------------------------------------------------------
+
+
+def test_average_design_is_the_best_of_the_grid():
+    moves = gaussian_moves()
+    rows = []
+    for size in GRID["batch_sizes"]:
+        for epsilon in GRID["epsilons"]:
+            for boundary in (0.5, 0.8):
+                test = {"batch_size": size, "epsilon": epsilon, "boundary": boundary}
+                delta = acceptance_error(moves.mu, moves.sigma_l, N, **test)
+                used = expected_data_usage(moves.mu, moves.sigma_l, N, **test)
+                rows.append((np.abs(delta).mean(), used.mean(), test))
+    for tolerance in (0.01, 0.05, 0.15):
+        found = optimal_design(moves, tolerance, N=N, boundaries=(0.5, 0.8), **GRID)
+        wrong, used, test = min((r for r in rows if r[0] <= tolerance), key=lambda r: r[1])
+        assert dict(found) == test
+        assert (found.error, found.data_usage) == pytest.approx((wrong, used), abs=1e-12)
+        assert (found.kind, found.N) == ("average", N)
+
+
+def test_average_designs_read_less_than_the_worst_case_expects():
+    average, worst = optimal_design(gaussian_moves(), N=N, **GRID), optimal_design(N=N, **GRID)
+    assert average.epsilon > worst.epsilon
+    assert average.data_usage < worst.data_usage
+
+
+def test_pairs_from_a_data_tree():
+    moves = gaussian_moves()
+    expected = optimal_design(moves, 0.05, N=N, **GRID)
+    for found in (optimal_design(tree(moves), **GRID), optimal_design(tree(moves), N=N, **GRID)):
+        assert dict(found) == dict(expected)
+        assert found.error == expected.error
+
+
+def test_moves_without_variance_and_impossible_moves_count():
+    moves = SimpleNamespace(mu=[0.0, -math.inf], sigma_l=[0.0, 0.01])
+    found = optimal_design(moves, 0.01, N=N, batch_sizes=(500,), epsilons=(0.3,))
+    assert found.error == 0.0
+    assert found.data_usage == pytest.approx((1 + 0.05) / 2)
+
+
+# Grids ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_local", "sizes"), [(N, BATCH_SIZES), (700, BATCH_SIZES[:7]), (30, (30,))])
+def test_default_batch_sizes(n_local, sizes, monkeypatch):
+    assert tried(n_local, monkeypatch) == list(sizes)
+
+
+def test_default_batch_sizes_of_large_data(monkeypatch):
+    million = tried(10**6, monkeypatch)
+    assert million[0] == 2000
+    assert million[-1] == 500_000
+    for n_local in (10**7, 10**9, 10**12):
+        sizes = tried(n_local, monkeypatch)
+        assert sizes == sorted(sizes)
+        assert n_local / 500 <= sizes[0] <= n_local / 200
+        assert n_local / 5 <= sizes[-1] <= n_local / 2
+
+
+def tried(n_local, monkeypatch):
+    """Batch sizes of the tests whose law is asked for."""
+    sizes = []
+
+    def law(drift, pi_1, epsilon, boundary):
+        sizes.append(round(pi_1 * n_local))
+        return SimpleNamespace(error=np.zeros(1), data_usage=np.ones(1))
+
+    monkeypatch.setattr("pymc_austerity.design.optimal.sequential_law", law)
+    optimal_design(N=n_local, epsilons=(0.1,))
+    return sizes
+
+
+def test_batch_sizes_above_n_are_left_out():
+    found = optimal_design(None, 0.4, N=300, batch_sizes=(100, 500), epsilons=(0.2,))
+    assert found.batch_size == 100
+
+
+# Errors ---------------------------------------------------------------------------------------------
+
+
+def test_no_test_within_the_tolerance():
+    with pytest.raises(ValueError, match=r"at most tolerance = 0.001.*Design\(epsilon=0.01, batch_size=1000"):
+        optimal_design(None, 0.001, N=N, batch_sizes=(500, 1000), epsilons=(0.01, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "given", "said"),
+    [
+        (None, {}, "N, the number of local terms, must be given where there are no pairs"),
+        (None, {"N": 1e4}, "N must be an integer of at least 2, got 10000.0"),
+        (None, {"N": N, "tolerance": 0.5}, "tolerance must be between 0 and 0.5, got 0.5"),
+        (None, {"N": N, "tolerance": None}, "tolerance must be between 0 and 0.5, got None"),
+        (
+            None,
+            {"N": N, "batch_sizes": (20_000,)},
+            r"batch_sizes must have one of at most N = 10000, got \[20000\]",
+        ),
+        (None, {"N": N, "batch_sizes": (1,)}, "batch_sizes must be an integer of at least 2, got 1"),
+        (None, {"N": 10**7, "batch_sizes": (50,)}, r"batch_sizes must be at least N / 20,000 = 500, got 50"),
+        (None, {"N": N, "epsilons": (0.6,)}, r"epsilon must be in \[0, 0.5\].*got 0.6"),
+        (None, {"N": N, "epsilons": ()}, "epsilons must not be empty"),
+        (None, {"N": N, "boundaries": ()}, "boundaries must not be empty"),
+        (None, {"N": N, "boundaries": (0.2,)}, r"boundary must be in \[0.5, 1\].*got 0.2"),
+        (gaussian_moves(), {}, "N, the number of local terms, must be given beside mu and sigma_l"),
+        (tree(gaussian_moves()), {"N": 99}, "N = 99, but the pairs are of a model with 10000 local terms"),
+        (xr.DataTree(), {}, "pairs has no group log_ratios"),
+        ("trial", {"N": N}, "pairs must be a DataTree with the group log_ratios, or have .* got str"),
+        (SimpleNamespace(mu=[0.0], sigma_l=[1.0, 2.0]), {"N": N}, "one length, got lengths 1 and 2"),
+        (SimpleNamespace(mu=[], sigma_l=[]), {"N": N}, "one length, got lengths 0 and 0"),
+        (SimpleNamespace(mu=[0.0], sigma_l=[-1.0]), {"N": N}, "sigma_l must be finite and not negative"),
+        (SimpleNamespace(mu=[math.nan], sigma_l=[1.0]), {"N": N}, "mu must not be NaN"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_what_a_user_may_get_wrong(pairs, given, said):
+    with pytest.raises(ValueError, match=said):
+        optimal_design(pairs, **given)
+
+
+# The result -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def design():
+    return Design(0.05, 500, 0.75, 0.031, 0.42, "average", N)
+
+
+def test_a_design_is_a_mapping_of_three(design):
+    assert dict(**design) == {"epsilon": 0.05, "batch_size": 500, "boundary": 0.75}
+    assert len(design) == 3
+    assert "error" not in design
+    with pytest.raises(KeyError):
+        design["error"]
+    assert design == {"epsilon": 0.05, "batch_size": 500, "boundary": 0.75}
+    assert TTest(**design) == TTest(0.05, 500, boundary=0.75)
+
+
+def test_a_design_does_not_change(design):
+    with pytest.raises(AttributeError):
+        design.epsilon = 0.1
+    with pytest.raises(TypeError):
+        design["epsilon"] = 0.1
+    for other in (copy.deepcopy(design), pickle.loads(pickle.dumps(design))):
+        assert other == design
+        assert repr(other) == repr(design)
+
+
+def test_its_text_says_what_to_expect(design):
+    assert repr(design) == (
+        "Design(epsilon=0.05, batch_size=500, boundary=0.75: average error 0.031, data usage 0.42, N=10000)"
+    )
+
+
+def test_a_step_takes_it(design):
+    import pymc as pm
+
+    with pm.Model() as model:
+        mean = pm.Normal("mean")
+        pm.Normal("y", mean, 1, observed=np.random.default_rng(1).normal(size=1000))
+    step = AusterityMH(**design, model=model)
+    assert step._ttest == TTest(0.05, 500, boundary=0.75)
+
+
+# A real model ---------------------------------------------------------------------------------------
+
+
+def simulated(moves, n_local, design, n_decisions, seed=4):
+    """Decisions about each move by the real rule: mean \\|Delta\\|, its standard error, and the share read.
+
+    \\|mean\\| would count the noise as error; the sign that is predicted does not.
+    """
+    rule = TTest(**design)
+    rng, schedule, population = np.random.default_rng(seed), rule.bind(n_local), np.arange(n_local)
+    decide = compiled_test(significant)
+    predicted = move_law(moves.mu, moves.sigma_l, n_local, design.batch_size, design.epsilon, design.boundary)
+    excess, used = np.empty((2, len(moves.mu), n_decisions))
+    for k, (terms, psi0) in enumerate(zip(moves.terms, moves.psi0, strict=True)):
+        full = terms.mean()
+        for t in range(n_decisions):
+            psi = psi0 + math.log(rng.random()) / n_local
+            n, _, mean = decide(1, rng, psi, terms, population, schedule)
+            excess[k, t] = float(mean[0] > psi) - float(full > psi)
+            used[k, t] = n[0] / n_local
+    delta = np.sign(predicted.signed) @ excess.mean(axis=1) / len(moves.mu)
+    spread = np.sqrt(excess.var(axis=1).sum() / n_decisions) / len(moves.mu)
+    return delta, spread, used.mean()
+
+
+def check_design(X, y, step, tolerance, n_moves, n_decisions, sizes):
+    """Moves of one chain choose the design, moves of another one try it."""
+    n_local = len(y)
+    trial, other = (trial_moves(X, y, n_moves, step, seed=seed) for seed in (2, 3))
+    for level in tolerance:
+        grid = {"batch_sizes": sizes, "epsilons": np.geomspace(5e-4, 0.4, 50)}
+        average = optimal_design(trial, level, N=n_local, **grid)
+        worst = optimal_design(None, level, N=n_local, **grid)
+        delta, spread, used = simulated(other, n_local, average, n_decisions)
+        worst_use = expected_data_usage(other.mu, other.sigma_l, n_local, **worst).mean()
+        assert spread < 0.05 * level
+        assert delta == pytest.approx(level, rel=0.2)
+        assert used < worst_use - 0.05
+        assert used == pytest.approx(average.data_usage, abs=0.05)
+
+
+def test_average_design_of_a_logistic_regression():
+    X, y = regression(2000, 5)
+    check_design(X, y, 0.05, (0.05,), n_moves=150, n_decisions=100, sizes=(100, 200, 400))
+
+
+@pytest.mark.slow
+def test_average_design_at_the_size_of_the_paper():
+    """MNIST's 7 and 9 where they are at hand, otherwise synthetic data of this size."""
+    X, y = digits() or regression(12_214, 50)
+    sizes = (200, 400, 500, 600, 800, 1000, 1500)
+    check_design(X, y, 0.01, (0.01, 0.02, 0.05, 0.1), n_moves=100, n_decisions=1000, sizes=sizes)
