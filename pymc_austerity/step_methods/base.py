@@ -37,6 +37,7 @@ from pymc_austerity.step_methods import drift as drift_watch
 from pymc_austerity.step_methods import fit as fit_watch
 from pymc_austerity.step_methods.centre import Centre, CentreReport, Found, start_near
 from pymc_austerity.step_methods.compiled import CompiledKernel
+from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.engine import Engine
 from pymc_austerity.step_methods.notices import (
     refuse_discrete,
@@ -165,7 +166,8 @@ class SubsampledStep(RebuiltStep):
             self._is_fitted = is_fitted(proposal)
             found = self._found(fact, point, proposal, fresh)
             self._centre = None if found is None else found.centre
-            rule = self._rule_for(fact.n_local - len(self._exact_rows))
+            self._n_local, self._chosen_proposal = fact.n_local, proposal
+            self._decides_by = rule = self._rule_for(fact.n_local - len(self._exact_rows))
             self._independent = share_of_independent_moves(proposal)
             if rule.functions.draw is not log_uniform:  # Barker's rule accepts every other move of no change
                 self._independent *= 0.5
@@ -298,6 +300,21 @@ class SubsampledStep(RebuiltStep):
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""
         return statistics(outcome, n, self._engine.n_local, self.proposal_state.scale[0])
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "rule": plain(self._decides_by),
+            "proposal": plain(self._chosen_proposal),
+            "control_variate": plain(self._taylor),
+            "range_bound": plain(self._range_bound),
+            "steps_per_draw": self._steps_per_draw,
+            "subsample": self._subsample,
+            "threshold": plain(self._threshold),
+            "temperature": self._temperature,
+            "tune": self._adapts,
+            "n_local": self._n_local,
+            "n_exact": len(self._exact_rows),
+        }
 
     @property
     def centre(self) -> CentreReport | None:

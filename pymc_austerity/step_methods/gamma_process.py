@@ -28,6 +28,7 @@ from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
+from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma_counts import Counter, counted, require_counts
 from pymc_austerity.step_methods.gamma_moves import exact_transitions
 from pymc_austerity.step_methods.gamma_notices import require_forms, tell
@@ -175,6 +176,7 @@ class GammaProcessStep(RebuiltStep):
                     anchored=self._anchored,
                 )
         self._data_seen = [fingerprint(c.gradient.graph) for c in found]
+        self._n_local = sum(c.gradient.n_local for c in found)
         self._conjugacies = found
         self._counts_checked = not fresh
 
@@ -239,13 +241,12 @@ class GammaProcessStep(RebuiltStep):
         assert self._conjugacies is not None
         if began < _SETTLED <= self.n_transitions:
             require_forms(self._conjugacies, self.log_theta, new)
-        n_local = sum(c.gradient.n_local for c in self._conjugacies)
         per_transition = n_used / self._steps_per_draw
         noise = ratios / self._steps_per_draw / len(self.vars)
         stats = {
             "step_size": h,
             "n_used": per_transition,
-            "fraction_used": per_transition / n_local if n_local else 0.0,
+            "fraction_used": per_transition / self._n_local if self._n_local else 0.0,
             "variance_inflation": 1.0 + cir_noise(h) * noise,
         }
         return new, [stats]
@@ -342,6 +343,21 @@ class GammaProcessStep(RebuiltStep):
     def forms(self) -> dict[str, str]:
         """What the likelihood is in each variable: "counts", "affine", "rate" (all conjugate) or "frozen"."""
         return {p.name: s.form for p, s in zip(self._priors, self._structures, strict=True)}
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "step_size": plain(self._schedule if self._schedule.kappa else self._schedule.h),
+            "batch_size": plain(self._batch_size),
+            "control_variate": "anchor" if self._anchored else None,
+            "refresh": self._refresh if self._anchored else None,
+            "minibatch_rate": self._minibatch_rate,
+            "shift": plain(self._shift),
+            "counts": None if self._counter is None else type(self._counter).__name__,
+            "steps_per_draw": self._steps_per_draw,
+            "threshold": plain(self._threshold),
+            "forms": self.forms,
+            "n_local": self._n_local,
+        }
 
     def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
         return {

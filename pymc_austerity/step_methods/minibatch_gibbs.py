@@ -93,13 +93,22 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     Examples
     --------
-    >>> with pm.Model() as model:  # doctest: +SKIP
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import MinibatchCategoricalGibbs
+    >>> rng = np.random.default_rng(1)
+    >>> mu = np.array([-3.0, 0.0, 3.0])
+    >>> y = rng.normal(mu[rng.integers(3, size=1000)], 1)
+    >>> with pm.Model() as model:
     ...     w = pm.Dirichlet("w", np.ones(3))
-    ...     mu = pm.Normal("mu", 0, 5, shape=3)
-    ...     z = pm.Categorical("z", p=w, shape=len(y))
-    ...     pm.Normal("y", mu[z], 1, observed=y)
-    ...     allocate = MinibatchCategoricalGibbs([z], batch_size=0.1, steps_per_draw=10)
-    ...     idata = pm.sample(step=[allocate, SCIR([w]), pm.NUTS([mu])])
+    ...     z = pm.Categorical("z", p=w, shape=1000)
+    ...     score = pm.Normal("score", pm.math.constant(mu)[z], 1, observed=y)
+    ...     step = MinibatchCategoricalGibbs([z], batch_size=0.1, rng=1)
+    ...     point, (stats,) = step.step(model.initial_point())
+    >>> stats["n_used"], stats["fraction_used"]
+    (100.0, 0.1)
+
+    Beside it `SCIR` moves the weights: ``pm.sample(step=[step, SCIR([w])])``.
     """
 
     name = "minibatch_categorical_gibbs"
@@ -162,6 +171,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             found = Allocations(self._model, self.vars[0], point, check=True)
         n_local, name = found.n_local, self.vars[0].name
         self._batch_size = batch_rows(self._requested_size, n_local, name, (name, n_local)) or n_local
+        self._n_local = n_local
         warn_of_given(found)
         self._updates = found.compile(gibbs_updates, {"draw": draw_category}, RowTerms)
         self._population = np.arange(found.n_local)
@@ -263,6 +273,13 @@ class MinibatchCategoricalGibbs(RebuiltStep):
                 f"0, ..., {n_categories - 1}. Start the chain with one of these."
             )
         return np.bincount(z, minlength=n_categories).astype(np.int64)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "batch_size": int(self._batch_size),
+            "steps_per_draw": self._steps_per_draw,
+            "n_local": self._n_local,
+        }
 
     def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
         return {"_population": None if self._population is None else self._population.copy()}

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Self
 from pymc.step_methods.compound import BlockedStep, Competence
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.step_methods.configuration import text
+
 
 class RebuiltStep(BlockedStep):
     """A step that a worker builds again, from the cache on disk, when it is first stepped there.
@@ -16,10 +18,24 @@ class RebuiltStep(BlockedStep):
 
     default_blocked = True
     _rebuilt: ClassVar[tuple[str, ...]]
+    _model: Any
 
     def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
         """Attributes that a copy must not share, besides the sampling state."""
         return {}
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """How the step is set up: all that changes its law or its cost, as JSON can hold it."""
+        names = [str(self._model.values_to_rvs[v].name) for v in self.vars]
+        return {"step": type(self).__name__, "vars": names, **self._settings()}
+
+    def _settings(self) -> dict[str, Any]:
+        """What `configuration` has besides the class and the variables."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return text(self.configuration)
 
     @staticmethod
     def competence(var: Variable, has_grad: bool) -> Competence:

@@ -21,6 +21,7 @@ from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.centre import Found
 from pymc_austerity.step_methods.compiled import CompiledKernel
+from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.options import ThinnedOptions
 from pymc_austerity.step_methods.prediction import Prediction, few_digits, predict
 from pymc_austerity.step_methods.statistics import DTYPES_SHAPES
@@ -78,10 +79,11 @@ class TunaMH(SubsampledStep):
 
     Notes
     -----
-    Algorithm 2 of Zhang, Cooper & De Sa (2020) on Taylor remainders R_i, which are bounded by |R_i(q') -
-    R_i(q)| <= c_i M(q, q'), with c_i from the third derivatives of the terms (`bounds.remainder`). A move
-    draws B ~ Poisson(C M) rows, C the sum of the c_i, with probabilities c_i / C; keeps each with
-    probability (1 - x) / 2, x = [R_i(q') - R_i(q)] / (c_i M); and is accepted with probability
+    Algorithm 2 of Zhang, Cooper & De Sa (2020) on Taylor remainders R_i, which are bounded by
+    ``|R_i(q') - R_i(q)|`` <= c_i M(q, q'), with c_i from the third derivatives of the terms
+    (`bounds.remainder`). A move draws B ~ Poisson(C M) rows, C the sum of the c_i, with probabilities
+    c_i / C; keeps each with probability (1 - x) / 2, x = [R_i(q') - R_i(q)] / (c_i M); and is accepted with
+    probability
 
         min(1, exp(base) product over the rows kept of (1 + x) / (1 - x)),
 
@@ -113,8 +115,19 @@ class TunaMH(SubsampledStep):
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     idata = pm.sample(step=TunaMH())
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import TunaMH
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     idata = pm.sample(100, tune=100, chains=1, step=TunaMH(), progressbar=False)
+    >>> idata.sample_stats["n_used"].mean().item() < 20  # of 2000 rows
+    True
     """
 
     name = "tuna_mh"
@@ -220,6 +233,18 @@ class TunaMH(SubsampledStep):
                 f"{n_local:,} rows for a transition: {instead}{prediction.advice(report, n_local)}"
             )
         return too_many
+
+    def _settings(self) -> dict[str, Any]:
+        settings = super()._settings()
+        if self._switched:  # the rule that was switched to is named
+            return settings
+        del settings["rule"], settings["range_bound"], settings["subsample"], settings["n_exact"]
+        own = {
+            "chi": self._chi,
+            "switch_above": plain(self._switch_above),
+            "curvature": plain(self._curvature),
+        }
+        return {**own, **settings}
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         violations = np.nan if self._switched else self._engine.take_violations()

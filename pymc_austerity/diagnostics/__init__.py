@@ -1,0 +1,21 @@
+"""Diagnostics: what the approximation did, from the result of a run."""
+
+from pymc_austerity.diagnostics.agreement import agreement
+from pymc_austerity.diagnostics.data_usage import data_usage_summary
+from pymc_austerity.diagnostics.decisions import decision_summary, decisions
+from pymc_austerity.diagnostics.effective_cost import effective_cost
+from pymc_austerity.diagnostics.log_ratios import from_log_ratios
+from pymc_austerity.diagnostics.normality import Normality, normality
+from pymc_austerity.diagnostics.stamp import stamp
+
+__all__ = [
+    "Normality",
+    "agreement",
+    "data_usage_summary",
+    "decision_summary",
+    "decisions",
+    "effective_cost",
+    "from_log_ratios",
+    "normality",
+    "stamp",
+]

@@ -1,0 +1,85 @@
+"""Error estimates of decisions, against the normal law and by simulation."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_austerity.diagnostics import decision_summary, decisions
+from tests.diagnostics.results import result
+
+
+def made(mean, psi, error, exhausted=0.0):
+    mean = np.asarray(mean, dtype=float)[None]
+    return result(
+        log_ratio_mean=mean,
+        psi=np.broadcast_to(psi, mean.shape),
+        log_ratio_se=np.broadcast_to(error, mean.shape),
+        exhausted=np.broadcast_to(exhausted, mean.shape),
+    )
+
+
+def test_estimates():
+    found = decisions(made([0.0, 1.0, -1.0, 5.0], 0.0, 0.5))
+    np.testing.assert_allclose(found.z.values[0, :, 0], [0.0, 2.0, -2.0, 10.0])
+    expected = stats.norm.sf([0.0, 2.0, 2.0, 10.0])
+    np.testing.assert_allclose(found.error_estimate.values[0, :, 0], expected)
+    assert found.near_tie.values[0, :, 0].tolist() == [True, True, True, False]
+    assert found.error_estimate.dims == ("chain", "draw", "sampler")
+
+
+def test_nothing_is_left_to_err_about_when_all_was_read():
+    found = decisions(made([0.3, -0.3, 0.0], 0.0, 0.0, 1.0))
+    assert found.error_estimate.values.ravel().tolist() == [0.0, 0.0, 0.0]
+    assert found.z.values.ravel().tolist() == [np.inf, -np.inf, -np.inf]  # a tie rejects
+    assert not found.near_tie.any()
+
+
+def test_moves_without_a_decision_are_unknown():
+    found = decisions(made([np.nan, 1.0], 0.0, [np.nan, 1.0]))
+    assert np.isnan(found.error_estimate.values[0, 0, 0])
+    assert not found.near_tie.values[0, 0, 0]
+    table = decision_summary(made([np.nan, 1.0], 0.0, [np.nan, 1.0]))
+    assert table.loc["step", "decisions"] == 1
+    assert table.loc["step", "near_ties"] == 1.0
+
+
+def test_a_step_without_decisions():
+    """TunaMH records psi, but always NaN."""
+    table = decision_summary(made([0.1, 0.2], np.nan, 1.0))
+    assert table.loc["step", "decisions"] == 0
+    assert table[["mean_error", "max_error", "near_ties"]].isna().all(axis=None)
+
+
+def test_two_steps():
+    both = np.ones((2, 7, 2)) * [1.0, 2.0]
+    found = decisions(
+        result(log_ratio_mean=both, psi=both * 0, log_ratio_se=both * 0 + 1, exhausted=both * 0, n_used=both)
+    )
+    np.testing.assert_allclose(found.z.values[0, 0], [1.0, 2.0])
+    assert found.sampler.values.tolist() == ["step 0", "step 1"]
+
+
+@pytest.mark.parametrize("near_tie", [0.0, -1.0, np.inf, np.nan, "2", True])
+def test_near_tie_is_checked(near_tie):
+    with pytest.raises(ValueError, match="near_tie must be a positive number"):
+        decisions(made([0.1], 0.0, 1.0), near_tie=near_tie)
+
+
+def test_without_decisions():
+    with pytest.raises(ValueError, match="no psi: no subsampled step took part"):
+        decisions(result(n_used=np.ones((1, 3))))
+
+
+def test_estimates_are_right_for_one_look_at_normal_batches():
+    """Of a mean that is known up to a normal error, the sign is wrong as often as estimated."""
+    rng = np.random.default_rng(4)
+    n = 20_000
+    truth = rng.normal(0.0, 1.0, n)
+    seen = truth + rng.normal(0.0, 1.0, n)
+    # Given what was seen, the truth is N(seen / 2, 1 / 2).
+    found = decisions(made(seen / 2, 0.0, np.sqrt(0.5)))
+    wrong = np.sign(seen) != np.sign(truth)
+    estimate = found.error_estimate.values.ravel()
+    error = np.sqrt(np.sum(estimate * (1 - estimate))) / n
+    assert abs(wrong.mean() - estimate.mean()) < 4 * error
+    assert abs(wrong.mean() - estimate.mean() / 2) > 4 * error  # half as often would be noticed
