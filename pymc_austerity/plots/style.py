@@ -1,0 +1,52 @@
+"""Colours and panels that all plots share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pymc_austerity.plots.optional import optional
+
+APPROXIMATE, EXACT, LIMIT = "#c1440e", "#444444", "#2a6f97"
+"""What was computed from subsamples; what is exact; bounds and targets."""
+
+CYCLE = ("#c1440e", "#2a6f97", "#e9a03b", "#4c956c", "#7b4b94", "#8c8c8c")
+"""For lines without such a meaning: distinct also in grey and to most colour-blind eyes."""
+
+
+def colours(n: int) -> list[str]:
+    """`n` colours, repeated from the seventh on."""
+    return [CYCLE[k % len(CYCLE)] for k in range(n)]
+
+
+def panels(ax: Any, n: int) -> list[Any]:
+    """`n` axes: those of the user, or of a new figure, side by side."""
+    if ax is None:
+        _, axes = optional("matplotlib.pyplot").subplots(
+            1, n, figsize=(5.2 * n if n > 1 else 6.4, 4.0), layout="constrained", squeeze=False
+        )
+        return list(axes[0])
+    given = list(np.ravel(np.asarray(ax, dtype=object)))
+    if len(given) != n:
+        raise ValueError(f"ax must be {n} matplotlib axes, got {len(given)}.")
+    return given
+
+
+def tidy(axes: Sequence[Any]) -> None:
+    """Light grid behind the data, no frame on the sides without ticks."""
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(True, which="major", color="#e4e4e4", linewidth=0.7)
+        ax.set_axisbelow(True)
+
+
+def few_digits(value: float) -> str:
+    """A number for a title: thousands grouped, no more digits than can be read."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share of the data for a title."""
+    return f"{100 * share:.3g} %"

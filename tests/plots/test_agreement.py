@@ -1,0 +1,112 @@
+"""Posteriors over each other."""
+
+import numpy as np
+import pytest
+
+from pymc_austerity.diagnostics import agreement
+from pymc_austerity.plots import plot_agreement
+from tests.plots.artists import inside
+from tests.plots.conftest import tree
+
+
+def posterior(seed, draws=400, chains=2, scale=1.0):
+    rng = np.random.default_rng(seed)
+    return {
+        "a": scale * rng.normal(size=(chains, draws)),
+        "b": rng.gamma(3.0, size=(chains, draws, 2, 2)),
+        "k": rng.poisson(3.0, size=(chains, draws)),
+    }
+
+
+@pytest.fixture
+def pair():
+    return tree(posterior(1, scale=1.3)), tree(posterior(2, draws=250))
+
+
+def test_a_panel_for_each_scalar_and_its_row_in_the_title(pair):
+    pc = plot_agreement(*pair)
+    table = agreement(*pair)
+    figure = pc.viz["figure"].item()
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert len(titles) == 6
+    for label, row in table.iterrows():
+        (title,) = [t for t in titles if t.startswith(f"{label}\n")]
+        assert f"shift {row['shift']:+.2f} ± {row['shift_error']:.2f} sd" in title
+        assert f"sd ratio {row['sd_ratio']:.2f} ± {row['sd_ratio_error']:.2f}" in title
+    assert inside(figure)
+
+
+def test_the_densities(pair):
+    axes = plot_agreement(*pair, var_names="a").get_target("a", {})
+    assert len(axes.lines) == 2
+    for line, idata in zip(axes.lines, pair, strict=True):
+        x, density = line.get_xydata().T
+        step, draws = x[1] - x[0], idata["posterior"]["a"].values
+        np.testing.assert_allclose(density.sum() * step, 1.0, atol=0.02)
+        # A kernel estimate is as wide as the draws, up to its own bandwidth (a tenth of the variance here).
+        mean = np.sum(x * density) * step
+        np.testing.assert_allclose(mean, draws.mean(), atol=0.05)
+        sd = np.sqrt(np.sum((x - mean) ** 2 * density) * step)
+        assert draws.std() * 0.95 < sd < draws.std() * 1.15
+
+
+def test_whole_numbers_are_counted(pair):
+    axes = plot_agreement(*pair, var_names=["k"]).get_target("k", {})
+    draws = [idata["posterior"]["k"].values for idata in pair]
+    support = np.arange(min(d.min() for d in draws), max(d.max() for d in draws) + 1)
+    for line, d in zip(axes.lines, draws, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), support)
+        np.testing.assert_allclose(line.get_ydata(), [np.mean(d == k) for k in support])
+
+
+def test_only_what_both_have():
+    a, b = posterior(1), posterior(2)
+    del a["k"], b["b"]
+    pc = plot_agreement(tree(a), tree(b))
+    assert list(pc.viz["plot"].data_vars) == ["a"]
+
+
+def test_names_in_the_legend(pair):
+    pc = plot_agreement(*pair, var_names="a", names=("austerity", "NUTS"))
+    legend = pc.viz["figure"].item().legends[0]
+    assert [t.get_text() for t in legend.get_texts()] == ["austerity", "NUTS"]
+
+
+def test_a_constant_cannot_be_compared():
+    a, b = tree({"a": np.zeros((2, 100))}), tree({"a": posterior(1)["a"]})
+    axes = plot_agreement(a, b).get_target("a", {})
+    assert "cannot be compared" in axes.get_title()
+    assert len(axes.lines) == 1
+
+
+def test_a_constant_among_others():
+    a, b = posterior(1), posterior(2)
+    for draws in (a, b):
+        draws["b"][..., 0, 0] = 1.0
+    pc = plot_agreement(tree(a), tree(b), var_names="b")
+    drawn = [len(axes.lines) for axes in pc.viz["figure"].item().axes]
+    assert drawn == [0, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(1, 100), (5, 20)])
+def test_chains(chains, draws):
+    a, b = (tree({"a": posterior(s, draws, chains)["a"]}) for s in (1, 2))
+    assert len(plot_agreement(a, b).get_target("a", {}).lines) == 2
+
+
+def test_without_a_plotting_library(pair):
+    pc = plot_agreement(*pair, backend="none")
+    assert [v["function"] for v in pc.get_target("a", {})].count("line") == 2
+
+
+def test_bad_input(pair):
+    with pytest.raises(ValueError, match="names must be two different strings"):
+        plot_agreement(*pair, names=("x", "x"))
+    with pytest.raises(ValueError, match="'c' is not in the posterior"):
+        plot_agreement(*pair, var_names="c")
+    with pytest.raises(ValueError, match="in common"):
+        plot_agreement(tree({"x": posterior(1)["a"]}), tree({"y": posterior(1)["a"]}))
+    with pytest.raises(ValueError, match="visuals must be named density"):
+        plot_agreement(*pair, visuals={"kde": False})
+    with pytest.raises(ValueError, match="no group posterior"):
+        plot_agreement(pair[0], pair[1]["posterior"])
