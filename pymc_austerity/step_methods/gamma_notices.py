@@ -74,6 +74,26 @@ def tell(
         )
 
 
+def warn_of_unused(
+    conjugacies: Sequence[Conjugacy], *, shift: float | None, minibatch_rate: bool, subsampled: bool
+) -> None:
+    """Warn of options that no variable of the step has a use for."""
+    forms = {c.prior.name: c.structure.form for c in conjugacies}
+    names = ", ".join(map(repr, forms))
+    if shift is not None and "frozen" not in forms.values():
+        warn(
+            f"shift={shift!r} was not used: the likelihood of {names} is conjugate, and a shift is for "
+            "drifts that are frozen."
+        )
+    if minibatch_rate and not (subsampled and "rate" in forms.values()):
+        why = (
+            f"the likelihood adds no sum over rows to the rate of {names}"
+            if subsampled
+            else "without a batch_size everything is exact"
+        )
+        warn(f"minibatch_rate=True was not used: {why}.")
+
+
 def require_forms(
     conjugacies: Sequence[Conjugacy], log_theta: Sequence[Array | None], point: Mapping[str, Any]
 ) -> None:

@@ -31,7 +31,7 @@ from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_siz
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma_counts import Counter, counted, require_counts
 from pymc_austerity.step_methods.gamma_moves import exact_transitions
-from pymc_austerity.step_methods.gamma_notices import require_forms, tell
+from pymc_austerity.step_methods.gamma_notices import require_forms, tell, warn_of_unused
 from pymc_austerity.step_methods.gamma_state import (
     DTYPES_SHAPES,
     ControlVariate,
@@ -166,6 +166,12 @@ class GammaProcessStep(RebuiltStep):
         counts = [self._counts(c) for c in found]
         self._structures, self._row_counts = structures, counts
         if fresh:
+            warn_of_unused(
+                found,
+                shift=self._shift,
+                minibatch_rate=self._minibatch_rate,
+                subsampled=self._batch_size is not None,
+            )
             for conjugacy, count in zip(found, counts, strict=True):
                 tell(
                     conjugacy,

@@ -55,6 +55,46 @@ WITH_NUMBA = [
 ]
 
 
+# Models that compile for long: run by `make test-all`.
+LONG_TO_COMPILE = {
+    "a_b_tests_with_shared_prior",
+    "answers_of_items_first",
+    "assigned_columns",
+    "constrained_parameters",
+    "custom_dist_of_clipped_student",
+    "dawid_skene_in_long_format",
+    "deep_network",
+    "discrete_latents",
+    "distribution_Rice",
+    "distribution_TruncatedNormal",
+    "distribution_Wald",
+    "distribution_ZeroInflatedBinomial",
+    "distribution_ZeroInflatedNegativeBinomial",
+    "gifts_of_dyads",
+    "hidden_markov_chains_of_short_panels",
+    "imputed_cells_set_by_a_mask",
+    "imputed_columns_stacked",
+    "kalman_filter_of_short_panels",
+    "likelihoods_in_a_loop",
+    "many_separate_coefficients",
+    "mixture_of_eruptions",
+    "mixture_of_multivariate_normals",
+    "multinomial_topics_of_documents",
+    "multivariate_latents",
+    "multivariate_walk",
+    "network_with_skip_and_layer_norm",
+    "panel_of_series",
+    "panel_unrolled_over_waves",
+    "periodic_spectral_gaussian_process",
+    "reading_times_with_crossed_correlated_effects",
+    "selections_separated_by_a_slice",
+    "shared_multinomial",
+    "spectral_gaussian_process_linearised",
+    "table_of_outcomes_with_gaps",
+    "truncated_mixture_by_hand",
+}
+
+
 class Case:
     """A model of the catalogue, its factorisations and its log density."""
 
@@ -103,7 +143,13 @@ def jitter(value, rng):
     return value + 0.2 * rng.normal(size=value.shape)
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=lambda entry: entry.name)
+def parameters():
+    for entry in MODELS:
+        marks = [pytest.mark.slow] if entry.name in LONG_TO_COMPILE else []
+        yield pytest.param(entry, id=entry.name, marks=marks)
+
+
+@pytest.fixture(scope="module", params=parameters())
 def case(request):
     case = Case(request.param)
     with np.errstate(all="warn" if request.param.finite else "ignore"):

@@ -405,6 +405,24 @@ def test_a_minibatched_rate_is_told_of(model):
     assert len(told) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("w", {"shift": 20.0}, r"shift=20.0 was not used: the likelihood of 'w' is conjugate"),
+        ("rate", {"minibatch_rate": True}, "minibatch_rate=True was not used: without a batch_size"),
+        (
+            "w",
+            {"minibatch_rate": True, "batch_size": 1400, "step_size": 0.01},
+            "minibatch_rate=True was not used: the likelihood adds no sum over rows to the rate of 'w'",
+        ),
+    ],
+)
+def test_an_option_without_a_use_is_told_of(model, name, options, told):
+    with model, pytest.warns(SubsamplingWarning, match=told) as record:
+        SCIR([model[name]], **options)
+    assert len(record) == 1
+
+
 def test_a_start_outside_the_support(model, steps):
     step = fresh(steps(SCIR, "exact"))
     with pytest.raises(ValueError, match="'rate' is zero or infinite"):
