@@ -10,7 +10,7 @@ ONE_THREAD := env -u PYTENSOR_FLAGS OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .NOTPARALLEL:
-.PHONY: help demo test test-all lint bench clean venv
+.PHONY: help demo test test-all lint docs bench clean venv
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s%s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,13 @@ lint: install-lint ## Check style, types, import floors and spelling.
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/codespell
+
+# How notebooks are run: cache, or off, which only checks that all pages can be built.
+EXECUTE ?= cache
+
+docs: install-docs ## Build the documentation in build/docs.
+	env -u PYTENSOR_FLAGS $(PYTHON) -m sphinx -W --keep-going -q -D nb_execution_mode=$(EXECUTE) \
+		docs build/docs
 
 clean: ## Delete .venv, caches and outputs.
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .benchmarks \

@@ -1,5 +1,6 @@
 """Subsampled Markov chain Monte Carlo for unmodified PyMC models."""
 
+from pymc_austerity import design, diagnostics, plots
 from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.control_variates import Taylor
@@ -8,6 +9,7 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.mode import find_mode
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, RandomWalk, Surrogate
+from pymc_austerity.report import compare, probe
 from pymc_austerity.step_methods import (
     SCIR,
     SGRLD,
@@ -43,8 +45,13 @@ __all__ = [
     "Taylor",
     "TunaMH",
     "__version__",
+    "compare",
+    "design",
+    "diagnostics",
     "factorise",
     "find_mode",
+    "plots",
+    "probe",
     "recommend",
     "restricted_nuts",
     "restricted_slice",

@@ -31,8 +31,13 @@ PUBLIC = [
     "Taylor",
     "TunaMH",
     "__version__",
+    "compare",
+    "design",
+    "diagnostics",
     "factorise",
     "find_mode",
+    "plots",
+    "probe",
     "recommend",
     "restricted_nuts",
     "restricted_slice",
@@ -54,13 +59,16 @@ WITH_GUARANTEE = [
     "Surrogate",
     "Taylor",
     "TunaMH",
+    "compare",
     "factorise",
     "find_mode",
+    "probe",
     "recommend",
     "restricted_nuts",
     "restricted_slice",
 ]
-DOCUMENTED = [name for name in PUBLIC if name != "__version__"]
+MODULES = ["design", "diagnostics", "plots"]
+DOCUMENTED = [name for name in PUBLIC if name not in ["__version__", *MODULES]]
 # `Exact` takes no parameters.
 WITH_PARAMETERS = [name for name in WITH_GUARANTEE if name != "Exact"]
 

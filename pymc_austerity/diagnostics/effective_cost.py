@@ -78,7 +78,7 @@ def effective_cost(
     """
     stats = aligned(idata, "n_used", "fraction_used", "accepted", "acceptance_rate", "exhausted")
     draws = ("chain", "draw")
-    terms = stats["n_used"].sum(draws) * _transitions(idata, stats, steps_per_draw)
+    terms = stats["n_used"].sum(draws) * transitions_per_draw(idata, stats, steps_per_draw)
     passes = (terms / n_local(stats)).sum()  # a step that has read nothing counts nothing
     table = {}
     for name, values in scalars(idata, var_names).items():
@@ -89,7 +89,7 @@ def effective_cost(
     return pd.DataFrame.from_dict(table, orient="index", columns=columns)
 
 
-def _transitions(idata: Any, stats: xr.Dataset, given: int | Sequence[int] | None) -> xr.DataArray:
+def transitions_per_draw(idata: Any, stats: xr.Dataset, given: int | Sequence[int] | None) -> xr.DataArray:
     """Transitions for each draw, of every step."""
     samplers = stats["sampler"]
     if given is not None:

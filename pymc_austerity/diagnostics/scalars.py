@@ -22,6 +22,16 @@ def ess(draws: Array) -> float:
     return float(_STATS.ess(draws))
 
 
+def tail_ess(draws: Array) -> float:
+    """Effective sample size of the 5 % and 95 % quantiles, the smaller of both."""
+    return float(_STATS.ess(draws, method="tail", prob=(0.05, 0.95)))
+
+
+def rhat(draws: Array) -> float:
+    """Rank-normalised split R-hat."""
+    return float(_STATS.rhat(draws))
+
+
 def mcse(draws: Array, method: str = "mean") -> float:
     """Monte Carlo standard error of the mean, or of the standard deviation (`method` "sd")."""
     return float(_STATS.mcse(draws, method=method))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.design.optimal import _read_pairs
+from pymc_austerity.design.optimal import moves_of
 
 
 class Pairs(NamedTuple):
@@ -34,6 +34,6 @@ def read_pairs(pairs: Any, N: int | None) -> Pairs:
     """Read a DataTree with the group `log_ratios`, or an object with `mu` and `sigma_l`."""
     if pairs is None:
         raise ValueError("pairs must be given: `pymc_austerity.probe(model, step)` collects them.")
-    moves, n_local = _read_pairs(pairs, N)
+    moves, n_local = moves_of(pairs, N)
     assert moves is not None
     return Pairs(*moves, n_local)

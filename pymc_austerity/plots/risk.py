@@ -10,7 +10,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from pymc_austerity.diagnostics.data_usage import n_local
-from pymc_austerity.diagnostics.effective_cost import _transitions
+from pymc_austerity.diagnostics.effective_cost import transitions_per_draw
 from pymc_austerity.diagnostics.samplers import aligned
 from pymc_austerity.plots.optional import optional
 from pymc_austerity.plots.style import EXACT, colours, panels, tidy
@@ -166,7 +166,7 @@ def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -
         return leapfrog
     try:
         found = aligned(idata, "n_used", "fraction_used", "accepted", "acceptance_rate", "exhausted")
-        terms = found["n_used"] * _transitions(idata, found, steps_per_draw)
+        terms = found["n_used"] * transitions_per_draw(idata, found, steps_per_draw)
     except ValueError as error:
         raise ValueError(f"The run {name!r} does not say what it read. {error}") from error
     shares = (terms / n_local(found)).fillna(0.0).sum("sampler").transpose(*_SAMPLE)

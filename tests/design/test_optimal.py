@@ -95,7 +95,7 @@ def test_average_design_is_the_best_of_the_grid():
 
 
 def test_average_designs_read_less_than_the_worst_case_expects():
-    average, worst = optimal_design(gaussian_moves(), N=N, **GRID), optimal_design(N=N, **GRID)
+    average, worst = (optimal_design(pairs, 0.05, N=N, **GRID) for pairs in (gaussian_moves(), None))
     assert average.epsilon > worst.epsilon
     assert average.data_usage < worst.data_usage
 
@@ -103,7 +103,8 @@ def test_average_designs_read_less_than_the_worst_case_expects():
 def test_pairs_from_a_data_tree():
     moves = gaussian_moves()
     expected = optimal_design(moves, 0.05, N=N, **GRID)
-    for found in (optimal_design(tree(moves), **GRID), optimal_design(tree(moves), N=N, **GRID)):
+    for given in ({}, {"N": N}):
+        found = optimal_design(tree(moves), 0.05, **given, **GRID)
         assert dict(found) == dict(expected)
         assert found.error == expected.error
 

@@ -1,0 +1,221 @@
+"""`compare`: run several steps on one model, and say which of them to trust."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pymc as pm
+
+from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.model.factorise import factorise, model_of
+from pymc_austerity.model.mode import find_mode
+from pymc_austerity.report.budget import budget_of
+from pymc_austerity.report.comparison import Comparison
+from pymc_austerity.report.judgement import Judgement, judge
+from pymc_austerity.report.names import Steps, named
+from pymc_austerity.report.probing import probed
+from pymc_austerity.report.references import Reference, check_reference, run_reference
+from pymc_austerity.report.run import Run, Settings, run_step
+from pymc_austerity.validation import is_real, is_whole
+
+logger = logging.getLogger(__name__)
+
+
+def compare(
+    model: pm.Model,
+    steps: Steps,
+    *,
+    reference: Reference = "exact",
+    budget: float | Mapping[str, float] = 10.0,
+    reference_budget: float | Mapping[str, float] | None = None,
+    tune: int = 1000,
+    chains: int = 4,
+    initvals: Literal["mode"] | Mapping[str, Any] | None = "mode",
+    var_names: Sequence[str] | None = None,
+    tolerance: float = 0.2,
+    n_pairs: int = 10,
+    max_draws: int = 20_000,
+    random_seed: int | None = None,
+) -> Comparison:
+    """Run each step for the same budget, and compare costs and posteriors with a reference.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    steps : dict of str to step, or sequence of steps
+        Made for the model. A step may be a list of steps that move different variables; variables that no
+        step moves are left to `pymc.sample`. Without names, steps are called by their class and parameters.
+    reference : "exact", "nuts" or DataTree, default "exact"
+        What the posterior is compared with: `MetropolisHastings` on all data, with a proposal that suits the
+        model; NUTS (`pymc.sample` without ``step=``); or draws that you have.
+    budget : float or dict, default 10.0
+        Seconds for each step, all its chains together; or ``{"terms": n}``, the local terms that it may
+        evaluate; or ``{"draws": n}`` for each chain. Tuning and compiling are not counted, but reported.
+    reference_budget : float or dict, optional
+        The same for the reference. Default: that of the steps. A comparison is no more precise than its
+        reference.
+    tune : int >= 0, default 1000
+        Tuning draws of each chain.
+    chains : int >= 1, default 4
+        Chains run one after the other, so that their times do not depend on each other.
+    initvals : "mode", dict or None, default "mode"
+        Where chains start: at the posterior mode, at given values, or (None) at PyMC's starting points, which
+        are taken too if there is no mode.
+    var_names : sequence of str, optional
+        Variables that are compared. Default: all free variables of the model.
+    tolerance : float > 0, default 0.2
+        The difference that matters, in posterior standard deviations for means, and in the logarithm of the
+        ratio for standard deviations. "Agrees" means that a larger one would have been noticed.
+    n_pairs : int >= 0, default 10
+        Moves at which all local terms are evaluated after the run, to find whether a normal law holds for
+        batch means (`probe`, `diagnostics.normality`); 0 for none.
+    max_draws : int, default 20000
+        Draws that a chain makes at most, where the budget is not one of draws. Limits memory.
+    random_seed : int, optional
+
+    Returns
+    -------
+    Comparison
+        Print it, or look at ``to_html("comparison.html")``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of the wrong kind or out of range, or a step was made for another model. What goes
+        wrong while a step runs is told in the report instead.
+
+    Notes
+    -----
+    The comparison of approximate Metropolis-Hastings with regular inference of Chen, Mansinghka & Ghahramani
+    (2015), made automatically. A step "differs" if the mean, the sd or the distribution of a scalar is
+    further from the reference than Monte Carlo errors explain, with a probability of 0.01 that a step with
+    the right law is said to differ, whatever the number of scalars (Bonferroni). It "agrees" if none is, and
+    a difference of `tolerance` would have been noticed. Else, and where chains have not converged, it "cannot
+    tell".
+
+    *Guarantee*: none, this is a test. The Monte Carlo errors of both sides are part of it.
+
+    *When it fails*: all chains start at the mode and may miss the same part of the posterior; compare with
+    ``reference="nuts", initvals=None`` where there may be several modes. Where the reference is wrong, right
+    steps differ from it. Tests of single scalars do not see a wrong dependence between them.
+
+    References
+    ----------
+    .. [1] Chen, Y., Mansinghka, V. & Ghahramani, Z. (2015). Sublinear-time approximate MCMC transitions for
+       probabilistic programs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import AusterityMH, compare
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 10)
+    ...     y = pm.Normal("y", mu, 1, observed=np.random.default_rng(1).normal(size=2000))
+    >>> result = compare(
+    ...     model, {"quarter": AusterityMH(epsilon=0.25, batch_size=100, model=model)}, budget={"draws": 100},
+    ...     tune=100, chains=2, n_pairs=0, random_seed=1
+    ... )
+    >>> list(result.to_dataframe().index)
+    ['exact (reference)', 'quarter']
+    """
+    model = model_of(model)
+    named_steps = named(steps, model)
+    names = _names(model, var_names)
+    check_reference(reference, names)
+    each = budget_of(budget)
+    of_reference = each if reference_budget is None else budget_of(reference_budget, "reference_budget")
+    for what, value, least in (
+        ("tune", tune, 0),
+        ("chains", chains, 1),
+        ("n_pairs", n_pairs, 0),
+        ("max_draws", max_draws, 1),
+    ):
+        if not is_whole(value) or value < least:
+            raise ValueError(f"{what} must be an integer of at least {least}, got {value!r}.")
+    if not is_real(tolerance) or not 0.0 < tolerance < np.inf:
+        raise ValueError(f"tolerance must be a positive number of posterior sds, got {tolerance!r}.")
+    notes: list[str] = []
+    start = _start(model, initvals, notes)
+    settings = Settings(int(chains), int(tune), int(max_draws), start, _n_local(model))
+    seeds = [int(s) for s in np.random.SeedSequence(random_seed).generate_state(2 * len(named_steps) + 1)]
+
+    logger.info("Running the reference")
+    standard = run_reference(model, reference, of_reference, settings, seeds[0])
+    results = []
+    for k, (name, blocks) in enumerate(named_steps.items()):
+        logger.info("Running %s, %d of %d", name, k + 1, len(named_steps))
+        run = run_step(model, name, blocks, each, settings, seeds[2 * k + 1])
+        judgement = _judged(run, standard, names, float(tolerance))
+        probe = probed(model, blocks, run, int(n_pairs), seeds[2 * k + 2])
+        results.append((run, judgement, probe))
+    return Comparison(
+        results=tuple(results),
+        standard=standard,
+        var_names=tuple(names),
+        tolerance=float(tolerance),
+        settings=settings,
+        notes=tuple(notes),
+    )
+
+
+def _judged(run: Run, standard: Run, names: list[str], tolerance: float) -> Judgement:
+    if run.idata is None:
+        return Judgement("failed", run.error)
+    if standard.error:
+        judgement = judge(run.idata, None, names, tolerance)
+        return Judgement(
+            "cannot tell", f"the reference failed ({standard.error}).", convergence=judgement.convergence
+        )
+    try:
+        return judge(run.idata, standard.idata, names, tolerance)
+    except ValueError as error:  # given draws may have variables of other shapes; what was run is kept
+        return Judgement("cannot tell", f"the draws could not be compared with the reference: {error}")
+
+
+def _names(model: pm.Model, var_names: Sequence[str] | None) -> list[str]:
+    """Check `var_names`."""
+    if var_names is None:
+        return [rv.name for rv in model.free_RVs]
+    chosen = [var_names] if isinstance(var_names, str) else list(var_names)
+    known = [rv.name for rv in model.unobserved_RVs]
+    if not chosen or any(name not in known for name in chosen):
+        raise ValueError(f"var_names must be some of {', '.join(known)}, got {chosen!r}.")
+    return chosen
+
+
+def _n_local(model: pm.Model) -> int | None:
+    """N, for the steps of PyMC."""
+    try:
+        return factorise(model).n_local or None
+    except (FactorisationError, ValueError):
+        return None
+
+
+def _start(model: pm.Model, initvals: Any, notes: list[str]) -> Mapping[str, Any] | None:
+    """Where chains start; what was done instead is added to `notes`."""
+    if initvals is None:
+        return None
+    if isinstance(initvals, Mapping):
+        known = {rv.name for rv in model.free_RVs} | {value.name for value in model.value_vars}
+        if unknown := [str(name) for name in initvals if getattr(name, "name", name) not in known]:
+            raise ValueError(f"initvals has values of {', '.join(unknown)}, no free variables of the model.")
+        return initvals
+    if not isinstance(initvals, str) or initvals != "mode":
+        raise ValueError(f'initvals must be "mode", a dict of values, or None, got {initvals!r}.')
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            start = find_mode(model, list(model.continuous_value_vars) or None)
+        except ValueError as error:
+            why = str(error)
+        else:
+            if not caught:
+                return start
+            why = str(caught[0].message)
+    notes.append(f"Chains start where PyMC starts them, for no mode was found: {why}")
+    return None

@@ -1,0 +1,200 @@
+"""`Comparison`: what `compare` has found, as a table, as text and as a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from xarray import DataTree
+
+from pymc_austerity.report.convergence import convergence
+from pymc_austerity.report.judgement import Judgement
+from pymc_austerity.report.probing import Probed
+from pymc_austerity.report.run import Run, Settings
+
+Result = tuple[Run, Judgement, Probed]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison:
+    """Several steps on one model, compared with a reference.
+
+    Made by `compare`.
+
+    Attributes
+    ----------
+    results : tuple of (Run, Judgement, Probed)
+        Of every step: what it did, whether its posterior agrees with the reference, and whether a normal
+        law holds for its batch means.
+    standard : Run
+        The reference.
+    var_names : tuple of str
+        Variables that were compared.
+    tolerance : float
+        The difference that matters, in posterior sds.
+    settings : Settings
+    notes : tuple of str
+        What was done otherwise than asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import MetropolisHastings, compare
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 10)
+    ...     y = pm.Normal("y", mu, 1, observed=np.random.default_rng(1).normal(size=2000))
+    >>> hot = MetropolisHastings(temperature=0.3, model=model)
+    >>> result = compare(model, {"hot": hot}, budget={"draws": 1000}, chains=2, random_seed=1)
+    >>> result.verdicts
+    {'hot': 'differs'}
+    >>> result.runs["hot"].posterior["mu"].shape
+    (2, 1000)
+    """
+
+    results: tuple[Result, ...]
+    standard: Run
+    var_names: tuple[str, ...]
+    tolerance: float
+    settings: Settings
+    notes: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> dict[str, DataTree]:
+        """Draws of the steps that did not fail, by name."""
+        return {run.name: run.idata for run, _, _ in self.results if run.idata is not None}
+
+    @property
+    def reference(self) -> DataTree | None:
+        """Draws of the reference; None if it failed."""
+        return self.standard.idata
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why steps failed, by name."""
+        runs = [run for run, _, _ in self.results] + [self.standard]
+        return {run.name: run.error for run in runs if run.error}
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """What was found of each step, by name: "agrees", "differs", "cannot tell" or "failed"."""
+        return {run.name: judgement.verdict for run, judgement, _ in self.results}
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row for the reference, and one for each step.
+
+        Returns
+        -------
+        DataFrame
+            Columns:
+
+            * ``draws`` after tuning, of all chains; ``seconds`` and ``tuning_seconds`` that they took.
+            * ``terms``: local terms evaluated after tuning; for NUTS gradients of terms. ``fraction_used``:
+              share of the N terms that a transition evaluated. NaN if they are not counted.
+            * ``ess``, ``rhat``: of the worst scalar; the smaller of bulk and tail ESS.
+            * ``ess_per_second``; ``terms_per_effective_draw``.
+            * ``shift``, ``shift_error``, ``shift_of``: the most significant shift of a mean, in posterior
+              sds, its Monte Carlo error, and the scalar. The same for ``sd_ratio``. ``ks``: the largest
+              Kolmogorov-Smirnov distance.
+            * ``normality``: whether a normal law holds for batch means.
+            * ``verdict``, ``reason``.
+        """
+        rows = {f"{self.standard.name} (reference)": self._standard_row()}
+        rows |= {run.name: _row(run, judgement, probe) for run, judgement, probe in self.results}
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def _standard_row(self) -> dict[str, Any]:
+        run = self.standard
+        table = None if run.idata is None else convergence(run.idata, list(self.var_names))
+        judgement = Judgement("cannot tell", run.error, convergence=table)
+        verdict = "failed" if run.error else "reference"
+        return {**_row(run, judgement, None), "verdict": verdict}
+
+    def to_markdown(self) -> str:
+        """Verdicts, tables and remarks as text."""
+        from pymc_austerity.report.markdown import as_markdown
+
+        return as_markdown(self)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One page with verdicts, tables and figures, which needs no other file.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Where to write it, too; directories are made.
+
+        Returns
+        -------
+        str
+            The page.
+
+        Raises
+        ------
+        ImportError
+            If the extra `plots` is not installed: ``pip install "pymc_austerity[plots]"``.
+        """
+        from pymc_austerity.report.page import as_html
+
+        text = as_html(self)
+        if path is not None:
+            path = Path(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return text
+
+    def __repr__(self) -> str:
+        from pymc_austerity.report.words import headline, verdict_of
+
+        lines = [headline(self)]
+        lines += [f"  {run.name}: {verdict_of(judgement)}" for run, judgement, _ in self.results]
+        n = sum(len(run.messages) for run, _, _ in self.results) + len(self.standard.messages)
+        if n:
+            lines.append(f"  {n} warning{'s' if n > 1 else ''} while sampling: see to_markdown().")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from pymc_austerity.report.markdown import as_fragment
+
+        return as_fragment(self)
+
+
+def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]:
+    """The row of a step in the table."""
+    table, chains = judgement.table, judgement.convergence
+    ess = np.nan if chains is None else float(chains["ess"].min())
+    row: dict[str, Any] = {
+        "draws": run.draws,
+        "seconds": run.seconds,
+        "tuning_seconds": run.tuning_seconds,
+        "terms": run.terms,
+        "fraction_used": run.fraction,
+        "ess": ess,
+        "rhat": np.nan if chains is None else float(chains["rhat"].max()),
+        "ess_per_second": ess / run.seconds,
+        "terms_per_effective_draw": run.terms / ess,
+        "shift": np.nan,
+        "shift_error": np.nan,
+        "shift_of": "",
+        "sd_ratio": np.nan,
+        "sd_ratio_error": np.nan,
+        "sd_ratio_of": "",
+        "ks": np.nan,
+        "normality": "" if probe is None else probe.verdict,
+        "verdict": judgement.verdict,
+        "reason": judgement.reason,
+    }
+    if table is not None:
+        for column, z in (("shift", "z_shift"), ("sd_ratio", "z_sd")):
+            size = table[z].abs()
+            if size.notna().any():
+                worst = size.idxmax()
+                row[column], row[f"{column}_error"] = (
+                    float(table.loc[worst, c]) for c in (column, f"{column}_error")
+                )
+                row[f"{column}_of"] = str(worst)
+        row["ks"] = float(table["ks"].max())
+    return row

@@ -1,0 +1,157 @@
+"""Do two sets of draws agree, differ, or can that not be told?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from xarray import DataTree
+
+from pymc_austerity.diagnostics import agreement
+from pymc_austerity.report.convergence import convergence
+from pymc_austerity.report.numbers import with_error
+
+Verdict = Literal["agrees", "differs", "cannot tell", "failed"]
+
+# Probability that a step with the right law is said to differ, over all its comparisons.
+LEVEL = 0.01
+# Above it chains have not found the same law; with fewer effective draws errors are not known themselves.
+LARGEST_RHAT = 1.05
+FEWEST_EFFECTIVE = 100
+_NAMED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What the draws of a step tell about its law, compared with the reference.
+
+    Attributes
+    ----------
+    verdict : "agrees", "differs", "cannot tell" or "failed"
+    reason : str
+        With the figures.
+    limit : float
+        Standard errors beyond which a difference is not chance.
+    table : DataFrame or None
+        Of every scalar: what `diagnostics.agreement` says, and ``z_shift``, ``z_sd``, the differences in
+        standard errors. The worst first.
+    convergence : DataFrame or None
+        R-hat and effective draws of every scalar.
+    """
+
+    verdict: Verdict
+    reason: str
+    limit: float = np.nan
+    table: pd.DataFrame | None = field(default=None, repr=False)
+    convergence: pd.DataFrame | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.reason}"
+
+
+def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tolerance: float) -> Judgement:
+    """Compare the draws of a step with those of the reference.
+
+    Parameters
+    ----------
+    idata, reference : DataTree
+    var_names : list of str
+    tolerance : float
+        Difference that would matter: of a mean in posterior sds, of an sd as a logarithm of the ratio.
+
+    Notes
+    -----
+    Each scalar has three comparisons: mean, sd, and the whole distribution (Kolmogorov-Smirnov). They are
+    tested at `LEVEL` divided by their number (Bonferroni), whatever their dependence.
+
+    *When it fails*: Monte Carlo errors come from the chains. Chains that all miss the same part of the
+    posterior agree with each other.
+    """
+    own = convergence(idata, var_names)
+    if reference is None:
+        return Judgement("cannot tell", "there is no reference to compare with.", convergence=own)
+    table = agreement(idata, reference, var_names=var_names)
+    table, limit = _tested(table)
+    other = convergence(reference, var_names)
+    doubts = [*_stuck(own, other), *_doubts(own, "its"), *_doubts(other, "the reference's")]
+    found = _differences(table, limit)
+    if doubts:
+        reason = f"{'; '.join(doubts)}, so Monte Carlo errors are not known."
+        if found:
+            reason += f" As it is, {found[0]}."
+        return Judgement("cannot tell", reason, limit, table, own)
+    if found:
+        more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return Judgement("differs", f"{'; '.join(found[:_NAMED])}{more}.", limit, table, own)
+    of_mean = limit * float(table["shift_error"].max())
+    of_sd = limit * float((table["sd_ratio_error"] / table["sd_ratio"]).max())
+    seen = f"a mean {of_mean:.2g} sd away, or an sd that differs by {100 * np.expm1(of_sd):.0f} %,"
+    if not max(of_mean, of_sd) <= tolerance:
+        reason = (
+            f"no difference is beyond {limit:.1f} standard errors, but {seen} would not have been noticed. "
+            f"More draws are needed to exclude differences of {tolerance:g} sd."
+        )
+        return Judgement("cannot tell", reason, limit, table, own)
+    reason = f"within Monte Carlo error in all {len(table)} scalars; {seen} would have been noticed."
+    return Judgement("agrees", reason, limit, table, own)
+
+
+def _tested(table: pd.DataFrame) -> tuple[pd.DataFrame, float]:
+    """Add differences in standard errors, and what the number of comparisons makes of their limit."""
+    table = table.copy()
+    table["z_shift"] = table["shift"] / table["shift_error"]
+    table["z_sd"] = np.log(table["sd_ratio"]) / (table["sd_ratio_error"] / table["sd_ratio"])
+    n = 3 * max(len(table), 1)
+    limit = float(stats.norm.isf(LEVEL / n / 2))
+    # The KS distance on the same scale, so that the worst of all comparisons is known.
+    table["z_ks"] = stats.norm.isf(np.clip(table["ks_pvalue"], 1e-300, 1.0) / 2)
+    worst = table[["z_shift", "z_sd", "z_ks"]].abs().max(axis=1)
+    return table.loc[worst.sort_values(ascending=False, kind="stable").index], limit
+
+
+def _differences(table: pd.DataFrame, limit: float) -> list[str]:
+    """What is beyond chance, the worst first."""
+    found = []
+    for name, row in table.iterrows():
+        if abs(row["z_shift"]) > limit:
+            by = with_error(row["shift"], row["shift_error"], sign=True)
+            found.append((abs(row["z_shift"]), f"the mean of {name} by {by} sd"))
+        if abs(row["z_sd"]) > limit:
+            by = with_error(row["sd_ratio"], row["sd_ratio_error"])
+            found.append((abs(row["z_sd"]), f"the sd of {name} by a factor of {by}"))
+        if row["z_ks"] > limit and not found:
+            by = f"a Kolmogorov-Smirnov distance of {row['ks']:.2g}"
+            found.append((row["z_ks"], f"the distribution of {name} by {by}"))
+    return [words for _, words in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _stuck(own: pd.DataFrame, other: pd.DataFrame) -> list[str]:
+    """Scalars that the step never moved, though the reference did."""
+    names = [str(n) for n in own.index[own["sd"] == 0.0] if other["sd"].get(n, 0.0) > 0.0]
+    return [f"its chains never moved {_some(names)}"] if names else []
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _doubts(table: pd.DataFrame, whose: str) -> list[str]:
+    """Why Monte Carlo errors cannot be trusted."""
+    doubts = []
+    infinite = [str(name) for name in table.index[~np.isfinite(table["sd"])]]
+    if infinite:
+        doubts.append(f"{whose} chains have draws of {_some(infinite)} that are not finite")
+    if (rhat := table["rhat"].max()) > LARGEST_RHAT:
+        doubts.append(f"{whose} chains have not converged (R-hat {rhat:.2f} for {table['rhat'].idxmax()})")
+    if (ess := table["ess"].min()) < FEWEST_EFFECTIVE:
+        doubts.append(
+            f"{whose} chains have only {ess:.0f} effective draws of {table['ess'].idxmin()} "
+            f"({FEWEST_EFFECTIVE} are needed)"
+        )
+    return doubts

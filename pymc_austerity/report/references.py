@@ -1,0 +1,101 @@
+"""What steps are compared with: exact Metropolis-Hastings, NUTS, or given draws."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pymc as pm
+from pymc.step_methods.compound import BlockedStep
+from xarray import DataTree
+
+from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.model.factorise import factorise
+from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.report.budget import Budget
+from pymc_austerity.report.run import Run, Settings, run_step
+from pymc_austerity.step_methods.centre import CentreReport
+from pymc_austerity.step_methods.metropolis_hastings import MetropolisHastings
+from pymc_austerity.step_methods.options import proposal_for
+
+# Where a random walk is as good; `recommend` has the same limits.
+_LEAST_ACCEPTANCE = 0.2
+_LARGEST_SPREAD = 1.0
+
+Reference = Literal["exact", "nuts"] | DataTree
+
+
+def check_reference(reference: Any, var_names: Sequence[str]) -> None:
+    """Raise an error that says what a reference may be."""
+    if isinstance(reference, DataTree):
+        if "posterior" not in reference.children:
+            raise ValueError("reference has no group 'posterior'. Give what pm.sample() returns.")
+        missing = [name for name in var_names if name not in reference["posterior"]]
+        if missing:
+            raise ValueError(
+                f"reference has no draws of {', '.join(missing)}. Sample them, or choose others by "
+                "var_names=."
+            )
+        return
+    if not isinstance(reference, str) or reference not in ("exact", "nuts"):
+        raise ValueError(f'reference must be "exact", "nuts" or a DataTree with draws, got {reference!r}.')
+
+
+def run_reference(
+    model: pm.Model, reference: Reference, budget: Budget, settings: Settings, seed: int
+) -> Run:
+    """Draw from the reference, or take the draws that were given."""
+    if isinstance(reference, DataTree):
+        return Run("given", "draws that were given", idata=reference)
+    began = time.perf_counter()
+    if reference == "nuts":
+        # Without step=, so that PyMC assigns others to discrete variables.
+        return run_step(model, "nuts", [], budget, settings, seed, began=began)
+    try:
+        step, notes = exact_step(model)
+    except ValueError as error:
+        advice = 'Give reference="nuts" or draws of your own.'
+        return Run("exact", "MetropolisHastings", budget, error=f"{type(error).__name__}: {error} {advice}")
+    return run_step(model, "exact", [step], budget, settings, seed, notes=notes, began=began)
+
+
+def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
+    """Exact Metropolis-Hastings on all continuous variables, with the best proposal that suits the model.
+
+    Returns
+    -------
+    MetropolisHastings
+        With a proposal that is fitted to the posterior mode; with a random walk, if there is no mode.
+    list of str
+        Why not.
+    """
+    block = list(model.continuous_value_vars)
+    if not block:
+        raise ValueError("The model has no continuous variable for an exact step.")
+    try:
+        taylor = Taylor(exact_rows=0)
+        proposal = proposal_for(None, taylor, factorise(model, block))
+        # Sums of terms are kept from one transition to the next, those of remainders are not.
+        needs = taylor if isinstance(proposal, Surrogate) else None
+        step = MetropolisHastings(block, proposal=proposal, control_variate=needs, model=model)
+        why = _misfit(step.centre, isinstance(proposal, Surrogate))
+        if not why:
+            return step, []
+    except ValueError as error:
+        why = str(error).partition(". ")[0].rstrip(".")
+    note = f"The reference proposes by a random walk, for no normal law fits the posterior: {why}."
+    return MetropolisHastings(block, model=model), [note]
+
+
+def _misfit(report: CentreReport | None, is_surrogate: bool) -> str:
+    """Why a proposal that is fitted to the mode would mix slowly, if it would."""
+    if report is None:
+        return "there is no mode"
+    if report.n_modes > 1:
+        return f"{report.n_modes} modes were found"
+    if is_surrogate and report.remainder_sd >= _LARGEST_SPREAD:
+        return f"sums of remainders vary by {report.remainder_sd:.2g}"
+    if not is_surrogate and report.acceptance < _LEAST_ACCEPTANCE:
+        return f"independent draws would be accepted at a rate of {report.acceptance:.2g}"
+    return ""

@@ -1,0 +1,103 @@
+"""Budgets, and the clock that keeps them, on made-up draws."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pymc_austerity.report import clock as clock_module
+from pymc_austerity.report.budget import Budget, budget_of
+from pymc_austerity.report.clock import Clock
+
+
+class Time:
+    """Seconds that pass when told to."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(clock_module, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+
+@pytest.fixture
+def time(monkeypatch):
+    return Time(monkeypatch)
+
+
+def run(clock, time, chain, *, tune, seconds, most=10_000, pause=5.0):
+    """A chain whose draws take `seconds` each, tuning draws twice as long; how many it made."""
+    time.now += pause  # compiling, starting
+    for k in range(tune + most):
+        time.now += seconds * (2.0 if k < tune else 1.0)
+        draw = SimpleNamespace(chain=chain, draw_idx=k, tuning=k < tune, stats=[{"n_used": 10.0}])
+        try:
+            clock(None, draw)
+        except KeyboardInterrupt:
+            return k + 1 - tune
+    return most
+
+
+def make(kind, amount, *, chains=2, tune=4, fewest=5, most=1000, count=lambda stats: stats[0]["n_used"]):
+    return Clock(Budget(kind, amount), chains=chains, tune=tune, fewest=fewest, most=most, count=count)
+
+
+def test_seconds_are_shared_among_chains(time):
+    clock = make("seconds", 20.0)
+    assert [run(clock, time, k, tune=4, seconds=0.125) for k in range(2)] == [80, 80]
+    assert clock.lengths == [80, 80]
+    assert clock.seconds == pytest.approx(20.0)
+    assert clock.tuning_seconds == pytest.approx(2 * 4 * 0.25)
+    assert clock.terms == 1600
+
+
+def test_without_tuning_the_first_draw_is_counted_too(time):
+    clock = make("seconds", 20.0, tune=0)
+    run(clock, time, 0, tune=0, seconds=0.125)
+    assert clock.lengths == [80]
+    assert clock.seconds == pytest.approx(10.0)
+    assert clock.tuning_seconds == 0.0
+
+
+def test_terms_are_shared_among_chains(time):
+    clock = make("terms", 600.0)
+    assert [run(clock, time, k, tune=4, seconds=0.1) for k in range(2)] == [30, 30]
+
+
+def test_later_chains_are_as_long_as_the_first_unless_they_take_for_ever(time):
+    clock = make("seconds", 20.0)
+    assert run(clock, time, 0, tune=4, seconds=0.125) == 80
+    assert run(clock, time, 1, tune=4, seconds=0.25) == 80
+    assert run(clock, time, 2, tune=4, seconds=1.0) == 30
+
+
+def test_limits_of_draws(time):
+    clock = make("seconds", 1e-6, fewest=7)
+    assert run(clock, time, 0, tune=4, seconds=1.0) == 7
+    clock = make("seconds", 1e6, most=9)
+    assert run(clock, time, 0, tune=4, seconds=1.0) == 9
+    clock = make("draws", 12, most=12)
+    assert run(clock, time, 0, tune=4, seconds=1.0) == 12
+
+
+def test_terms_that_are_not_counted(time):
+    clock = make("terms", 600.0, count=lambda stats: np.nan)
+    with pytest.raises(ValueError, match="does not count the local terms"):
+        run(clock, time, 0, tune=4, seconds=1.0)
+    clock = make("seconds", 20.0, count=lambda stats: np.nan)
+    run(clock, time, 0, tune=4, seconds=1.0)
+    assert np.isnan(clock.terms)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (10, "10 seconds"),
+        (1, "1 second"),
+        (0.5, "0.5 seconds"),
+        ({"seconds": 3600}, "3,600 seconds"),
+        ({"terms": 1e8}, "100,000,000 local terms"),
+        ({"draws": 2000}, "2,000 draws of each chain"),
+    ],
+    ids=str,
+)
+def test_budgets_in_words(given, text):
+    assert str(budget_of(given)) == text

@@ -1,0 +1,271 @@
+"""`compare`: what is right agrees, what is wrong differs, and what happened is told."""
+
+import json
+
+import numpy as np
+import pymc as pm
+import pytest
+from xarray import Dataset, DataTree
+
+from pymc_austerity import AusterityMH, MetropolisHastings
+from pymc_austerity.report import compare
+from pymc_austerity.report.names import named
+from tests.report.conftest import N
+
+START = {"beta": np.zeros(2)}
+QUICK = {"tune": 20, "chains": 2, "n_pairs": 0, "random_seed": 1, "initvals": START}
+
+
+def row_of(comparison, name):
+    return comparison.to_dataframe().loc[name]
+
+
+# Verdicts -------------------------------------------------------------------------------------------
+
+
+def test_a_right_step_agrees(comparison):
+    assert comparison.verdicts["right"] == "agrees", comparison
+
+
+def test_a_wrong_likelihood_is_noticed(comparison):
+    """Temperature 0.64 makes posterior sds 0.8 times as large."""
+    assert comparison.verdicts["hot"] == "differs", comparison
+    row = row_of(comparison, "hot")
+    assert abs(row["sd_ratio"] - 0.8) < 4 * row["sd_ratio_error"]
+    assert "the sd of beta[" in row["reason"]
+
+
+def test_a_large_epsilon_is_noticed(comparison):
+    assert comparison.verdicts["sloppy <b>"] == "differs", comparison
+    assert row_of(comparison, "sloppy <b>")["sd_ratio"] > 1.5
+
+
+def test_a_step_that_fails_is_part_of_the_result(comparison):
+    assert comparison.verdicts["failing"] == "failed"
+    assert comparison.failures == {"failing": "RuntimeError: planted <failure> & more"}
+    assert set(comparison.runs) == {"right", "hot", "sloppy <b>"}
+    assert row_of(comparison, "failing")["draws"] == 0
+
+
+def test_warnings_are_collected_once(comparison):
+    run = comparison.results[0][0]
+    assert run.messages == ("planted warning | with a bar",)
+    assert "1 warning while sampling" in repr(comparison)
+
+
+# The table ------------------------------------------------------------------------------------------
+
+
+def test_rows_and_costs(comparison):
+    table = comparison.to_dataframe()
+    assert list(table.index) == ["exact (reference)", "right", "hot", "sloppy <b>", "failing"]
+    for name in ("exact (reference)", "right", "hot"):
+        assert table.loc[name, "draws"] == 4000
+        # The exact rule evaluates all terms at each draw.
+        assert table.loc[name, "terms"] == 4000 * N
+        assert table.loc[name, "fraction_used"] == 1.0
+    share = table.loc["sloppy <b>", "terms"] / (4000 * N)
+    assert 0.05 < share < 0.9
+    np.testing.assert_allclose(table.loc["sloppy <b>", "fraction_used"], share)
+    ok = table.iloc[:4]
+    np.testing.assert_allclose(ok["terms_per_effective_draw"], ok["terms"] / ok["ess"])
+    np.testing.assert_allclose(ok["ess_per_second"], ok["ess"] / ok["seconds"])
+    assert np.all(ok[["seconds", "tuning_seconds"]] > 0.0)
+    assert np.all(ok["rhat"] < 1.05)
+
+
+def test_normality_is_probed_where_it_matters(comparison):
+    table = comparison.to_dataframe()
+    assert table.loc["sloppy <b>", "normality"] == "safe"
+    assert table.loc["right", "normality"] == "not needed"
+    probe = comparison.results[2][2]
+    assert probe.log_ratios["log_ratios"].sizes["pair"] == 3
+
+
+def test_draws_are_stamped(comparison):
+    for idata in comparison.runs.values():
+        assert idata.attrs["pymc_austerity_version"]
+        json.loads(idata.attrs["pymc_austerity_steps"])
+    assert comparison.reference.attrs["pymc_austerity_steps"]
+
+
+def test_a_seed_gives_the_same_draws(normal_model, steps, comparison):
+    chosen, options = {"hot": steps["hot"]}, {"reference": comparison.reference, **QUICK}
+    results = [compare(normal_model, chosen, budget={"draws": 30}, **options) for _ in range(2)]
+    for group in ("posterior", "sample_stats"):
+        one, two = (r.runs["hot"][group].to_dataset() for r in results)
+        assert one.equals(two)
+
+
+# Budgets --------------------------------------------------------------------------------------------
+
+
+def test_a_budget_of_terms_is_kept(normal_model, steps):
+    result = compare(normal_model, {"hot": steps["hot"]}, budget={"terms": 100 * N}, **QUICK)
+    table = result.to_dataframe()
+    assert list(table["draws"]) == [100, 100]
+    assert list(table["terms"]) == [100 * N, 100 * N]
+
+
+def test_few_draws_are_made_even_if_the_budget_is_spent(normal_model, steps):
+    options = {"reference_budget": {"draws": 50}, **QUICK}
+    result = compare(normal_model, {"hot": steps["hot"]}, budget={"terms": 10}, **options)
+    assert list(result.to_dataframe()["draws"]) == [100, 40]
+    (note,) = result.results[0][0].notes
+    assert "a chain makes at least 20 draws" in note
+
+
+def test_a_budget_of_seconds_ends_at_max_draws(normal_model, steps, comparison):
+    options = {"reference": comparison.reference, **QUICK}
+    result = compare(normal_model, {"hot": steps["hot"]}, budget=1e6, max_draws=25, **options)
+    assert result.to_dataframe().loc["hot", "draws"] == 50
+    (note,) = result.results[0][0].notes
+    assert note.startswith("Stopped at max_draws = 25 draws of each chain")
+
+
+def test_a_step_that_counts_no_terms_cannot_have_a_budget_of_them(normal_model, comparison):
+    with normal_model:
+        step = pm.Slice()
+    options = {"reference": comparison.reference, **QUICK}
+    result = compare(normal_model, {"slice": step}, budget={"terms": 1e5}, **options)
+    assert "does not count the local terms" in result.failures["slice"]
+
+
+# References -----------------------------------------------------------------------------------------
+
+
+def test_draws_may_be_the_reference(normal_model, steps, comparison):
+    result = compare(
+        normal_model, {"hot": steps["hot"]}, reference=comparison.reference, budget={"draws": 30}, **QUICK
+    )
+    table = result.to_dataframe()
+    assert list(table.index) == ["given (reference)", "hot"]
+    assert result.verdicts == {"hot": "cannot tell"}  # with 30 draws
+    assert np.isnan(table.loc["given (reference)", "seconds"])
+
+
+def test_given_draws_of_another_shape(normal_model, steps):
+    posterior = {"beta": (("chain", "draw", "k"), np.zeros((2, 30, 3)))}
+    other = DataTree.from_dict({"posterior": Dataset(posterior)})
+    result = compare(normal_model, {"hot": steps["hot"]}, reference=other, budget={"draws": 30}, **QUICK)
+    assert result.verdicts == {"hot": "cannot tell"}
+    assert "could not be compared with the reference" in row_of(result, "hot")["reason"]
+
+
+def test_nuts_may_be_the_reference(normal_model, steps):
+    options = {**QUICK, "initvals": None}
+    result = compare(normal_model, {"hot": steps["hot"]}, reference="nuts", budget={"draws": 30}, **options)
+    row = row_of(result, "nuts (reference)")
+    leapfrogs = float(result.reference["sample_stats"]["n_steps"].sum())
+    assert row["terms"] == leapfrogs * N
+    assert result.settings.initvals is None
+
+
+def test_a_reference_that_fails_is_told(normal_model, steps, monkeypatch):
+    def fail(model):
+        raise ValueError("planted.")
+
+    monkeypatch.setattr("pymc_austerity.report.references.exact_step", fail)
+    result = compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 30}, **QUICK)
+    assert result.reference is None
+    assert result.verdicts == {"hot": "cannot tell"}
+    assert "the reference failed (ValueError: planted. Give" in row_of(result, "hot")["reason"]
+    assert "**The reference failed**" in result.to_markdown()
+    assert "The reference failed." in result.to_html()
+
+
+# Several steps, names, errors -----------------------------------------------------------------------
+
+
+def test_lists_of_steps_are_named_by_class_and_parameters(normal_model, steps):
+    sloppy, hot = steps["sloppy <b>"], steps["hot"]
+    walk = "AdaptiveRandomWalk()"
+    assert list(named([sloppy, hot, [hot]], normal_model)) == [
+        f"AusterityMH(epsilon=0.3, batch_size=100, {walk})",
+        f"MetropolisHastings({walk}, temperature=0.64) #1",
+        f"MetropolisHastings({walk}, temperature=0.64) #2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "error", "message"),
+    [
+        ({}, ValueError, "steps is empty"),
+        ("tuna", TypeError, "steps must be a dict"),
+        ({"a": 3}, TypeError, "must be a step method"),
+        ({"a": []}, TypeError, "must be a step method"),
+        ([AusterityMH], TypeError, "must be a step method"),
+    ],
+    ids=["none", "text", "number", "empty list", "class"],
+)
+def test_steps_are_checked(normal_model, steps, error, message):
+    with pytest.raises(error, match=message):
+        compare(normal_model, steps)
+
+
+def test_steps_of_other_models_are_refused(steps):
+    with pm.Model() as other:
+        pm.Normal("beta", shape=2)
+    with pytest.raises(ValueError, match="moves beta of another model"):
+        compare(other, steps)
+
+
+def test_populations_of_chains_are_refused(normal_model):
+    with normal_model:
+        step = pm.DEMetropolis()
+    with pytest.raises(ValueError, match="side by side"):
+        compare(normal_model, {"population": step})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"reference": "magic"}, ValueError, 'reference must be "exact", "nuts" or a DataTree'),
+        ({"reference": DataTree()}, ValueError, "no group 'posterior'"),
+        ({"budget": "1 minute"}, TypeError, "budget must be a number of seconds"),
+        ({"budget": {"hours": 1}}, TypeError, "budget must be a number of seconds"),
+        ({"budget": -1}, ValueError, "seconds must be a positive number, got -1"),
+        ({"budget": {"draws": 1.5}}, ValueError, "draws must be a positive integer, got 1.5"),
+        ({"reference_budget": 0}, ValueError, "reference_budget: seconds"),
+        ({"chains": 0}, ValueError, "chains must be an integer of at least 1, got 0"),
+        ({"tune": -1}, ValueError, "tune must be"),
+        ({"n_pairs": 1.5}, ValueError, "n_pairs must be"),
+        ({"max_draws": 0}, ValueError, "max_draws must be"),
+        ({"tolerance": 0}, ValueError, "tolerance must be a positive number"),
+        ({"var_names": ["gamma"]}, ValueError, "var_names must be some of beta, got"),
+        ({"initvals": "prior"}, ValueError, 'initvals must be "mode"'),
+        ({"initvals": {"gamma": 1.0}}, ValueError, "initvals has values of gamma, no free variables"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_options_are_checked(normal_model, steps, options, error, message):
+    with pytest.raises(error, match=message):
+        compare(normal_model, steps, **options)
+
+
+def test_a_reference_without_a_variable_is_refused(normal_model, steps, comparison):
+    lacking = DataTree.from_dict(
+        {"posterior": comparison.reference["posterior"].to_dataset().drop_vars("beta")}
+    )
+    with pytest.raises(ValueError, match="reference has no draws of beta"):
+        compare(normal_model, steps, reference=lacking)
+
+
+@pytest.mark.slow
+def test_compound_steps_and_parts_that_are_left_to_pymc():
+    rng = np.random.default_rng(3)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0, 10), pm.Normal("b", 0, 10)
+        kind = pm.Bernoulli("kind", 0.5)
+        pm.Normal("y", a + kind, pm.math.exp(b), observed=rng.normal(size=N))
+    both = {
+        "two": [AusterityMH([a], steps_per_draw=3, model=model), MetropolisHastings([b], model=model)],
+        "one": AusterityMH([a], model=model),
+    }
+    result = compare(model, both, reference="nuts", budget={"draws": 40}, **{**QUICK, "initvals": None})
+    assert not result.failures
+    run = result.results[0][0]
+    used = run.idata["sample_stats"]["n_used"].values
+    np.testing.assert_allclose(run.terms, 3 * used[..., 0].sum() + used[..., 1].sum())
+    assert result.results[1][0].terms == result.runs["one"]["sample_stats"]["n_used"].sum()
+    assert set(result.to_dataframe()["shift_of"]) <= {"", "a", "b", "kind"}

@@ -1,0 +1,139 @@
+"""Verdicts on draws whose law is known."""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+from xarray import Dataset, DataTree
+
+from pymc_austerity.exceptions import SubsamplingWarning
+from pymc_austerity.report.convergence import convergence
+from pymc_austerity.report.judgement import LEVEL, judge
+
+TOLERANCE = 0.2
+
+
+def tree(draws):
+    """A posterior of draws (chain, draw, scalar)."""
+    return DataTree.from_dict({"posterior": Dataset({"x": (("chain", "draw", "k"), draws)})})
+
+
+def chains(seed, *, n=2000, k=5, rho=0.5, shift=0.0, scale=1.0):
+    """Four AR(1) chains with standard normal marginals, shifted and scaled."""
+    noise = np.random.default_rng(seed).normal(size=(4, n + 100, k))
+    x = lfilter([np.sqrt(1 - rho**2)], [1.0, -rho], noise, axis=1)[:, 100:]
+    return tree(shift + scale * x)
+
+
+def verdict(own, reference, tolerance=TOLERANCE):
+    return judge(own, reference, ["x"], tolerance)
+
+
+def test_one_law_agrees():
+    found = verdict(chains(11), chains(12))
+    assert found.verdict == "agrees", found
+    assert "would have been noticed" in found.reason
+    assert len(found.table) == 5
+
+
+@pytest.mark.slow
+def test_false_alarms_are_as_rare_as_promised():
+    """100 pairs of runs of one law, with 15 comparisons each."""
+    verdicts = [verdict(chains(2 * k), chains(2 * k + 1)).verdict for k in range(100)]
+    assert verdicts.count("differs") <= 5  # with 1 expected, probability 0.0005
+    assert verdicts.count("agrees") >= 90
+
+
+def test_an_alarm_in_a_few_pairs():
+    verdicts = [verdict(chains(2 * k, n=800), chains(2 * k + 1, n=800)).verdict for k in range(8)]
+    assert "differs" not in verdicts
+    assert LEVEL <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shift": np.array([0, 0, 0.3, 0, 0])}, "the mean of x[2] by +0."),
+        ({"scale": np.array([1, 1, 1, 0.8, 1])}, "the sd of x[3] by a factor of 0."),
+    ],
+    ids=["mean", "sd"],
+)
+def test_another_law_differs(options, words):
+    found = verdict(chains(1, **options), chains(2))
+    assert found.verdict == "differs"
+    assert found.reason.startswith(words)
+
+
+def test_another_shape_with_the_same_moments_differs():
+    rng = np.random.default_rng(3)
+    skewed = tree(rng.exponential(size=(4, 2000, 1)) - 1.0)
+    found = verdict(skewed, tree(rng.normal(size=(4, 2000, 1))))
+    assert found.verdict == "differs"
+    assert "Kolmogorov-Smirnov" in found.reason
+
+
+def test_many_differences_are_counted():
+    found = verdict(chains(1, shift=1.0), chains(2))
+    assert found.reason.count("the mean of") == 3
+    assert found.reason.endswith("and 2 more.")
+
+
+def test_few_draws_cannot_tell():
+    found = verdict(chains(1, n=200, rho=0.3), chains(2))
+    assert found.verdict == "cannot tell"
+    assert "would not have been noticed" in found.reason
+    assert verdict(chains(1, n=200, rho=0.3), chains(2), tolerance=1.0).verdict == "agrees"
+
+
+def test_a_short_reference_cannot_tell():
+    found = verdict(chains(1), chains(2, n=300, rho=0.95))
+    assert found.verdict == "cannot tell"
+    assert "the reference's chains have only" in found.reason
+
+
+def test_chains_that_have_not_converged_cannot_tell():
+    apart = chains(1, shift=np.array([0, 0, 1.0, 0, 0]) * np.arange(4)[:, None, None])
+    found = verdict(apart, chains(2))
+    assert found.verdict == "cannot tell"
+    assert "its chains have not converged (R-hat" in found.reason
+    assert "for x[2]" in found.reason
+    assert "As it is, the sd of x[2] by a factor of 1." in found.reason
+
+
+def test_chains_that_never_moved():
+    stuck = chains(1, scale=np.array([1, 1, 1, 1, 0.0]))
+    found = verdict(stuck, chains(2))
+    assert found.verdict == "cannot tell"
+    assert "never moved x[4]" in found.reason
+
+
+def test_constants_on_both_sides_agree():
+    scale = np.array([1, 1, 1, 1, 0.0])
+    found = verdict(chains(11, scale=scale), chains(12, scale=scale))
+    assert found.verdict == "agrees", found
+
+
+def test_draws_that_are_not_finite():
+    draws = chains(11)["posterior"]["x"].values.copy()
+    draws[0, 0, 1] = np.nan
+    with pytest.warns(SubsamplingWarning, match="not finite"):
+        found = verdict(tree(draws), chains(12))
+    assert found.verdict == "cannot tell"
+    assert "its chains have draws of x[1] that are not finite" in found.reason
+
+
+def test_without_a_reference():
+    found = judge(chains(1), None, ["x"], TOLERANCE)
+    assert found.verdict == "cannot tell"
+    assert found.table is None
+    assert len(found.convergence) == 5
+
+
+def test_convergence_of_single_and_stuck_chains():
+    x = np.random.default_rng(1).normal(size=(1, 1000, 2))
+    x[..., 1] += np.linspace(0, 5, 1000)
+    table = convergence(tree(x), ["x"])
+    assert table.loc["x[0]", "rhat"] < 1.02
+    assert table.loc["x[1]", "rhat"] > 1.5
+    half = np.random.default_rng(1).normal(size=(2, 1000, 1))
+    half[1] = 0.3
+    assert convergence(tree(half), ["x"]).loc["x[0]", "rhat"] == np.inf

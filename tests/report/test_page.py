@@ -1,0 +1,222 @@
+"""The comparison as a page and as text: complete, escaped, small, and without other files."""
+
+import base64
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pymc_austerity.report.figures import Album
+from pymc_austerity.report.forest import most_different, plot_forest
+from pymc_austerity.report.numbers import ABSENT, number, with_error
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Reader(HTMLParser):
+    """Elements with their attributes; fails on tags that do not match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.open, self.texts = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.found if name == tag]
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+@pytest.fixture(scope="module")
+def reader(page):
+    return Reader(page)
+
+
+def test_no_figure_failed_or_was_left_out(page):
+    assert "could not be drawn" not in page
+    assert "Left out" not in page
+    # An overview, the risk; for each step that ran: posterior, data used, batch sizes; one probe.
+    assert page.count("<img") == 2 + 3 * 3 + 1
+
+
+def test_nothing_is_loaded(reader):
+    sources = [attrs.get("src") or attrs.get("href") for tag, attrs in reader.found]
+    for source in filter(None, sources):
+        assert source.startswith(("data:", "#step-"))
+    assert not reader.all("script")
+    anchors = {attrs["href"] for attrs in reader.all("a")}
+    assert anchors <= {f"#{attrs['id']}" for _, attrs in reader.found if "id" in attrs}
+
+
+def test_images_have_sizes_and_texts(reader):
+    for image in reader.all("img"):
+        png = base64.b64decode(image["src"].partition(",")[2])
+        assert png.startswith(b"\x89PNG")
+        assert int(image["width"]) == int.from_bytes(png[16:20], "big")
+        assert len(image["alt"]) > 30
+
+
+def test_headings_and_tables(reader):
+    assert len(reader.all("h1")) == 1
+    levels = [int(tag[1]) for tag, _ in reader.found if re.fullmatch("h[1-6]", tag)]
+    assert max(np.diff(levels)) <= 1
+    assert len(reader.all("caption")) == len(reader.all("table"))
+    assert all(attrs.get("scope") in ("row", "col") for attrs in reader.all("th"))
+    assert reader.all("html")[0]["lang"] == "en"
+
+
+def test_what_is_on_the_page(comparison, reader):
+    for run, judgement, _ in comparison.results:
+        assert run.name in reader.text
+        assert judgement.reason in reader.text
+    assert "planted warning | with a bar" in reader.text
+    assert "t-test is safe here" in reader.text
+    assert "Monte Carlo standard errors" in reader.text
+    assert "PyMC 6." in reader.text
+    assert '"temperature": 0.64' in reader.text
+
+
+def test_names_and_messages_are_escaped(page, reader):
+    assert "planted &lt;failure&gt; &amp; more" in page
+    assert "sloppy &lt;b&gt;" in page
+    assert not reader.all("b")
+
+
+def test_a_page_is_small(page):
+    assert len(page.encode()) < 3e6
+
+
+def test_figures_are_left_out_of_a_full_page(comparison, monkeypatch):
+    monkeypatch.setattr("pymc_austerity.report.figures._MOST", 10)
+    album = Album(comparison)
+    assert album.overview()[0].data
+    assert album.costs()[0].caption.startswith("Left out to keep the page small")
+
+
+def test_a_figure_that_fails_is_told(comparison, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr("pymc_austerity.report.figures.plot_risk", fail)
+    (figure,) = Album(comparison).costs()
+    assert figure.caption == "This figure could not be drawn (RuntimeError: planted)."
+
+
+def test_no_figure_stays_open(comparison):
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    Album(comparison).overview()
+    assert plt.get_fignums() == before
+
+
+def test_writing_a_file(comparison, tmp_path, monkeypatch):
+    monkeypatch.setattr("pymc_austerity.report.figures._MOST", -1)  # without figures it is fast
+    path = tmp_path / "new" / "page.html"
+    assert comparison.to_html(path) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib.pyplot"])
+def test_missing_extra(comparison, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r'pip install "pymc_austerity\[plots\]"'):
+        comparison.to_html()
+    assert comparison.to_markdown()
+
+
+def test_markdown(comparison):
+    text = comparison.to_markdown()
+    assert text.startswith("# Comparison of 4 steps with exact Metropolis-Hastings on all data, N = 2,000")
+    assert "**failing** failed: RuntimeError: planted" in text
+    assert "right warned: planted warning | with a bar" in text
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
+    assert len(tables) == 2
+    for table in tables:
+        bars = {len(re.findall(r"(?<!\\)\|", line)) for line in table}
+        assert len(bars) == 1, table
+
+
+def test_in_a_notebook(comparison):
+    text = comparison._repr_html_()
+    assert "<strong>sloppy &lt;b&gt;</strong> differs from the reference:" in text
+    assert len(Reader(text).all("table")) == 2
+
+
+def test_repr(comparison):
+    lines = repr(comparison).splitlines()
+    assert len(lines) == 6
+    assert lines[1].startswith("  right: agrees with the reference within Monte Carlo error in all 2 scalars")
+    assert lines[2].startswith("  hot: differs from the reference: the sd of beta[")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.nan, ABSENT),
+        (None, ABSENT),
+        (0, "0"),
+        (12, "12"),
+        (0.012345, "0.0123"),
+        (12345.6, "12,346"),
+        (2.5e8, "2.5e8"),
+        (-3.0, "-3"),
+        ("word", "word"),
+    ],
+)
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (0.123456, 0.0123, "0.123 (0.012)"),
+        (3.14159, 0.11, "3.14 (0.11)"),
+        (12.34, 25.0, "12 (25)"),
+        (0.5, 0.0, "0.5"),
+        (np.nan, 0.1, ABSENT),
+    ],
+)
+def test_numbers_with_errors(value, error, text):
+    assert with_error(value, error) == text
+
+
+def test_signs():
+    assert with_error(0.31, 0.05, sign=True) == "+0.310 (0.050)"
+
+
+def test_the_forest_shows_the_numbers():
+    import matplotlib.pyplot as plt
+
+    table = pd.DataFrame(
+        {"shift": [0.1, -0.3], "shift_error": 0.05, "sd_ratio": [1.0, 2.9], "sd_ratio_error": 0.1},
+        index=["a", "b"],
+    )
+    table["z_shift"], table["z_sd"] = [2.0, -6.0], [0.0, 19.0]
+    names = most_different([table])
+    assert names == ["b", "a"]
+    figure = plot_forest({"step": table}, names, 0.2)
+    left, right = figure.axes
+    np.testing.assert_allclose(left.containers[0].lines[0].get_xdata(), [-0.3, 0.1])
+    np.testing.assert_allclose(right.containers[0].lines[0].get_xdata(), [2.9, 1.0])
+    assert [tick.get_text() for tick in left.get_yticklabels()] == ["b", "a"]
+    assert right.get_xscale() == "log"
+    plt.close(figure)
