@@ -38,12 +38,12 @@ lint: install-lint ## Check style, types, import floors and spelling.
 EXECUTE ?= cache
 
 docs: install-docs ## Build the documentation in build/docs.
-	env -u PYTENSOR_FLAGS $(PYTHON) -m sphinx -W --keep-going -q -D nb_execution_mode=$(EXECUTE) \
+	$(ONE_THREAD) $(PYTHON) -m sphinx -W --keep-going -q -D nb_execution_mode=$(EXECUTE) \
 		docs build/docs
 
 clean: ## Delete .venv, caches and outputs.
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .benchmarks \
-		.hypothesis build dist figures *.egg-info
+		.hypothesis build dist figures docs/reference/generated *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Installs the package with an extra, again only if pyproject.toml is newer than the stamp.

@@ -12,11 +12,34 @@ class FactorisationError(ValueError):
     """A term of the model does not split into independently computable rows.
 
     The message names the model term, the operation that couples its rows, and what to do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import FactorisationError, factorise
+    >>> with pm.Model() as model:
+    ...     score = pm.Normal("score", shape=2000)
+    ...     share = pm.Potential("share", pm.math.log(pm.math.softmax(score)))
+    >>> try:
+    ...     factorise(model)
+    ... except FactorisationError as error:
+    ...     print(str(error)[:73])
+    Rows of the term 'share' (2,000 rows) cannot be computed from a subsample
     """
 
 
 class SubsamplingWarning(UserWarning):
-    """Sampling went on, but not in the way that was asked for, or not in a way to be trusted."""
+    """Sampling went on, but not in the way that was asked for, or not in a way to be trusted.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from pymc_austerity import SubsamplingWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", SubsamplingWarning)
+    ...     pass  # a step built here, or pm.sample, stops where it would have gone on in another way
+    """
 
 
 def warn(message: str) -> None:

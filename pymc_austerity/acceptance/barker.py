@@ -57,6 +57,15 @@ class Barker:
     at one seed, z = 3.2, and .997 times at another; ``examples/barker_mixture.py --full``). At
     temperature 1 and with steps of the size of the posterior the l_i have a variance that takes most of the
     data: the test is made for high temperatures and small steps.
+
+    Examples
+    --------
+    >>> from pymc_austerity.acceptance import Barker
+    >>> rule = Barker(batch_size=200)
+    >>> rule.bind(n_local=1000).ends
+    array([ 200,  400,  600,  800, 1000])
+
+    `MinibatchBarker` uses it: ``MinibatchBarker(batch_size=200)``.
     """
 
     batch_size: int = DefaultSize(100)
@@ -90,9 +99,9 @@ class Barker:
         """For normal batch means: the effect of an estimated variance, and 1e-6 for the correction.
 
         With s^2 for sigma^2 the noise has variance 1 + sigma^2 - s^2 instead of 1. To first order this moves
-        acceptance probabilities by up to |sigma^2 - s^2| / 2 times the largest slope of the logistic density,
-        0.0963. Of n normal terms E|sigma^2 - s^2| is at most sigma^2 sqrt(2 / (n - 1)), and sigma^2 is taken
-        to be at most 2 where reading stops.
+        acceptance probabilities by up to ``|sigma^2 - s^2| / 2`` times the largest slope of the logistic
+        density, 0.0963. Of n normal terms ``E|sigma^2 - s^2|`` is at most sigma^2 sqrt(2 / (n - 1)), and
+        sigma^2 is taken to be at most 2 where reading stops.
 
         An approximation for batches of some tens or more: a batch of b terms with sigma^2 = 2 shows s^2 < 1
         with probability P(chi^2_{b-1} < (b - 1) / 2), 8e-6 for b = 100, 0.01 for 30, but 0.12 for 10.

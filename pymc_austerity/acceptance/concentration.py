@@ -65,6 +65,15 @@ class Concentration:
     *When it fails*: with a width that is too small it guarantees nothing, so the range seen in a batch is
     never used for it. At equilibrium \|psi - mean\| is of the order of the standard error at n = N, and it
     reads half to all of the data.
+
+    Examples
+    --------
+    >>> from pymc_austerity.acceptance import Concentration
+    >>> rule = Concentration(delta=0.01, batch_size=100)
+    >>> rule.bind(n_local=1000).ends
+    array([ 100,  200,  400,  800, 1000])
+
+    `MHSubLhd` uses it: ``MHSubLhd(delta=0.01)``.
     """
 
     delta: float = 0.01

@@ -29,6 +29,14 @@ class Exact:
 
     *When it fails*: it does not; it costs O(N) for each transition. Where the terms depend on variables that
     other steps have moved since, the current state is evaluated too.
+
+    Examples
+    --------
+    >>> from pymc_austerity import Exact
+    >>> Exact().error_bound(n_local=10_000)
+    0.0
+
+    It is what a step uses that is told nothing else: ``MetropolisHastings(acceptance=Exact())``.
     """
 
     def bind(self, n_local: int) -> Schedule:
@@ -62,6 +70,14 @@ class ExactBarker:
     Metropolis's, at least half as often.
 
     *When it fails*: it does not; it costs O(N) for each transition, as `Exact`.
+
+    Examples
+    --------
+    >>> from pymc_austerity.acceptance import ExactBarker
+    >>> ExactBarker().target_accept(n_dim=10)
+    0.19
+
+    Give it to a step: ``MetropolisHastings(acceptance=ExactBarker())``.
     """
 
     def bind(self, n_local: int) -> Schedule:

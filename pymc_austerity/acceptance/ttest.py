@@ -49,8 +49,8 @@ class TTest:
     Notes
     -----
     Algorithm 1 of Korattikara et al. (2014) with its errata. After n of the N terms, with
-    pi_j = n / N, the test stops if |mean - psi| exceeds the standard error (equation 4) times the quantile of
-    Student's t with n - 1 degrees of freedom at 1 - eps_j, where eps_j = 1 - Phi(G_j) and
+    pi_j = n / N, the test stops if ``|mean - psi|`` exceeds the standard error (equation 4) times the
+    quantile of Student's t with n - 1 degrees of freedom at 1 - eps_j, where eps_j = 1 - Phi(G_j) and
     G_j = Phi^-1(1 - epsilon) pi_j^(0.5 - boundary). At n = N it stops with the exact answer. A batch in
     which all terms are equal decides nothing (Chen et al., algorithm 2).
 
@@ -60,6 +60,17 @@ class TTest:
 
     *When it fails*: where a few rows carry most of the variance of the l_i, the subsample misses them and
     the test stops early and wrong, without a sign.
+
+    Examples
+    --------
+    >>> from pymc_austerity.acceptance import TTest
+    >>> rule = TTest(epsilon=0.05, batch_size=500)
+    >>> rule.bind(n_local=2200).ends
+    array([ 500, 1000, 1500, 2000, 2200])
+    >>> rule.bind(n_local=2200).bounds.round(3)
+    array([1.648, 1.646, 1.646, 1.646, 1.646])
+
+    `AusterityMH` uses it: ``AusterityMH(epsilon=0.05)``.
     """
 
     epsilon: float = 0.01

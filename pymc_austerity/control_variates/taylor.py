@@ -69,8 +69,20 @@ class Taylor:
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     idata = pm.sample(step=AusterityMH(control_variate=Taylor()))
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import AusterityMH, Taylor
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     step = AusterityMH(control_variate=Taylor())
+    ...     idata = pm.sample(100, tune=100, chains=1, step=step, progressbar=False)
+    >>> idata.sample_stats["n_used"].mean().item() < 400  # of 2000 rows
+    True
     """
 
     order: Literal[1, 2] = 2

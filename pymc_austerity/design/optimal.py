@@ -162,9 +162,8 @@ def optimal_design(
     >>> design = optimal_design(pairs, 0.05, N=N, batch_sizes=(200, 500, 1000))
     >>> design
     Design(epsilon=0.02, batch_size=200, boundary=0.5: average error 0.042, data usage 0.56, N=10000)
-    >>> step = AusterityMH(**design)  # doctest: +SKIP
 
-    Without the pairs, for the same tolerance:
+    It is given to a step by ``AusterityMH(**design)``. Without the pairs, for the same tolerance:
 
     >>> optimal_design(None, 0.05, N=N, batch_sizes=(200, 500, 1000))
     Design(epsilon=0.005, batch_size=500, boundary=0.5: worst case error 0.046, data usage 0.95, N=10000)

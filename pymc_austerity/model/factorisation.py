@@ -72,6 +72,26 @@ class Factorisation:
         is in both lists.
     features : TensorVariable or None
         Of an expansion in features of the block (`features`): phi(q), of shape (p,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import Factorisation, factorise
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> fact = factorise(model)
+    >>> isinstance(fact, Factorisation)
+    True
+    >>> fact.n_local, fact.local_terms, fact.global_terms
+    (2000, [('visits', 2000)], ['level', 'slope'])
+    >>> terms = fact.log_density_terms({"level": 1.0, "slope": 0.3}, [0, 7])  # these two rows, and no others
+    >>> terms.shape
+    (2,)
     """
 
     graph: LogDensityGraph

@@ -80,6 +80,23 @@ def factorise(
     component for all rows and goes on), the density here is minus infinity.
 
     *When it fails*: it refuses, by name, whatever it cannot factorise; see `FactorisationError`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import factorise
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> print(factorise(model))
+    Factorisation by level, slope: 2,000 local terms
+      local   visits         2,000
+      global  level
+      global  slope
     """
     return build(model, vars, threshold=threshold, initial_point=initial_point, check=True)
 

@@ -75,6 +75,23 @@ def find_mode(
 
     *When it fails*: the joint mode of a hierarchical model may lie where a scale goes to zero, far from
     the bulk of the posterior; there, fix the scales (leave them out of `vars`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import find_mode
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> start = find_mode(model)
+    >>> round(float(start["level"]), 1), round(float(start["slope"]), 1)
+    (1.0, 0.3)
+
+    Chains start there: ``pm.sample(step=AusterityMH(), initvals=start)``.
     """
     if not is_whole(max_iterations) or max_iterations < 1:
         raise ValueError(f"max_iterations must be a positive integer, got {max_iterations!r}.")

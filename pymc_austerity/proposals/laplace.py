@@ -53,6 +53,23 @@ class Laplace:
     ----------
     .. [1] Cotter, S. L., Roberts, G. O., Stuart, A. M. & White, D. (2013). MCMC methods for functions:
        modifying old algorithms to make them faster. Statistical Science 28.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import Laplace, MetropolisHastings
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     step = MetropolisHastings(proposal=Laplace())
+    ...     idata = pm.sample(100, tune=100, chains=1, step=step, progressbar=False)
+    >>> idata.sample_stats["acceptance_rate"].mean().item() > 0.6
+    True
     """
 
     kind: Literal["independence", "pcn"] = "independence"

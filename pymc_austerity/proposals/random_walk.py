@@ -44,6 +44,23 @@ class RandomWalk:
     *Guarantee*: symmetric, log_hastings = 0.
 
     *When it fails*: it mixes slowly if its size does not suit the posterior; see `AdaptiveRandomWalk`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import AusterityMH, RandomWalk
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     step = AusterityMH(proposal=RandomWalk(scale=[0.02, 0.02]))
+    ...     point, (stats,) = step.step({"level": np.array(1.0), "slope": np.array(0.3)})
+    >>> bool(abs(point["slope"] - 0.3) < 0.1)
+    True
     """
 
     scale: float | npt.ArrayLike | None = None
@@ -151,6 +168,23 @@ class AdaptiveRandomWalk:
     run, and give them as ``RandomWalk(cov=...)``. With too few tuning transitions for the dimension (some
     100 D); on posteriors whose shape changes from place to place; beyond some 50 dimensions a random walk is
     slow in any case.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import AdaptiveRandomWalk, AusterityMH
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     step = AusterityMH(proposal=AdaptiveRandomWalk(target_accept=0.3))
+    ...     point, (stats,) = step.step({"level": np.array(1.0), "slope": np.array(0.3)})
+    >>> bool(stats["scale"] > 0)  # what it has learnt so far
+    True
     """
 
     target_accept: float | None = None

@@ -62,6 +62,23 @@ class Surrogate:
     References
     ----------
     .. [1] Liu, J. S. (2001). Monte Carlo Strategies in Scientific Computing, section 9.4.3. Springer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import AusterityMH, Surrogate, Taylor
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     step = AusterityMH(control_variate=Taylor(), proposal=Surrogate())
+    ...     idata = pm.sample(100, tune=200, chains=1, step=step, progressbar=False)
+    >>> idata.sample_stats["acceptance_rate"].mean().item() > 0.6
+    True
     """
 
     n_inner: int = 5

@@ -65,10 +65,21 @@ class AusterityMH(SubsampledStep):
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     step = AusterityMH([beta], epsilon=0.05)
-    ...     idata = pm.sample(step=step)
-    ...     fast = pm.sample(step=AusterityMH(control_variate=Taylor()))
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import AusterityMH, find_mode
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     step = AusterityMH(epsilon=0.05)
+    ...     start = find_mode()
+    ...     idata = pm.sample(100, tune=500, chains=1, step=step, initvals=start, progressbar=False)
+    >>> 0 < idata.sample_stats["fraction_used"].mean().item() < 1
+    True
     """
 
     name = "austerity_mh"

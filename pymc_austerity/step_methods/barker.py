@@ -67,8 +67,20 @@ class MinibatchBarker(SubsampledStep):
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     idata = pm.sample(step=MinibatchBarker(temperature=1000, proposal=RandomWalk(0.05)))
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import MinibatchBarker, RandomWalk
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     step = MinibatchBarker(temperature=100, proposal=RandomWalk(0.05))
+    ...     idata = pm.sample(100, tune=100, chains=1, step=step, progressbar=False)
+    >>> 0 < idata.sample_stats["fraction_used"].mean().item() < 1
+    True
     """
 
     name = "minibatch_barker"

@@ -76,9 +76,21 @@ class MetropolisHastings(SubsampledStep):
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     step = MetropolisHastings([beta], acceptance=ExactBarker(), proposal=RandomWalk(0.1))
-    ...     idata = pm.sample(step=step)
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import MetropolisHastings, RandomWalk
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> from pymc_austerity.acceptance import ExactBarker
+    >>> with model:
+    ...     step = MetropolisHastings([slope], acceptance=ExactBarker(), proposal=RandomWalk(0.05))
+    ...     point, (stats,) = step.step({"level": np.array(1.0), "slope": np.array(0.3)})
+    >>> stats["fraction_used"]
+    1.0
     """
 
     name = "metropolis_hastings"

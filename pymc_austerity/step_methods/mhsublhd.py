@@ -39,9 +39,9 @@ class MHSubLhd(SubsampledStep):
         * Default: by a certificate, if every local term is a function f_i(x_i . q + o_i) of a linear
           predictor and f_i is known: logistic and binomial, Laplace, Student's t, Huber and normal with a
           scale that is not among `vars`, Poisson, probit, cloglog.
-        * A function ``(q, q_new) -> float``. It is the *range*, twice the C = max |l_i| of the paper. It is
-          compiled by numba where that is possible. It does not see variables of other steps, and has to hold
-          whatever their values.
+        * A function ``(q, q_new) -> float``. It is the *range*, twice the ``C = max |l_i|`` of the paper. It
+          is compiled by numba where that is possible. It does not see variables of other steps, and has to
+          hold whatever their values.
         * "exact": computed at each step from all N terms, which costs O(N).
     **options
         Those of every subsampled step: see `MetropolisHastings`.
@@ -79,8 +79,20 @@ class MHSubLhd(SubsampledStep):
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     idata = pm.sample(step=MHSubLhd([beta], delta=0.01))
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import MHSubLhd, find_mode
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
+    ...     step, start = MHSubLhd(delta=0.01), find_mode()
+    ...     idata = pm.sample(100, tune=500, chains=1, step=step, initvals=start, progressbar=False)
+    >>> idata.sample_stats["fraction_used"].mean().item() > 0.9  # at the mode nearly everything is read
+    True
     """
 
     name = "mhsublhd"

@@ -87,10 +87,22 @@ def recommend(
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import recommend
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model:
     ...     step = recommend()
-    ...     print(step.recommendation)
-    ...     idata = pm.sample(step=step)
+    >>> step.recommendation.step
+    'TunaMH()'
+    >>> print(step.recommendation)  # doctest: +ELLIPSIS
+    TunaMH() for level, slope
+      because      few rows decide exactly...
     """
     if not isinstance(approximate, bool | np.bool_):
         raise ValueError(f"approximate must be True or False, got {approximate!r}.")

@@ -66,8 +66,21 @@ def restricted_nuts(
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     idata = pm.sample(step=[AusterityMH([theta]), restricted_nuts([tau])])
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import restricted_nuts
+    >>> group = np.repeat(np.arange(10), 200)
+    >>> y = np.random.default_rng(1).normal(0.1 * group, 1)
+    >>> with pm.Model() as model:
+    ...     tau = pm.HalfNormal("tau", 1)
+    ...     theta = pm.Normal("theta", 0, tau, shape=10)
+    ...     score = pm.Normal("score", theta[group], 1, observed=y)
+    ...     step = restricted_nuts([tau])  # evaluates tau and theta, and none of the 2000 scores
+    ...     point, _ = step.step(model.initial_point())
+    >>> sorted(point)
+    ['tau_log__', 'theta']
+
+    Pass it beside a step for the other variables: ``pm.sample(step=[AusterityMH([theta]), step])``.
     """
     if "logp_dlogp_func" in kwargs:
         raise TypeError("restricted_nuts makes logp_dlogp_func itself; leave it out, or use pm.NUTS.")
@@ -108,8 +121,21 @@ def restricted_slice(
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     idata = pm.sample(step=[AusterityMH([theta]), restricted_slice([tau])])
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import restricted_slice
+    >>> group = np.repeat(np.arange(10), 200)
+    >>> y = np.random.default_rng(1).normal(0.1 * group, 1)
+    >>> with pm.Model() as model:
+    ...     tau = pm.HalfNormal("tau", 1)
+    ...     theta = pm.Normal("theta", 0, tau, shape=10)
+    ...     score = pm.Normal("score", theta[group], 1, observed=y)
+    ...     step = restricted_slice([tau])  # evaluates tau and theta, and none of the 2000 scores
+    ...     point, _ = step.step(model.initial_point())
+    >>> sorted(point)
+    ['tau_log__', 'theta']
+
+    Pass it beside a step for the other variables: ``pm.sample(step=[AusterityMH([theta]), step])``.
     """
     return _make(RestrictedSlice, vars, model, kwargs)
 

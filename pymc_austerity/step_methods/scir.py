@@ -99,8 +99,18 @@ class SCIR(GammaProcessStep):
 
     Examples
     --------
-    >>> with model:  # doctest: +SKIP
-    ...     idata = pm.sample(step=[SCIR([w], step_size=3.0)])
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import SCIR
+    >>> counts = np.random.default_rng(1).multinomial(1, [0.2, 0.3, 0.5], size=2000)
+    >>> with pm.Model():
+    ...     w = pm.Dirichlet("w", np.ones(3))
+    ...     choice = pm.Multinomial("choice", n=1, p=w, observed=counts)
+    ...     step = SCIR([w], step_size=3.0)
+    ...     idata = pm.sample(200, tune=0, chains=1, step=step, progressbar=False)
+    >>> found = idata.posterior["w"].mean(("chain", "draw"))
+    >>> np.allclose(found, (1 + counts.sum(axis=0)) / 2003, atol=0.01)
+    True
     """
 
     name = "scir"

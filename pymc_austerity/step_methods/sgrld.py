@@ -18,7 +18,7 @@ _SMALLEST = 1e-300
 class SGRLD(GammaProcessStep):
     """Stochastic-gradient Riemannian Langevin dynamics (Patterson & Teh 2013), to compare `SCIR` with.
 
-    The same processes as in `SCIR` by Euler's method, reflected at zero:
+    The same processes as in `SCIR` by Euler's method, reflected at zero::
 
         theta' = |theta + h (a_hat - b theta) + sqrt(2 h theta) xi|,    xi ~ N(0, 1),
 
@@ -45,6 +45,21 @@ class SGRLD(GammaProcessStep):
 
     *When it fails*: near zero. Components of a sparse simplex stay far above where the posterior has them;
     see figures 1 and 2 of Baker et al. (2018). `variance_inflation` knows nothing of this.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import SGRLD
+    >>> counts = np.random.default_rng(1).multinomial(1, [0.2, 0.3, 0.5], size=2000)
+    >>> with pm.Model():
+    ...     w = pm.Dirichlet("w", np.ones(3))
+    ...     choice = pm.Multinomial("choice", n=1, p=w, observed=counts)
+    ...     step = SGRLD([w], step_size=0.1)
+    ...     idata = pm.sample(500, tune=100, chains=1, step=step, progressbar=False)
+    >>> found = idata.posterior["w"].mean(("chain", "draw"))
+    >>> np.allclose(found, (1 + counts.sum(axis=0)) / 2003, atol=0.02)
+    True
     """
 
     name = "sgrld"

@@ -35,6 +35,15 @@ class DecreasingStepSize:
 
     *When it fails*: draws are then neither of one law nor equally correlated; averages should weight them by
     their step sizes, the sample statistic `step_size`.
+
+    Examples
+    --------
+    >>> from pymc_austerity import DecreasingStepSize
+    >>> step_size = DecreasingStepSize(h=0.5, tau=10, kappa=0.33)
+    >>> [round(step_size(m), 3) for m in (0, 10, 1000)]
+    [0.5, 0.398, 0.109]
+
+    It is given to a step: ``SCIR([w], step_size=step_size)``.
     """
 
     h: float

@@ -34,6 +34,15 @@ def check_posterior(
         Of two chains.
     **options
         For `pymc.sample`.
+
+    Examples
+    --------
+    >>> from pymc_austerity import MetropolisHastings, RandomWalk
+    >>> from pymc_austerity.testing import check_posterior
+    >>> from pymc_austerity.testing.models import normal_mean
+    >>> solved = normal_mean()
+    >>> step = MetropolisHastings(proposal=RandomWalk(0.04), model=solved.model)
+    >>> check_posterior(solved, step, draws=2000, tune=0)
     """
     options = {"chains": 2, "cores": 1, "progressbar": False, "quiet": True, **options}
     idata = pm.sample(

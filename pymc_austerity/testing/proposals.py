@@ -78,6 +78,7 @@ def check_proposal(
     Examples
     --------
     >>> from pymc_austerity import RandomWalk
+    >>> from pymc_austerity.testing import check_proposal
     >>> check_proposal(RandomWalk(scale=0.5), n_dim=2)
     """
     for fit in FITS if is_fitted(proposal) else ["fitted"]:

@@ -60,6 +60,7 @@ def check_rule(
     Examples
     --------
     >>> from pymc_austerity.acceptance import TTest
+    >>> from pymc_austerity.testing import check_rule
     >>> check_rule(TTest(epsilon=0.05, batch_size=200), n_draws=1000)
     """
     exact = Exact() if exact is None else exact

@@ -65,6 +65,14 @@ def check_step(
     *When it fails*: errors of a posterior below `tolerance` and four Monte Carlo errors are not seen; 1000
     draws of a random walk leave some tenths of a standard deviation. Let `make_step` make several
     transitions for each draw.
+
+    Examples
+    --------
+    >>> from pymc_austerity import MetropolisHastings, RandomWalk
+    >>> from pymc_austerity.testing import check_step
+    >>> def make_step(vars=None, **kwargs):
+    ...     return MetropolisHastings(vars, proposal=RandomWalk(0.04), steps_per_draw=5, **kwargs)
+    >>> check_step(make_step)
     """
     both = two_blocks()
     with both.model:

@@ -1,0 +1,85 @@
+"""Sphinx configuration: `make docs`.
+
+Pages are MyST markdown; those with a `kernelspec` are notebooks, and are run when they are built. With
+``-D nb_execution_mode=off`` nothing is run.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from pymc_austerity import __version__
+
+project = "pymc_austerity"
+author = "the authors of pymc_austerity"
+release = version = __version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinxcontrib.bibtex",
+    "sphinx_design",
+]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+
+# Single backticks in docstrings name Python objects.
+default_role = "py:obj"
+
+# One page for each public name; class pages show what a class defines itself.
+autosummary_generate = True
+autodoc_typehints = "none"  # types are in the Parameters section
+numpydoc_show_class_members = False
+
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+
+nb_execution_mode = "cache"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+
+bibtex_bibfiles = ["refs.bib"]
+bibtex_default_style = "plain"
+bibtex_reference_style = "author_year"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "pymc_austerity"
+html_static_path = ["_static"]
+html_css_files = ["docs.css"]
+html_show_sourcelink = False
+html_sidebars: dict[str, list[str]] = {"index": [], "gallery/index": []}
+html_theme_options = {
+    "logo": {"text": "pymc_austerity"},
+    "show_prev_next": True,
+    "header_links_before_dropdown": 7,
+    "navbar_end": ["theme-switcher"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_context = {"default_mode": "auto"}
+copyright = "the authors of pymc_austerity. Licence: Apache 2.0"
+
+
+def signature_of_init(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, None] | None:
+    """Show the parameters of ``__init__``: PyMC's steps have a ``__new__`` that takes anything."""
+    if what != "class" or "__init__" not in vars(obj) or not signature:
+        return None
+    parameters = list(inspect.signature(obj.__init__).parameters.values())[1:]
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    return str(inspect.Signature(bare)), None
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the function above."""
+    app.connect("autodoc-process-signature", signature_of_init)
