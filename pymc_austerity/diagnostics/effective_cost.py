@@ -97,8 +97,7 @@ def transitions_per_draw(idata: Any, stats: xr.Dataset, given: int | Sequence[in
         if len(numbers) != len(samplers) or not all(is_whole(n) and n >= 1 for n in numbers):
             raise ValueError(
                 f"steps_per_draw must be a positive integer, or one for each of the {len(samplers)} "
-                "subsampled "
-                f"steps, got {given!r}."
+                f"subsampled steps, got {given!r}."
             )
         return xr.DataArray(numbers, coords={"sampler": samplers})
     steps = stamped_steps(idata)
@@ -109,7 +108,6 @@ def transitions_per_draw(idata: Any, stats: xr.Dataset, given: int | Sequence[in
     if any(np.any(np.mod(x[np.isfinite(x)], 1.0)) for x in counts):
         raise ValueError(
             "Each draw was made of several transitions, for its statistics are means; how many is not "
-            "recorded. "
-            "Give steps_per_draw=, or stamp the result: stamp(idata, step)."
+            "recorded. Give steps_per_draw=, or stamp the result: stamp(idata, step)."
         )
     return xr.ones_like(samplers, dtype=int)

@@ -44,8 +44,7 @@ def sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
     if "sample_stats" not in groups:
         raise ValueError(
             f"idata has no group sample_stats (it has {', '.join(groups) or 'no groups'}): give the result "
-            "of "
-            "pm.sample with a step of pymc_austerity."
+            "of pm.sample with a step of pymc_austerity."
         )
     stats: xr.Dataset = idata["sample_stats"].to_dataset()
     if needed not in stats:
@@ -87,8 +86,7 @@ def aligned(idata: Any, base: str, *names: str) -> xr.Dataset:
     if ours is not None and len(ours) != width:
         raise ValueError(
             f"The stamp of idata has {len(ours)} steps that record {base}, and sample_stats {width}: stamp "
-            "it "
-            "with the steps that were given to pm.sample."
+            "it with the steps that were given to pm.sample."
         )
     labels = [f"step {k}" for k in range(width)] if width > 1 else ["step"]
     if steps is not None and ours is not None:

@@ -142,9 +142,8 @@ def probe(
         move = moves.from_state(state, for_moves)
         if move is None:
             raise ValueError(
-                "From a state of the chain the proposal finds only moves that the prior rejects without "
-                "the data, or "
-                "none at all: is it too large? Give the step a proposal= of another scale."
+                "From a state of the chain the proposal finds only moves that the prior rejects without the "
+                "data, or none at all: is it too large? Give the step a proposal= of another scale."
             )
         rows.append(summarise(move.log_ratios, int(batch_size), n_batches, for_batches))
         base.append(move.base)
@@ -165,16 +164,14 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
     name = type(step).__name__
     if isinstance(step, TunaMH):
         raise TypeError(
-            "TunaMH draws rows in proportion to their bounds and decides exactly: no test relies on the "
-            "law of a "
-            "batch mean, so there is nothing to probe. Its sample statistic bound_violations checks the "
-            "bounds."
+            "TunaMH draws rows in proportion to their bounds and decides exactly: no test relies on the law "
+            "of a batch mean, so there is nothing to probe. Its sample statistic bound_violations checks "
+            "the bounds."
         )
     if not isinstance(step, SubsampledStep):
         raise TypeError(
             f"probe looks at accept-or-reject decisions, and {name} makes none from subsamples of log "
-            "ratios. Give it "
-            "one step of AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
+            "ratios. Give it one step of AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
         )
     if step._model is not model:
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")
@@ -190,8 +187,7 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
     if others:
         raise ValueError(
             f"The {name} does not move {', '.join(map(str, others))}. Give probe a short run of all steps, "
-            "from which "
-            "it takes the states: probe(model, step, idata=pm.sample(step=[step, ...]))."
+            "from which it takes the states: probe(model, step, idata=pm.sample(step=[step, ...]))."
         )
 
 

@@ -37,9 +37,8 @@ def states_of_result(model: pm.Model, idata: Any, n: int) -> list[PointType]:
     missing = [rv.name for rv in model.free_RVs if rv.name not in posterior]
     if missing:
         raise ValueError(
-            f"The posterior of idata lacks {', '.join(missing)} of the model: sample without var_names=, "
-            "or leave "
-            "idata out."
+            f"The posterior of idata lacks {', '.join(missing)} of the model: sample without var_names=, or "
+            "leave idata out."
         )
     total = posterior.sizes["chain"] * posterior.sizes["draw"]
     if n > total:
@@ -48,8 +47,7 @@ def states_of_result(model: pm.Model, idata: Any, n: int) -> list[PointType]:
     names = [value.name for value in model.value_vars]
     dtypes = [value.type.dtype for value in model.value_vars]
     draws = [
-        np.asarray(posterior[rv.name].transpose("chain", "draw", ...)).reshape(total, *rv.type.shape)
-        for rv in model.free_RVs
+        np.concatenate(posterior[rv.name].transpose("chain", "draw", ...).values) for rv in model.free_RVs
     ]
     states = []
     for k in spread(n, total):

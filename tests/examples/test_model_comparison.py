@@ -52,18 +52,15 @@ def test_monte_carlo_error_is_that_of_repeated_runs(example):
     assert np.mean(errors) / spread == pytest.approx(1.0, abs=0.45)
 
 
-@pytest.mark.slow
 def test_elpds_agree_within_monte_carlo_error(result):
     table = result["table"]
     for name in table.columns:
         assert abs(table.at["difference", name]) < 4 * table.at["its error", name], table
 
 
-@pytest.mark.slow
 def test_both_fits_rank_the_models_in_the_same_way(result):
     assert list(result["ranking"].index) == list(result["exact ranking"].index)
 
 
-@pytest.mark.slow
 def test_a_part_of_the_rows_is_read(result):
     assert all(100 < read < 1000 for read in result["read"].values())
