@@ -9,12 +9,15 @@ import xarray as xr
 from scipy import stats
 from scipy.special import ndtri
 
+from pymc_austerity.design.acceptance import move_law
 from pymc_austerity.diagnostics.log_ratios import TOP, Array
 
 # Share of the variance in a few rows that is too much, beyond what they have under a normal law.
 _TOP_SHARE = 0.2
 # Rows of which a batch holds so many on average are seen: it misses all of them with probability 0.007.
 _SEEN = 5.0
+# Stages beyond which errors of acceptance probabilities are not computed, as that takes seconds.
+_STAGES = 2000
 # Below this tail index the third moment has no limit, and shifts predicted from it are too small.
 HEAVY = 3.0
 
@@ -58,6 +61,17 @@ def share_near(group: xr.Dataset, n: int, m: int, bound: float) -> Array:
     """
     noise = n * group["sd"].values * math.sqrt((1.0 / m - 1.0 / n) * n / (n - 1.0))
     return np.asarray(-np.expm1(-4.0 * max(bound, 1.0) * noise))
+
+
+def acceptance_errors(group: xr.Dataset, n: int, m: int, epsilon: float) -> Array:
+    """Error of the acceptance probability of each move if batch means are normal; NaN if not known."""
+    mu, sd = group["mu"].values, group["sd"].values
+    found = np.full(len(mu), math.nan)
+    known = np.isfinite(sd) & ~np.isnan(mu)
+    if group.attrs.get("rule", "TTest") == "TTest" and n <= _STAGES * m and np.any(known):
+        boundary = float(group.attrs.get("boundary", 0.5))
+        found[known] = move_law(mu[known], sd[known], n, m, epsilon, boundary).signed
+    return found
 
 
 def quantiles(group: xr.Dataset) -> xr.Dataset:

@@ -15,6 +15,7 @@ from scipy.special import ndtri
 
 from pymc_austerity.diagnostics.batch_law import (
     HEAVY,
+    acceptance_errors,
     missed_rows,
     normal_scores,
     quantiles,
@@ -47,8 +48,10 @@ class Normality:
     table : DataFrame
         One row for each move: ``skewness`` of the log ratios, ``error_shift`` (what it predicts for a test
         near the threshold), ``near`` (share of the decisions that are near, at most), ``error`` (predicted,
-        for all decisions), ``top_1``, ``top_10`` and ``top_100`` (shares of the variance), ``tail_index`` (of
-        Hill), ``shapiro_pvalue`` (of the batch means), ``verdict``.
+        for all decisions), ``acceptance_error`` (what the test makes of the acceptance probability even if
+        batch means are normal: `design.acceptance_error`; NaN for other rules, and for more than 2000
+        stages), ``top_1``, ``top_10`` and ``top_100`` (shares of the variance), ``tail_index`` (of Hill),
+        ``shapiro_pvalue`` (of the batch means), ``verdict``.
     qq : Dataset
         With the dimensions ``pair`` and ``quantile``: ``observed``, the sorted studentised batch means, and
         ``theoretical``, the quantiles of Student's t that they would have.
@@ -127,6 +130,9 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     together) does not change the verdict, but is told with it: with enough batches every test finds what does
     not matter.
 
+    Normal batch means are not enough: with a large epsilon the posterior is wrong all the same. So the reason
+    also tells the mean of \|Delta\|, the error of the acceptance probabilities of these moves.
+
     *Guarantee*: none. All N terms of a few moves were looked at, so there is no sampling error in skewness
     and shares, but other moves have others. On 20 normal populations there was no false alarm.
 
@@ -174,6 +180,7 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
             "error_shift": shift,
             "near": near,
             "error": error,
+            "acceptance_error": acceptance_errors(group, n, m, epsilon),
             **{f"top_{k}": top[:, j] for j, k in enumerate(TOP)},
             "tail_index": tails,
             "shapiro_pvalue": [shapiro(row) for row in scores],

@@ -75,6 +75,12 @@ def reason_for(
     heavy = float(table["tail_index"].median())
     if heavy < HEAVY:
         text += f" The log ratios have heavy tails (index {heavy:.1f})."
+    delta = float(table["acceptance_error"].abs().mean())  # of those that are known
+    if np.isfinite(delta):
+        text += (
+            f" With normal batch means epsilon = {epsilon:g} changes the acceptance probability by "
+            f"{delta:.2g}, in the mean of these moves."
+        )
     return text
 
 

@@ -81,7 +81,7 @@ def probe(
           equal.
 
         Attributes: ``n_local`` (N), ``n_exact`` (rows always read), ``batch_size``, ``epsilon`` (NaN without
-        a t-test), ``rule``, ``step``.
+        a t-test), ``boundary``, ``rule``, ``step``.
 
     Raises
     ------
@@ -153,6 +153,7 @@ def probe(
         "n_exact": copy.configuration["n_exact"],
         "batch_size": int(batch_size),
         "epsilon": float(rule.get("epsilon", np.nan)) if isinstance(rule, dict) else np.nan,
+        "boundary": float(rule.get("boundary", 0.5)) if isinstance(rule, dict) else 0.5,
         "rule": rule["name"] if isinstance(rule, dict) else rule,
         "step": f"{type(step).__name__}({', '.join(copy.configuration['vars'])})",
     }

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from pymc_austerity import SubsamplingWarning
+from pymc_austerity.design import acceptance_error
 from pymc_austerity.diagnostics import from_log_ratios, normality
 from pymc_austerity.diagnostics.batch_law import missed_rows
 
@@ -66,6 +67,19 @@ def test_no_false_alarm_on_twenty_normal_populations(n):
             assert found.verdict == "safe"
             assert "not normal" not in found.reason
             assert "heavy" not in found.reason
+
+
+def test_a_large_epsilon_is_told_although_batch_means_are_normal():
+    log_ratios = 0.02 * np.random.default_rng(1).normal(size=(3, 20_000))
+    tree = from_log_ratios(log_ratios, global_log_ratios=[0.0, -1.0, -2.0], random_seed=1, epsilon=0.2)
+    found = normality(tree)
+    group = tree["log_ratios"]
+    expected = acceptance_error(group.mu, group.sd, 20_000, batch_size=500, epsilon=0.2)
+    np.testing.assert_allclose(found.table["acceptance_error"], expected)
+    assert found.verdict == "safe"
+    assert f"changes the acceptance probability by {np.abs(expected).mean():.2g}" in found.reason
+    tree["log_ratios"].attrs |= {"rule": "Barker", "step": "MinibatchBarker(mu)"}
+    assert normality(tree).table["acceptance_error"].isna().all()
 
 
 def test_the_predicted_shift():
