@@ -22,6 +22,7 @@ from pymc_austerity.design.checks import (
     numbers,
 )
 from pymc_austerity.design.random_walk import MOST_STAGES, sequential_law
+from pymc_austerity.exceptions import warn
 
 BATCH_SIZES = (50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 5000)
 EPSILONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -140,8 +141,9 @@ def optimal_design(
     neither the error of other moves nor that of the posterior.
 
     *When it fails*: if means of batches are not normal (see `pymc_austerity.diagnostics.normality`), and if
-    the moves of the trial run are not those of the chain: collect them at equilibrium, with the proposal that
-    will be used.
+    the moves of the trial run are not those of the chain: collect them at equilibrium, with the proposal and
+    the control variate that will be used, and give both to the step again. The mapping has neither: without
+    the control variate the error would be far larger, so that there is a warning if the moves had one.
 
     References
     ----------
@@ -170,6 +172,7 @@ def optimal_design(
     """
     tolerance = check_real("tolerance", tolerance, 0.0, 0.5, "between 0 and 0.5")
     moves, n_local = moves_of(pairs, N)
+    _tell_of_remainders(pairs)
     sizes = _default_sizes(n_local) if batch_sizes is None else _usable(batch_sizes, n_local)
     for name, given in (("epsilons", epsilons), ("boundaries", boundaries)):
         if not len(given):
@@ -198,6 +201,16 @@ def optimal_design(
     return best
 
 
+def _tell_of_remainders(pairs: Any) -> None:
+    """A design for remainders is given to a step without them all too easily."""
+    name = pairs["log_ratios"].attrs.get("control_variate") if isinstance(pairs, xr.DataTree) else ""
+    if name:
+        warn(
+            f"The moves are those of a step with control_variate={name}(), and so is the design: give both "
+            f"to the step, AusterityMH(**design, control_variate={name}()). Without it the error is far larger."
+        )
+
+
 def moves_of(pairs: Any, N: Any) -> tuple[tuple[Floats, Floats] | None, int]:
     """The moves, and the number of terms."""
     if pairs is None:
@@ -211,6 +224,12 @@ def moves_of(pairs: Any, N: Any) -> tuple[tuple[Floats, Floats] | None, int]:
                 "object with the arrays mu and sigma_l."
             )
         group = pairs["log_ratios"].to_dataset()
+        if "n_infinite" in group and (odd := np.flatnonzero(group["n_infinite"].values)).size:
+            raise ValueError(
+                f"Some log ratios of the moves {', '.join(map(str, odd[:5]))} are not finite, and mu and sd "
+                "are those of the others. Leave these moves out: "
+                "pairs.isel(pair=pairs.log_ratios.n_infinite == 0)."
+            )
         mu, sigma_l, counted = group["mu"].values, group["sd"].values, int(group.attrs["n_local"])
         if N is not None and counted != N:
             raise ValueError(f"N = {N!r}, but the pairs are of a model with {counted} local terms.")

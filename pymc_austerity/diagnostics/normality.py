@@ -115,14 +115,14 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     Both are errors at the threshold. At most the share 1 - exp(-4 G noise) of the decisions is near to it,
     with noise the standard error of the sum of the log ratios after the first batch. Without a control
     variate this share is 1; the remainders of a good one have so little noise that few decisions depend on
-    them. The product is the predicted ``error``. A move is *unsafe* if it is above epsilon (then the test
-    errs more than twice as often as it says); if half of the decisions or more are near, and rows are missed
-    or the tail index is below 3 with a shift above epsilon / 2 (without a third moment it may be far larger);
-    or if a log ratio is not finite. It is *doubtful* above epsilon / 2. The verdict is
+    them. The product is the predicted ``error``. A move *alarms* if half of the decisions or more are near,
+    and rows are missed or the tail index is below 3 with a shift above epsilon / 2 (without a third moment it
+    may be far larger). It is *unsafe* if it alarms or its error is above epsilon (then the test errs more than
+    twice as often as it says), *doubtful* above epsilon / 2. The verdict is
 
-    * *unsafe* if a tenth of the moves are, or their mean error is above epsilon;
-    * *doubtful* if the mean error of the moves is above epsilon / 2, by more than two standard errors of that
-      mean;
+    * *unsafe* if a tenth of the moves alarm, a log ratio is not finite, or the mean error of the moves is
+      above epsilon, by more than two standard errors of that mean;
+    * *doubtful* if the mean error is above epsilon / 2, by as much;
     * *safe* otherwise.
 
     Hill's index of the tails is that of the 100 largest terms, or of a hundredth of them if that is less. A
@@ -189,8 +189,7 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
         index=pd.Index(group["pair"].values, name="pair"),
     )
     mean, spread = _mean_and_error(error)
-    some = bool(np.any(infinite)) or float((table["verdict"] == "unsafe").mean()) >= _SOME
-    verdict = _verdict(mean, spread, epsilon, some)
+    verdict = _verdict(mean, spread, epsilon, bool(np.any(infinite)) or float(alarm.mean()) >= _SOME)
     reason = reason_for(verdict, table, missed, far, infinite, epsilon, n, m) + other_rule(group)
     return Normality(verdict, reason, table, quantiles(group))
 
@@ -210,9 +209,10 @@ def _settings(group: xr.Dataset, batch_size: Any, epsilon: Any) -> tuple[int, fl
 
 
 def _verdict(error: float, spread: float, epsilon: float, alarm: bool) -> Verdict:
-    if alarm or error > epsilon:
+    least = error - 2.0 * spread
+    if alarm or least > epsilon:
         return "unsafe"
-    return "doubtful" if error - 2.0 * spread > epsilon / 2.0 else "safe"
+    return "doubtful" if least > epsilon / 2.0 else "safe"
 
 
 def _mean_and_error(values: Array) -> tuple[float, float]:

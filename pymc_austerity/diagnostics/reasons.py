@@ -11,6 +11,8 @@ from pymc_austerity.diagnostics.log_ratios import TOP
 
 # Share of the decisions below which it is said that few are near the threshold.
 _FEW = 0.1
+# Error of acceptance probabilities from which on posterior standard deviations are visibly too large.
+_LARGE = 0.01
 # Level of the normality test, for all moves together.
 _LEVEL = 0.001
 
@@ -77,8 +79,9 @@ def reason_for(
         text += f" The log ratios have heavy tails (index {heavy:.1f})."
     delta = float(table["acceptance_error"].abs().mean())  # of those that are known
     if np.isfinite(delta):
+        begins = " But with" if verdict == "safe" and delta > _LARGE else " With"
         text += (
-            f" With normal batch means epsilon = {epsilon:g} changes the acceptance probability by "
+            f"{begins} normal batch means too epsilon = {epsilon:g} changes the acceptance probability by "
             f"{delta:.2g}, in the mean of these moves."
         )
     return text

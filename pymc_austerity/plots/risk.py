@@ -13,7 +13,7 @@ from pymc_austerity.diagnostics.data_usage import n_local
 from pymc_austerity.diagnostics.effective_cost import transitions_per_draw
 from pymc_austerity.diagnostics.samplers import aligned
 from pymc_austerity.plots.optional import optional
-from pymc_austerity.plots.style import EXACT, colours, panels, tidy
+from pymc_austerity.plots.style import EXACT, colours, looks, panels, shown, tidy
 from pymc_austerity.validation import is_whole
 
 Floats = npt.NDArray[np.float64]
@@ -95,9 +95,16 @@ def plot_risk(
         for name, idata in runs.items()
     }
     (axes,) = panels(ax, 1)
-    for (name, curve), colour in zip(curves.items(), colours(len(curves)), strict=True):
+    n = len(curves)
+    styles = zip(colours(n), looks(("-", "--", "-."), n), strict=True)
+    for (name, curve), (colour, style) in zip(curves.items(), styles, strict=True):
         axes.plot(
-            curve.passes, curve.risk, color=colour, label=name, marker="o" if len(curve.risk) == 1 else None
+            curve.passes,
+            curve.risk,
+            color=colour,
+            linestyle=style,
+            label=shown(name),
+            marker="o" if len(curve.risk) == 1 else None,
         )
     if target.floor is not None:
         axes.axhline(target.floor, color=EXACT, linestyle=":", label="Monte Carlo error of the truth")

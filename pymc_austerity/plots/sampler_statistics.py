@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from pymc_austerity.diagnostics.samplers import aligned
-
-_WIDTH = 44
+from pymc_austerity.plots.style import shown
 
 
 def sampler_statistics(idata: Any, base: str, *others: str) -> tuple[xr.Dataset, list[str]]:
@@ -26,5 +24,4 @@ def sampler_statistics(idata: Any, base: str, *others: str) -> tuple[xr.Dataset,
 
 def title(name: str, text: str) -> str:
     """Title of a panel: long names are shortened, and the text follows below them."""
-    shown = textwrap.shorten(name, _WIDTH, placeholder=" ...")
-    return f"{shown}\n{text}"
+    return f"{shown(name)}\n{text}"

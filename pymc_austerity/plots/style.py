@@ -15,10 +15,17 @@ APPROXIMATE, EXACT, LIMIT = "#c1440e", "#444444", "#2a6f97"
 CYCLE = ("#c1440e", "#2a6f97", "#e9a03b", "#4c956c", "#7b4b94", "#8c8c8c")
 """For lines without such a meaning: distinct also in grey and to most colour-blind eyes."""
 
+_LONGEST = 44
+
 
 def colours(n: int) -> list[str]:
     """`n` colours, repeated from the seventh on."""
     return [CYCLE[k % len(CYCLE)] for k in range(n)]
+
+
+def looks(choices: Sequence[str], n: int) -> list[str]:
+    """One of `choices` for each of `n` colours: the next where colours begin again."""
+    return [choices[k // len(CYCLE) % len(choices)] for k in range(n)]
 
 
 def panels(ax: Any, n: int) -> list[Any]:
@@ -40,6 +47,13 @@ def tidy(axes: Sequence[Any]) -> None:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(True, which="major", color="#e4e4e4", linewidth=0.7)
         ax.set_axisbelow(True)
+
+
+def shown(name: str) -> str:
+    """A name as matplotlib shows it as it is: no mathematics, no hidden label, and not too long."""
+    text = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 4]} ..."
+    # Labels that begin with an underscore are left out of legends.
+    return (f" {text}" if text.startswith("_") else text).replace("$", "\\$")
 
 
 def few_digits(value: float) -> str:

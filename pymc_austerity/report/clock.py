@@ -8,6 +8,11 @@ from typing import Any
 
 from pymc_austerity.report.budget import Budget
 
+
+class UserInterrupt(BaseException):
+    """The user stopped a chain. PyMC goes on with the next one after a `KeyboardInterrupt`."""
+
+
 # Later chains make as many draws as the first. They are stopped before if they take so many times as long.
 _PATIENCE = 3.0
 
@@ -35,6 +40,8 @@ class Clock:
         Local terms evaluated after tuning, by all chains.
     lengths : list of int
         Draws of each chain after tuning.
+    ended : int
+        Chains that were stopped here; others were stopped by the user, or by an error.
     """
 
     def __init__(
@@ -54,11 +61,14 @@ class Clock:
         self._began = self._first = 0.0
         self.seconds = self.tuning_seconds = self.terms = 0.0
         self.lengths: list[int] = []
+        self.ended = 0
 
     def __call__(self, trace: Any, draw: Any) -> None:
         """Note a draw; raise `KeyboardInterrupt`, as PyMC asks for, where the chain has to stop."""
         now = time.perf_counter()
         if draw.chain != self._chain:
+            if self.ended < len(self.lengths):
+                raise UserInterrupt
             self._chain, self._first, self._began = draw.chain, now, now
             self.lengths.append(0)
             self._spent = self._before = 0.0
@@ -85,6 +95,7 @@ class Clock:
         self._before = elapsed
         self._spent = elapsed if self._kind == "seconds" else self._spent + terms
         if self._is_over(made):
+            self.ended += 1
             raise KeyboardInterrupt
 
     def _is_over(self, made: int) -> bool:

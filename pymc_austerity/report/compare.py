@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pymc as pm
 
-from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.model.factorise import factorise, model_of
 from pymc_austerity.model.mode import find_mode
 from pymc_austerity.report.budget import budget_of
@@ -207,15 +207,11 @@ def _start(model: pm.Model, initvals: Any, notes: list[str]) -> Mapping[str, Any
         return initvals
     if not isinstance(initvals, str) or initvals != "mode":
         raise ValueError(f'initvals must be "mode", a dict of values, or None, got {initvals!r}.')
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SubsamplingWarning)  # a mode that was not reached is none
         try:
-            start = find_mode(model, list(model.continuous_value_vars) or None)
-        except ValueError as error:
+            return find_mode(model, list(model.continuous_value_vars) or None)
+        except (ValueError, SubsamplingWarning) as error:
             why = str(error)
-        else:
-            if not caught:
-                return start
-            why = str(caught[0].message)
     notes.append(f"Chains start where PyMC starts them, for no mode was found: {why}")
     return None

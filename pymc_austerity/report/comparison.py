@@ -12,6 +12,7 @@ from xarray import DataTree
 
 from pymc_austerity.report.convergence import convergence
 from pymc_austerity.report.judgement import Judgement
+from pymc_austerity.report.names import OF_REFERENCE
 from pymc_austerity.report.probing import Probed
 from pymc_austerity.report.run import Run, Settings
 
@@ -73,10 +74,16 @@ class Comparison:
         return self.standard.idata
 
     @property
+    def reference_name(self) -> str:
+        """What the reference is called beside the steps."""
+        return f"{self.standard.name}{OF_REFERENCE}"
+
+    @property
     def failures(self) -> dict[str, str]:
-        """Why steps failed, by name."""
-        runs = [run for run, _, _ in self.results] + [self.standard]
-        return {run.name: run.error for run in runs if run.error}
+        """Why steps failed, by name; of the reference too, by `reference_name`."""
+        errors = {run.name: run.error for run, _, _ in self.results}
+        errors[self.reference_name] = self.standard.error
+        return {name: error for name, error in errors.items() if error}
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -102,7 +109,7 @@ class Comparison:
             * ``normality``: whether a normal law holds for batch means.
             * ``verdict``, ``reason``.
         """
-        rows = {f"{self.standard.name} (reference)": self._standard_row()}
+        rows = {self.reference_name: self._standard_row()}
         rows |= {run.name: _row(run, judgement, probe) for run, judgement, probe in self.results}
         return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -143,7 +150,7 @@ class Comparison:
         if path is not None:
             path = Path(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_text(text, encoding="utf-8", newline="\n")
         return text
 
     def __repr__(self) -> str:
@@ -174,7 +181,7 @@ def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]
         "fraction_used": run.fraction,
         "ess": ess,
         "rhat": np.nan if chains is None else float(chains["rhat"].max()),
-        "ess_per_second": ess / run.seconds,
+        "ess_per_second": ess / run.seconds if run.seconds else np.nan,
         "terms_per_effective_draw": run.terms / ess,
         "shift": np.nan,
         "shift_error": np.nan,

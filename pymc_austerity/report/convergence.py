@@ -35,7 +35,7 @@ def _row(draws: npt.NDArray[np.float64]) -> list[float]:
     if len(draws) == 1:  # the halves of a single chain as two
         half = draws.shape[1] // 2
         draws = draws[:, : 2 * half].reshape(2, half)
-    sizes = [ess(draws), tail_ess(draws)]
+    sizes = ess(draws), tail_ess(draws)
     # Where a whole chain stands still, there is no variance within it to compare with.
     stuck = np.any(np.ptp(draws, axis=1) == 0.0)
-    return [np.inf if stuck else rhat(draws), float(np.nanmin(sizes)), sd]
+    return [np.inf if stuck else rhat(draws), float(np.fmin(*sizes)), sd]

@@ -22,6 +22,7 @@ from pymc_austerity.plots import (
     plot_risk,
 )
 from pymc_austerity.plots.optional import optional
+from pymc_austerity.plots.style import percent, shown
 from pymc_austerity.report.forest import most_different, plot_forest
 from pymc_austerity.report.judgement import Judgement
 from pymc_austerity.report.probing import Probed
@@ -109,7 +110,11 @@ class Album:
         return [
             self._draw(
                 lambda: plot_agreement(
-                    own, other, names=(run.name, "reference"), backend="matplotlib", col_wrap=3
+                    own,
+                    other,
+                    names=(shown(run.name), shown(self._comparison.reference_name)),
+                    backend="matplotlib",
+                    col_wrap=3,
                 ),
                 f"Marginal posterior densities of {', '.join(names)} by {run.name} and by the reference; "
                 "shifts and ratios of standard deviations are in the table.",
@@ -123,7 +128,7 @@ class Album:
         idata = run.idata
         if idata is None or "fraction_used" not in idata["sample_stats"]:
             return []
-        share = f"On average {100 * run.fraction:.3g} % of the data."
+        share = f"On average {percent(run.fraction)} of the data."
         return [
             self._draw(
                 lambda: plot_data_usage(idata, backend="matplotlib"),
@@ -163,7 +168,8 @@ class Album:
         before = set(self._pyplot.get_fignums())
         buffer = io.BytesIO()
         try:
-            with warnings.catch_warnings(), self._pyplot.rc_context({"figure.facecolor": "white"}):
+            # The style of the user may be one for a dark page.
+            with warnings.catch_warnings(), self._pyplot.style.context("default"), self._pyplot.ioff():
                 warnings.simplefilter("ignore")  # of layouts and the like: what matters is in the tables
                 drawn = function()
                 figure = _figure_of(drawn)
@@ -189,6 +195,7 @@ def _figure_of(drawn: Any) -> Any:
 
 def _legend_outside(axes: Any) -> Any:
     """The same Axes with the legend beside it: several lines leave no room within."""
+    axes.figure.set_figwidth(9.5)
     axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, fontsize=9)
     return axes
 
@@ -202,7 +209,8 @@ def _touched(idata: DataTree) -> bool:
 def _only(idata: DataTree, var_names: Sequence[str], labels: Sequence[str]) -> DataTree:
     """Some scalars of a posterior, each as a variable of its own."""
     draws = scalars(idata, list(var_names))
-    chosen = {label: (("chain", "draw"), draws[label]) for label in labels}
+    # Titles are made of the names.
+    chosen = {label.replace("$", r"\$"): (("chain", "draw"), draws[label]) for label in labels}
     size = next(iter(draws.values())).shape
     coords = {"chain": np.arange(size[0]), "draw": np.arange(size[1])}
     return DataTree(children={"posterior": DataTree(xr.Dataset(chosen, coords))})

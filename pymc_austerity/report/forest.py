@@ -9,16 +9,18 @@ import numpy as np
 import pandas as pd
 
 from pymc_austerity.plots.optional import optional
-from pymc_austerity.plots.style import colours, tidy
+from pymc_austerity.plots.style import colours, looks, shown, tidy
 
-_ROWS = 12
+# Scalars, and error bars in all.
+_ROWS, _BARS = 12, 48
 
 
 def most_different(tables: Sequence[pd.DataFrame]) -> list[str]:
     """Labels of the scalars with the most significant difference in any of the tables, the worst first."""
     columns = ["z_shift", "z_sd"]
     worst = pd.concat([t[columns].abs().max(axis=1) for t in tables], axis=1).max(axis=1)
-    return [str(name) for name in worst.sort_values(ascending=False, kind="stable").index[:_ROWS]]
+    rows = max(3, min(_ROWS, _BARS // len(tables)))
+    return [str(name) for name in worst.sort_values(ascending=False, kind="stable").index[:rows]]
 
 
 def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolerance: float) -> Any:
@@ -41,6 +43,7 @@ def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolera
         1, 2, figsize=(8.5, height), sharey=True, layout="constrained"
     )
     rows = np.arange(len(names))[::-1]
+    markers = looks("os^Dv", len(tables))
     for k, ((step, table), colour) in enumerate(zip(tables.items(), colours(len(tables)), strict=True)):
         at = rows + 0.7 * (0.5 - (k + 0.5) / len(tables))
         own = table.reindex(names)
@@ -49,11 +52,11 @@ def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolera
                 own[value].to_numpy(dtype=float),
                 at,
                 xerr=2.0 * own[f"{value}_error"].to_numpy(dtype=float),
-                fmt="o",
+                fmt=markers[k],
                 ms=4,
                 lw=1.4,
                 color=colour,
-                label=step if ax is axes[0] else None,
+                label=shown(step) if ax is axes[0] else None,
             )
     for ax, middle, low, high in (
         (axes[0], 0.0, -tolerance, tolerance),
@@ -61,9 +64,10 @@ def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolera
     ):
         ax.axvspan(low, high, color="#eeeeee", zorder=0)
         ax.axvline(middle, color="#444444", lw=1)
+    axes[0].locator_params(axis="x", nbins=6)
     _scale_of_ratios(axes[1])
     axes[1].tick_params(axis="y", length=0)
-    axes[0].set_yticks(rows, names)
+    axes[0].set_yticks(rows, [shown(name) for name in names])
     axes[0].set_ylim(-0.6, len(names) - 0.4)
     axes[0].set_xlabel("shift of the mean (posterior sd)")
     axes[1].set_xlabel("sd / sd of the reference")

@@ -77,7 +77,11 @@ def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tol
     table = agreement(idata, reference, var_names=var_names)
     table, limit = _tested(table)
     other = convergence(reference, var_names)
-    doubts = [*_stuck(own, other), *_doubts(own, "its"), *_doubts(other, "the reference's")]
+    doubts = [*_stuck(own, other, "its"), *_stuck(other, own, "the reference's")]
+    doubts += [*_doubts(own, "its"), *_doubts(other, "the reference's")]
+    unknown = table.index[table["shift"].isna()]
+    if apart := [str(name) for name in unknown if own["sd"][name] == other["sd"][name] == 0.0]:
+        doubts.append(f"both sides stand still, at different values of {_some(apart)}")
     found = _differences(table, limit)
     if doubts:
         reason = f"{'; '.join(doubts)}, so Monte Carlo errors are not known."
@@ -129,10 +133,10 @@ def _differences(table: pd.DataFrame, limit: float) -> list[str]:
     return [words for _, words in sorted(found, key=lambda pair: -pair[0])]
 
 
-def _stuck(own: pd.DataFrame, other: pd.DataFrame) -> list[str]:
-    """Scalars that the step never moved, though the reference did."""
+def _stuck(own: pd.DataFrame, other: pd.DataFrame, whose: str) -> list[str]:
+    """Scalars that one side never moved, though the other did."""
     names = [str(n) for n in own.index[own["sd"] == 0.0] if other["sd"].get(n, 0.0) > 0.0]
-    return [f"its chains never moved {_some(names)}"] if names else []
+    return [f"{whose} chains never moved {_some(names)}"] if names else []
 
 
 def _some(names: Sequence[str]) -> str:
@@ -147,6 +151,9 @@ def _doubts(table: pd.DataFrame, whose: str) -> list[str]:
     infinite = [str(name) for name in table.index[~np.isfinite(table["sd"])]]
     if infinite:
         doubts.append(f"{whose} chains have draws of {_some(infinite)} that are not finite")
+    short = [str(name) for name in table.index[(table["sd"] > 0.0) & table["ess"].isna()]]
+    if short:
+        doubts.append(f"{whose} chains are too short to know the effective draws of {_some(short)}")
     if (rhat := table["rhat"].max()) > LARGEST_RHAT:
         doubts.append(f"{whose} chains have not converged (R-hat {rhat:.2f} for {table['rhat'].idxmax()})")
     if (ess := table["ess"].min()) < FEWEST_EFFECTIVE:

@@ -12,6 +12,8 @@ from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from pymc_austerity.validation import is_real
 
 Steps = Mapping[str, Any] | Sequence[Any]
+# What the name of the reference ends with in tables and figures; steps may be called "exact" too.
+OF_REFERENCE = " (reference)"
 
 
 def named(steps: Steps, model: pm.Model) -> dict[str, list[BlockedStep]]:
@@ -44,17 +46,17 @@ def named(steps: Steps, model: pm.Model) -> dict[str, list[BlockedStep]]:
     for name, parts in pairs:
         if not isinstance(name, str) or not name:
             raise TypeError(f"Names of steps must be strings that are not empty, got {name!r}.")
+        if name.endswith(OF_REFERENCE):
+            raise ValueError(f"A step cannot be called {name!r}: the reference is called so. Rename it.")
         if any(isinstance(part, PopulationArrayStepShared) for part in parts):
             raise ValueError(
-                f"The step {name!r} moves all chains side by side; what each of them takes cannot be "
-                "measured."
+                f"The step {name!r} moves all chains side by side; what each takes cannot be measured."
             )
         for part in parts:
             foreign = [v.name for v in part.vars if v not in model.value_vars]
             if foreign:
                 raise ValueError(
-                    f"The step {name!r} moves {', '.join(foreign)} of another model. Make it with "
-                    "model=model."
+                    f"The step {name!r} moves {', '.join(foreign)} of another model. Make it with model=."
                 )
     return dict(pairs)
 
@@ -126,7 +128,7 @@ def counter(blocks: Sequence[BlockedStep], n_local: int | None) -> Callable[...,
     evaluates the gradient of N terms. What other steps of PyMC read is not counted.
     """
     # PyMC runs the given steps in their order, and those that it assigns after them.
-    transitions = [int(getattr(block, "_steps_per_draw", 1)) for block in blocks]
+    transitions = [int(configuration(block).get("steps_per_draw", 1)) for block in blocks]
 
     def count(stats: Sequence[Mapping[str, Any]]) -> float:
         if len(stats) == 1 and "tree_size" in stats[0]:

@@ -84,7 +84,10 @@ def _step(album: Album, k: int, run: Run, judgement: Judgement, probe: Probed) -
         ),
         "normality": normality,
         "configuration": "\n".join(
-            [run.step, *(json.dumps(each, indent=1, default=str) for each in run.configuration)]
+            [
+                run.step,
+                *(json.dumps(each, indent=1, ensure_ascii=False, default=str) for each in run.configuration),
+            ]
         ),
     }
 

@@ -81,7 +81,7 @@ def probe(
           equal.
 
         Attributes: ``n_local`` (N), ``n_exact`` (rows always read), ``batch_size``, ``epsilon`` (NaN without
-        a t-test), ``boundary``, ``rule``, ``step``.
+        a t-test), ``boundary``, ``rule``, ``control_variate``, ``step``.
 
     Raises
     ------
@@ -155,6 +155,7 @@ def probe(
         "epsilon": float(rule.get("epsilon", np.nan)) if isinstance(rule, dict) else np.nan,
         "boundary": float(rule.get("boundary", 0.5)) if isinstance(rule, dict) else 0.5,
         "rule": rule["name"] if isinstance(rule, dict) else rule,
+        "control_variate": "" if copy._taylor is None else type(copy._taylor).__name__,
         "step": f"{type(step).__name__}({', '.join(copy.configuration['vars'])})",
     }
     return group_of(rows, base, attrs)

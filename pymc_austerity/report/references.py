@@ -31,15 +31,21 @@ def check_reference(reference: Any, var_names: Sequence[str]) -> None:
     if isinstance(reference, DataTree):
         if "posterior" not in reference.children:
             raise ValueError("reference has no group 'posterior'. Give what pm.sample() returns.")
+        sizes = reference["posterior"].sizes
+        if not sizes.get("chain") or not sizes.get("draw"):
+            raise ValueError(
+                "reference must have the dimensions chain and draw, with at least one draw, got "
+                f"{dict(sizes)}. Give what pm.sample() returns."
+            )
         missing = [name for name in var_names if name not in reference["posterior"]]
         if missing:
             raise ValueError(
-                f"reference has no draws of {', '.join(missing)}. Sample them, or choose others by "
-                "var_names=."
+                f"reference has no draws of {', '.join(missing)}. Sample them, or choose var_names=."
             )
         return
     if not isinstance(reference, str) or reference not in ("exact", "nuts"):
-        raise ValueError(f'reference must be "exact", "nuts" or a DataTree with draws, got {reference!r}.')
+        got = repr(reference) if isinstance(reference, str) else type(reference).__name__
+        raise ValueError(f'reference must be "exact", "nuts" or a DataTree with draws, got {got}.')
 
 
 def run_reference(

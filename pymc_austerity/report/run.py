@@ -17,7 +17,7 @@ from xarray import DataTree
 
 from pymc_austerity.diagnostics import stamp
 from pymc_austerity.report.budget import Budget
-from pymc_austerity.report.clock import Clock
+from pymc_austerity.report.clock import Clock, UserInterrupt
 from pymc_austerity.report.names import configuration, counter, describe
 
 # R-hat and effective sample sizes need a few draws of each chain.
@@ -149,8 +149,14 @@ def run_step(
                 progressbar=False,
                 compute_convergence_checks=False,  # the report has its own
             )
+        except UserInterrupt:
+            raise KeyboardInterrupt from None
         except Exception as failure:  # whatever a step of the user raises is told in the report
+            if "Not enough samples to build a trace" in str(failure):  # all chains were stopped while tuning
+                raise KeyboardInterrupt from None
             error = f"{type(failure).__name__}: {failure}"
+    if idata is not None and clock.ended < settings.chains:  # the user stopped the last chain
+        raise KeyboardInterrupt
     about = replace(about, messages=tuple(messages), error=error)
     if idata is None:
         return about
@@ -181,7 +187,7 @@ def _remarks(
     idata: DataTree, clock: Clock, budget: Budget, settings: Settings, blocks: Sequence[BlockedStep]
 ) -> Iterator[str]:
     """What was not as asked for."""
-    longest, kept = max(clock.lengths), int(idata["posterior"].sizes["draw"])
+    longest, kept = max(clock.lengths), dict(idata["posterior"].sizes)
     if budget.kind != "draws":
         spent = clock.seconds if budget.kind == "seconds" else clock.terms
         if longest >= settings.max_draws:
@@ -193,7 +199,10 @@ def _remarks(
             what = Budget(budget.kind, spent)
             yield f"Spent {what} of a budget of {budget}: a chain makes at least {FEWEST_DRAWS} draws."
     if min(clock.lengths) < longest:
-        yield f"Chains made between {min(clock.lengths):,} and {longest:,} draws; {kept:,} of each are kept."
+        yield (
+            f"Chains made between {min(clock.lengths):,} and {longest:,} draws; {kept['draw']:,} of "
+            f"{kept['chain']} of {len(clock.lengths)} chains are kept."
+        )
     stats = idata["sample_stats"]
     if "diverging" in stats and (n := int(stats["diverging"].sum())):
         yield f"{n:,} divergent transitions: the draws may miss a part of the posterior."
@@ -220,15 +229,15 @@ def _listening() -> Iterator[list[str]]:
 
     collector = Collector(logging.WARNING)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
-    before = [(logger.propagate, list(logger.handlers), logger.level) for logger in loggers]
+    before = [(logger.propagate, logger.handlers) for logger in loggers]
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("default")  # each text once, however many draws warn
         for logger in loggers:
             logger.handlers, logger.propagate = [collector], False
         try:
             yield messages
         finally:
-            for logger, (propagate, handlers, _) in zip(loggers, before, strict=True):
+            for logger, (propagate, handlers) in zip(loggers, before, strict=True):
                 logger.handlers, logger.propagate = handlers, propagate
             for warning in caught:
                 _add(messages, str(warning.message))

@@ -9,6 +9,7 @@ import pandas as pd
 
 from pymc_austerity._version import __version__
 from pymc_austerity.diagnostics import decision_summary
+from pymc_austerity.plots.style import percent
 from pymc_austerity.report.judgement import FEWEST_EFFECTIVE, LARGEST_RHAT, LEVEL, Judgement
 from pymc_austerity.report.numbers import ABSENT, number, with_error
 from pymc_austerity.report.run import Run
@@ -52,7 +53,7 @@ def verdict_of(judgement: Judgement) -> str:
 def cost_table(comparison: Comparison) -> pd.DataFrame:
     """What each step cost, as text."""
     table = comparison.to_dataframe()
-    share = [ABSENT if np.isnan(x) else f"{100 * x:.3g} %" for x in table["fraction_used"]]
+    share = [ABSENT if np.isnan(x) else percent(x) for x in table["fraction_used"]]
     return pd.DataFrame(
         {
             "draws": table["draws"].map(number),
@@ -97,11 +98,11 @@ def worst_table(judgement: Judgement) -> pd.DataFrame | None:
             "shift (sd)": [
                 with_error(a, b, True) for a, b in zip(table["shift"], table["shift_error"], strict=True)
             ],
-            "in errors": [ABSENT if np.isnan(z) else f"{z:+.1f}" for z in table["z_shift"]],
+            "shift in errors": [ABSENT if np.isnan(z) else f"{z:+.1f}" for z in table["z_shift"]],
             "sd ratio": [
                 with_error(a, b) for a, b in zip(table["sd_ratio"], table["sd_ratio_error"], strict=True)
             ],
-            "in errors ": [ABSENT if np.isnan(z) else f"{z:+.1f}" for z in table["z_sd"]],
+            "sd ratio in errors": [ABSENT if np.isnan(z) else f"{z:+.1f}" for z in table["z_sd"]],
             "KS distance": table["ks"].map(lambda x: number(x, 2)),
             "Wasserstein (sd)": table["wasserstein"].map(lambda x: number(x, 2)),
         },
@@ -158,9 +159,7 @@ def configuration_lines(comparison: Comparison) -> list[str]:
     import pymc
 
     s = comparison.settings
-    start = (
-        "where PyMC starts chains" if s.initvals is None else "at the posterior mode, or where it was told"
-    )
+    start = "where PyMC starts chains" if s.initvals is None else "at the posterior mode or at initvals"
     budgets = {str(run.budget) for run, _, _ in comparison.results if run.budget is not None}
     lines = [f"Budget of each step: {', '.join(sorted(budgets))}."]
     if comparison.standard.budget is not None:

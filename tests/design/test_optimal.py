@@ -22,6 +22,7 @@ from pymc_austerity.design import (
 )
 from pymc_austerity.design.acceptance import move_law
 from pymc_austerity.design.optimal import BATCH_SIZES, EPSILONS
+from pymc_austerity.exceptions import SubsamplingWarning
 from tests.design.moves import digits, regression, trial_moves
 from tests.kernels.engines import compiled_test
 
@@ -291,3 +292,20 @@ def test_average_design_at_the_size_of_the_paper():
     X, y = digits() or regression(12_214, 50)
     sizes = (200, 400, 500, 600, 800, 1000, 1500)
     check_design(X, y, 0.01, (0.01, 0.02, 0.05, 0.1), n_moves=100, n_decisions=1000, sizes=sizes)
+
+
+def test_a_design_for_remainders_says_so():
+    trial = tree(gaussian_moves())
+    trial["log_ratios"].attrs["control_variate"] = "Taylor"
+    with pytest.warns(SubsamplingWarning, match=r"AusterityMH\(\*\*design, control_variate=Taylor\(\)\)"):
+        optimal_design(trial, 0.05, **GRID)
+
+
+def test_moves_with_terms_that_are_not_finite_are_refused():
+    """Their mu and sd leave these terms out: a move that is impossible would pass for a likely one."""
+    group = tree(gaussian_moves())["log_ratios"].to_dataset().assign(n_infinite=("pair", np.eye(40)[7]))
+    trial = xr.DataTree.from_dict({"log_ratios": group})
+    with pytest.raises(ValueError, match=r"of the moves 7 are not finite.*pairs\.isel"):
+        optimal_design(trial, 0.05, **GRID)
+    rest = trial.isel(pair=trial.log_ratios.n_infinite == 0)
+    assert optimal_design(rest, 0.05, **GRID).error <= 0.05

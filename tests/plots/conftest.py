@@ -1,11 +1,10 @@
 """Figures are drawn without a display, and closed."""
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
 
-mpl.use("Agg")
+pytest.importorskip("matplotlib").use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pymc_austerity.report import clock as clock_module
 from pymc_austerity.report.budget import Budget, budget_of
-from pymc_austerity.report.clock import Clock
+from pymc_austerity.report.clock import Clock, UserInterrupt
 
 
 class Time:
@@ -76,6 +76,16 @@ def test_limits_of_draws(time):
     assert run(clock, time, 0, tune=4, seconds=1.0) == 9
     clock = make("draws", 12, most=12)
     assert run(clock, time, 0, tune=4, seconds=1.0) == 12
+
+
+def test_a_chain_that_the_user_stopped_is_told_from_one_that_is_over(time):
+    clock = make("draws", 12, most=12)
+    assert run(clock, time, 0, tune=4, seconds=1.0) == 12
+    assert clock.ended == 1
+    assert run(clock, time, 1, tune=4, seconds=1.0, most=3) == 3  # PyMC ends a chain without a word
+    assert clock.ended == 1
+    with pytest.raises(UserInterrupt):
+        run(clock, time, 2, tune=4, seconds=1.0)
 
 
 def test_terms_that_are_not_counted(time):

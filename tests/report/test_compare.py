@@ -1,6 +1,10 @@
 """`compare`: what is right agrees, what is wrong differs, and what happened is told."""
 
 import json
+import pickle
+import sys
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -8,12 +12,15 @@ import pytest
 from xarray import Dataset, DataTree
 
 from pymc_austerity import AusterityMH, MetropolisHastings
+from pymc_austerity.exceptions import warn
 from pymc_austerity.report import compare
 from pymc_austerity.report.names import named
 from tests.report.conftest import N
 
+compare_module = sys.modules["pymc_austerity.report.compare"]  # the function has the name of its module
 START = {"beta": np.zeros(2)}
 QUICK = {"tune": 20, "chains": 2, "n_pairs": 0, "random_seed": 1, "initvals": START}
+STACKED = DataTree.from_dict({"posterior": Dataset({"beta": (("sample", "k"), np.zeros((9, 2)))})})
 
 
 def row_of(comparison, name):
@@ -131,6 +138,44 @@ def test_a_step_that_counts_no_terms_cannot_have_a_budget_of_them(normal_model, 
     assert "does not count the local terms" in result.failures["slice"]
 
 
+@pytest.mark.parametrize(
+    ("at", "chains"),
+    [(15, 2), (30, 2), (75, 2), (15, 1), (21, 1)],
+    ids=["while tuning", "first chain", "last chain", "only chain, while tuning", "only chain, no draw"],
+)
+def test_an_interrupt_by_the_user_ends_the_comparison(normal_model, comparison, at, chains):
+    class Interrupted(MetropolisHastings):
+        made = 0
+
+        def step(self, point):
+            Interrupted.made += 1
+            if Interrupted.made == at:
+                raise KeyboardInterrupt
+            return super().step(point)
+
+    steps = {name: Interrupted(model=normal_model) for name in ("one", "two")}
+    options = {"reference": comparison.reference, **QUICK, "chains": chains}
+    with pytest.raises(KeyboardInterrupt):
+        compare(normal_model, steps, budget={"draws": 20}, **options)
+    assert Interrupted.made <= at + 1
+
+
+def test_one_draw_without_tuning(normal_model, steps):
+    result = compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 1}, **{**QUICK, "tune": 0})
+    assert result.verdicts == {"hot": "cannot tell"}
+    assert np.isnan(row_of(result, "hot")["ess_per_second"])
+    assert result.to_markdown()
+
+
+def test_a_comparison_can_be_pickled_without_the_data(comparison):
+    copy = pickle.loads(pickle.dumps(comparison))
+    assert copy.verdicts == comparison.verdicts
+    for run, _, probe in comparison.results:
+        if probe.log_ratios is not None:
+            assert max(x.nbytes for x in probe.log_ratios["log_ratios"].data_vars.values()) < 8 * N
+        assert len(pickle.dumps(run.configuration)) < 8 * N
+
+
 # References -----------------------------------------------------------------------------------------
 
 
@@ -203,6 +248,36 @@ def test_steps_are_checked(normal_model, steps, error, message):
         compare(normal_model, steps)
 
 
+def test_the_name_of_the_reference_is_taken(normal_model, steps):
+    with pytest.raises(ValueError, match=r"A step cannot be called 'exact \(reference\)'"):
+        compare(normal_model, {"exact (reference)": steps["hot"]})
+
+
+def test_the_failure_of_a_reference_is_not_that_of_a_step(comparison):
+    run, *rest = comparison.results[3]
+    failed = replace(comparison.standard, error="of the reference")
+    both = replace(comparison, results=((replace(run, name="exact"), *rest),), standard=failed)
+    assert both.failures == {"exact": run.error, "exact (reference)": "of the reference"}
+
+
+def test_a_warning_of_another_library_does_not_cost_the_mode(normal_model, monkeypatch):
+    def chatty(model, vars):
+        warnings.warn("planted", UserWarning, stacklevel=2)
+        return START
+
+    def far(model, vars):
+        warn("planted: not reached.")
+
+    notes = []
+    monkeypatch.setattr(compare_module, "find_mode", chatty)
+    with pytest.warns(UserWarning, match="planted"):
+        assert compare_module._start(normal_model, "mode", notes) is START
+    assert not notes
+    monkeypatch.setattr(compare_module, "find_mode", far)
+    assert compare_module._start(normal_model, "mode", notes) is None
+    assert "no mode was found: planted: not reached." in notes[0]
+
+
 def test_steps_of_other_models_are_refused(steps):
     with pm.Model() as other:
         pm.Normal("beta", shape=2)
@@ -222,6 +297,8 @@ def test_populations_of_chains_are_refused(normal_model):
     [
         ({"reference": "magic"}, ValueError, 'reference must be "exact", "nuts" or a DataTree'),
         ({"reference": DataTree()}, ValueError, "no group 'posterior'"),
+        ({"reference": Dataset()}, ValueError, "with draws, got Dataset"),
+        ({"reference": STACKED}, ValueError, "must have the dimensions chain and draw.*sample"),
         ({"budget": "1 minute"}, TypeError, "budget must be a number of seconds"),
         ({"budget": {"hours": 1}}, TypeError, "budget must be a number of seconds"),
         ({"budget": -1}, ValueError, "seconds must be a positive number, got -1"),

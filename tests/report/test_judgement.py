@@ -106,6 +106,26 @@ def test_chains_that_never_moved():
     assert "never moved x[4]" in found.reason
 
 
+def test_a_reference_that_never_moved():
+    found = verdict(chains(1), chains(2, scale=np.array([1, 1, 1, 1, 0.0])))
+    assert found.verdict == "cannot tell"
+    assert "the reference's chains never moved x[4]" in found.reason
+
+
+def test_constants_that_are_not_equal():
+    scale = np.array([1, 1, 1, 1, 0.0])
+    found = verdict(chains(11, scale=scale, shift=1.0 - scale), chains(12, scale=scale))
+    assert found.verdict == "cannot tell"
+    assert "both sides stand still, at different values of x[4]" in found.reason
+
+
+def test_single_draws():
+    rng = np.random.default_rng(1)
+    found = verdict(tree(rng.normal(size=(4, 1, 2))), tree(rng.normal(size=(4, 1, 2))))
+    assert found.verdict == "cannot tell"
+    assert "its chains are too short to know the effective draws of x[0], x[1]" in found.reason
+
+
 def test_constants_on_both_sides_agree():
     scale = np.array([1, 1, 1, 1, 0.0])
     found = verdict(chains(11, scale=scale), chains(12, scale=scale))

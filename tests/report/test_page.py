@@ -3,12 +3,14 @@
 import base64
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from pymc_austerity.plots.style import looks
 from pymc_austerity.report.figures import Album
 from pymc_austerity.report.forest import most_different, plot_forest
 from pymc_austerity.report.numbers import ABSENT, number, with_error
@@ -128,10 +130,80 @@ def test_no_figure_stays_open(comparison):
     assert plt.get_fignums() == before
 
 
+def test_figures_do_not_take_over_the_style_of_the_user(comparison):
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    own, _ = plt.subplots()
+    try:
+        (light,) = Album(comparison).overview()
+        with plt.style.context("dark_background"):
+            before = dict(mpl.rcParams)
+            (dark,) = Album(comparison).overview()
+            assert dict(mpl.rcParams) == before
+        assert dark.data == light.data
+        assert plt.gcf() is own
+    finally:
+        plt.close(own)
+
+
+NAMES = ["reference", "exact", "$\\bad$", "_hidden", "a|`b`*c*<i>ü'\"", "x" * 300]
+
+
+@pytest.fixture(scope="module")
+def oddly_named(comparison):
+    run, judgement, probe = comparison.results[2]
+    reference = replace(comparison.standard, messages=("of the reference",))
+    results = tuple((replace(run, name=name, messages=(name,)), judgement, probe) for name in NAMES)
+    return replace(comparison, results=results, standard=reference)
+
+
+def test_odd_names_on_the_page(oddly_named):
+    """Not as mathematics, not hidden in legends, not taken for the reference."""
+    page = oddly_named.to_html()
+    assert "could not be drawn" not in page
+    assert len(page.encode()) < 3e6
+    headings = [text for text in Reader(page).texts if text.startswith("Step: ")]
+    assert headings == [f"Step: {name}" for name in NAMES]
+    assert not Reader(page).all("i")
+    assert list(oddly_named.to_dataframe().index) == ["exact (reference)", *NAMES]
+
+
+def test_odd_names_in_markdown(oddly_named):
+    text = oddly_named.to_markdown()
+    assert "**a|\\`b\\`\\*c\\*\\<i>ü'\"** differs" in text
+    assert "| a\\|\\`b\\`\\*c\\*\\<i>ü'\" |" in text
+    assert "- exact (reference) warned: of the reference\n" in text
+    assert "- exact warned: exact\n" in text
+
+
+def test_labels_of_odd_names():
+    import matplotlib.pyplot as plt
+
+    table = pd.DataFrame(
+        {"shift": [0.1], "shift_error": 0.05, "sd_ratio": [1.0], "sd_ratio_error": 0.1}, index=["$\\bad$"]
+    )
+    figure = plot_forest(dict.fromkeys(NAMES, table), ["$\\bad$"], 0.2)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts[:4] == ["reference", "exact", "\\$\\bad\\$", " _hidden"]
+    assert len(texts[-1]) == 44
+    plt.close(figure)
+
+
+def test_seven_steps_can_be_told_apart_and_have_fewer_rows():
+    table = pd.DataFrame({"z_shift": np.arange(20.0), "z_sd": 0.0}, index=[f"x{k}" for k in range(20)])
+    assert most_different([table])[0] == "x19"
+    assert [len(most_different([table] * n)) for n in (1, 4, 8, 30)] == [12, 12, 6, 3]
+    assert looks("os", 13) == ["o"] * 6 + ["s"] * 6 + ["o"]
+
+
 def test_writing_a_file(comparison, tmp_path, monkeypatch):
     monkeypatch.setattr("pymc_austerity.report.figures._MOST", -1)  # without figures it is fast
     path = tmp_path / "new" / "page.html"
-    assert comparison.to_html(path) == path.read_text(encoding="utf-8")
+    for _ in range(2):  # a file that exists is overwritten
+        assert comparison.to_html(path).encode() == path.read_bytes()
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib.pyplot"])

@@ -113,6 +113,7 @@ def test_what_is_noted_of_the_step(normal):
         "n_exact": 100,
         "batch_size": 50,
         "epsilon": 0.01,
+        "boundary": 0.5,
         "rule": "TTest",
         "step": "AusterityMH(a, b, sigma)",
     }
@@ -180,6 +181,18 @@ def test_states_of_a_result(normal, compound):
         assert state["a"] == draws["a"].values[k]
         assert state["sigma_log__"] == pytest.approx(np.log(draws["sigma"].values[k]))
         assert state["b"].dtype == np.float64
+
+
+def test_variables_with_named_dimensions():
+    """Their static shape is not known."""
+    rng = np.random.default_rng(1)
+    with pm.Model(coords={"group": ["a", "b"]}) as model:
+        beta = pm.Normal("beta", dims="group")
+        pm.Normal("y", beta[np.arange(N) % 2], observed=rng.normal(size=N))
+    draws = rng.normal(size=(2, 5, 2))
+    idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"beta": (("chain", "draw", "group"), draws)})})
+    states = states_of_result(model, idata, 10)
+    np.testing.assert_array_equal([state["beta"] for state in states], draws.reshape(10, 2))
 
 
 def test_a_step_beside_nuts(normal, compound):
