@@ -40,8 +40,10 @@ def data_usage_summary(idata: Any) -> pd.DataFrame:
 
     Notes
     -----
-    Exactly read are terms, each at two states. The rows of a control variate's stratum are counted. Tuning
-    draws are not part of the group, and passes over the data when a step is built are not counted.
+    A term that a subsampled step reads is evaluated at two states; `MetropolisHastings` without a control
+    variate keeps the sum of the last state, and evaluates its N terms at one. The rows of a control variate's
+    stratum are counted. Tuning draws are not part of the group, and passes over the data when a step is built
+    are not counted.
 
     Examples
     --------

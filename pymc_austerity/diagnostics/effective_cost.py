@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from pymc_austerity.diagnostics.data_usage import n_local
-from pymc_austerity.diagnostics.samplers import aligned, label, stamped_steps
+from pymc_austerity.diagnostics.samplers import aligned, stamped_steps
 from pymc_austerity.diagnostics.scalars import ess, scalars
 from pymc_austerity.validation import is_whole
 
@@ -55,10 +55,13 @@ def effective_cost(
     Notes
     -----
     The draws after tuning are counted. Not counted are tuning, passes over the data when a step was built
-    (its mode, its bounds), and what other steps, such as `pymc.NUTS`, evaluated.
+    (its mode, its bounds), what other steps, such as `pymc.NUTS`, evaluated, and the N terms that
+    ``MHSubLhd(range_bound="exact")`` evaluates in each transition for the range. A term that is counted was
+    evaluated at two states; of `MetropolisHastings` without a control variate, which keeps the sum of the
+    last state, at one.
 
-    *Guarantee*: the count is exact. The effective sample size is an estimate, off by some 10 % for a few
-    hundred effective draws.
+    *Guarantee*: but for these the count is exact. The effective sample size is an estimate, off by some 10 %
+    for a few hundred effective draws.
 
     *When it fails*: a cheap chain that has the wrong law is cheap: look at `agreement` too. For `SCIR` and
     `MinibatchCategoricalGibbs` statistics cannot show that they are means of several transitions: stamp the
@@ -102,8 +105,9 @@ def transitions_per_draw(idata: Any, stats: xr.Dataset, given: int | Sequence[in
         return xr.DataArray(numbers, coords={"sampler": samplers})
     steps = stamped_steps(idata)
     if steps is not None:
-        known = {label(step): step.get("steps_per_draw", 1) for step in steps}
-        return xr.DataArray([known[str(name)] for name in samplers.values], coords={"sampler": samplers})
+        # By position: two steps of one class may move the same variables, and then have one name.
+        numbers = [step.get("steps_per_draw", 1) for step in steps if "n_used" in step["stats"]]
+        return xr.DataArray(numbers, coords={"sampler": samplers})
     counts = [stats[name].values for name in ("n_used", "acceptance_rate", "exhausted")]
     if any(np.any(np.mod(x[np.isfinite(x)], 1.0)) for x in counts):
         raise ValueError(

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_austerity.diagnostics import agreement
+from pymc_austerity.diagnostics.scalars import scalars
 from pymc_austerity.plots.collection import check_visuals, collection, draw, titled
 from pymc_austerity.plots.optional import optional
 from pymc_austerity.plots.style import APPROXIMATE, EXACT
@@ -82,6 +83,7 @@ def plot_agreement(
         raise ValueError(f"names must be two different strings, got {names!r}.")
     check_visuals(visuals, _VISUALS)
     azp = optional("arviz_plots")
+    _refuse_many(exact, var_names)
     table = agreement(approximate, exact, var_names=var_names)
     samples = [idata["posterior"].to_dataset() for idata in (approximate, exact)]
     wanted = _names(samples, var_names)
@@ -109,6 +111,17 @@ def plot_agreement(
     if (visuals or {}).get("legend", True) is not False and "color" in pc.aes_set:
         pc.add_legend("model", title="posterior")
     return pc
+
+
+def _refuse_many(exact: Any, var_names: str | Sequence[str] | None) -> None:
+    """Before minutes are spent on them."""
+    most = optional("arviz_base").rcParams["plot.max_subplots"]
+    number = len(scalars(exact, var_names, what="exact"))
+    if most is not None and number > most:
+        raise ValueError(
+            f"That would be {number:,} panels, one for each scalar, but rcParams['plot.max_subplots'] is "
+            f"{most}. Choose variables with var_names=."
+        )
 
 
 def _names(samples: Sequence[xr.Dataset], var_names: str | Sequence[str] | None) -> list[str]:

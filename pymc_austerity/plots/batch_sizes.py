@@ -13,7 +13,7 @@ from pymc_austerity.diagnostics.data_usage import n_local
 from pymc_austerity.plots.collection import check_visuals, collection, draw, titled
 from pymc_austerity.plots.optional import optional
 from pymc_austerity.plots.sampler_statistics import sampler_statistics, title
-from pymc_austerity.plots.style import APPROXIMATE, EXACT, few_digits, percent
+from pymc_austerity.plots.style import APPROXIMATE, EXACT, few_digits, percent, short_log_axis
 from pymc_austerity.validation import is_whole
 
 _VISUALS = ("histogram", "mean", "total", "title", "xlabel", "ylabel", "xscale", "yscale")
@@ -116,6 +116,8 @@ def plot_batch_sizes(
     draw(pc, visuals, "title", titled, text=texts, size=11, **whole)
     draw(pc, visuals, "xlabel", azp.visuals.labelled_x, text="terms read per transition", **whole)
     draw(pc, visuals, "ylabel", azp.visuals.labelled_y, text="share of draws per term", **whole)
+    if pc.backend == "matplotlib":
+        draw(pc, visuals, "xscale", lambda da, target: short_log_axis(target.xaxis), ignore_aes="all")
     return pc
 
 

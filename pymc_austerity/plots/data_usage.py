@@ -12,7 +12,7 @@ import xarray as xr
 from pymc_austerity.plots.collection import check_visuals, collection, draw, titled
 from pymc_austerity.plots.optional import optional
 from pymc_austerity.plots.sampler_statistics import sampler_statistics, title
-from pymc_austerity.plots.style import EXACT, colours, percent
+from pymc_austerity.plots.style import EXACT, colours, percent, short_log_axis
 from pymc_austerity.validation import is_whole
 
 _VISUALS = ("blocks", "mean", "title", "xlabel", "ylabel", "yscale", "legend")
@@ -155,6 +155,8 @@ def _scale(da: xr.DataArray, target: Any) -> None:
     low, high = _limits(da.sel(plot_axis="y").values)
     if low > 0.0 and high > _WIDE * low:
         visuals.set_yscale(da, target, "log")
+        if hasattr(target, "yaxis") and hasattr(target.yaxis, "set_major_locator"):
+            short_log_axis(target.yaxis)
     else:
         visuals.set_ylim(da, target, (0.0, 1.08 * high if high > 0.0 else 1.0))
 

@@ -64,3 +64,17 @@ def few_digits(value: float) -> str:
 def percent(share: float) -> str:
     """A share of the data for a title."""
     return f"{100 * share:.3g} %"
+
+
+def short_log_axis(axis: Any) -> None:
+    """Plain numbers at 1, 2, 5, 10, ... on a logarithmic axis of matplotlib of less than two decades.
+
+    There matplotlib labels all multiples, one over the other.
+    """
+    low, high = axis.get_view_interval()
+    if not 0.0 < low < high < 100.0 * low:
+        return
+    ticker = optional("matplotlib.ticker")
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())

@@ -61,8 +61,10 @@ def run_reference(
     try:
         step, notes = exact_step(model)
     except ValueError as error:
-        advice = 'Give reference="nuts" or draws of your own.'
-        return Run("exact", "MetropolisHastings", budget, error=f"{type(error).__name__}: {error} {advice}")
+        raise ValueError(
+            'reference="exact" is not possible for this model. Give reference="nuts" or draws of your own. '
+            f"({error})"
+        ) from error
     return run_step(model, "exact", [step], budget, settings, seed, notes=notes, began=began)
 
 

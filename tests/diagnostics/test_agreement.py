@@ -1,5 +1,7 @@
 """Are differences of two samples measured in their Monte Carlo error?"""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -43,6 +45,31 @@ def test_differences_of_one_law_are_standard_normal(pairs):
     rejected = (table["ks_pvalue"] < 0.05).sum()
     assert stats.binomtest(int(rejected), n, 0.05, alternative="greater").pvalue > 0.001
     assert stats.binomtest(int(rejected), n, 0.05, alternative="less").pvalue > 0.001
+
+
+@pytest.mark.parametrize("kind", ["alternating", "slow scale"])
+def test_distributions_of_draws_whose_mean_mixes_fast(kind):
+    """Alternating draws, as of NUTS, and draws whose scale changes slowly, have many effective draws."""
+    rng = np.random.default_rng(9)
+
+    def draws():
+        if kind == "alternating":
+            return walk(rng, -0.5, (4, 1000, 200))
+        return rng.normal(size=(4, 1000, 200)) * np.exp(0.5 * walk(rng, 0.95, (4, 1000, 200)))
+
+    a, b = draws(), draws()
+    table = compared(a, b)
+    rejected = int((table["ks_pvalue"] < 0.05).sum())
+    assert stats.binomtest(rejected, 200, 0.05, alternative="greater").pvalue > 0.001
+    # Thinned by the effective draws of the mean alone, too many are rejected.
+    every = [
+        math.ceil(1.5 * a[..., 0].size / size)
+        for size in np.minimum(table[["ess_a", "ess_b"]].min(axis=1), 4000)
+    ]
+    naive = [
+        stats.ks_2samp(a[:, ::n, k].ravel(), b[:, ::n, k].ravel()).pvalue < 0.05 for k, n in enumerate(every)
+    ]
+    assert stats.binomtest(int(np.sum(naive)), 200, 0.05, alternative="greater").pvalue < 0.001
 
 
 def test_an_error_that_forgets_autocorrelation_would_be_noticed(pairs):

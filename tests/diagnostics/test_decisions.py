@@ -43,6 +43,15 @@ def test_moves_without_a_decision_are_unknown():
     assert table.loc["step", "near_ties"] == 1.0
 
 
+def test_a_surrogate_that_stays_decides_nothing():
+    """The kernel notes an infinite threshold, and 0 for mean and error."""
+    stayed = made([0.0, 1.0], np.array([-np.inf, 0.0]), np.array([0.0, 1.0]))
+    assert np.isnan(decisions(stayed).z.values[0, 0, 0])
+    table = decision_summary(stayed).loc["step"]
+    assert table["decisions"] == 1
+    assert table["mean_error"] == pytest.approx(stats.norm.sf(1.0))
+
+
 def test_a_step_without_decisions():
     """TunaMH records psi, but always NaN."""
     table = decision_summary(made([0.1, 0.2], np.nan, 1.0))
@@ -83,3 +92,21 @@ def test_estimates_are_right_for_one_look_at_normal_batches():
     error = np.sqrt(np.sum(estimate * (1 - estimate))) / n
     assert abs(wrong.mean() - estimate.mean()) < 4 * error
     assert abs(wrong.mean() - estimate.mean() / 2) > 4 * error  # half as often would be noticed
+
+
+@pytest.mark.parametrize(("spread", "low", "high"), [(1.0, 3.0, 6.0), (2.4, 3.0, 6.0), (10.0, 0.0, 0.5)])
+def test_estimates_do_not_know_of_the_looks_before(spread, low, high):
+    """True errors over estimated ones, as the docstring tells them; no estimate is above epsilon."""
+    epsilon, n, shares = 0.05, 20_000, np.arange(1, 20) / 20
+    rng = np.random.default_rng(5)
+    drift = (rng.normal(-(spread**2) / 2, spread, n) + rng.exponential(size=n)) / spread
+    tau = shares / (1 - shares)
+    steps = np.diff(tau, prepend=0.0)
+    z = np.cumsum(drift[:, None] * steps + rng.normal(size=(n, 19)) * np.sqrt(steps), axis=1) / np.sqrt(tau)
+    clear = np.abs(z) > stats.norm.isf(epsilon)
+    read_all = ~clear.any(axis=1)
+    seen = np.where(read_all, drift, z[np.arange(n), np.argmax(clear, axis=1)])
+    estimate = decisions(made(seen, 0.0, np.where(read_all, 0.0, 1.0))).error_estimate.values.ravel()
+    assert 0.0 < estimate.max() < epsilon
+    wrong = np.mean(np.sign(seen) != np.sign(drift))
+    assert low < wrong / estimate.mean() < high

@@ -50,6 +50,17 @@ def test_several_transitions_for_a_draw():
     assert row == pytest.approx(3 * once)
 
 
+def test_two_steps_of_one_name():
+    """Large and small moves of the same variables, each with its own number of transitions."""
+    stamped = made(used=np.full((2, 400, 2), 500.0))
+    step = {"step": "AusterityMH", "vars": ["x"], "stats": ["n_used", "fraction_used"]}
+    stamped.attrs["pymc_austerity_steps"] = json.dumps([step | {"steps_per_draw": n} for n in (5, 1)])
+    once = effective_cost(made()).loc["x"]
+    found = effective_cost(stamped).loc["x"]
+    assert found["terms_per_effective_draw"] == pytest.approx(6 * once["terms_per_effective_draw"])
+    assert found["passes_per_effective_draw"] == pytest.approx(6 * once["passes_per_effective_draw"])
+
+
 @pytest.mark.parametrize(
     "stats", [{"used": 500.5}, {"psi": DRAWS, "acceptance_rate": np.full((2, 400), 0.5)}]
 )
