@@ -207,7 +207,8 @@ def _tell_of_remainders(pairs: Any) -> None:
     if name:
         warn(
             f"The moves are those of a step with control_variate={name}(), and so is the design: give both "
-            f"to the step, AusterityMH(**design, control_variate={name}()). Without it the error is far larger."
+            f"to the step, AusterityMH(**design, control_variate={name}()). Without it the error is far "
+            "larger."
         )
 
 

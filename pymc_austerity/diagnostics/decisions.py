@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr
 
-from pymc_austerity.diagnostics.samplers import aligned, label, stamped_steps
+from pymc_austerity.diagnostics.samplers import aligned, stamped_steps
 from pymc_austerity.validation import is_real
 
 # Rules whose decision is random given the mean: there is no right one to miss.
@@ -88,7 +88,7 @@ def decisions(idata: Any, *, near_tie: float = 3.0) -> xr.Dataset:
     z = z.where(error != 0.0, np.copysign(np.inf, apart.where(apart != 0.0, -1.0)))
     # An infinite threshold: decided without the data, or a surrogate that stayed where it was.
     z = z.where(apart.notnull() & np.isfinite(stats["psi"]))
-    z = z.where(~z["sampler"].isin(_labels_of_random_rules(idata)))
+    z = z.where(~_of_random_rules(idata, z["sampler"]))
     return xr.Dataset(
         {
             "z": z,
@@ -150,7 +150,11 @@ def decision_summary(idata: Any, *, near_tie: float = 3.0) -> pd.DataFrame:
     return pd.DataFrame({k: v.values for k, v in table.items()}, index=list(found["sampler"].values))
 
 
-def _labels_of_random_rules(idata: Any) -> list[str]:
-    """Names of the stamped steps whose rule is Barker's."""
-    steps = stamped_steps(idata) or []
-    return [label(step) for step in steps if step.get("rule", {}).get("name") in _RANDOM_RULES]
+def _of_random_rules(idata: Any, samplers: xr.DataArray) -> xr.DataArray:
+    """Of each step: is its rule Barker's? By position, for two steps may have one name."""
+    steps = stamped_steps(idata)
+    if steps is None:
+        return xr.zeros_like(samplers, dtype=bool)
+    rules = [step.get("rule") for step in steps if "psi" in step["stats"]]
+    found = [isinstance(rule, dict) and rule.get("name") in _RANDOM_RULES for rule in rules]
+    return xr.DataArray(found, coords={"sampler": samplers})

@@ -12,6 +12,7 @@ import xarray as xr
 from pymc_austerity.diagnostics.data_usage import n_local
 from pymc_austerity.diagnostics.samplers import aligned, stamped_steps
 from pymc_austerity.diagnostics.scalars import ess, scalars
+from pymc_austerity.exceptions import warn
 from pymc_austerity.validation import is_whole
 
 
@@ -49,8 +50,13 @@ def effective_cost(
     ------
     ValueError
         If there are no sample statistics, no step recorded ``n_used``, or a variable is unknown; if
-        `steps_per_draw` is not a positive integer, or is needed: statistics that are means of several
-        transitions, and neither a stamp nor `steps_per_draw`.
+        `steps_per_draw` is not a positive integer, contradicts the stamp, or is needed: statistics that are
+        means of several transitions, and neither a stamp nor `steps_per_draw`.
+
+    Warns
+    -----
+    SubsamplingWarning
+        If draws were left out: those between are taken to have cost as much.
 
     Notes
     -----
@@ -93,8 +99,30 @@ def effective_cost(
 
 
 def transitions_per_draw(idata: Any, stats: xr.Dataset, given: int | Sequence[int] | None) -> xr.DataArray:
+    """Transitions for each draw that was kept, of every step."""
+    return _transitions(idata, stats, given) * _thinning(stats)
+
+
+def _thinning(stats: xr.Dataset) -> float:
+    """Draws that were made for each one that is there."""
+    draws = stats["draw"].values
+    apart = np.diff(draws)
+    if not apart.size or not np.all(apart > 1):
+        return 1.0
+    every = float(np.mean(apart))
+    warn(
+        f"Of {every:.3g} draws idata has one: those between are taken to have cost as much as those that are "
+        "there."
+    )
+    return every
+
+
+def _transitions(idata: Any, stats: xr.Dataset, given: int | Sequence[int] | None) -> xr.DataArray:
     """Transitions for each draw, of every step."""
     samplers = stats["sampler"]
+    steps = stamped_steps(idata)
+    # By position: two steps of one class may move the same variables, and then have one name.
+    noted = None if steps is None else [s.get("steps_per_draw", 1) for s in steps if "n_used" in s["stats"]]
     if given is not None:
         numbers = list(given) if isinstance(given, Sequence) else [given] * len(samplers)
         if len(numbers) != len(samplers) or not all(is_whole(n) and n >= 1 for n in numbers):
@@ -102,12 +130,11 @@ def transitions_per_draw(idata: Any, stats: xr.Dataset, given: int | Sequence[in
                 f"steps_per_draw must be a positive integer, or one for each of the {len(samplers)} "
                 f"subsampled steps, got {given!r}."
             )
+        if noted is not None and noted != numbers:
+            raise ValueError(f"steps_per_draw={given!r} contradicts the stamp of idata, which has {noted}.")
         return xr.DataArray(numbers, coords={"sampler": samplers})
-    steps = stamped_steps(idata)
-    if steps is not None:
-        # By position: two steps of one class may move the same variables, and then have one name.
-        numbers = [step.get("steps_per_draw", 1) for step in steps if "n_used" in step["stats"]]
-        return xr.DataArray(numbers, coords={"sampler": samplers})
+    if noted is not None:
+        return xr.DataArray(noted, coords={"sampler": samplers})
     counts = [stats[name].values for name in ("n_used", "acceptance_rate", "exhausted")]
     if any(np.any(np.mod(x[np.isfinite(x)], 1.0)) for x in counts):
         raise ValueError(

@@ -117,11 +117,12 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     variate this share is 1; the remainders of a good one have so little noise that few decisions depend on
     them. The product is the predicted ``error``. A move *alarms* if half of the decisions or more are near,
     and rows are missed or the tail index is below 3 with a shift above epsilon / 2 (without a third moment it
-    may be far larger). It is *unsafe* if it alarms or its error is above epsilon (then the test errs more than
-    twice as often as it says), *doubtful* above epsilon / 2. The verdict is
+    may be far larger). It is *unsafe* if it alarms or its error is above epsilon (then the test errs more
+    than twice as often as it says), *doubtful* above epsilon / 2. The verdict is
 
-    * *unsafe* if a tenth of the moves alarm, a log ratio is not finite, or the mean error of the moves is
-      above epsilon, by more than two standard errors of that mean;
+    * *unsafe* if a tenth of the moves alarm, or are unsafe with half of the decisions near; if a log ratio
+      is not finite; or if the mean error of the moves is above epsilon, by more than two standard errors of
+      that mean;
     * *doubtful* if the mean error is above epsilon / 2, by as much;
     * *safe* otherwise.
 
@@ -189,7 +190,8 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
         index=pd.Index(group["pair"].values, name="pair"),
     )
     mean, spread = _mean_and_error(error)
-    verdict = _verdict(mean, spread, epsilon, bool(np.any(infinite)) or float(alarm.mean()) >= _SOME)
+    bad = alarm | ((error > epsilon) & (near >= _MOST))
+    verdict = _verdict(mean, spread, epsilon, bool(np.any(infinite)) or float(bad.mean()) >= _SOME)
     reason = reason_for(verdict, table, missed, far, infinite, epsilon, n, m) + other_rule(group)
     return Normality(verdict, reason, table, quantiles(group))
 

@@ -40,13 +40,19 @@ def sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
     ValueError
         If it does not: then no subsampled step took part.
     """
-    groups = getattr(idata, "children", {})
+    if not isinstance(idata, xr.DataTree):
+        raise ValueError(f"idata must be the DataTree that pm.sample returns, got {type(idata).__name__}.")
+    groups = idata.children
     if "sample_stats" not in groups:
         raise ValueError(
             f"idata has no group sample_stats (it has {', '.join(groups) or 'no groups'}): give the result "
             "of pm.sample with a step of pymc_austerity."
         )
     stats: xr.Dataset = idata["sample_stats"].to_dataset()
+    if missing := [d for d in _SAMPLE_DIMS if d not in stats.dims]:
+        raise ValueError(
+            f"sample_stats has no dimension {' and '.join(missing)}: keep both, as by isel(chain=[0])."
+        )
     if needed not in stats:
         raise ValueError(
             f"sample_stats has no {needed}: no subsampled step took part. Sample with a step of "

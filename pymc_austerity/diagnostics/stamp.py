@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import xarray as xr
+
 from pymc_austerity._version import __version__
-from pymc_austerity.diagnostics.samplers import STEPS_ATTRIBUTE
+from pymc_austerity.diagnostics.samplers import STEPS_ATTRIBUTE, columns, label
 
 VERSION_ATTRIBUTE = "pymc_austerity_version"
 # PyMC's traces rename some statistics.
@@ -35,7 +37,8 @@ def stamp(idata: Any, *steps: Any) -> None:
     TypeError
         If one of `steps` is not a step method.
     ValueError
-        If no step is given, or they are not as many as recorded ``n_used``.
+        If no step is given, they are not as many as recorded ``n_used``, or one has another number of local
+        terms than the statistics at its place.
 
     Notes
     -----
@@ -64,7 +67,7 @@ def stamp(idata: Any, *steps: Any) -> None:
         raise ValueError("stamp needs the steps that were given to pm.sample: stamp(idata, step).")
     records = [_record(step) for step in single]
     recorded = sum("n_used" in record["stats"] for record in records)
-    stats = idata["sample_stats"].to_dataset() if "sample_stats" in idata.children else {}
+    stats = idata["sample_stats"].to_dataset() if "sample_stats" in idata.children else xr.Dataset()
     if "n_used" in stats:
         there = stats["n_used"].sizes[stats["n_used"].dims[-1]] if stats["n_used"].ndim > 2 else 1
         if there != recorded:
@@ -72,8 +75,22 @@ def stamp(idata: Any, *steps: Any) -> None:
                 f"{recorded} of the steps given to stamp record n_used, but {there} in idata: give all steps "
                 "that were given to pm.sample, in that order."
             )
+        _check_sizes(stats, [record for record in records if "n_used" in record["stats"]])
     idata.attrs[VERSION_ATTRIBUTE] = __version__
     idata.attrs[STEPS_ATTRIBUTE] = json.dumps(records)
+
+
+def _check_sizes(stats: xr.Dataset, records: list[dict[str, Any]]) -> None:
+    """Are the steps of the data that the statistics are of?"""
+    if "fraction_used" not in stats:
+        return
+    sums = [columns(stats, name).sum(("chain", "draw")).values for name in ("n_used", "fraction_used")]
+    for record, used, share in zip(records, *sums, strict=True):
+        if share > 0.0 and "n_local" in record and abs(used / share / record["n_local"] - 1.0) > 1e-6:
+            raise ValueError(
+                f"{label(record)} has {record['n_local']:,} local terms, but the step of idata at its place "
+                f"{used / share:,.0f}: give the steps that made idata, in the order of pm.sample."
+            )
 
 
 def _flat(steps: Any) -> list[Any]:

@@ -69,7 +69,7 @@ def compare(
         Variables that are compared. Default: all free variables of the model.
     tolerance : float > 0, default 0.2
         The difference that matters, in posterior standard deviations for means, and in the logarithm of the
-        ratio for standard deviations. "Agrees" means that a larger one would have been noticed.
+        ratio for standard deviations. "Agrees" means that larger ones are excluded.
     n_pairs : int >= 0, default 10
         Moves at which all local terms are evaluated after the run, to find whether a normal law holds for
         batch means (`probe`, `diagnostics.normality`); 0 for none.
@@ -94,7 +94,7 @@ def compare(
     (2015), made automatically. A step "differs" if the mean, the sd or the distribution of a scalar is
     further from the reference than Monte Carlo errors explain, with a probability of 0.01 that a step with
     the right law is said to differ, whatever the number of scalars (Bonferroni). It "agrees" if none is, and
-    a difference of `tolerance` would have been noticed. Else, and where chains have not converged, it "cannot
+    differences of `tolerance` are excluded. Else, and where chains have not converged, it "cannot
     tell".
 
     *Guarantee*: none, this is a test. The Monte Carlo errors of both sides are part of it.

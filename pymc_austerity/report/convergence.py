@@ -29,7 +29,8 @@ def convergence(idata: DataTree, var_names: list[str]) -> pd.DataFrame:
 
 
 def _row(draws: npt.NDArray[np.float64]) -> list[float]:
-    sd = float(draws.std())
+    moves = np.ptp(draws) > 0.0  # what rounding leaves of the sd of a constant is none
+    sd = float(draws.std()) if moves or not np.all(np.isfinite(draws)) else 0.0
     if not sd > 0.0:
         return [np.nan, np.nan, sd]
     if len(draws) == 1:  # the halves of a single chain as two

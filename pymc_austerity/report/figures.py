@@ -157,8 +157,8 @@ class Album:
                 f"Quantiles of studentised batch means of {run.name} against those of Student's t at "
                 f"{few.sizes['pair']} proposed moves. Verdict: {probe.verdict}.",
                 f"Studentised batch means at {few.sizes['pair']} of {ratios['log_ratios'].sizes['pair']} "
-                "probed moves. Points above the band on the right, or below it on the left: the t-test errs more "
-                "often than epsilon says.",
+                "probed moves. Points above the band on the right, or below it on the left: the t-test errs "
+                "more often than epsilon says.",
             )
         ]
 

@@ -22,6 +22,8 @@ LEVEL = 0.01
 # Above it chains have not found the same law; with fewer effective draws errors are not known themselves.
 LARGEST_RHAT = 1.05
 FEWEST_EFFECTIVE = 100
+# With fewer than these, errors are known so roughly that only larger differences count.
+_SURE, _CAUTION = 400, 1.5
 _NAMED = 3
 
 
@@ -66,7 +68,8 @@ def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tol
     Notes
     -----
     Each scalar has three comparisons: mean, sd, and the whole distribution (Kolmogorov-Smirnov). They are
-    tested at `LEVEL` divided by their number (Bonferroni), whatever their dependence.
+    tested at `LEVEL` divided by their number (Bonferroni), whatever their dependence. The level is that of
+    normal errors, from 400 effective draws on; with fewer the limit is half as large again.
 
     *When it fails*: Monte Carlo errors come from the chains. Chains that all miss the same part of the
     posterior agree with each other.
@@ -74,33 +77,40 @@ def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tol
     own = convergence(idata, var_names)
     if reference is None:
         return Judgement("cannot tell", "there is no reference to compare with.", convergence=own)
+    other = convergence(reference, var_names)
     table = agreement(idata, reference, var_names=var_names)
     table, limit = _tested(table)
-    other = convergence(reference, var_names)
     doubts = [*_stuck(own, other, "its"), *_stuck(other, own, "the reference's")]
     doubts += [*_doubts(own, "its"), *_doubts(other, "the reference's")]
     unknown = table.index[table["shift"].isna()]
     if apart := [str(name) for name in unknown if own["sd"][name] == other["sd"][name] == 0.0]:
         doubts.append(f"both sides stand still, at different values of {_some(apart)}")
-    found = _differences(table, limit)
+    known = table[[bool(own["sd"][name] > 0.0) for name in table.index]]  # the others are equal constants
+    if known.empty and not doubts:
+        doubts.append("nothing that is compared has moved on either side")
     if doubts:
         reason = f"{'; '.join(doubts)}, so Monte Carlo errors are not known."
-        if found:
-            reason += f" As it is, {found[0]}."
+        if found := _differences(table, limit):
+            reason += f" As it is, it would differ: {found[0]}."
         return Judgement("cannot tell", reason, limit, table, own)
+    if min(own["ess"].min(), other["ess"].min()) < _SURE:
+        limit *= _CAUTION
+    found = _differences(table, limit)
     if found:
         more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         return Judgement("differs", f"{'; '.join(found[:_NAMED])}{more}.", limit, table, own)
-    of_mean = limit * float(table["shift_error"].max())
-    of_sd = limit * float((table["sd_ratio_error"] / table["sd_ratio"]).max())
-    seen = f"a mean {of_mean:.2g} sd away, or an sd that differs by {100 * np.expm1(of_sd):.0f} %,"
+    # The largest differences that the errors leave possible.
+    of_mean = float((known["shift"].abs() + limit * known["shift_error"]).max())
+    relative = known["sd_ratio_error"] / known["sd_ratio"]
+    of_sd = float((np.log(known["sd_ratio"]).abs() + limit * relative).max())
+    more = f"more than {of_mean:.2g} sd in a mean, or {100 * np.expm1(of_sd):.0f} % in an sd,"
     if not max(of_mean, of_sd) <= tolerance:
         reason = (
-            f"no difference is beyond {limit:.1f} standard errors, but {seen} would not have been noticed. "
+            f"no difference is beyond {limit:.1f} standard errors, but {more} is not excluded. "
             f"More draws are needed to exclude differences of {tolerance:g} sd."
         )
         return Judgement("cannot tell", reason, limit, table, own)
-    reason = f"within Monte Carlo error in all {len(table)} scalars; {seen} would have been noticed."
+    reason = f"within Monte Carlo error in all {len(known)} scalars; {more} is excluded."
     return Judgement("agrees", reason, limit, table, own)
 
 
@@ -119,15 +129,16 @@ def _tested(table: pd.DataFrame) -> tuple[pd.DataFrame, float]:
 
 def _differences(table: pd.DataFrame, limit: float) -> list[str]:
     """What is beyond chance, the worst first."""
-    found = []
+    found: list[tuple[float, str]] = []
     for name, row in table.iterrows():
+        before = len(found)
         if abs(row["z_shift"]) > limit:
             by = with_error(row["shift"], row["shift_error"], sign=True)
             found.append((abs(row["z_shift"]), f"the mean of {name} by {by} sd"))
         if abs(row["z_sd"]) > limit:
             by = with_error(row["sd_ratio"], row["sd_ratio_error"])
             found.append((abs(row["z_sd"]), f"the sd of {name} by a factor of {by}"))
-        if row["z_ks"] > limit and not found:
+        if row["z_ks"] > limit and len(found) == before:
             by = f"a Kolmogorov-Smirnov distance of {row['ks']:.2g}"
             found.append((row["z_ks"], f"the distribution of {name} by {by}"))
     return [words for _, words in sorted(found, key=lambda pair: -pair[0])]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _WORST = 10
 _DECISIONS = {
     "decisions": "decisions",
-    "mean_error": "mean estimated error",
-    "max_error": "largest estimated error",
+    "mean_error": "mean error at the last look",
+    "max_error": "largest error at the last look",
     "near_ties": "share near a tie",
     "exhausted": "share that read all terms",
 }
@@ -132,17 +132,22 @@ def reliability(comparison: Comparison) -> list[str]:
         lines.append(
             f"{n} scalar{'s' if n > 1 else ''} with three comparisons each (mean, sd, distribution): a step "
             f"is said to differ from {limit:.1f} standard errors on. At this limit a step with the right law "
-            f"is said to differ with a probability of {LEVEL:g}, however many scalars there are; that is for "
-            "each step."
+            f"is said to differ with a probability of about {LEVEL:g}, however many scalars there are; that "
+            "is for each step."
         )
         lines.append(
             "Numbers in brackets are Monte Carlo standard errors, of the step and of the reference together. "
-            f'"Agrees" is said only if differences of {comparison.tolerance:g} posterior sd would have been '
-            'noticed, else "cannot tell".'
+            f'"Agrees" is said only if differences of {comparison.tolerance:g} posterior sd are excluded, '
+            'else "cannot tell".'
         )
     lines.append(
         f"Above an R-hat of {LARGEST_RHAT:g}, or below {FEWEST_EFFECTIVE} effective draws, Monte Carlo "
         'errors are not known themselves, and the verdict is "cannot tell".'
+    )
+    lines.append(
+        "Terms are counted as they are read: subsampled steps evaluate each at two states, exact "
+        "Metropolis-Hastings at one, NUTS with its gradient. The error at the last look is what the test "
+        "estimated when it stopped: always below epsilon, while the whole test errs more often near ties."
     )
     if comparison.settings.initvals is not None:
         lines.append(

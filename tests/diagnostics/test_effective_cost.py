@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.diagnostics import effective_cost
+from pymc_austerity.exceptions import SubsamplingWarning
 from tests.diagnostics.results import result, walk
 
 RNG = np.random.default_rng(2)
@@ -90,3 +91,27 @@ def test_without_a_subsampled_step():
         effective_cost(result({"x": DRAWS}, tree_depth=DRAWS))
     with pytest.raises(ValueError, match="'z' is not in the posterior"):
         effective_cost(made(), var_names=["z"])
+
+
+def test_a_thinned_result_has_cost_what_was_left_out():
+    whole = made()
+    with pytest.warns(SubsamplingWarning, match="Of 10 draws idata has one"):
+        thin = effective_cost(whole.sel(draw=slice(None, None, 10))).loc["x"]
+    terms = thin["terms_per_effective_draw"] * thin["ess"]
+    assert terms == pytest.approx(500 * 800)
+
+
+def test_a_number_that_contradicts_the_stamp():
+    stamped = made()
+    record = {"step": "AusterityMH", "vars": ["x"], "stats": ["n_used"], "steps_per_draw": 4}
+    stamped.attrs["pymc_austerity_steps"] = json.dumps([record])
+    assert effective_cost(stamped, steps_per_draw=4).equals(effective_cost(stamped))
+    with pytest.raises(ValueError, match=r"steps_per_draw=7 contradicts the stamp of idata, which has \[4\]"):
+        effective_cost(stamped, steps_per_draw=7)
+
+
+def test_a_result_without_its_chains():
+    with pytest.raises(ValueError, match=r"no dimension chain: keep both, as by isel\(chain=\[0\]\)"):
+        effective_cost(made().isel(chain=0))
+    with pytest.raises(ValueError, match="must be the DataTree that pm.sample returns, got str"):
+        effective_cost("idata.nc")

@@ -135,3 +135,12 @@ def test_a_stamp_that_does_not_fit_is_refused():
         ValueError, match="The stamp of idata has 1 steps that record n_used, and sample_stats 2"
     ):
         data_usage_summary(idata)
+
+
+def test_a_step_of_other_data_is_refused(sampled, idata):
+    steps, _ = sampled
+    with pm.Model():
+        pm.Normal("y", pm.Normal("q"), 1.0, observed=np.zeros(3000))
+        other = AusterityMH(proposal=RandomWalk(0.05))
+    with pytest.raises(ValueError, match=r"AusterityMH\(q\) has 3,000 local terms, but .* its place 2,000"):
+        stamp(idata, steps[0], other, *steps[2:])

@@ -110,3 +110,9 @@ def test_bad_input(pair):
         plot_agreement(*pair, visuals={"kde": False})
     with pytest.raises(ValueError, match="no group posterior"):
         plot_agreement(pair[0], pair[1]["posterior"])
+
+
+def test_too_many_panels_are_refused_at_once():
+    many = tree({"a": np.zeros((2, 5, 41))})
+    with pytest.raises(ValueError, match=r"41 panels, one for each scalar.*var_names="):
+        plot_agreement(many, many)

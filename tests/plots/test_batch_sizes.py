@@ -111,3 +111,11 @@ def test_bad_input(run):
         plot_batch_sizes(run(np.full((1, 5), 500.0), N), visuals={"bars": {}})
     with pytest.raises(ValueError, match="n_used"):
         plot_batch_sizes(tree({}, {"lp": np.zeros((1, 5))}))
+
+
+def test_tick_labels_of_less_than_two_decades_are_few(run):
+    used = np.random.default_rng(1).integers(1, 10, (2, 300)) * 500.0
+    axis = panel(plot_batch_sizes(run(used, N))).xaxis
+    low, high = axis.get_view_interval()
+    labels = [t.get_text() for t in axis.get_ticklabels(which="both") if low <= t.get_position()[0] <= high]
+    assert [text for text in labels if text] == ["500", "1,000", "2,000", "5,000", "10,000"]

@@ -4,6 +4,7 @@ import json
 import pickle
 import sys
 import warnings
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -211,10 +212,15 @@ def test_a_reference_that_fails_is_told(normal_model, steps, monkeypatch):
         raise ValueError("planted.")
 
     monkeypatch.setattr("pymc_austerity.report.references.exact_step", fail)
+    with pytest.raises(ValueError, match=r'not possible for this model. Give reference="nuts".*planted'):
+        compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 30}, **QUICK)
+    broken = deepcopy(steps["hot"])
+    monkeypatch.setattr("pymc_austerity.report.references.exact_step", lambda model: (broken, []))
+    monkeypatch.setattr(broken, "step", lambda point: fail(None))
     result = compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 30}, **QUICK)
     assert result.reference is None
     assert result.verdicts == {"hot": "cannot tell"}
-    assert "the reference failed (ValueError: planted. Give" in row_of(result, "hot")["reason"]
+    assert "the reference failed (ValueError: planted." in row_of(result, "hot")["reason"]
     assert "**The reference failed**" in result.to_markdown()
     assert "The reference failed." in result.to_html()
 
