@@ -115,6 +115,7 @@ def test_what_is_noted_of_the_step(normal):
         "epsilon": 0.01,
         "boundary": 0.5,
         "rule": "TTest",
+        "control_variate": "Taylor",
         "step": "AusterityMH(a, b, sigma)",
     }
     assert dict(group.sizes) == {"pair": 4, "k": 3, "rank": 101, "batch": 50}
