@@ -81,7 +81,7 @@ def reason_for(
     if np.isfinite(delta):
         begins = " But with" if verdict == "safe" and delta > _LARGE else " With"
         text += (
-            f"{begins} normal batch means too epsilon = {epsilon:g} changes the acceptance probability by "
+            f"{begins} normal batch means too, epsilon = {epsilon:g} changes the acceptance probability by "
             f"{delta:.2g}, in the mean of these moves."
         )
     return text

@@ -77,7 +77,7 @@ def test_a_large_epsilon_is_told_although_batch_means_are_normal():
     expected = acceptance_error(group.mu, group.sd, 20_000, batch_size=500, epsilon=0.2)
     np.testing.assert_allclose(found.table["acceptance_error"], expected)
     assert found.verdict == "safe"
-    assert " But with normal batch means too epsilon = 0.2 " in found.reason
+    assert " But with normal batch means too, epsilon = 0.2 " in found.reason
     assert f"changes the acceptance probability by {np.abs(expected).mean():.2g}" in found.reason
     tree["log_ratios"].attrs |= {"rule": "Barker", "step": "MinibatchBarker(mu)"}
     assert normality(tree).table["acceptance_error"].isna().all()
