@@ -66,7 +66,7 @@ def stopping_time_bound(
     is left for it, and the bound holds a fortiori.
 
     *Guarantee*: holds for `Concentration(bound="hoeffding-serfling")`, whose `width` is 2 C. It is loose,
-    by a factor of five to ten.
+    by a factor of two and more.
 
     *When it fails*: it is no bound for the two rules that use the empirical variance. They stop sooner where
     the variance is small against the range, and may stop later where it is not.

@@ -117,7 +117,7 @@ def plot_batch_sizes(
     draw(pc, visuals, "xlabel", azp.visuals.labelled_x, text="terms read per transition", **whole)
     draw(pc, visuals, "ylabel", azp.visuals.labelled_y, text="share of draws per term", **whole)
     if pc.backend == "matplotlib":
-        draw(pc, visuals, "xscale", lambda da, target: short_log_axis(target.xaxis), ignore_aes="all")
+        draw(pc, visuals, "xscale", lambda da, target, **_: short_log_axis(target.xaxis), ignore_aes="all")
     return pc
 
 

@@ -124,6 +124,8 @@ def plot_data_usage(
     draw(pc, visuals, "xlabel", azp.visuals.labelled_x, text="draw", **whole)
     draw(pc, visuals, "ylabel", azp.visuals.labelled_y, text="data read per transition (% of N)", **whole)
     draw(pc, visuals, "yscale", _scale, data=blocks, ignore_aes="all")
+    if pc.backend == "matplotlib":
+        draw(pc, visuals, "yscale", lambda da, target, **_: short_log_axis(target.yaxis), ignore_aes="all")
     if n_chains > 1 and (visuals or {}).get("legend", True) is not False and "color" in pc.aes_set:
         pc.add_legend("chain")
     return pc
@@ -155,8 +157,6 @@ def _scale(da: xr.DataArray, target: Any) -> None:
     low, high = _limits(da.sel(plot_axis="y").values)
     if low > 0.0 and high > _WIDE * low:
         visuals.set_yscale(da, target, "log")
-        if hasattr(target, "yaxis") and hasattr(target.yaxis, "set_major_locator"):
-            short_log_axis(target.yaxis)
     else:
         visuals.set_ylim(da, target, (0.0, 1.08 * high if high > 0.0 else 1.0))
 

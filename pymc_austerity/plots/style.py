@@ -72,7 +72,7 @@ def short_log_axis(axis: Any) -> None:
     There matplotlib labels all multiples, one over the other.
     """
     low, high = axis.get_view_interval()
-    if not 0.0 < low < high < 100.0 * low:
+    if axis.get_scale() != "log" or not 0.0 < low < high < 100.0 * low:
         return
     ticker = optional("matplotlib.ticker")
     axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -43,8 +43,8 @@ def probe(
     step : AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings
         A step of this model. A copy is used; the step itself, its random numbers included, stays as it is.
     n_pairs : int >= 1, default 10
-        Moves (pairs of states) to look at. 10 are enough for `diagnostics.normality`, some 100 for
-        `design.optimal_design`.
+        Moves (pairs of states) to look at. 10 show `diagnostics.normality` what most moves are like; those
+        that are seldom proposed, and `design.optimal_design`, need some 100.
     idata : DataTree, optional
         Result of `pymc.sample` for this model, from whose draws the states are taken. Needed if the step does
         not move all variables. Default: the states are those of a chain of the step alone.
