@@ -10,22 +10,25 @@ ONE_THREAD := env -u PYTENSOR_FLAGS OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .NOTPARALLEL:
-.PHONY: help demo test test-all lint docs bench clean venv
+.PHONY: help demo test test-slow test-full-size lint docs bench clean venv
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s%s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s%s\n", $$1, $$2 }' Makefile
 
 demo: install-examples ## Run the example on the RAND health data.
 	$(PYTHON) examples/randhie_doctor_visits.py
 
-test: install-test ## Run the tests, without the slow ones.
-	$(ONE_THREAD) $(PYTHON) -m pytest -n 2 tests
+test: install-test ## Run the tests, without the long ones.
+	$(ONE_THREAD) $(PYTHON) -m pytest -n 2 -m "not slow and not full_size" tests
 
-test-all: install-test ## Run the tests, with the slow ones.
-	$(ONE_THREAD) $(PYTHON) -m pytest -n 2 -m "" tests
+test-slow: install-test ## Run the long tests.
+	$(ONE_THREAD) $(PYTHON) -m pytest -n 2 -m "slow and not full_size" tests
+
+test-full-size: install-test ## Run the experiments at the size of the papers.
+	$(ONE_THREAD) $(PYTHON) -m pytest -n 2 -m "full_size" tests
 
 bench: install-test ## Run the benchmarks.
-	env -u PYTENSOR_FLAGS $(PYTHON) -m pytest --benchmark-enable tests/benchmarks
+	env -u PYTENSOR_FLAGS $(PYTHON) -m pytest --benchmark-enable -m "" tests/benchmarks
 
 lint: install-lint ## Check style, types, import floors and spelling.
 	.venv/bin/ruff check

@@ -52,7 +52,7 @@ def test_rare_rows_have_to_be_read(tables):
     assert abs(table.loc["100", "sd"] - reference) < 4 * table.loc["100", "sd error"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("three chains of 5,000 draws, one of which reads all rows")
 def test_overdispersion(example):
     table = example.overdispersion(batch_sizes=(50,), draws=5000)
     assert (table["ESS"] > 2000).all()

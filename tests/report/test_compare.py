@@ -334,7 +334,7 @@ def test_a_reference_without_a_variable_is_refused(normal_model, steps, comparis
         compare(normal_model, steps, reference=lacking)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles three engines, and NUTS twice")
 def test_compound_steps_and_parts_that_are_left_to_pymc():
     rng = np.random.default_rng(3)
     with pm.Model() as model:

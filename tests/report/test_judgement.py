@@ -35,7 +35,7 @@ def test_one_law_agrees():
     assert len(found.table) == 5
 
 
-@pytest.mark.slow
+@pytest.mark.slow("judges 100 pairs of runs")
 def test_false_alarms_are_as_rare_as_promised():
     """100 pairs of runs of one law, with 15 comparisons each."""
     verdicts = [verdict(chains(2 * k), chains(2 * k + 1)).verdict for k in range(100)]

@@ -19,6 +19,9 @@ EPSILON, BATCH = 0.01, 100
 MOVE = 0.06  # in units of the sd of the data
 SMALLEST = 1000
 REPEATS = 1500
+# What a fixed step reads of ever more data: `predicted` gives 4,810 (40), 5,170 (46) and 5,210 (47) terms for
+# N = 10^5, 10^6 and 4 * 10^6: in the limit only the distance of the mean from psi in sds of a term counts.
+MOST = 5500
 
 BIG = pytest.param(1_000_000, marks=pytest.mark.slow)
 SIZES = [SMALLEST, 10_000, 100_000, BIG]
@@ -93,7 +96,7 @@ def test_terms_for_a_fixed_step(n):
     assert error < 0.04 * expected
     assert abs(terms - expected) < LIMIT * np.hypot(error, own_error)
     # Not sublinear for small N, where nearly everything is read; then bounded by a constant.
-    assert expected > 0.7 * n if n == SMALLEST else expected < 5000
+    assert expected > 0.7 * n if n == SMALLEST else expected < MOST
     # The check can tell this epsilon from one half as large.
     other, _ = predicted(x, MOVE, EPSILON / 2)
     assert n == SMALLEST or abs(terms - other) > LIMIT * error

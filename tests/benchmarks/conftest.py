@@ -1,0 +1,9 @@
+from pathlib import Path
+
+import pytest
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.full_size("a benchmark: its times mean something on a quiet machine"))
