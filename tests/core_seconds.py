@@ -18,8 +18,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import pytest
 import pytensor.compile.maker as maker
+import pytest
 from numba.core.event import Event, Listener, register
 
 # Core-seconds that a test may take that `make test` runs.
@@ -106,15 +106,15 @@ class Costs:
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         report = yield
         cost = spent() - self._since  # with the fixtures that were made for it
+        dear = cost.own > MOST_OWN or cost.workers > MOST_WORKERS
         marked = any(item.get_closest_marker(mark) for mark in MARKS)
-        if report.when == "call" and report.passed and not marked:
-            if cost.own > MOST_OWN or cost.workers > MOST_WORKERS:
-                report.outcome = "failed"
-                report.longrepr = (
-                    f"{cost.own:.1f} core-seconds without compilation (at most {MOST_OWN:g}), and "
-                    f"{cost.workers:.1f} in workers (at most {MOST_WORKERS:g}). Make it cheaper, or mark it "
-                    '@pytest.mark.slow("why it takes long").'
-                )
+        if report.when == "call" and report.passed and dear and not marked:
+            report.outcome = "failed"
+            report.longrepr = (
+                f"{cost.own:.1f} core-seconds without compilation (at most {MOST_OWN:g}), and "
+                f"{cost.workers:.1f} in workers (at most {MOST_WORKERS:g}). Make it cheaper, or mark it "
+                '@pytest.mark.slow("why it takes long").'
+            )
         if report.when == "teardown":
             report.user_properties.append(("core_seconds", tuple(cost)))
         return report
@@ -134,9 +134,7 @@ class Costs:
         write(f"{'tests':>6}{'all':>8}{'own':>8}{'compile':>9}{'workers':>9}")
         for path, cost in [("all files", total), *rows]:
             n = self.tests[path] if path in self.tests else self.tests.total()
-            write(
-                f"{n:6d}{sum(cost):8.1f}{cost.own:8.1f}{cost.compile:9.1f}{cost.workers:9.1f}  {path}"
-            )
+            write(f"{n:6d}{sum(cost):8.1f}{cost.own:8.1f}{cost.compile:9.1f}{cost.workers:9.1f}  {path}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
