@@ -1,6 +1,8 @@
 """No test is left out: each is run by one target of the Makefile, and `.ci/run` calls all but one target."""
 
 import re
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -61,3 +63,43 @@ def test_each_file_is_collected(request, collected):
         if any(path.is_relative_to(folder) for folder in asked if folder.is_dir()):
             defines = re.search(r"^\s*def test_|^class Test", path.read_text(), re.MULTILINE)
             assert not defines or path.relative_to(ROOT).as_posix() in found, f"{path} is not collected"
+
+
+CHEAP_AND_DEAR = """
+import time
+import pytest
+
+def spend(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+@pytest.fixture
+def made():
+    spend(0.3)
+
+def test_cheap():
+    pass
+
+def test_dear():
+    spend(0.3)
+
+def test_with_a_dear_fixture(made):
+    pass
+
+@pytest.mark.slow("it spends some time")
+def test_marked():
+    spend(0.3)
+"""
+
+
+def test_a_dear_test_fails_unless_it_is_marked(tmp_path):
+    (tmp_path / "conftest.py").write_text("from tests import core_seconds\ncore_seconds.MOST_OWN = 0.2\n")
+    (tmp_path / "test_some.py").write_text(CHEAP_AND_DEAR)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.core_seconds", "-m", "", str(tmp_path)]
+    options = ["--rootdir", str(tmp_path), "-c", "/dev/null"]
+    run = subprocess.run([*command, *options], capture_output=True, text=True, cwd=ROOT)
+    assert "2 failed, 2 passed" in run.stdout, run.stdout + run.stderr
+    for name, fails in {"cheap": False, "dear": True, "with_a_dear_fixture": True, "marked": False}.items():
+        assert (f"_ test_{name} _" in run.stdout) == fails
+    assert "core-seconds without compilation" in run.stdout
