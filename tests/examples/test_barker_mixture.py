@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow("samples the example's three chains")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "barker_mixture.py"
 
 

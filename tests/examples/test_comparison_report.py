@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("compares six steps, in the example's fast mode")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "comparison_report.py"
 
 

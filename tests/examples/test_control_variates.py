@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("samples three posteriors by several steps")
+
 
 @pytest.fixture(scope="module")
 def result():

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow("reads nearly all rows at every transition")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "covtype_mhsublhd.py"
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("a chain for each size of the data")
+
 
 @pytest.fixture(scope="module")
 def tables():

@@ -9,7 +9,10 @@ import pytest
 
 # The rows are a constant of more than a megabyte in the functions that pm.NUTS compiles, too large for the
 # cache on disk. PyTensor ignores what numba says of it, but the filters of pytest come after its own.
-pytestmark = pytest.mark.filterwarnings("ignore:Cannot cache compiled function")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Cannot cache compiled function"),
+    pytest.mark.slow("samples the example's chains beside NUTS"),
+]
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "logistic_mnist.py"
 

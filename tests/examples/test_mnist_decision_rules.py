@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow("a chain for each rule")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "mnist_decision_rules.py"
 FULL_READERS = ["MHSubLhd", "MHSubLhd, exact range"]
 

@@ -7,6 +7,8 @@ import arviz as az
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow("samples three models, with their log likelihoods")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "model_comparison.py"
 
 

@@ -8,6 +8,8 @@ import pytest
 import statsmodels.api as sm
 from statsmodels.datasets import randhie
 
+pytestmark = pytest.mark.slow("samples a reference by NUTS")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "randhie_doctor_visits.py"
 
 # What epsilon = 0.01 may do to a posterior mean, in posterior sds: a single chain of 20,000 transitions was

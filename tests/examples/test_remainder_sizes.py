@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow("a chain for each number of exact rows")
+
 
 @pytest.fixture(scope="module")
 def example():

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
+pytestmark = pytest.mark.slow("samples by NUTS, and by several steps in turn")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "stochastic_volatility.py"
 
 # Chains as short as these hardly know their own Monte Carlo error: some ten effective draws of sigma.

@@ -8,6 +8,8 @@ import pytest
 
 from pymc_austerity.acceptance import TTest
 
+pytestmark = pytest.mark.slow("simulates a thousand decisions for each design")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "test_design.py"
 
 
