@@ -1,8 +1,6 @@
 """The tool that compares two commits: its comparison, its table of cases, and its worktrees."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +131,7 @@ def test_warnings_that_differ_are_told(write, capsys):
         (["--only", "tuba*"], "no case is called 'tuba*'; there are austerity, "),
         (["--allow", "exakt=why"], "no case is called 'exakt'"),
         (["--allow", "exact"], "--allow needs a reason"),
+        (["--jobs", "0"], "--jobs must be at least 1, got 0"),
         (["--pairs", "5"], "--pairs must be at least 6, got 5"),
     ],
 )
@@ -252,9 +251,26 @@ def test_unknown_commits(repository):
 
 def test_children_see_the_version(repository):
     """And not the package of the present tree, which is on their path, too, for the cases."""
-    look = "import pymc_austerity, tests.golden; print(pymc_austerity.number)"
-    with checked_out(resolve("HEAD", repository), repository) as checkout:
-        found = subprocess.run(
-            [sys.executable, "-c", look], cwd=checkout.path, env=checkout.environment, capture_output=True
-        )
-    assert found.stdout == b"2\n"
+    (repository / "pymc_austerity" / "__main__.py").write_text(
+        "import pymc_austerity, tests.golden; print(pymc_austerity.number)"
+    )
+    with (
+        checked_out(resolve(".", repository), repository) as checkout,
+        checkout.start("pymc_austerity") as told,
+    ):
+        assert told.read() == "2\n"
+
+
+def test_children_end_if_they_are_interrupted(repository):
+    late = repository / "late"
+    (repository / "pymc_austerity" / "__main__.py").write_text(
+        f"import pathlib, time; print(1, flush=True); time.sleep(9); pathlib.Path({str(late)!r}).touch()"
+    )
+    with (
+        pytest.raises(ZeroDivisionError),
+        checked_out(resolve(".", repository), repository) as checkout,
+        checkout.start("pymc_austerity") as told,
+    ):
+        int(told.readline()) / 0
+    assert not checkout.path.exists()
+    assert not late.exists()

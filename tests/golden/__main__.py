@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -29,6 +30,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--allow", action="append", default=[], metavar="CASE=REASON", help="a difference that is wanted"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="cases that run at the same time")
     parser.add_argument("--bench", action="store_true", help="ratios of times instead")
     parser.add_argument("--pairs", type=int, default=9, help="of --bench")
     options = parser.parse_args(given)
@@ -39,18 +41,19 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"no case is called {wanted!r}; there are {', '.join(CASES)}")
     if not all(options.allowed.values()):
         parser.error("--allow needs a reason: --allow CASE=REASON")
+    if options.jobs < 1:
+        parser.error(f"--jobs must be at least 1, got {options.jobs}")
     if options.pairs < 6:
         parser.error(f"--pairs must be at least 6, got {options.pairs}: fewer have no 95 % interval")
     return options
 
 
-def run(checkout: Checkout, names: list[str], folder: Path) -> None:
+def run(checkout: Checkout, names: list[str], jobs: int, folder: Path) -> None:
     """Run cases on one version; their results go to `folder`."""
     folder.mkdir()
     print(f"\nRunning {len(names)} cases on {checkout.version.name}")
-    with checkout.start("tests.golden.child", str(folder), *names) as child:
-        assert child.stdout is not None
-        for line in child.stdout:
+    with checkout.start("tests.golden.child", str(folder), str(jobs), *names) as told:
+        for line in told:
             name, code, seconds = line.split()
             print(f"  {name:<26}{seconds:>7} s{'' if code == '0' else '  FAILED'}", flush=True)
 
@@ -97,7 +100,7 @@ def main(given: list[str] | None = None) -> int:
             return 0
         folders = [folder / "first", folder / "second"]
         for checkout, results in zip(checkouts, folders, strict=True):
-            run(checkout, options.names, results)
+            run(checkout, options.names, options.jobs, results)
         print()
         right = [judge(n, folders, options.commits, options.allowed.get(n)) for n in options.names]
     print(f"{sum(right)} of {len(right)} cases are as they should be.")
@@ -105,4 +108,5 @@ def main(given: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # worktrees are removed then, too
     sys.exit(main())

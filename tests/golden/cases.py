@@ -83,7 +83,7 @@ def two_subsampled_steps(model: pm.Model) -> list[Any]:
 def new_data() -> Arrays:
     """One step before and after `pm.set_data`: the second run has fewer rows."""
     with models.line() as model:
-        step = pa.AusterityMH(proposal=pa.RandomWalk(0.02), batch_size=100)
+        step = pa.AusterityMH(batch_size=100)
         before = sample(step)
         old = {name: model[name].get_value() for name in ("given", "outcome")}
         pm.set_data({name: 0.9 * values[:1100] for name, values in old.items()})
@@ -120,8 +120,8 @@ CASES: dict[str, Callable[[], Arrays]] = {
         ),
     ),
     "austerity_shaped": Chain(
-        models.logistic,
-        lambda m: pa.AusterityMH(batch_size=50, growth=1.5, boundary=0.8, proposal=pa.RandomWalk(0.1)),
+        models.poisson,
+        lambda m: pa.AusterityMH(batch_size=50, growth=1.5, boundary=0.8, proposal=pa.RandomWalk(0.02)),
     ),
     "austerity_correlated": Chain(
         models.poisson,
@@ -141,9 +141,9 @@ CASES: dict[str, Callable[[], Arrays]] = {
         ),
     ),
     "austerity_centre": Chain(
-        models.poisson,
+        models.logistic,
         lambda m: pa.AusterityMH(
-            control_variate=pa.Taylor(center={"level": 1.0, "slope": 0.3}, exact_rows=0)
+            control_variate=pa.Taylor(center={"beta": np.array([0.5, -1.0, 0.3])}, exact_rows=0)
         ),
     ),
     "austerity_surrogate": Chain(
@@ -158,7 +158,7 @@ CASES: dict[str, Callable[[], Arrays]] = {
         lambda m: pa.AusterityMH(temperature=10.0, batch_size=100, proposal=pa.RandomWalk(0.1)),
     ),
     "mhsublhd": Chain(
-        models.logistic, lambda m: pa.MHSubLhd(delta=0.1, batch_size=50, proposal=pa.RandomWalk(0.1))
+        models.poisson, lambda m: pa.MHSubLhd(delta=0.1, batch_size=50, proposal=pa.RandomWalk(0.05))
     ),
     "mhsublhd_hoeffding": Chain(
         models.logistic, lambda m: pa.MHSubLhd(bound="hoeffding-serfling", proposal=pa.RandomWalk(0.1))

@@ -1,4 +1,4 @@
-"""Run cases with the package that is first on the path: `python -m tests.golden.child FOLDER CASE ...`.
+"""Run cases with the package that is first on the path: `python -m tests.golden.child FOLDER JOBS CASE ...`.
 
 Each case has a process of its own, forked from one that has imported everything: what a case leaves behind,
 or breaks, is no matter to the next. Into FOLDER go CASE.npz, CASE.json with texts of warnings, and CASE.log.
@@ -6,6 +6,7 @@ or breaks, is no matter to the next. Into FOLDER go CASE.npz, CASE.json with tex
 
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import sys
 import time
@@ -41,17 +42,22 @@ def run(name: str, folder: Path) -> None:
     np.savez(folder / f"{name}.npz", **arrays)
 
 
-def main(folder: Path, names: list[str]) -> None:
-    """Run cases one after the other, and tell of each."""
+def main(folder: Path, jobs: int, names: list[str]) -> None:
+    """Run cases, `jobs` at a time, and tell of each: its name, exit code and seconds."""
     check_origin()
     context = multiprocessing.get_context("fork")
-    for name in names:
-        start = time.perf_counter()
-        process = context.Process(target=run, args=(name, folder))
-        process.start()
-        process.join()
-        print(f"{name} {process.exitcode} {time.perf_counter() - start:.1f}", flush=True)
+    waiting, running = list(reversed(names)), {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            name = waiting.pop()
+            process = context.Process(target=run, args=(name, folder))
+            process.start()
+            running[process.sentinel] = name, process, time.perf_counter()
+        for ended in multiprocessing.connection.wait(running):
+            name, process, start = running.pop(ended)
+            process.join()
+            print(f"{name} {process.exitcode} {time.perf_counter() - start:.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

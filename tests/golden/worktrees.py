@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from shutil import rmtree
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "pymc_austerity"
@@ -44,12 +44,18 @@ class Checkout(NamedTuple):
     path: Path
     environment: dict[str, str]
 
-    def start(self, module: str, *arguments: str) -> "subprocess.Popen[str]":
-        """Run a module of these tools with this version of the package."""
+    @contextmanager
+    def start(self, module: str, *arguments: str) -> Iterator[IO[str]]:
+        """Run a module of these tools with this version of the package: the lines that it prints."""
         command = [sys.executable, "-m", module, *arguments]
-        return subprocess.Popen(
+        with subprocess.Popen(
             command, cwd=self.path, env=self.environment, stdout=subprocess.PIPE, text=True
-        )
+        ) as child:
+            assert child.stdout is not None
+            try:
+                yield child.stdout
+            finally:
+                child.terminate()  # of use only if this process was interrupted
 
 
 class GitError(Exception):
