@@ -9,10 +9,9 @@ import pytest
 import pymc_austerity
 from pymc_austerity import acceptance
 from tests.golden import __main__ as tool
-from tests.golden import cases
-from tests.golden.bench import interval
+from tests.golden import bench, cases
 from tests.golden.compare import differences
-from tests.golden.worktrees import GitError, checked_out, git, resolve
+from tests.golden.worktrees import Checkout, GitError, Version, checked_out, git, resolve
 
 DRAWS = np.random.default_rng(1).normal(size=(2, 50, 3))
 ARRAYS = {"posterior/beta": DRAWS, "sample_stats/psi": np.full((2, 50), np.nan), "name": np.array("TunaMH()")}
@@ -151,8 +150,25 @@ def test_cases_are_chosen_by_pattern():
 
 def test_interval_of_the_median():
     """From 9 pairs the second and the eighth: P = 1 - 2 (1 + 9) / 2^9 = 0.961."""
-    assert interval(np.arange(9.0)[::-1]) == (4.0, 1.0, 7.0)
-    assert interval(np.arange(6.0)) == (2.5, 0.0, 5.0)
+    assert bench.interval(np.arange(9.0)[::-1]) == (4.0, 1.0, 7.0)
+    assert bench.interval(np.arange(6.0)) == (2.5, 0.0, 5.0)
+
+
+def test_pairs_alternate(monkeypatch):
+    """A first child of each does not count; the first of a pair is the second of the next."""
+    order = []
+
+    def child(checkout):
+        order.append(checkout.version.name)
+        return {"draw": {"A": 1e-6, "B": 3e-6}[order[-1]] * len(order)}
+
+    monkeypatch.setattr(bench, "child", child)
+    one, two = (Checkout(Version(name, "", ""), Path(), {}) for name in "AB")
+    *_, line = bench.table(one, two, 6).splitlines()
+    assert "".join(order) == "AB" + 3 * "ABBA"
+    ratios = [3 * second / first for first, second in ((3, 4), (6, 5), (7, 8), (10, 9), (11, 12), (14, 13))]
+    assert line.split()[-3:] == [f"[{min(ratios):.3f},", f"{max(ratios):.3f}]", "*"]
+    assert f"{np.median(ratios):.3f}" in line
 
 
 # The table.
