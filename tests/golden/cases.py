@@ -1,0 +1,251 @@
+"""The cases: short chains whose every bit is compared. Public names only."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+
+import pymc_austerity as pa
+from pymc_austerity.acceptance import Barker, Concentration, ExactBarker, TTest
+from tests.golden import models
+
+# Statistics that are times.
+TIMES = frozenset({"process_time_diff", "perf_counter_diff", "perf_counter_start"})
+
+# Public names that are in no case, and why.
+LEFT_OUT = {
+    "Factorisation": "what factorise returns",
+    "FactorisationError": "an error",
+    "SubsamplingWarning": "warnings are compared by their texts",
+    "__version__": "differs by right",
+    "compare": "a report, of chains by the same steps",
+    "design": "theory: no chain",
+    "diagnostics": "tables of results, which are compared themselves",
+    "plots": "figures",
+    "probe": "a report, with times in it",
+}
+
+Arrays = dict[str, np.ndarray]
+
+
+def sample(step: Any, **options: Any) -> Arrays:
+    """Posterior and sample statistics of a short run in the context's model."""
+    quietly = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+    chosen = {"draws": 50, "tune": 20, "chains": 2, "cores": 1, "random_seed": 11, **quietly, **options}
+    result = pm.sample(step=step, **chosen)
+    return {
+        f"{group}/{name}": array.to_numpy()
+        for group in ("posterior", "sample_stats")
+        for name, array in result[group].data_vars.items()
+        if name not in TIMES
+    }
+
+
+class Chain(NamedTuple):
+    """A run of `step(model)` on a model."""
+
+    model: Callable[[], pm.Model]
+    step: Callable[[pm.Model], Any]
+    options: Mapping[str, Any] = {}
+
+    def __call__(self) -> Arrays:
+        with self.model() as model:
+            return sample(self.step(model), **self.options)
+
+
+def beside(name: str, other: Callable[..., Any]) -> Callable[[pm.Model], Any]:
+    """A subsampled step for all but the variable `name`, which another moves."""
+
+    def steps(model: pm.Model) -> list[Any]:
+        rest = [rv for rv in model.free_RVs if rv.name != name]
+        return [pa.AusterityMH(rest, proposal=pa.RandomWalk(0.05)), other([model[name]])]
+
+    return steps
+
+
+def gibbs_with_counts(model: pm.Model) -> list[Any]:
+    allocations = pa.MinibatchCategoricalGibbs([model["z"]], batch_size=0.2, steps_per_draw=2)
+    return [
+        allocations,
+        pa.SCIR([model["w"]], step_size=3.0, counts=allocations),
+        pa.AusterityMH([model["mu"]], proposal=pa.RandomWalk(0.05)),
+    ]
+
+
+def two_subsampled_steps(model: pm.Model) -> list[Any]:
+    return [
+        pa.TunaMH([model["a"], model["b"]], switch_above=np.inf),
+        pa.MinibatchBarker([model["sigma"]], temperature=20.0, proposal=pa.RandomWalk(0.05)),
+    ]
+
+
+def new_data() -> Arrays:
+    """One step before and after `pm.set_data`: the second run has fewer rows."""
+    with models.line() as model:
+        step = pa.AusterityMH(batch_size=100)
+        before = sample(step)
+        old = {name: model[name].get_value() for name in ("given", "outcome")}
+        pm.set_data({name: 0.9 * values[:1100] for name, values in old.items()})
+        after = sample(step)
+    return before | {f"after/{name}": array for name, array in after.items()}
+
+
+def recommendation(model: pm.Model, **options: Any) -> Arrays:
+    """A chain by the step that is recommended, and which that is."""
+    with model:
+        step = pa.recommend(**options)
+        return {"recommended": np.array(step.recommendation.step), **sample(step)}
+
+
+def factorisation() -> Arrays:
+    """Log densities of rows, of the rest, and the mode."""
+    found = {}
+    for make in (models.logistic, models.hierarchy, models.two_terms, models.weights):
+        model = make()
+        point, split = model.initial_point(), pa.factorise(model)
+        found[f"{make.__name__}/local"] = split.log_density_terms(point)
+        found[f"{make.__name__}/rows"] = split.log_density_terms(point, [7, 0, 7, 1100])
+        found[f"{make.__name__}/global"] = np.array(split.global_log_density(point))
+        found |= {f"{make.__name__}/mode/{name}": value for name, value in pa.find_mode(model).items()}
+    return found
+
+
+CASES: dict[str, Callable[[], Arrays]] = {
+    "austerity": Chain(models.line, lambda m: pa.AusterityMH(batch_size=100)),
+    "austerity_adaptive": Chain(
+        models.logistic,
+        lambda m: pa.AusterityMH(
+            epsilon=0.05, batch_size=100, proposal=pa.AdaptiveRandomWalk(target_accept=0.3)
+        ),
+    ),
+    "austerity_shaped": Chain(
+        models.poisson,
+        lambda m: pa.AusterityMH(batch_size=50, growth=1.5, boundary=0.8, proposal=pa.RandomWalk(0.02)),
+    ),
+    "austerity_correlated": Chain(
+        models.poisson,
+        lambda m: pa.AusterityMH(
+            batch_size=100, proposal=pa.RandomWalk(cov=[[4e-4, -1e-4], [-1e-4, 4e-4]]), steps_per_draw=5
+        ),
+    ),
+    "austerity_blocks": Chain(
+        models.poisson,
+        lambda m: pa.AusterityMH(subsample="block", batch_size=128, proposal=pa.RandomWalk(0.02)),
+    ),
+    "austerity_taylor": Chain(models.logistic, lambda m: pa.AusterityMH(control_variate=pa.Taylor())),
+    "austerity_exact_rows": Chain(
+        models.poisson,
+        lambda m: pa.AusterityMH(
+            control_variate=pa.Taylor(order=1, exact_rows=30), proposal=pa.RandomWalk(0.02)
+        ),
+    ),
+    "austerity_centre": Chain(
+        models.logistic,
+        lambda m: pa.AusterityMH(
+            control_variate=pa.Taylor(center={"beta": np.array([0.5, -1.0, 0.3])}, exact_rows=0)
+        ),
+    ),
+    "austerity_surrogate": Chain(
+        models.hierarchy,
+        lambda m: pa.AusterityMH(control_variate=pa.Taylor(), proposal=pa.Surrogate(n_inner=3)),
+    ),
+    "austerity_laplace": Chain(
+        models.logistic, lambda m: pa.AusterityMH(batch_size=100, proposal=pa.Laplace(kind="pcn"))
+    ),
+    "austerity_temperature": Chain(
+        models.two_terms,
+        lambda m: pa.AusterityMH(temperature=10.0, batch_size=100, proposal=pa.RandomWalk(0.1)),
+    ),
+    "mhsublhd": Chain(
+        models.poisson, lambda m: pa.MHSubLhd(delta=0.1, batch_size=50, proposal=pa.RandomWalk(0.05))
+    ),
+    "mhsublhd_hoeffding": Chain(
+        models.logistic, lambda m: pa.MHSubLhd(bound="hoeffding-serfling", proposal=pa.RandomWalk(0.1))
+    ),
+    "mhsublhd_bernstein": Chain(
+        models.poisson, lambda m: pa.MHSubLhd(bound="empirical-bernstein", proposal=pa.RandomWalk(0.05))
+    ),
+    "mhsublhd_exact_range": Chain(
+        models.line, lambda m: pa.MHSubLhd(delta=0.1, range_bound="exact", proposal=pa.RandomWalk(0.05))
+    ),
+    "mhsublhd_remainders": Chain(models.logistic, lambda m: pa.MHSubLhd(control_variate=pa.Taylor())),
+    "minibatch_barker": Chain(
+        models.line, lambda m: pa.MinibatchBarker(temperature=20.0, proposal=pa.RandomWalk(0.05))
+    ),
+    "minibatch_barker_taylor": Chain(
+        models.poisson, lambda m: pa.MinibatchBarker(control_variate=pa.Taylor())
+    ),
+    "exact": Chain(
+        models.line, lambda m: pa.MetropolisHastings(acceptance=pa.Exact(), proposal=pa.RandomWalk(0.02))
+    ),
+    "exact_barker": Chain(
+        models.poisson, lambda m: pa.MetropolisHastings(acceptance=ExactBarker(), proposal=pa.Laplace())
+    ),
+    "barker": Chain(
+        models.poisson,
+        lambda m: pa.MetropolisHastings(acceptance=Barker(200, max_error=0.5), proposal=pa.RandomWalk(0.02)),
+    ),
+    "ttest": Chain(
+        models.poisson,
+        lambda m: pa.MetropolisHastings(acceptance=TTest(0.05, 100), proposal=pa.RandomWalk(0.02)),
+    ),
+    "concentration": Chain(
+        models.poisson,
+        lambda m: pa.MetropolisHastings(
+            acceptance=Concentration(0.1, batch_size=100), proposal=pa.RandomWalk(0.05)
+        ),
+    ),
+    "tuna_logistic": Chain(models.logistic, lambda m: pa.TunaMH(switch_above=np.inf, chi=0.1)),
+    "tuna_poisson": Chain(
+        models.poisson, lambda m: pa.TunaMH(switch_above=np.inf, proposal=pa.RandomWalk(0.02))
+    ),
+    "tuna_hierarchy": Chain(
+        models.hierarchy, lambda m: pa.TunaMH(switch_above=np.inf, proposal=pa.Surrogate())
+    ),
+    "tuna_terms": Chain(models.two_terms, lambda m: pa.TunaMH(switch_above=np.inf)),
+    "tuna_features": Chain(models.weights, lambda m: pa.TunaMH(switch_above=np.inf)),
+    "tuna_switched": Chain(models.weights, lambda m: pa.TunaMH(switch_above=1e-6)),
+    "scir_exact": Chain(models.shares, lambda m: pa.SCIR(step_size=3.0)),
+    "scir_dirichlet": Chain(
+        models.shares, lambda m: [pa.SCIR([m["w"]], batch_size=100), pa.SCIR([m["rate"], m["chance"]])]
+    ),
+    "scir_gamma": Chain(
+        models.shares,
+        lambda m: [pa.SCIR([m["rate"]], batch_size=0.1, steps_per_draw=3), pa.SCIR([m["w"], m["chance"]])],
+    ),
+    "scir_beta": Chain(
+        models.shares,
+        lambda m: [
+            pa.SCIR([m["chance"]], step_size=pa.DecreasingStepSize(0.5, tau=20), batch_size=100),
+            pa.SCIR([m["w"], m["rate"]]),
+        ],
+    ),
+    "scir_anchor": Chain(
+        models.mixture,
+        lambda m: [
+            pa.SCIR([m["w"]], batch_size=200, control_variate="anchor", refresh=10),
+            pa.MinibatchCategoricalGibbs([m["z"]], batch_size=100),
+            pa.MetropolisHastings([m["mu"]], proposal=pa.RandomWalk(0.05)),
+        ],
+    ),
+    "scir_frozen": Chain(models.weights, lambda m: pa.SCIR(step_size=0.05, batch_size=300)),
+    "sgrld": Chain(models.shares, lambda m: pa.SGRLD(step_size=0.05, batch_size=100)),
+    "gibbs_with_counts": Chain(models.mixture, gibbs_with_counts),
+    "restricted_nuts": Chain(models.hierarchy, beside("tau", lambda v: pa.restricted_nuts(v))),
+    "restricted_slice": Chain(models.hierarchy, beside("tau", lambda v: pa.restricted_slice(v))),
+    "two_subsampled_steps": Chain(models.line, two_subsampled_steps),
+    "new_data": new_data,
+    "fork": Chain(models.line, lambda m: pa.AusterityMH(batch_size=100), {"cores": 2, "mp_ctx": "fork"}),
+    "forkserver": Chain(
+        models.logistic,
+        lambda m: pa.TunaMH(switch_above=np.inf, chi=0.1),
+        {"cores": 2, "mp_ctx": "forkserver"},
+    ),
+    "forkserver_scir": Chain(
+        models.shares, lambda m: pa.SCIR(batch_size=100), {"cores": 2, "mp_ctx": "forkserver"}
+    ),
+    "recommend": lambda: recommendation(models.poisson()),
+    "recommend_approximate": lambda: recommendation(models.weights(), approximate=True),
+    "factorisation": factorisation,
+}
