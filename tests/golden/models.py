@@ -41,6 +41,15 @@ def line():
     return model
 
 
+def extremes():
+    """Terms of a family without bounds."""
+    rng, x = _data(9)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", initval=1.0), pm.Normal("b", initval=0.5)
+        pm.Gumbel("y", a + b * x, 1.0, observed=1 + 0.5 * x + rng.gumbel(size=N))
+    return model
+
+
 def hierarchy():
     """Group levels, whose scale is in no local term."""
     rng, _ = _data(4)
