@@ -62,7 +62,7 @@ from pymc_austerity.step_methods.statistics import (
     progress_updates,
     statistics,
 )
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import is_real, is_whole
 
 
@@ -71,6 +71,7 @@ class SubsampledState(StepMethodState):
     """All that a subsampled step carries from draw to draw. Nothing in it has size N."""
 
     tune: bool
+    start_checked: bool
     proposal_state: Any
     drift: Any
     fit: Any
@@ -92,6 +93,8 @@ class SubsampledStep(RebuiltStep):
     # Fingerprint of the data that `_certificates` and `_centre` were made from.
     _data_seen: Any = None
     _centre: Centre | None = None
+    # The block at the model's initial point, for proposals that are fitted to the mode.
+    _default_start: Vector | None = None
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
 
     def __init__(
@@ -163,7 +166,9 @@ class SubsampledStep(RebuiltStep):
                 refuse_short(fact, self._threshold)
             self._data_seen = None
             proposal = proposal_for(self._proposal, self._taylor, fact)
-            self._is_fitted = is_fitted(proposal)
+            if fresh:
+                default = point if check else default_point(self._model)  # or `point` is in a chain
+                self._default_start = self._ravel(default) if is_fitted(proposal) else None
             found = self._found(fact, point, proposal, fresh)
             self._centre = None if found is None else found.centre
             self._n_local, self._chosen_proposal = fact.n_local, proposal
@@ -242,7 +247,7 @@ class SubsampledStep(RebuiltStep):
         super().setup_chain(rng, tune, draws)
         if self._factorisation is not None and self._data_changed():
             self._build(default_point(self._model), check=True)
-        self.tune = bool(tune) and self._adapts
+        self.tune = bool(tune)
         self._begin_chain(tune)
 
     def _data_changed(self) -> bool:
@@ -260,7 +265,7 @@ class SubsampledStep(RebuiltStep):
         self.proposal_state = deepcopy(self._initial_proposal_state)
         self.drift = drift_watch.start(self._n_dim, n_tune)
         self.fit = fit_watch.start(n_tune if self._taylor is not None else 0)
-        self._start_checked = False
+        self.start_checked = False
         if self._engine is not None:
             self._engine.restart()
 
@@ -271,12 +276,10 @@ class SubsampledStep(RebuiltStep):
             self._build(point, check=False)  # in the process that made the step it was checked
             if self._data_seen != seen:  # other data in this process: shapes and centre may differ
                 self._begin_chain(int(self.drift.counts[1]))
-        if not self._start_checked:
+        if not self.start_checked:
             require_finite(self._factorisation, point)
-            if self._centre is not None and self._is_fitted and self.tune:
-                q = start_near(self._centre, self._ravel(point), self.rng)
-                point = point_of(self._factorisation, q, point)
-            self._start_checked = True
+            point = self._first_point(point)
+            self.start_checked = True
         tune = self.tune and self._adapts
         n = self._steps_per_draw
         outcome = self._run(n, tune, point)
@@ -296,6 +299,14 @@ class SubsampledStep(RebuiltStep):
             self.drift = drift_watch.start(len(q), 0)
         new_point = point_of(self._factorisation, q, point)
         return new_point, [self._statistics(outcome, n)]
+
+    def _first_point(self, point: PointType) -> PointType:
+        """Where a chain begins that was told to begin at `point`."""
+        if self._centre is None or self._default_start is None or not self.tune:
+            return point
+        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars)
+        q = start_near(self._centre, self._ravel(point), self._default_start, names, self.rng)
+        return point_of(self._factorisation, q, point)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""

@@ -74,6 +74,12 @@ class MetropolisHastings(SubsampledStep):
 
     *When it fails*: as the rule does. With an exact rule a transition costs one pass over the data.
 
+    *Where a chain starts*: where `pm.sample` says. With one exception: proposals that are fitted at the mode
+    (`Laplace`, `Surrogate`) hardly move in the far tails. If a chain that tunes would start there with its
+    variables at the model's initial point, where PyMC starts chains without `initvals`, it starts instead
+    from a draw of the normal distribution fitted at the mode, another one for each chain. A start that was
+    chosen is kept; a warning tells if it is far from the mode.
+
     Examples
     --------
     >>> import numpy as np

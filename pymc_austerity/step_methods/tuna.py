@@ -62,7 +62,7 @@ class TunaMH(SubsampledStep):
         Those of every subsampled step but `subsample`: see `MetropolisHastings`. The default proposal is
         ``Laplace()``, independent draws of the fitted law mixed with a random walk, or ``Surrogate()`` if the
         block has variables that are in no local term (hierarchical scales), or coefficients are functions of
-        it.
+        it. Without `initvals` chains start from draws of the fitted law; those that are given are kept.
 
     Attributes
     ----------
