@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -313,10 +314,11 @@ class SubsampledStep(RebuiltStep):
         return statistics(outcome, n, self._engine.n_local, self.proposal_state.scale[0])
 
     def _settings(self) -> dict[str, Any]:
+        taylor = None if self._taylor is None else replace(self._taylor, exact_rows=len(self._exact_rows))
         return {
             "rule": plain(self._decides_by),
             "proposal": plain(self._chosen_proposal),
-            "control_variate": plain(self._taylor),
+            "control_variate": plain(taylor),
             "range_bound": plain(self._range_bound),
             "steps_per_draw": self._steps_per_draw,
             "subsample": self._subsample,

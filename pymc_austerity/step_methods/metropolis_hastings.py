@@ -10,11 +10,10 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.options import Subsample
-from pymc_austerity.validation import enough
 
 _EXACT = Exact()
 
@@ -145,5 +144,4 @@ class MetropolisHastings(SubsampledStep):
         )
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
-        enough(getattr(self._acceptance, "batch_size", 1), n_local)
-        return self._acceptance
+        return with_batch_size(self._acceptance, n_local)
