@@ -63,7 +63,7 @@ from pymc_austerity.step_methods.statistics import (
     progress_updates,
     statistics,
 )
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index
 from pymc_austerity.validation import is_real, is_whole
 
 
@@ -94,8 +94,6 @@ class SubsampledStep(RebuiltStep):
     # Fingerprint of the data that `_certificates` and `_centre` were made from.
     _data_seen: Any = None
     _centre: Centre | None = None
-    # The block at the model's initial point, for proposals that are fitted to the mode.
-    _default_start: Vector | None = None
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
 
     def __init__(
@@ -167,9 +165,7 @@ class SubsampledStep(RebuiltStep):
                 refuse_short(fact, self._threshold)
             self._data_seen = None
             proposal = proposal_for(self._proposal, self._taylor, fact)
-            if fresh:
-                default = point if check else default_point(self._model)  # or `point` is in a chain
-                self._default_start = self._ravel(default) if is_fitted(proposal) else None
+            self._is_fitted = is_fitted(proposal)
             found = self._found(fact, point, proposal, fresh)
             self._centre = None if found is None else found.centre
             self._n_local, self._chosen_proposal = fact.n_local, proposal
@@ -303,10 +299,12 @@ class SubsampledStep(RebuiltStep):
 
     def _first_point(self, point: PointType) -> PointType:
         """Where a chain begins that was told to begin at `point`."""
-        if self._centre is None or self._default_start is None or not self.tune:
+        if self._centre is None or not self._is_fitted or not self.tune:
             return point
         names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars)
-        q = start_near(self._centre, self._ravel(point), self._default_start, names, self.rng)
+        q = start_near(
+            self._centre, self._ravel(point), lambda: self._ravel(default_point(self._model)), names, self.rng
+        )
         return point_of(self._factorisation, q, point)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:

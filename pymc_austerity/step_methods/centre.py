@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -136,7 +137,9 @@ class Centre(NamedTuple):
         return self.padded_factors() if self.of_features is None else self.of_features
 
 
-def start_near(centre: Centre, q: Vector, default: Vector, names: str, rng: np.random.Generator) -> Vector:
+def start_near(
+    centre: Centre, q: Vector, default: Callable[[], Vector], names: str, rng: np.random.Generator
+) -> Vector:
     """A first state for proposals that are fitted to the mode: `q`, or a draw of the fitted distribution.
 
     From a state in its far tails nothing that is fitted to the mode moves, however long it is tuned. So a
@@ -148,8 +151,9 @@ def start_near(centre: Centre, q: Vector, default: Vector, names: str, rng: np.r
     centre : Centre
     q : ndarray of shape (D,)
         Where the chain is to begin.
-    default : ndarray of shape (D,)
-        Where chains begin if nobody says where: `pm.sample` adds no jitter if it is given a step.
+    default : callable
+        Returns the model's initial point, where chains begin if nobody says where: `pm.sample` adds no jitter
+        if it is given a step. It is asked only if q is far.
     names : str
         Of the variables, for the warning.
     rng : Generator
@@ -164,7 +168,7 @@ def start_near(centre: Centre, q: Vector, default: Vector, names: str, rng: np.r
     distance = squared(times_upper(centre.whiten, q[centre.free] - mode))
     if distance <= n_dim + _FAR * math.sqrt(2.0 * n_dim):
         return q
-    if not np.allclose(q, default):
+    if not np.allclose(q, default()):
         warn(
             f"The chain starts {math.sqrt(distance):.3g} standard deviations from the mode in {names}, at a "
             "point that is not the model's initial point and was therefore kept. Proposals that are fitted "

@@ -72,6 +72,12 @@ def test_pickles_know_the_initial_point(line, tuna):
         other.step(FAR)
 
 
+def test_the_initial_point_is_that_of_the_model(line, near):
+    """Not one that the step was built with."""
+    step = TunaMH(model=line, switch_above=np.inf, initial_point={**line.initial_point(), **near}, rng=1)
+    assert distance(chain(step).step(line.initial_point())[0], near) < 0.2
+
+
 def test_other_steps_may_have_moved_already(line, near):
     """The start of the block counts, not that of other variables."""
     step = MetropolisHastings([line["a"], line["b"]], proposal=Laplace(), model=line, rng=1)
