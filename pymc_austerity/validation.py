@@ -16,14 +16,24 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-class DefaultSize(int):
-    """A batch size that the user did not choose: it may exceed the number of terms."""
+def first_batch(chosen: int | None, default: int, n_local: int) -> int:
+    """Terms in a first batch: so many as were chosen, or the default, but not more than there are.
 
+    Parameters
+    ----------
+    chosen : int or None
+        None if nobody has chosen.
+    default : int
+    n_local : int
+        How many there are.
 
-def enough(batch_size: int, n_local: int) -> bool:
-    """Are there enough terms for a first batch? An explicit batch size must not exceed them."""
-    if batch_size > n_local and not isinstance(batch_size, DefaultSize):
-        raise ValueError(
-            f"batch_size must be at most the number of local terms, {n_local}, got {batch_size}."
-        )
-    return batch_size <= n_local
+    Raises
+    ------
+    ValueError
+        If more were chosen than there are.
+    """
+    if chosen is None:
+        return min(default, n_local)
+    if chosen > n_local:
+        raise ValueError(f"batch_size must be at most the number of local terms, {n_local}, got {chosen}.")
+    return chosen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance.base import RuleFunctions, Sample
 from pymc_austerity.acceptance.correction import Correction, correction, draw_correction
 from pymc_austerity.acceptance.exact import barker_target_accept, logistic
-from pymc_austerity.validation import DefaultSize, is_real, is_whole
+from pymc_austerity.validation import first_batch, is_real, is_whole
 
 # No standardised variable makes the bound of corollary 1 smaller than this over sqrt(n).
 _SMALLEST_CONSTANT = 8.4
@@ -25,8 +25,8 @@ class Barker:
 
     Parameters
     ----------
-    batch_size : int >= 2, default 100
-        Terms in the first batch, and added at each stage.
+    batch_size : int >= 2, optional
+        Terms in the first batch, and added at each stage. Default: 100, or all of them if there are fewer.
     max_error : float > 0, optional
         Read on until the bound of corollary 1 on the distance of the batch mean from a normal variable is
         below this. Default: no such test.
@@ -68,11 +68,13 @@ class Barker:
     `MinibatchBarker` uses it: ``MinibatchBarker(batch_size=200)``.
     """
 
-    batch_size: int = DefaultSize(100)
+    batch_size: int | None = None
     max_error: float | None = None
 
+    default_batch_size: ClassVar[int] = 100
+
     def __post_init__(self) -> None:
-        if not is_whole(self.batch_size) or self.batch_size < 2:
+        if self.batch_size is not None and not (is_whole(self.batch_size) and self.batch_size >= 2):
             raise ValueError(
                 f"batch_size must be an integer of at least 2, got {self.batch_size!r}: one term has no "
                 "variance."
@@ -87,7 +89,8 @@ class Barker:
 
     def bind(self, n_local: int) -> BarkerSchedule:
         """Batch ends for a population of `n_local` terms, and the law of the correction."""
-        inner = np.arange(self.batch_size, n_local, self.batch_size)
+        batch = first_batch(self.batch_size, self.default_batch_size, n_local)
+        inner = np.arange(batch, n_local, batch)
         max_error = math.inf if self.max_error is None else self.max_error
         return BarkerSchedule(np.append(inner, n_local).astype(np.int64), 1, max_error, correction())
 
@@ -107,7 +110,8 @@ class Barker:
         with probability P(chi^2_{b-1} < (b - 1) / 2), 8e-6 for b = 100, 0.01 for 30, but 0.12 for 10.
         That the stage is chosen by its s^2 is neglected, as is that errors of either sign nearly cancel.
         """
-        return 1e-6 + 0.0963 * math.sqrt(2.0 / (self.batch_size - 1))
+        batch = first_batch(self.batch_size, self.default_batch_size, n_local)
+        return 1e-6 + 0.0963 * math.sqrt(2.0 / (batch - 1))
 
     @property
     def functions(self) -> RuleFunctions:

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
+
+from pymc_austerity.validation import first_batch
 
 
 class Schedule(NamedTuple):
@@ -96,7 +99,8 @@ class AcceptanceRule(Protocol):
     """A decision rule, as a user gives it to a step.
 
     A rule may also have attributes `needs_range` (True if `decide` needs `width`) and `uniform` (True if its
-    guarantee holds only for uniform draws, not for blocks of neighbours).
+    guarantee holds only for uniform draws, not for blocks of neighbours). If it has a `batch_size`, steps
+    refuse one above the number of terms; a dataclass may leave it None and have a `default_batch_size`.
     """
 
     @property
@@ -114,6 +118,30 @@ class AcceptanceRule(Protocol):
 
         Rules without a guarantee at finite n promise it for normal batch means only.
         """
+
+
+def with_batch_size[R: AcceptanceRule](rule: R, n_local: int, default: int | None = None) -> R:
+    """The rule with a `batch_size` for `n_local` terms, if it has one.
+
+    Parameters
+    ----------
+    rule : AcceptanceRule
+    n_local : int
+    default : int, optional
+        Instead of the rule's own `default_batch_size`.
+
+    Raises
+    ------
+    ValueError
+        If it has one that is larger.
+    """
+    chosen = getattr(rule, "batch_size", None)
+    if chosen is None and not hasattr(rule, "default_batch_size"):
+        return rule
+    if default is None:
+        default = getattr(rule, "default_batch_size", n_local)
+    size = first_batch(chosen, default, n_local)
+    return rule if chosen == size else replace(cast(Any, rule), batch_size=size)
 
 
 def metropolis_target_accept(n_dim: int) -> float:

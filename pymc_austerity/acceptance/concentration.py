@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numba.extending import register_jitable
@@ -18,7 +18,7 @@ from pymc_austerity.acceptance.base import (
     log_uniform,
     metropolis_target_accept,
 )
-from pymc_austerity.validation import is_real, is_whole
+from pymc_austerity.validation import first_batch, is_real, is_whole
 
 Bound = Literal["hoeffding-serfling", "empirical-bernstein", "empirical-bernstein-serfling"]
 
@@ -38,8 +38,8 @@ class Concentration:
         Look t spends the part (p - 1) / (p t^p) of `delta`.
     growth : float > 1, default 2.0
         Factor by which the subsample grows from look to look.
-    batch_size : int >= 1, default 1
-        Terms read before the first look.
+    batch_size : int >= 1, optional
+        Terms read before the first look. Default: 1.
     bound : str, default "empirical-bernstein-serfling"
         Which bound on \|mean of a sample - mean of all\|: "hoeffding-serfling", "empirical-bernstein" or
         "empirical-bernstein-serfling". See `radius`.
@@ -79,9 +79,10 @@ class Concentration:
     delta: float = 0.01
     p: float = 2.0
     growth: float = 2.0
-    batch_size: int = 1
+    batch_size: int | None = None
     bound: Bound = "empirical-bernstein-serfling"
 
+    default_batch_size: ClassVar[int] = 1
     needs_range = True
     # Blocks of neighbours are a random sample only over the choice of the storage order.
     uniform = True
@@ -98,14 +99,14 @@ class Concentration:
             )
         if not is_real(self.growth) or not 1.0 < self.growth < math.inf:
             raise ValueError(f"growth must be a number above 1, got {self.growth!r}.")
-        if not is_whole(self.batch_size) or self.batch_size < 1:
+        if self.batch_size is not None and not (is_whole(self.batch_size) and self.batch_size >= 1):
             raise ValueError(f"batch_size must be a positive integer, got {self.batch_size!r}.")
         if self.bound not in get_args(Bound):
             raise ValueError(f"bound must be one of {', '.join(get_args(Bound))}, got {self.bound!r}.")
 
     def bind(self, n_local: int) -> Schedule:
         """Sample sizes, and log(1 / delta_t) for each look."""
-        sizes, t = [], min(self.batch_size, n_local)
+        sizes, t = [], first_batch(self.batch_size, self.default_batch_size, n_local)
         while t < n_local:
             sizes.append(t)
             t = max(t + 1, math.ceil(self.growth * t))

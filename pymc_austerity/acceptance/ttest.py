@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numba.extending import register_jitable
@@ -19,7 +19,7 @@ from pymc_austerity.acceptance.base import (
     metropolis_target_accept,
     standard_error,
 )
-from pymc_austerity.validation import DefaultSize, is_real, is_whole
+from pymc_austerity.validation import first_batch, is_real, is_whole
 
 _SMALLEST_TAIL = 1e-200
 
@@ -33,8 +33,8 @@ class TTest:
     epsilon : float in (0, 0.5], default 0.01
         Stop once the estimated probability of a wrong decision falls below this. At 0.5 every
         decision is made on the first batch; for 0 use `Exact`.
-    batch_size : int >= 2, default 500
-        Terms in the first batch.
+    batch_size : int >= 2, optional
+        Terms in the first batch. Default: 500, or all of them if there are fewer.
     growth : "constant" or float > 1, default "constant"
         Add `batch_size` terms at each further stage, or multiply the subsample by this factor.
     boundary : float in [0.5, 1], default 0.5
@@ -74,9 +74,11 @@ class TTest:
     """
 
     epsilon: float = 0.01
-    batch_size: int = DefaultSize(500)
+    batch_size: int | None = None
     growth: Literal["constant"] | float = "constant"
     boundary: float = 0.5
+
+    default_batch_size: ClassVar[int] = 500
 
     def __post_init__(self) -> None:
         if not is_real(self.epsilon) or not 0.0 < self.epsilon <= 0.5:
@@ -84,18 +86,7 @@ class TTest:
                 f"epsilon must be in (0, 0.5], got {self.epsilon!r}. Smaller values read more data per "
                 "decision; for the exact test use Exact()."
             )
-        if not is_whole(self.batch_size) or self.batch_size < 2:
-            raise ValueError(
-                f"batch_size must be an integer of at least 2, got {self.batch_size!r}: one term has no "
-                "variance to test with."
-            )
-        if self.growth != "constant" and not (is_real(self.growth) and 1.0 < self.growth < math.inf):
-            raise ValueError(f'growth must be "constant" or a number above 1, got {self.growth!r}.')
-        if not is_real(self.boundary) or not 0.5 <= self.boundary <= 1.0:
-            raise ValueError(
-                f"boundary must be in [0.5, 1], got {self.boundary!r}: 0.5 is Pocock's, 1 is O'Brien and "
-                "Fleming's."
-            )
+        check_stages(self.batch_size, self.growth, self.boundary)
 
     def bind(self, n_local: int) -> Schedule:
         """Batch ends and critical values of t for a population of `n_local` terms."""
@@ -109,10 +100,11 @@ class TTest:
         return Schedule(ends, np.where(invertible, bounds, np.inf))
 
     def _ends(self, n_local: int) -> np.ndarray:
+        batch = first_batch(self.batch_size, self.default_batch_size, n_local)
         if self.growth == "constant":
-            inner = np.arange(self.batch_size, n_local, self.batch_size)
+            inner = np.arange(batch, n_local, batch)
         else:
-            sizes, n = [], self.batch_size
+            sizes, n = [], batch
             while n < n_local:
                 sizes.append(n)
                 n = max(n + 1, math.ceil(n * self.growth))
@@ -132,6 +124,21 @@ class TTest:
     def functions(self) -> RuleFunctions:
         """Stop at a significant difference, or when nothing is left to draw."""
         return RuleFunctions(log_uniform, significant, above)
+
+
+def check_stages(batch_size: Any, growth: Any, boundary: Any) -> None:
+    """Raise `ValueError` naming a parameter of the stages of a test that is out of its range."""
+    if batch_size is not None and not (is_whole(batch_size) and batch_size >= 2):
+        raise ValueError(
+            f"batch_size must be an integer of at least 2, got {batch_size!r}: one term has no variance to "
+            "test with."
+        )
+    if growth != "constant" and not (is_real(growth) and 1.0 < growth < math.inf):
+        raise ValueError(f'growth must be "constant" or a number above 1, got {growth!r}.')
+    if not is_real(boundary) or not 0.5 <= boundary <= 1.0:
+        raise ValueError(
+            f"boundary must be in [0.5, 1], got {boundary!r}: 0.5 is Pocock's, 1 is O'Brien and Fleming's."
+        )
 
 
 @register_jitable

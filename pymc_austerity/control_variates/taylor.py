@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pymc_austerity.validation import DefaultSize, is_whole
+from pymc_austerity.validation import is_whole
 
+# Rows that are evaluated at every step, if nobody says how many.
+_EXACT_ROWS = 100
 # A Hessian of more dimensions is slow to sum and to evaluate at each step.
 LARGEST_SECOND_ORDER = 500
 
@@ -24,7 +26,7 @@ class Taylor:
         Where the terms are expanded: at the posterior mode, which is searched for, or at a point given as
         values of the value variables (the unconstrained scale, as in ``model.initial_point()``). Proposals
         are then fitted one Newton step from there.
-    exact_rows : int >= 0, default 100
+    exact_rows : int >= 0, optional
         So many rows, those whose remainders are the largest, are evaluated at every step, and the
         subsample is drawn from the others. Default: 100, or a tenth of the rows if that is less.
 
@@ -87,7 +89,7 @@ class Taylor:
 
     order: Literal[1, 2] = 2
     center: Literal["mode"] | Mapping[str, Any] = "mode"
-    exact_rows: int = DefaultSize(100)
+    exact_rows: int | None = None
 
     def __post_init__(self) -> None:
         if not is_whole(self.order) or self.order not in (1, 2):
@@ -99,7 +101,7 @@ class Taylor:
                 'center must be "mode" or a dict with a value for each value variable of the step, got '
                 f"{self.center!r}."
             )
-        if not is_whole(self.exact_rows) or self.exact_rows < 0:
+        if self.exact_rows is not None and not (is_whole(self.exact_rows) and self.exact_rows >= 0):
             raise ValueError(f"exact_rows must be an integer >= 0, got {self.exact_rows!r}.")
 
     def check_size(self, n_dim: int, n_local: int) -> int:
@@ -115,8 +117,8 @@ class Taylor:
                 f"Taylor(order=2) takes up to {LARGEST_SECOND_ORDER} dimensions, and the block has {n_dim}: "
                 "use Taylor(order=1), or a smaller block."
             )
-        if isinstance(self.exact_rows, DefaultSize):
-            return min(int(self.exact_rows), n_local // 10)
+        if self.exact_rows is None:
+            return min(_EXACT_ROWS, n_local // 10)
         if self.exact_rows > n_local - 2:
             raise ValueError(
                 f"exact_rows={self.exact_rows} leaves too few of the {n_local} local terms to sample from."

@@ -8,10 +8,11 @@ from typing import Literal, Unpack
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.acceptance.ttest import check_stages
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.options import BATCH_OF_REMAINDERS, StepOptions
-from pymc_austerity.validation import DefaultSize, enough, is_real
+from pymc_austerity.validation import is_real
 
 
 class AusterityMH(SubsampledStep):
@@ -24,8 +25,8 @@ class AusterityMH(SubsampledStep):
     epsilon : float in [0, 0.5], default 0.01
         Stop reading data once the estimated probability of a wrong decision is below this. Smaller
         values read more; 0 reads everything and is exact.
-    batch_size : int >= 2, default 500
-        Terms in the first batch (all of them if there are fewer); with a control variate 50.
+    batch_size : int >= 2, optional
+        Terms in the first batch. Default: 500, with a control variate 50, or all of them if there are fewer.
     growth : "constant" or float > 1, default "constant"
         Add `batch_size` terms at each stage of the test, or multiply the subsample by this factor.
     boundary : float in [0.5, 1], default 0.5
@@ -89,7 +90,7 @@ class AusterityMH(SubsampledStep):
         vars: Variable | Sequence[Variable] | None = None,
         *,
         epsilon: float = 0.01,
-        batch_size: int = DefaultSize(500),
+        batch_size: int | None = None,
         growth: Literal["constant"] | float = "constant",
         boundary: float = 0.5,
         **options: Unpack[StepOptions],
@@ -98,14 +99,12 @@ class AusterityMH(SubsampledStep):
             raise ValueError(
                 f"epsilon must be in [0, 0.5], got {epsilon!r}. Smaller values read more data per decision."
             )
-        if options.get("control_variate") is not None and isinstance(batch_size, DefaultSize):
-            batch_size = DefaultSize(BATCH_OF_REMAINDERS)
-        # With epsilon = 0 the other parameters are still checked, though nothing is left for them to do.
-        self._ttest = TTest(epsilon or 0.5, batch_size, growth, boundary)
-        self._reads_all = epsilon == 0.0
+        check_stages(batch_size, growth, boundary)  # though with epsilon = 0 nothing is left for them to do
+        self._rule: TTest | Exact = Exact()
+        if epsilon > 0.0:
+            self._rule = TTest(epsilon, batch_size, growth, boundary)
         super().__init__(vars, **options)
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
-        if self._reads_all or not enough(self._ttest.batch_size, n_local):
-            return Exact()
-        return self._ttest
+        default = None if self._taylor is None else BATCH_OF_REMAINDERS
+        return with_batch_size(self._rule, n_local, default)

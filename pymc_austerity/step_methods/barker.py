@@ -7,12 +7,11 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance import Barker, ExactBarker
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance import Barker
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.exceptions import warn
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.options import BATCH_OF_REMAINDERS, CommonOptions
-from pymc_austerity.validation import DefaultSize, enough
 
 
 class MinibatchBarker(SubsampledStep):
@@ -22,9 +21,9 @@ class MinibatchBarker(SubsampledStep):
     ----------
     vars : random or value variables, optional
         Continuous variables to update together. Default: all of the model.
-    batch_size : int >= 2, default 100
-        Terms in the first batch (all of them if there are fewer), and added until the variance of the
-        estimated log ratio is below 1.
+    batch_size : int >= 2, optional
+        Terms in the first batch, and added until the variance of the estimated log ratio is below 1.
+        Default: 100, with a control variate 50, or all of them if there are fewer.
     temperature : float > 0, default 1.0
         Divides the log likelihood (observed variables and potentials), but not the prior.
     max_error : float > 0, optional
@@ -89,23 +88,21 @@ class MinibatchBarker(SubsampledStep):
         self,
         vars: Variable | Sequence[Variable] | None = None,
         *,
-        batch_size: int = DefaultSize(100),
+        batch_size: int | None = None,
         temperature: float = 1.0,
         max_error: float | None = None,
         **options: Unpack[CommonOptions],
     ) -> None:
-        if options.get("control_variate") is not None and isinstance(batch_size, DefaultSize):
-            batch_size = DefaultSize(BATCH_OF_REMAINDERS)
         self._rule = Barker(batch_size, max_error)
         super().__init__(vars, temperature=temperature, **options)
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
-        if not enough(self._rule.batch_size, n_local):
-            return ExactBarker()
-        implied = self._rule.implied_batch_size
-        if implied > self._rule.batch_size:
+        default = None if self._taylor is None else BATCH_OF_REMAINDERS
+        rule = with_batch_size(self._rule, n_local, default)
+        implied = rule.implied_batch_size
+        if implied > rule.bind(n_local).ends[0]:
             warn(
-                f"max_error={self._rule.max_error} can only be met with {implied:,} terms or more, whatever "
+                f"max_error={rule.max_error} can only be met with {implied:,} terms or more, whatever "
                 f"the model: every decision reads {min(implied, n_local):,} of {n_local:,} terms or more."
             )
-        return self._rule
+        return rule

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,6 +72,7 @@ class SubsampledState(StepMethodState):
     """All that a subsampled step carries from draw to draw. Nothing in it has size N."""
 
     tune: bool
+    start_checked: bool
     proposal_state: Any
     drift: Any
     fit: Any
@@ -242,7 +244,7 @@ class SubsampledStep(RebuiltStep):
         super().setup_chain(rng, tune, draws)
         if self._factorisation is not None and self._data_changed():
             self._build(default_point(self._model), check=True)
-        self.tune = bool(tune) and self._adapts
+        self.tune = bool(tune)
         self._begin_chain(tune)
 
     def _data_changed(self) -> bool:
@@ -260,7 +262,7 @@ class SubsampledStep(RebuiltStep):
         self.proposal_state = deepcopy(self._initial_proposal_state)
         self.drift = drift_watch.start(self._n_dim, n_tune)
         self.fit = fit_watch.start(n_tune if self._taylor is not None else 0)
-        self._start_checked = False
+        self.start_checked = False
         if self._engine is not None:
             self._engine.restart()
 
@@ -271,12 +273,10 @@ class SubsampledStep(RebuiltStep):
             self._build(point, check=False)  # in the process that made the step it was checked
             if self._data_seen != seen:  # other data in this process: shapes and centre may differ
                 self._begin_chain(int(self.drift.counts[1]))
-        if not self._start_checked:
+        if not self.start_checked:
             require_finite(self._factorisation, point)
-            if self._centre is not None and self._is_fitted and self.tune:
-                q = start_near(self._centre, self._ravel(point), self.rng)
-                point = point_of(self._factorisation, q, point)
-            self._start_checked = True
+            point = self._first_point(point)
+            self.start_checked = True
         tune = self.tune and self._adapts
         n = self._steps_per_draw
         outcome = self._run(n, tune, point)
@@ -297,15 +297,26 @@ class SubsampledStep(RebuiltStep):
         new_point = point_of(self._factorisation, q, point)
         return new_point, [self._statistics(outcome, n)]
 
+    def _first_point(self, point: PointType) -> PointType:
+        """Where a chain begins that was told to begin at `point`."""
+        if self._centre is None or not self._is_fitted or not self.tune:
+            return point
+        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars)
+        q = start_near(
+            self._centre, self._ravel(point), lambda: self._ravel(default_point(self._model)), names, self.rng
+        )
+        return point_of(self._factorisation, q, point)
+
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""
         return statistics(outcome, n, self._engine.n_local, self.proposal_state.scale[0])
 
     def _settings(self) -> dict[str, Any]:
+        taylor = None if self._taylor is None else replace(self._taylor, exact_rows=len(self._exact_rows))
         return {
             "rule": plain(self._decides_by),
             "proposal": plain(self._chosen_proposal),
-            "control_variate": plain(self._taylor),
+            "control_variate": plain(taylor),
             "range_bound": plain(self._range_bound),
             "steps_per_draw": self._steps_per_draw,
             "subsample": self._subsample,

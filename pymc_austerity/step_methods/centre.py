@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.exceptions import warn
 from pymc_austerity.model.derivatives import Differentiable
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.laplace import squared, times_upper
@@ -135,17 +137,47 @@ class Centre(NamedTuple):
         return self.padded_factors() if self.of_features is None else self.of_features
 
 
-def start_near(centre: Centre, q: Vector, rng: np.random.Generator) -> Vector:
-    """A first state for proposals that are fitted to the mode: `q`, or a draw of the fitted law.
+def start_near(
+    centre: Centre, q: Vector, default: Callable[[], Vector], names: str, rng: np.random.Generator
+) -> Vector:
+    """A first state for proposals that are fitted to the mode: `q`, or a draw of the fitted distribution.
 
-    From a state in its far tails nothing that is fitted to the mode moves, however long it is tuned. Only
-    coordinates that were fitted are drawn, and only if q is further away than (almost) any such draw.
+    From a state in its far tails nothing that is fitted to the mode moves, however long it is tuned. So a
+    chain that would begin there, because nobody has said where, begins at such a draw. A state that was
+    chosen is kept, with a warning.
+
+    Parameters
+    ----------
+    centre : Centre
+    q : ndarray of shape (D,)
+        Where the chain is to begin.
+    default : callable
+        Returns the model's initial point, where chains begin if nobody says where: `pm.sample` adds no jitter
+        if it is given a step. It is asked only if q is far.
+    names : str
+        Of the variables, for the warning.
+    rng : Generator
+
+    Returns
+    -------
+    ndarray of shape (D,)
+        Coordinates that were not fitted are those of `q`.
     """
     mode = centre.proxy.mode[centre.free]
     n_dim = len(mode)
-    if squared(times_upper(centre.whiten, q[centre.free] - mode)) <= n_dim + _FAR * math.sqrt(2.0 * n_dim):
+    distance = squared(times_upper(centre.whiten, q[centre.free] - mode))
+    if distance <= n_dim + _FAR * math.sqrt(2.0 * n_dim):
+        return q
+    if not np.allclose(q, default()):
+        warn(
+            f"The chain starts {math.sqrt(distance):.3g} standard deviations from the mode in {names}, at a "
+            "point that is not the model's initial point and was therefore kept. Proposals that are fitted "
+            "at the mode may be rejected there for long. Leave out initvals to start from a draw of the "
+            "distribution fitted there, give initvals=find_mode(model), or use "
+            "proposal=AdaptiveRandomWalk()."
+        )
         return q
     result = q.copy()
     result[centre.free] = mode + times_upper(centre.colour, rng.standard_normal(n_dim))
-    logger.info("The chain starts from a draw of the normal law fitted at the mode.")
+    logger.info("%s: the chain starts from a draw of the normal distribution fitted at the mode.", names)
     return result

@@ -16,7 +16,7 @@ _WIDTH = 100
 
 def plain(value: Any) -> Any:
     """A value as JSON can hold it: objects by their names and fields, long arrays by their shapes."""
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, np.ndarray):
         if value.size > _LONGEST:
@@ -24,8 +24,6 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
-    if isinstance(value, int):
-        return int(value)  # a default batch size is an int of its own kind
     if isinstance(value, float):
         return value if np.isfinite(value) else str(value)
     if isinstance(value, Mapping):

@@ -341,7 +341,7 @@ class GammaProcessStep(RebuiltStep):
             self.rng,
             minibatch_rate=self._minibatch_rate,
             anchor=self.anchors[k],
-            refresh=self._refresh if self._anchored else 0,
+            refresh=self._refresh if self._anchored else None,
         )
         return found
 

@@ -142,9 +142,9 @@ def estimate_at(
     *,
     minibatch_rate: bool,
     anchor: Anchor | None,
-    refresh: int,
+    refresh: int | None,
 ) -> tuple[Estimate, Anchor | None]:
-    """Statistics from a minibatch, and the anchor that was used; there is none if `refresh` is 0.
+    """Statistics from a minibatch, and the anchor that was used; there is none if `refresh` is None.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def estimate_at(
         return conjugacy.references(lambda: conjugacy.prior.natural(log_theta))
 
     read, anchor_args = 0, ()
-    if refresh:
+    if refresh is not None:
         anchor, read = renewed(conjugacy, anchor, refresh, references, point)
         anchor_args = conjugacy.gradient.args(anchor.others)
     found = estimated(

@@ -10,11 +10,10 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.options import Subsample
-from pymc_austerity.validation import enough
 
 _EXACT = Exact()
 
@@ -73,6 +72,12 @@ class MetropolisHastings(SubsampledStep):
     *Guarantee*: that of the rule. With `Exact` and `ExactBarker` the posterior is the stationary law.
 
     *When it fails*: as the rule does. With an exact rule a transition costs one pass over the data.
+
+    *Where a chain starts*: where `pm.sample` says. With one exception: proposals that are fitted at the mode
+    (`Laplace`, `Surrogate`) hardly move in the far tails. If a chain that tunes would start there with its
+    variables at the model's initial point, where PyMC starts chains without `initvals`, it starts instead
+    from a draw of the normal distribution fitted at the mode, another one for each chain. A start that was
+    chosen is kept; a warning tells if it is far from the mode.
 
     Examples
     --------
@@ -139,5 +144,4 @@ class MetropolisHastings(SubsampledStep):
         )
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
-        enough(getattr(self._acceptance, "batch_size", 1), n_local)
-        return self._acceptance
+        return with_batch_size(self._acceptance, n_local)

@@ -8,11 +8,10 @@ from typing import Any, Unpack
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Concentration
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.acceptance.concentration import Bound
 from pymc_austerity.step_methods.base import SubsampledStep
 from pymc_austerity.step_methods.options import StepOptions
-from pymc_austerity.validation import enough
 
 
 class MHSubLhd(SubsampledStep):
@@ -28,8 +27,8 @@ class MHSubLhd(SubsampledStep):
         Look t at the data spends the part (p - 1) / (p t^p) of `delta`.
     growth : float > 1, default 2.0
         Factor by which the subsample grows from look to look.
-    batch_size : int >= 1, default 1
-        Terms read before the first look.
+    batch_size : int >= 1, optional
+        Terms read before the first look. Default: 1.
     bound : str, default "empirical-bernstein-serfling"
         Concentration bound: "hoeffding-serfling", "empirical-bernstein" or "empirical-bernstein-serfling".
     range_bound : "exact" or callable, optional
@@ -104,7 +103,7 @@ class MHSubLhd(SubsampledStep):
         delta: float = 0.01,
         p: float = 2.0,
         growth: float = 2.0,
-        batch_size: int = 1,
+        batch_size: int | None = None,
         bound: Bound = "empirical-bernstein-serfling",
         range_bound: Any = None,
         **options: Unpack[StepOptions],
@@ -114,5 +113,4 @@ class MHSubLhd(SubsampledStep):
         super().__init__(vars, **options)
 
     def _rule_for(self, n_local: int) -> AcceptanceRule:
-        enough(self._rule.batch_size, n_local)
-        return self._rule
+        return with_batch_size(self._rule, n_local)

@@ -170,7 +170,8 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         if data != self._data_seen and not check:  # other data than in the process that made the step
             found = Allocations(self._model, self.vars[0], point, check=True)
         n_local, name = found.n_local, self.vars[0].name
-        self._batch_size = batch_rows(self._requested_size, n_local, name, (name, n_local)) or n_local
+        rows = batch_rows(self._requested_size, n_local, name, (name, n_local))
+        self._batch_size = n_local if rows is None else rows
         self._n_local = n_local
         warn_of_given(found)
         self._updates = found.compile(gibbs_updates, {"draw": draw_category}, RowTerms)

@@ -26,7 +26,7 @@ from pymc_austerity.step_methods.options import ThinnedOptions
 from pymc_austerity.step_methods.prediction import Prediction, few_digits, predict
 from pymc_austerity.step_methods.statistics import DTYPES_SHAPES
 from pymc_austerity.step_methods.thinned import ThinnedEngine, make_thinning
-from pymc_austerity.validation import DefaultSize, is_real
+from pymc_austerity.validation import is_real
 
 _TAYLOR = Taylor(exact_rows=0)
 _EXACT = Exact()
@@ -62,7 +62,7 @@ class TunaMH(SubsampledStep):
         Those of every subsampled step but `subsample`: see `MetropolisHastings`. The default proposal is
         ``Laplace()``, independent draws of the fitted law mixed with a random walk, or ``Surrogate()`` if the
         block has variables that are in no local term (hierarchical scales), or coefficients are functions of
-        it.
+        it. Without `initvals` chains start from draws of the fitted law; those that are given are kept.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class TunaMH(SubsampledStep):
                 "control_variate must be a Taylor(), got None: TunaMH has bounds on Taylor remainders only."
             )
         if isinstance(control_variate, Taylor):
-            if control_variate.exact_rows and not isinstance(control_variate.exact_rows, DefaultSize):
+            if control_variate.exact_rows:
                 raise ValueError(
                     f"exact_rows={control_variate.exact_rows} is not for TunaMH, which draws rows with large "
                     "bounds the more often: leave it out."

