@@ -30,6 +30,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 from pymc_austerity import _version
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.leaves import extract_given
+from pymc_austerity.model.population import Positions
 from pymc_austerity.model.rebuild import parts_of, rebuild
 from pymc_austerity.model.storage import in_random_order
 from pymc_austerity.target import Target
@@ -165,16 +166,13 @@ class CompiledTarget:
         n_dim = sum(int(np.prod(value.type.shape)) for value in block)
         self._q_new, self._q = (pt.vector(name, shape=(n_dim,)) for name in ("q_new", "q"))
         self._index = pt.vector("index", dtype="int64")
-        start, rows = 0, []
-        for term, graph in zip(terms, graphs, strict=False):
-            if len(terms) == 1:
-                own = self._index
-            else:
-                inside = (self._index >= start) & (self._index < start + term.size)
-                own = self._index[inside.nonzero()] - start
-            rows += rebuild([graph], {term.index: own})
-            start += term.size
-        outputs = [*rows, graphs[-1]]
+        positions = Positions(self._index, [term.size for term in terms])
+        *graphs, global_ = graphs
+        rows = [
+            rebuild([graph], {term.index: own})[0]
+            for term, graph, own in zip(terms, graphs, positions.rows, strict=True)
+        ]
+        outputs = [*rows, global_]
         features = fact.features
         if features is not None:
             (features,) = rebuild([features], parts_of(self._q, block))
@@ -182,8 +180,8 @@ class CompiledTarget:
         self._global = pt.as_tensor(old[-1])
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
         return {
-            "log_ratios": pt.concatenate(local) if len(local) > 1 else local[0],
-            "log_terms": pt.concatenate(old[:-1]) if len(terms) > 1 else pt.as_tensor(old[0]),
+            "log_ratios": positions.in_order(local),
+            "log_terms": positions.in_order(old[:-1]),
             "global_log_ratio": pt.as_tensor(global_),
             **({} if features is None else {"features": features}),
         }

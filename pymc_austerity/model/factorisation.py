@@ -180,10 +180,12 @@ class Factorisation:
             return np.asarray(terms, dtype=np.float64)
         bounds = np.cumsum([0] + [term.size for term in self.locals])
         masks = [(index >= a) & (index < b) for a, b in pairwise(bounds)]
-        rows = [index[mask] - a for mask, a in zip(masks, bounds, strict=False)]
+        # Not every operation can be evaluated on no rows: a term of which none is wanted gives its first.
+        rows = [index[mask] - a if mask.any() else [0] for mask, a in zip(masks, bounds[:-1], strict=True)]
+        parts = self._terms_function(*values, *map(np.asarray, rows), *self.leaf_values)
         result = np.empty(len(index))
-        for mask, part in zip(masks, self._terms_function(*values, *rows, *self.leaf_values), strict=True):
-            result[mask] = part
+        for mask, part in zip(masks, parts, strict=True):
+            result[mask] = part[: np.count_nonzero(mask)]
         return result
 
     def global_log_density(self, point: Mapping[str, Any]) -> float:

@@ -23,6 +23,7 @@ from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
+from pymc_austerity.model.merging import merged
 from pymc_austerity.model.rebuild import INTERPRETED, ShapeMeasure, depends_on, narrowed, rebuild
 from pymc_austerity.model.refusal import named
 
@@ -93,7 +94,7 @@ def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[st
     every = [pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)]
     if any(isinstance(v.type, XTensorType) for v in ancestors(every)):  # PyMC leaves potentials labelled
         every = rewrite_graph(every, include=("lower_xtensor",), clone=True)
-    every = narrowed(every)
+    every = narrowed(merged(every))
     contains = depends_on(every, value_vars or ())
     return {
         name: term

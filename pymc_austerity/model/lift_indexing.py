@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.basic import Split
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import (
     AdvancedSubtensor,
     Subtensor,
@@ -194,22 +195,24 @@ def _is_small(lifter: Lifter, x: Variable) -> bool:
 def select_early(lifter: Lifter, outputs: list[Variable]) -> list[Variable]:
     """Where a short selection is made from a long computation, compute only what is selected.
 
-    The start of a random walk, ``walk[0]`` of an expression, is such a selection: without this the
-    whole walk would be computed for it.
+    The start of a random walk, ``walk[0]`` of an expression, is such a selection, and so are the few censored
+    rows of a predictor, ``eta[censored]``: without this all of it would be computed for them.
     """
+    nodes = list(toposort(outputs))
+    # How many rows a mask selects is not known from the graph but was measured.
+    measured = {node.inputs[0]: node.outputs[0] for node in nodes if isinstance(node.op, SpecifyShape)}
     replace = {}
-    for node in toposort(outputs):
+    for node in nodes:
         if not isinstance(node.op, Subtensor | AdvancedSubtensor | Split):
             continue
         x = node.inputs[0]
-        if x.owner is None or None in x.type.shape or not lifter.depends(x):
+        if x.owner is None or None in x.type.shape or lifter.is_short(x) or not lifter.depends(x):
             continue
-        long_axes = [a for a, k in enumerate(x.type.shape) if k >= lifter.threshold]
         for var in node.outputs:
-            if len(long_axes) != 1 or not lifter.is_short(var):
+            if not lifter.is_short(measured.get(var, var)):
                 continue
             try:
-                new = _selected(lifter, node, var, long_axes[0])
+                new = _selected(lifter, node, var)
             except Coupled:  # left as it is; the cost check will say so
                 new = None
             if new is not None:
@@ -217,33 +220,48 @@ def select_early(lifter: Lifter, outputs: list[Variable]) -> list[Variable]:
     return rebuild(outputs, replace) if replace else outputs
 
 
-def _selected(lifter: Lifter, node: Apply, var: Variable, axis: int) -> Variable | None:
+def _selected(lifter: Lifter, node: Apply, var: Variable) -> Variable | None:
+    """One of the results of `node`, from a table whose rows are only computed where they are selected."""
     x = node.inputs[0]
-    length = x.type.shape[axis]
+    long_axes = [a for a, k in enumerate(x.type.shape) if k >= lifter.threshold]
     if isinstance(node.op, Split):
-        k = node.outputs.index(var)
-        try:
-            sizes = lifter.data_value(node.inputs[-1])
-        except NotData:
-            return None
-        start = int(np.sum(sizes[:k]))
-        if node.op.axis != axis:
-            return None
-        return lifter.take_selection(x, axis, pt.arange(start, start + int(sizes[k])))
+        return _split_off(lifter, node, var) if long_axes == [node.op.axis] else None
     entries = entries_of(lifter, node, x, 1)
+    fancy = [a for a, e in enumerate(entries) if not isinstance(e, slice)]
+    if fancy and all(entries[a].type.ndim == 1 for a in fancy) and set(long_axes) <= set(fancy):
+        return _selected_cells(lifter, x, entries, fancy)
+    if len(long_axes) != 1:
+        return None
+    (axis,) = long_axes
     entry = entries[axis]
     if isinstance(entry, slice):
         try:
-            index = pt.constant(np.array(positions(lifter, entry, length), dtype="int64"))
+            index = pt.constant(np.array(positions(lifter, entry, x.type.shape[axis]), dtype="int64"))
         except NotData:
             return None
         entries[axis] = EVERYTHING
     elif entry.type.ndim == 0:
-        index = positive(pt.as_tensor(entry).dimshuffle("x"), length)
+        index = positive(pt.as_tensor(entry).dimshuffle("x"), x.type.shape[axis])
         entries[axis] = 0
-    elif entry.type.ndim == 1 and all(isinstance(e, slice) for e in entries if e is not entry):
-        index = positive(entry, length)
-        entries[axis] = EVERYTHING
     else:
         return None
     return lifter.take_selection(x, axis, index)[tuple(entries)]
+
+
+def _split_off(lifter: Lifter, node: Apply, var: Variable) -> Variable | None:
+    k = node.outputs.index(var)
+    try:
+        sizes = lifter.data_value(node.inputs[-1])
+    except NotData:
+        return None
+    start = int(np.sum(sizes[:k]))
+    return lifter.take_selection(node.inputs[0], node.op.axis, pt.arange(start, start + int(sizes[k])))
+
+
+def _selected_cells(lifter: Lifter, x: Variable, entries: list[Entry], fancy: list[int]) -> Variable:
+    """``x[entries]`` with an index vector on each of the axes `fancy`, and slices on the others."""
+    vectors = pt.broadcast_arrays(*(positive(entries[a], x.type.shape[a]) for a in fancy))
+    with lifter.selection():
+        cells = lifter.take_points(x, fancy, vectors)
+    rest = [e for a, e in enumerate(entries) if a not in fancy]
+    return pt.moveaxis(cells[(EVERYTHING, *rest)], 0, output_layout(entries).index(("index", 0)))

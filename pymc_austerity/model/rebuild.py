@@ -28,11 +28,13 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
+from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import DenseTensorType
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from pytensor.xtensor.type import XTensorConstant
 
 from pymc_austerity.model.checks import check_in_full, is_elemwise
+from pymc_austerity.model.columns import single_column
 from pymc_austerity.model.maps import is_map, written_out
 from pymc_austerity.model.refusal import Coupled
 
@@ -148,6 +150,8 @@ def _rebuild_node(
         return [pt.constant(np.array(shape, dtype="int64"))]
     if isinstance(op, Shape_i) and shape[op.i] is not None:
         return [pt.constant(np.array(shape[op.i], dtype="int64"))]
+    if isinstance(op, Subtensor) and (column := single_column(node, new_inputs)) is not None:
+        return [column]
     if isinstance(op, CheckParameterValue) and drop_checks:
         return [first]
     if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:

@@ -1615,3 +1615,56 @@ def cox_partial_likelihood():
         at_risk = pt.log(pt.cumsum(pt.exp(eta)[::-1])[::-1])
         pm.Potential("partial", pt.sum((eta - at_risk) * rng.integers(2, size=1169)))
     return model, None
+
+
+# Short terms that select rows of a long predictor
+
+
+def censored_survival(seed, as_mask):
+    """Weibull survival of 1,500 subjects, of whom 400 are censored: a term below the threshold."""
+    rng, X = columns(1500, 3, seed)
+    time = rng.weibull(1.5, size=1500) + 0.01
+    censored = np.zeros(1500, bool)
+    censored[rng.choice(1500, 400, replace=False)] = True
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        alpha = pm.HalfNormal("alpha", 1)
+        eta = X @ beta
+        inside, outside = as_mask(censored)
+        pm.Potential("censored", -((time[censored] / pt.exp(eta[inside])) ** alpha))
+        # Two selections in one sum, of which the second overlaps the first.
+        pm.Potential("ridge", -0.01 * (eta[inside] ** 2).sum() - 0.02 * (eta[300:600] ** 2).sum())
+        pm.Weibull("observed", alpha, pt.exp(eta[outside]), observed=time[~censored])
+    return model, ["beta"]
+
+
+@required("observed")
+def censored_rows_by_a_mask():
+    return censored_survival(3150, lambda censored: (censored, ~censored))
+
+
+@required("observed")
+def censored_rows_by_their_numbers():
+    return censored_survival(3151, lambda censored: (np.flatnonzero(censored), np.flatnonzero(~censored)))
+
+
+@required("observed")
+def censored_rows_by_a_mask_in_data():
+    def as_mask(censored):
+        mask = pm.Data("mask", censored)
+        return mask, ~mask
+
+    return censored_survival(3152, as_mask)
+
+
+@required("table")
+def cells_of_a_table_by_a_mask_in_data():
+    rng, X = columns(1501, 2, 3153)
+    few = np.zeros((1501, 4), bool)
+    few[rng.integers(1501, size=150), rng.integers(4, size=150)] = True
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=(2, 4))
+        eta = X @ beta
+        pm.Potential("few", -0.1 * eta[pm.Data("mask", few)] ** 2)
+        pm.Normal("table", eta, 1, observed=rng.normal(size=(1501, 4)))
+    return model, ["beta"]
