@@ -8,7 +8,14 @@ from pathlib import Path
 _PACKAGE = str(Path(__file__).parent)
 
 
-class FactorisationError(ValueError):
+class UnsuitableError(ValueError):
+    """The model does not suit the step: another step has to be taken.
+
+    `recommend` takes errors of this class, and no others, as reasons for its choice.
+    """
+
+
+class FactorisationError(UnsuitableError):
     """A term of the model does not split into independently computable rows.
 
     The message names the model term, the operation that couples its rows, and what to do.
@@ -27,6 +34,18 @@ class FactorisationError(ValueError):
     ...     print(str(error)[:73])
     Rows of the term 'share' (2,000 rows) cannot be computed from a subsample
     """
+
+
+class SelfCheckError(FactorisationError):
+    """What was computed of the model is not what PyMC computes: a defect of this package."""
+
+
+class NoNormalApproximationError(UnsuitableError):
+    """No normal distribution approximates the posterior: there is no mode, or several, or it is unlike."""
+
+
+class UnboundedError(UnsuitableError):
+    """Nothing is known that bounds the log ratios or the Taylor remainders of a term."""
 
 
 class SubsamplingWarning(UserWarning):

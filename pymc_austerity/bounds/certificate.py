@@ -26,6 +26,7 @@ from pymc_austerity.bounds import (
 )
 from pymc_austerity.bounds.base import FINE_GRID, GRID, TOLERANCE, Family, RangeCertificate
 from pymc_austerity.bounds.cloud import CloudBuilder, Matrix, product
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.target import Index, LinearPredictor, Predictor, Vector
 
 FAMILIES: tuple[Family, ...] = (
@@ -115,7 +116,7 @@ def certify(predictors: Sequence[LinearPredictor], point: Mapping[str, Any]) -> 
 
     Raises
     ------
-    ValueError
+    UnboundedError
         If a term is of no known form; the message names it.
     """
     made = [_certified(predictor, point) for predictor in predictors]
@@ -169,12 +170,12 @@ def recognise(predictor: LinearPredictor, sample: Index, point: Mapping[str, Any
             return family, constants
         moving.append(family.name)
     if moving:
-        raise ValueError(
+        raise UnboundedError(
             f"The linear predictor of the term {predictor.name!r} contains variables of other steps; the "
             f"bound for {moving[-1]} terms needs all of it. Let one step move all of these variables."
         )
     known = ", ".join(family.name for family in FAMILIES)
-    raise ValueError(
+    raise UnboundedError(
         f"The term {predictor.name!r} depends on the step's variables by a linear predictor, but its slope "
         f"is of no form that is known to have a bound ({known})."
     )
@@ -195,7 +196,7 @@ def _elsewhere(predictor: LinearPredictor, point: Mapping[str, Any], distance: f
     for name in predictor.others:
         value = np.asarray(point[name])
         if value.dtype.kind != "f":
-            raise ValueError(
+            raise UnboundedError(
                 f"The term {predictor.name!r} depends on {name!r}, a discrete variable of another step, so "
                 "that no bound is known to hold for all of its values."
             )
@@ -220,12 +221,12 @@ def _constants(
         if constants is not None and np.all(np.isfinite(factor)):
             found.append((_divided(constants, factor), TOLERANCE if k < 2 else _FAR_TOLERANCE))
         elif k < 2:
-            raise ValueError(
+            raise UnboundedError(
                 f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
             )
     if not all(_equal(found[0][0], constants, tolerance) for constants, tolerance in found):
         names = ", ".join(map(repr, predictor.others))
-        raise ValueError(
+        raise UnboundedError(
             f"The rows of the term {predictor.name!r} do not change in proportion with the variables of "
             f"other steps ({names}), so that their bounds would have to be computed anew for every row."
         )

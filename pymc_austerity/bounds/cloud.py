@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.target import Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -90,7 +91,7 @@ class CloudBuilder:
         if not len(points):
             return
         if not np.all(np.isfinite(points)):
-            raise ValueError("some rows of the design are not finite")
+            raise UnboundedError("some rows of the design are not finite")
         self._n += len(points)
         self._low = np.minimum(self._low, points.min(axis=0))
         self._high = np.maximum(self._high, points.max(axis=0))

@@ -15,6 +15,7 @@ from pymc_austerity.bounds import location_scale
 from pymc_austerity.bounds.base import GRID, TOLERANCE, Family, PairFamily
 from pymc_austerity.bounds.certificate import SAMPLE, chunks, recognise
 from pymc_austerity.bounds.cloud import Matrix
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.target import Index, LinearPredictor, Predictor, PredictorPair, Vector
 
 # ``(low, high, positions) -> array``: upper bounds of |f_i^(order + 1)| from low_i to high_i.
@@ -49,13 +50,13 @@ def constants_of_rows(
         bounds = bounded(positions)
         rows = predictor.rows(positions)  # (m, D + 1), or (m, 2, D + 1)
         if not np.all(np.isfinite(rows)):
-            raise ValueError(f"Some rows of the design of the term {predictor.name!r} are not finite.")
+            raise UnboundedError(f"Some rows of the design of the term {predictor.name!r} are not finite.")
         x, values = rows[..., :-1], rows[..., :-1] @ centre + rows[..., -1]
         v = x @ directions
         length = np.linalg.norm(v, axis=-1)
         column = np.linalg.norm(whitening, axis=0)
         if np.any(np.abs(v @ whitening - x) > TOLERANCE * length[..., None] * column):
-            raise ValueError(
+            raise UnboundedError(
                 f"Some rows of the term {predictor.name!r} are not in the span of the whitening."
             )
         yield positions, np.stack([bounds(values, v, radius) for radius in radii])
@@ -66,7 +67,7 @@ def family_of(predictor: Predictor, point: Mapping[str, Any]) -> Family | PairFa
 
     Raises
     ------
-    ValueError
+    UnboundedError
         If nothing is; the message names the term.
     """
     if isinstance(predictor, PredictorPair):
@@ -105,7 +106,7 @@ def _of_pair(pair: PredictorPair, point: Mapping[str, Any], order: int, curvatur
     def bounded(positions: Index) -> Any:
         constants = family.identify(lambda values: pair.slopes(values, positions, point))
         if constants is None:
-            raise ValueError(
+            raise UnboundedError(
                 f"Some rows of the term {pair.name!r} are not {family.name} terms as others are."
             )
         return lambda values, v, radius: family.norms(constants, values, v, radius, order)
@@ -121,7 +122,7 @@ def _pair_family(pair: PredictorPair, point: Mapping[str, Any]) -> PairFamily:
         if family.identify(lambda values: pair.slopes(values, sample, point)) is not None:
             return family
     known = ", ".join(family.name for family in _PAIR_FAMILIES)
-    raise ValueError(
+    raise UnboundedError(
         f"The term {pair.name!r} depends on the step's variables by two linear predictors, but its slopes "
         f"are of no form that is known to have a bound ({known})."
     )
@@ -137,7 +138,7 @@ def _of_family(predictor: LinearPredictor, point: Mapping[str, Any], order: int)
         some, which = predictor.alike(positions, point)
         constants = identify(GRID, predictor.slopes(GRID, some, point))
         if constants is None:
-            raise ValueError(
+            raise UnboundedError(
                 f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
             )
         of_all = constants[which]
@@ -168,7 +169,7 @@ def _of_user(predictor: LinearPredictor, curvature: Curvature) -> Any:
 def _refuse_others(predictor: Predictor) -> None:
     if predictor.others or not predictor.offset_fixed:
         names = ", ".join(map(repr, predictor.others)) or "in its linear predictor"
-        raise ValueError(
+        raise UnboundedError(
             f"The term {predictor.name!r} depends on variables of other steps ({names}), so that its "
             "expansion changes with them. Let one step move all of these variables."
         )
@@ -180,7 +181,7 @@ def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Fami
     sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, SAMPLE)).astype(np.int64))
     family, _ = recognise(predictor, sample, point)
     if family.curvature is None:
-        raise ValueError(
+        raise UnboundedError(
             f"The remainders of the term {predictor.name!r} have no known bound: the slope of {family.name} "
             "terms is not smooth, or it is constant."
         )

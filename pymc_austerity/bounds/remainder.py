@@ -114,7 +114,7 @@ def certify_remainders(
 
     Raises
     ------
-    ValueError
+    UnboundedError
         If nothing is known of the remainders of a term; the message names it.
     """
     if order not in (1, 2):

@@ -96,7 +96,7 @@ def thinning_of(
 
     Raises
     ------
-    ValueError
+    UnboundedError
         If nothing is known of the remainders of a term; the message names it.
     """
     radii = (math.sqrt(directions.shape[1]) + 3.0) * _RADII

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.validation import is_whole
 
 # Rows that are evaluated at every step, if nobody says how many.
@@ -109,11 +110,13 @@ class Taylor:
 
         Raises
         ------
+        UnsuitableError
+            If there are too many dimensions.
         ValueError
-            If there are too many dimensions or too few rows.
+            If there are too few rows.
         """
         if self.order == 2 and n_dim > LARGEST_SECOND_ORDER:
-            raise ValueError(
+            raise UnsuitableError(
                 f"Taylor(order=2) takes up to {LARGEST_SECOND_ORDER} dimensions, and the block has {n_dim}: "
                 "use Taylor(order=1), or a smaller block."
             )

@@ -28,6 +28,10 @@ _COLUMNS = (
 _APART = 1.5
 
 
+class NotComparableError(ValueError):
+    """Two samples are not of the same variables."""
+
+
 def agreement(idata_a: Any, idata_b: Any, *, var_names: str | Sequence[str] | None = None) -> pd.DataFrame:
     """Compare two samples of one posterior, scalar by scalar.
 
@@ -98,9 +102,11 @@ def agreement(idata_a: Any, idata_b: Any, *, var_names: str | Sequence[str] | No
     common = [name for name in b if name in a]
     if var_names is not None and set(a) != set(b):
         odd = sorted(set(a) ^ set(b))
-        raise ValueError(f"{', '.join(odd[:3])} is in one of the samples only: a variable has two shapes.")
+        raise NotComparableError(
+            f"{', '.join(odd[:3])} is in one of the samples only: a variable has two shapes."
+        )
     if not common:
-        raise ValueError(
+        raise NotComparableError(
             f"The two samples have no scalar in common: {', '.join(list(a)[:5])} and "
             f"{', '.join(list(b)[:5])}."
         )

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from pymc_austerity.diagnostics.data_usage import n_local
-from pymc_austerity.diagnostics.samplers import aligned, stamped_steps
+from pymc_austerity.diagnostics.samplers import NotRecordedError, aligned, stamped_steps
 from pymc_austerity.diagnostics.scalars import ess, scalars
 from pymc_austerity.exceptions import warn
 from pymc_austerity.validation import is_whole
@@ -137,7 +137,7 @@ def _transitions(idata: Any, stats: xr.Dataset, given: int | Sequence[int] | Non
         return xr.DataArray(noted, coords={"sampler": samplers})
     counts = [stats[name].values for name in ("n_used", "acceptance_rate", "exhausted")]
     if any(np.any(np.mod(x[np.isfinite(x)], 1.0)) for x in counts):
-        raise ValueError(
+        raise NotRecordedError(
             "Each draw was made of several transitions, for its statistics are means; how many is not "
             "recorded. Give steps_per_draw=, or stamp the result: stamp(idata, step)."
         )

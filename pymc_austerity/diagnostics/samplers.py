@@ -32,19 +32,23 @@ def label(step: dict[str, Any]) -> str:
     return f"{step['step']}({', '.join(step['vars'])})"
 
 
+class NotRecordedError(ValueError):
+    """A result does not hold what is asked of it: no step recorded it."""
+
+
 def sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
     """The group `sample_stats`, which must have the statistic `needed`.
 
     Raises
     ------
-    ValueError
+    NotRecordedError
         If it does not: then no subsampled step took part.
     """
     if not isinstance(idata, xr.DataTree):
         raise ValueError(f"idata must be the DataTree that pm.sample returns, got {type(idata).__name__}.")
     groups = idata.children
     if "sample_stats" not in groups:
-        raise ValueError(
+        raise NotRecordedError(
             f"idata has no group sample_stats (it has {', '.join(groups) or 'no groups'}): give the result "
             "of pm.sample with a step of pymc_austerity."
         )
@@ -54,7 +58,7 @@ def sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
             f"sample_stats has no dimension {' and '.join(missing)}: keep both, as by isel(chain=[0])."
         )
     if needed not in stats:
-        raise ValueError(
+        raise NotRecordedError(
             f"sample_stats has no {needed}: no subsampled step took part. Sample with a step of "
             "pymc_austerity that records it, such as pm.sample(step=AusterityMH())."
         )
@@ -82,7 +86,7 @@ def aligned(idata: Any, base: str, *names: str) -> xr.Dataset:
 
     Raises
     ------
-    ValueError
+    NotRecordedError
         If `base` is not recorded.
     """
     stats = sample_stats_of(idata, base)
@@ -90,7 +94,7 @@ def aligned(idata: Any, base: str, *names: str) -> xr.Dataset:
     steps = stamped_steps(idata)
     ours = None if steps is None else [k for k, step in enumerate(steps) if base in step["stats"]]
     if ours is not None and len(ours) != width:
-        raise ValueError(
+        raise NotRecordedError(
             f"The stamp of idata has {len(ours)} steps that record {base}, and sample_stats {width}: stamp "
             "it with the steps that were given to pm.sample."
         )

@@ -22,7 +22,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.random.basic import CategoricalRV
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.exceptions import FactorisationError, SelfCheckError
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.factorise import build
@@ -232,7 +232,7 @@ class Allocations(CompiledTarget):
         # Differences of sums of N terms have the rounding errors of these sums.
         error = 1e-8 * (1.0 + max(map(abs, theirs)))
         if np.isfinite(change) and np.isfinite(expected) and abs(change - expected) > error:
-            raise FactorisationError(
+            raise SelfCheckError(
                 f"Self-check failed for the allocations {value.name!r}: other categories in rows "
                 f"{rows.tolist()} change the log density by {expected!r}, and the terms of these rows by "
                 f"{float(change)!r} (terms {', '.join(raw)}). This is a defect of pymc_austerity: please "

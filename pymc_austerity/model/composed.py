@@ -99,7 +99,7 @@ class Composed(Differentiable):
         each = pt.constant(np.eye(self.inner.n_dim))
         try:
             jacobian = vectorize_graph(gradient, {weights: each})
-        except Exception:  # an operation that knows no batches
+        except NotImplementedError:  # an operation that knows no batches
             jacobian = pt.stack([rebuild([gradient], {weights: row})[0] for row in each])
         _, _, hessian = with_derivatives(total, self._q)
         return self._fact.compile([jacobian, hessian], [self._q, weights], mode=INTERPRETED_STABLE)

@@ -196,6 +196,7 @@ def _drawn(model: pm.Model, name: str, value: np.ndarray, rng: np.random.Generat
     shape = (len(_DISTANCES), *value.shape)
     try:
         drawn = np.asarray(pm.draw(model.values_to_rvs[variable], draws=shape[0], random_seed=rng))
-    except Exception:  # a flat prior, or one of its parents has one
+    # A flat prior has no draws; and draws of parents may be no parameters of the distribution.
+    except (NotImplementedError, ValueError):
         drawn = value + rng.integers(0, 2, shape)
     return np.broadcast_to(drawn, shape).astype(value.dtype)

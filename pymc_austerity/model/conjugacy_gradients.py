@@ -26,6 +26,7 @@ from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.leaves import extract_given
 from pymc_austerity.model.rebuild import rebuild, stable
+from pymc_austerity.model.refusal import NO_GRADIENT
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -152,10 +153,9 @@ class LikelihoodGradient:
     def _derivative(name: str, graph: Variable, natural: Variable) -> Variable:
         try:
             result = grad(stable(graph).sum(), natural, disconnected_inputs="ignore")
-        except Exception as error:  # of operations without a gradient
-            first = str(error).strip().splitlines()[0]
+        except NO_GRADIENT as error:
             raise ValueError(
-                f"The term {name!r} cannot be differentiated, which this step needs: {first}. Use another "
+                f"The term {name!r} cannot be differentiated, which this step needs: {error}. Use another "
                 "step method for the variable, such as pm.Slice."
             ) from None
         return pt.as_tensor(result).astype("float64").flatten()

@@ -17,10 +17,12 @@ from pytensor.gradient import grad, pushforward
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 
+from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.predictor import DesignRows, predictor_graph
 from pymc_austerity.model.predictor_pair import predictors
 from pymc_austerity.model.rebuild import INTERPRETED_STABLE, parts_of, rebuild, stable
+from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.target import Index, LinearPredictor, Predictor, Vector
 
 # Numbers in an intermediate result: rows at a time, times dimensions.
@@ -185,8 +187,8 @@ def _term(fact: Factorisation, term: LocalTerm, q: Variable, parts: dict[Variabl
         if isinstance(found, str):
             return _ByCoordinates(fact, term, q, parts)
         return OfPredictor(fact, term, *found)
-    except NotImplementedError as error:
-        raise ValueError(
+    except NO_GRADIENT as error:
+        raise NoNormalApproximationError(
             f"The term {term.name!r} cannot be differentiated twice, which a mode and a Taylor "
             f"polynomial need: {error}. Use the step without control_variate, and with a random walk."
         ) from None
@@ -271,7 +273,7 @@ def with_derivatives(density: Variable, q: Variable) -> list[Variable]:
     coordinates = pt.constant(np.eye(q.type.shape[0]))
     try:
         hessian = vectorize_graph(change, {direction: coordinates})
-    except Exception:  # an operation that knows no batches
+    except NotImplementedError:  # an operation that knows no batches
         hessian = pt.stack([rebuild([change], {direction: row})[0] for row in coordinates])
     if hessian.type.ndim == 1:  # a gradient that does not change: flat, or made of straight pieces
         hessian = pt.zeros_like(coordinates)

@@ -31,7 +31,7 @@ from pymc_austerity.model.predictor import one_per_row, predictor_graph
 from pymc_austerity.model.rebuild import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
 from pymc_austerity.target import Expansion
 
-POLYNOMIAL = "Taylor polynomial"
+_POLYNOMIAL = "Taylor polynomial"
 # What there is once for all rows is stored up to this size.
 _FEW = 1000
 
@@ -61,17 +61,12 @@ def expand(
     return _Expander(factorisation, expansion, function).result()
 
 
-def is_expanded(factorisation: Factorisation) -> bool:
-    """Are the local terms remainders?"""
-    return any(name == POLYNOMIAL for name, _ in factorisation.globals)
-
-
 def _expanded_in_features(fact: Factorisation, expansion: Expansion, function: Composed) -> Factorisation:
     """The local terms expanded as functions of phi, and phi(q) put in its place."""
     found = function.found
     inner = _Expander(found.factorisation, expansion, function.inner).result()
     phi = dict(zip(found.placeholders, found.sources, strict=True))
-    (polynomial,) = (term for name, term in inner.globals if name == POLYNOMIAL)
+    ((_, polynomial),) = inner.globals  # functions of phi have no global terms of their own
     *rows, polynomial = rebuild([*(term.rows for term in inner.locals), polynomial], phi)
     return replace(
         fact,
@@ -79,10 +74,11 @@ def _expanded_in_features(fact: Factorisation, expansion: Expansion, function: C
             LocalTerm(term.name, term.size, term.index, graph)
             for term, graph in zip(inner.locals, rows, strict=True)
         ),
-        globals=(*fact.globals, (POLYNOMIAL, polynomial)),
+        globals=(*fact.globals, (_POLYNOMIAL, polynomial)),
         leaves=inner.leaves,
         leaf_values=inner.leaf_values,
         features=found.vector,
+        is_expanded=True,
     )
 
 
@@ -110,14 +106,16 @@ class _Expander:
         return replace(
             fact,
             locals=locals_,
-            globals=(*fact.globals, (POLYNOMIAL, self._summed())),
+            globals=(*fact.globals, (_POLYNOMIAL, self._summed())),
             leaves=(*fact.leaves, *(Leaf(var, var) for var in self._leaves)),
             leaf_values=[*fact.leaf_values, *self._leaves.values()],
+            is_expanded=True,
         )
 
     def _leaf(self, name: str, value: np.ndarray) -> Variable:
         leaf = TensorType("float64", value.shape)(name)
-        self._leaves[leaf] = np.ascontiguousarray(value, dtype=np.float64)
+        # Not ascontiguousarray, which makes a vector of a single number.
+        self._leaves[leaf] = np.asarray(value, dtype=np.float64, order="C")
         return leaf
 
     def _summed(self) -> Variable:

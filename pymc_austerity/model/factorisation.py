@@ -72,6 +72,8 @@ class Factorisation:
         is in both lists.
     features : TensorVariable or None
         Of an expansion in features of the block (`features`): phi(q), of shape (p,).
+    is_expanded : bool
+        Whether the local terms are Taylor remainders (`expansion`).
 
     Examples
     --------
@@ -102,6 +104,7 @@ class Factorisation:
     threshold: int
     leaf_values: list[np.ndarray]
     features: Variable | None = None
+    is_expanded: bool = False
 
     @property
     def n_local(self) -> int:

@@ -30,7 +30,7 @@ def written_out(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
     same = dict(zip(op.inner_non_seqs(op.inner_inputs), constant, strict=True))
     try:
         results = vectorize_graph(op.inner_outputs, {**rows, **same})
-    except Exception:  # whatever an operation inside does not know how to do
+    except NotImplementedError:  # an operation inside knows no batches
         return None
     # What does not depend on the sequences is the same in every row.
     return [

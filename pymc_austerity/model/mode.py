@@ -12,7 +12,7 @@ from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from scipy.optimize import minimize
 
-from pymc_austerity.exceptions import warn
+from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, point_of
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.rebuild import INTERPRETED
@@ -131,7 +131,7 @@ def _search(
     """Maximise by L-BFGS from q, never below the start. Returns a point, and what went wrong."""
     start, gradient = density(q)
     if not _is_finite(start, gradient):
-        raise ValueError(
+        raise UnsuitableError(
             f"The log density or its gradient is not finite at the start (log density {start}); give "
             "find_mode an initial_point where it is."
         )

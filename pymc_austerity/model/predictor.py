@@ -27,6 +27,7 @@ from pytensor.scalar.basic import mul
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
 
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.alike import AlikeRows
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.predictor_affine import Kind, core_of, kinds
@@ -50,14 +51,14 @@ def linear_predictors(factorisation: Factorisation) -> tuple[LinearPredictor, ..
 
     Raises
     ------
-    ValueError
+    UnboundedError
         If a term has none; the message names the term and the operation in the way.
     """
     found = []
     for term in factorisation.locals:
         predictor = linear_predictor(factorisation, term)
         if isinstance(predictor, str):
-            raise ValueError(predictor)
+            raise UnboundedError(predictor)
         found.append(predictor)
     return tuple(found)
 
@@ -232,10 +233,11 @@ class DesignRows(Compiled):
         directions = pt.matrix("directions", shape=(None, self.n_dim))
         try:
             changes = vectorize_graph(change, {direction: directions})
-            function = self._fact.compile(changes, [directions, self._term.index], mode=_PRODUCTS)
-        except Exception:  # an operation that knows no batches
+        except NotImplementedError:  # an operation that knows no batches
             return None
-        return function if changes.type.ndim == 2 else None
+        if changes.type.ndim != 2:
+            return None
+        return self._fact.compile(changes, [directions, self._term.index], mode=_PRODUCTS)
 
     @cached_property
     def _offset(self) -> Any:

@@ -21,6 +21,7 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.predictor import (
     DesignRows,
@@ -43,7 +44,7 @@ def predictors(factorisation: Factorisation) -> tuple[Predictor, ...]:
 
     Raises
     ------
-    ValueError
+    UnboundedError
         If a term has neither one nor two; the message names the term and the operation in the way.
     """
     found: list[Predictor] = []
@@ -52,7 +53,7 @@ def predictors(factorisation: Factorisation) -> tuple[Predictor, ...]:
         if isinstance(predictor, str):
             pair = predictor_pair(factorisation, term)
             if isinstance(pair, str):
-                raise ValueError(f"{predictor}; {pair}")
+                raise UnboundedError(f"{predictor}; {pair}")
             found.append(pair)
         else:
             found.append(predictor)

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytensor.tensor as pt
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import FactorisationError
+
+# What PyTensor raises where an operation has no gradient.
+NO_GRADIENT = (NotImplementedError, NullTypeGradError)
 
 
 class Coupled(Exception):  # noqa: N818 - it is caught, and becomes a FactorisationError
@@ -36,20 +40,20 @@ def operation_name(var: Variable) -> str:
 
 @contextmanager
 def named(term: str, size: int | None = None) -> Iterator[None]:
-    """Within it, whatever goes wrong becomes an error that names the term."""
+    """Within it, coupled rows become an error that names the term, and a note on any other error does."""
     try:
         yield
     except FactorisationError:
         raise
     except Coupled as coupled:
         raise refusal(term, size, coupled) from None
-    except Exception as error:  # of an operation that nobody thought of
-        first, *_ = [*str(error).strip().splitlines(), ""]
-        raise FactorisationError(
-            f"The term {term!r} could not be taken apart: {type(error).__name__}: {first}. Use another step "
-            "method, such as pm.NUTS or pm.Slice, for the variables in it. If pm.Model.compile_logp can "
-            "evaluate it, this is a defect of pymc_austerity: please report the model."
-        ) from error
+    except Exception as error:
+        error.add_note(
+            f"This happened while the term {term!r} was taken apart. Use another step method, such as "
+            "pm.NUTS or pm.Slice, for the variables in it. If pm.Model.compile_logp can evaluate it, this is "
+            "a defect of pymc_austerity: please report the model."
+        )
+        raise
 
 
 def refusal(name: str, size: int | None, coupled: Coupled) -> FactorisationError:

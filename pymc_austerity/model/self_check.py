@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 
-from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.graph import LogDensityGraph
 from pymc_austerity.model.rebuild import INTERPRETED
@@ -45,7 +45,7 @@ def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: S
 
     Raises
     ------
-    FactorisationError
+    SelfCheckError
         If a row differs from the same row of the full vector, or the pieces of a term do not add up to
         the term as PyMC computes it.
     """
@@ -84,7 +84,7 @@ def _compare_rows(
             index = np.arange(start, min(start + CHUNK, term.size))
             found = rows(*values, index, *factorisation.leaf_values)
             if found.shape != index.shape or not _same(found, vector[index]):
-                raise FactorisationError(
+                raise SelfCheckError(
                     f"Self-check failed for the term {term.name!r}: its rows computed one by one differ "
                     f"from those of the full term. {_REPORT}"
                 )
@@ -97,7 +97,7 @@ def _compare_globals(
     found = factorisation.compile(graphs, [], mode=INTERPRETED)(*values, *factorisation.leaf_values)
     for (name, _), ours, expected in zip(factorisation.globals, found, sums, strict=True):
         if not _same(ours, expected):
-            raise FactorisationError(
+            raise SelfCheckError(
                 f"Self-check failed for the term {name!r}: its global part is {float(ours)!r}, not "
                 f"{float(expected)!r}. {_REPORT}"
             )
@@ -112,7 +112,7 @@ def _compare_sums(
     for name, their_sum in zip(graph.raw, theirs, strict=True):
         parts = [float(x) for n, x in zip(names, ours, strict=True) if n == name]
         if not _same(np.array(float(their_sum)), np.array(sum(parts))):
-            raise FactorisationError(
+            raise SelfCheckError(
                 f"Self-check failed for the term {name!r}: its parts add up to {sum(parts)!r}, the model "
                 f"gives {float(their_sum)!r}. {_REPORT}"
             )

@@ -15,6 +15,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 
+from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE
 
@@ -58,7 +59,7 @@ def _is_long(rv: Variable) -> bool:
 
 @np.errstate(all="ignore")
 def require_finite(factorisation: Factorisation, point: Mapping[str, Any]) -> None:
-    """Raise `ValueError` naming the term, and its first rows, that is not finite at `point`.
+    """Raise `UnsuitableError` naming the term, and its first rows, that is not finite at `point`.
 
     Costs one evaluation of every term; nothing is compiled. What is not finite is looked at again after
     PyTensor's rewrites for numerical stability, as PyMC would compute it.
@@ -71,7 +72,7 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any]) -> No
             if np.isfinite(value):
                 break
         else:
-            raise ValueError(_message(name, float(value), ""))
+            raise UnsuitableError(_message(name, float(value), ""))
     for term in factorisation.locals:
         quick = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
         stable = None
@@ -87,7 +88,7 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any]) -> No
                 first = index[bad[:_NAMED_ROWS]].tolist()
                 where = f" in row {first[0]}" if len(bad) == 1 else f" in rows {first}"
                 where += ", ..." if len(bad) > _NAMED_ROWS else ""
-                raise ValueError(_message(term.name, float(found[bad[0]]), where))
+                raise UnsuitableError(_message(term.name, float(found[bad[0]]), where))
 
 
 def _message(name: str, value: float, where: str) -> str:
@@ -104,7 +105,7 @@ def dispersed_points(
     """Points that differ from `point` in some value variables, which are drawn from the prior.
 
     Where the prior cannot be drawn from (pm.Flat, pm.CustomDist without a random function) they are
-    `point` plus numbers between -1 and 1.
+    `point` plus numbers between -1 and 1; 0 or 1 for discrete variables.
     """
     chosen = {model.rvs_to_values[rv].name: rv for rv in model.free_RVs}
     rvs = [chosen[name] for name in names]
@@ -114,10 +115,30 @@ def dispersed_points(
         graphs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
     try:
         draws = pm.draw(graphs, draws=n, random_seed=int(rng.integers(2**31)), mode=INTERPRETED)
-    except Exception as error:  # users' own random functions may raise anything
+    # A flat prior has no draws, and draws of parents may be no parameters of a distribution.
+    except (NotImplementedError, ValueError) as error:
         logger.debug("The prior of %s cannot be drawn from: %s", ", ".join(names), error)
-        draws = [point[v] + rng.uniform(-1.0, 1.0, (n, *np.shape(point[v]))) for v in names]
+        draws = _near(point, names, n, rng)
+    except Exception as error:  # random functions of users may raise anything, and nothing depends on them
+        warn(
+            f"The prior of {', '.join(names)} cannot be drawn from ({type(error).__name__}: {error}). Points "
+            "near the start are used instead."
+        )
+        draws = _near(point, names, n, rng)
     return [
         {**point, **{name: np.asarray(draw[k]) for name, draw in zip(names, draws, strict=True)}}
         for k in range(n)
     ]
+
+
+def _near(
+    point: Mapping[str, np.ndarray], names: Sequence[str], n: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """For each variable n values near that at `point`."""
+    result = []
+    for name in names:
+        value = np.asarray(point[name])
+        shape = (n, *value.shape)
+        moves = rng.uniform(-1.0, 1.0, shape) if value.dtype.kind == "f" else rng.integers(0, 2, shape)
+        result.append((value + moves).astype(value.dtype))
+    return result

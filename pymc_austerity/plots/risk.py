@@ -11,7 +11,7 @@ import xarray as xr
 
 from pymc_austerity.diagnostics.data_usage import n_local
 from pymc_austerity.diagnostics.effective_cost import transitions_per_draw
-from pymc_austerity.diagnostics.samplers import aligned
+from pymc_austerity.diagnostics.samplers import NotRecordedError, aligned
 from pymc_austerity.plots.optional import optional
 from pymc_austerity.plots.style import EXACT, colours, looks, panels, shown, tidy
 from pymc_austerity.validation import is_whole
@@ -174,7 +174,7 @@ def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -
     try:
         found = aligned(idata, "n_used", "fraction_used", "accepted", "acceptance_rate", "exhausted")
         terms = found["n_used"] * transitions_per_draw(idata, found, steps_per_draw)
-    except ValueError as error:
+    except NotRecordedError as error:
         raise ValueError(f"The run {name!r} does not say what it read. {error}") from error
     shares = (terms / n_local(found)).fillna(0.0).sum("sampler").transpose(*_SAMPLE)
     return np.asarray(shares.values, dtype=float)

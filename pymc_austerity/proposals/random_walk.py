@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import Vector
 
@@ -199,7 +200,7 @@ class AdaptiveRandomWalk:
     def bind(self, n_dim: int, target_accept: float) -> BoundProposal:
         """Start from the identity. A rate given by the user goes before that of the decision rule."""
         if n_dim > _MAX_DIMENSION:
-            raise ValueError(
+            raise UnsuitableError(
                 f"AdaptiveRandomWalk learns a {n_dim} x {n_dim} covariance, more than {_MAX_DIMENSION} "
                 "dimensions: give long vectors to another step method, or use RandomWalk(scale)."
             )

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import pymc as pm
 
-from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
+from pymc_austerity.diagnostics.agreement import NotComparableError
+from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
 from pymc_austerity.model.factorise import factorise, model_of
 from pymc_austerity.model.mode import find_mode
 from pymc_austerity.report.budget import budget_of
@@ -173,7 +174,9 @@ def _judged(run: Run, standard: Run, names: list[str], tolerance: float) -> Judg
         )
     try:
         return judge(run.idata, standard.idata, names, tolerance)
-    except ValueError as error:  # given draws may have variables of other shapes; what was run is kept
+    except (
+        NotComparableError
+    ) as error:  # given draws may have variables of other shapes; what was run is kept
         return Judgement("cannot tell", f"the draws could not be compared with the reference: {error}")
 
 
@@ -192,7 +195,7 @@ def _n_local(model: pm.Model) -> int | None:
     """N, for the steps of PyMC."""
     try:
         return factorise(model).n_local or None
-    except (FactorisationError, ValueError):
+    except FactorisationError:
         return None
 
 
@@ -211,7 +214,7 @@ def _start(model: pm.Model, initvals: Any, notes: list[str]) -> Mapping[str, Any
         warnings.simplefilter("error", SubsamplingWarning)  # a mode that was not reached is none
         try:
             return find_mode(model, list(model.continuous_value_vars) or None)
-        except (ValueError, SubsamplingWarning) as error:
+        except (UnsuitableError, SubsamplingWarning) as error:
             why = str(error)
     notes.append(f"Chains start where PyMC starts them, for no mode was found: {why}")
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from pymc_austerity.report.run import Run
 
 if TYPE_CHECKING:
     from pymc_austerity.report.comparison import Comparison
+
+logger = logging.getLogger(__name__)
 
 _DPI = 90
 # Panels of posterior densities for each step, and of quantile plots.
@@ -175,7 +178,9 @@ class Album:
                 drawn = function()
                 figure = _figure_of(drawn)
                 figure.savefig(buffer, dpi=_DPI, format="png", bbox_inches="tight", pad_inches=0.1)
-        except Exception as error:  # a plot that fails must not take the tables with it
+        # A plot that fails must not take the tables, of hours of sampling, with it. The page says so.
+        except Exception as error:
+            logger.warning("A figure could not be drawn", exc_info=True)
             return Figure("", 0, 0, alt, f"This figure could not be drawn ({type(error).__name__}: {error}).")
         finally:
             for number in set(self._pyplot.get_fignums()) - before:

@@ -11,6 +11,7 @@ from pymc.step_methods.compound import BlockedStep
 from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.report.budget import Budget
@@ -60,7 +61,7 @@ def run_reference(
         return run_step(model, "nuts", [], budget, settings, seed, began=began)
     try:
         step, notes = exact_step(model)
-    except ValueError as error:
+    except UnsuitableError as error:
         raise ValueError(
             'reference="exact" is not possible for this model. Give reference="nuts" or draws of your own. '
             f"({error})"
@@ -80,7 +81,7 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
     """
     block = list(model.continuous_value_vars)
     if not block:
-        raise ValueError("The model has no continuous variable for an exact step.")
+        raise UnsuitableError("The model has no continuous variable for an exact step.")
     try:
         taylor = Taylor(exact_rows=0)
         proposal = proposal_for(None, taylor, factorise(model, block))
@@ -90,7 +91,7 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
         why = _misfit(step.centre, isinstance(proposal, Surrogate))
         if not why:
             return step, []
-    except ValueError as error:
+    except UnsuitableError as error:
         why = str(error).partition(". ")[0].rstrip(".")
     note = f"The reference proposes by a random walk, for no normal law fits the posterior: {why}."
     return MetropolisHastings(block, model=model), [note]

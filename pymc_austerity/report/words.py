@@ -9,6 +9,7 @@ import pandas as pd
 
 from pymc_austerity._version import __version__
 from pymc_austerity.diagnostics import decision_summary
+from pymc_austerity.diagnostics.samplers import NotRecordedError
 from pymc_austerity.plots.style import percent
 from pymc_austerity.report.judgement import FEWEST_EFFECTIVE, LARGEST_RHAT, LEVEL, Judgement
 from pymc_austerity.report.numbers import ABSENT, number, with_error
@@ -116,7 +117,7 @@ def decisions_table(run: Run) -> pd.DataFrame | None:
         return None
     try:
         table = decision_summary(run.idata)
-    except ValueError:
+    except NotRecordedError:
         return None
     table = table[table["decisions"] > 0]
     return table.map(number).rename(columns=_DECISIONS)

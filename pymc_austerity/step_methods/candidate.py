@@ -10,6 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.constants import family_of
 from pymc_austerity.bounds.thinning import Thinning
+from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.base import SubsampledStep
@@ -24,7 +25,7 @@ _ACCEPTANCE, _SPREAD = 0.2, 3.0
 _SURROGATE_SPREAD = 1.0
 
 
-class CostlyError(ValueError):
+class CostlyError(UnsuitableError):
     """The normal law fits, but exact decisions need all rows; `remedy` says what would help."""
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -44,8 +45,6 @@ class Search:
         Rows that are expected for a transition.
     is_surrogate : bool
         Whether the default proposal is.
-    suits : bool
-        Whether the step suits the model.
     """
 
     def __init__(self, model: pm.Model, block: list[Variable], point: PointType) -> None:
@@ -54,7 +53,7 @@ class Search:
         self.found: Found | None = None
         self.prediction: Prediction | None = None
         self.certificate = "not looked for"
-        self.is_surrogate = self.suits = False
+        self.is_surrogate = False
 
     def tuna(self) -> Any:
         """A `TunaMH`.
@@ -62,7 +61,7 @@ class Search:
         Raises
         ------
         CostlyError
-        ValueError
+        UnsuitableError
             If the model cannot be factorised, or no normal law fits.
         """
         search = self
@@ -136,21 +135,20 @@ class Search:
                 "than a quarter",
                 "With more data for each dimension TunaMH reads few and is exact.",
             )
-        self.suits = True
 
 
 def _require_fit(report: CentreReport, is_surrogate: bool) -> None:
-    """Raise `ValueError` if a step that is fitted to the mode would mix slowly."""
+    """Raise `NoNormalApproximationError` if a step that is fitted to the mode would mix slowly."""
     if report.n_modes > 1:
-        raise ValueError(
+        raise NoNormalApproximationError(
             f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
         )
     spread = f"sums of remainders vary by {report.remainder_sd:.2g}"
     if is_surrogate:
         if not report.remainder_sd < _SURROGATE_SPREAD:
-            raise ValueError(f"The likelihood is far from its Taylor polynomial: {spread}")
+            raise NoNormalApproximationError(f"The likelihood is far from its Taylor polynomial: {spread}")
     elif not (report.acceptance >= _ACCEPTANCE and report.remainder_sd < _SPREAD):
-        raise ValueError(
+        raise NoNormalApproximationError(
             "The posterior is far from the normal law at its mode: independent draws would be accepted at a "
             f"rate of about {report.acceptance:.2f}, and {spread}"
         )

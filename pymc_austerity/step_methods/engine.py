@@ -15,7 +15,6 @@ from pymc_austerity.kernels.ranges import certified_remainder_range, exact_range
 from pymc_austerity.kernels.stratum import stratum_of
 from pymc_austerity.kernels.subsample import in_blocks, population_of
 from pymc_austerity.model.compile import CompiledTarget
-from pymc_austerity.model.expansion import is_expanded
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.compiled import CompiledKernel
@@ -59,7 +58,7 @@ class Engine(CompiledKernel):
         self.reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
         self.needs_range = bool(getattr(rule, "needs_range", False))
         # Sums of remainders are not kept from one transition to the next: nobody decides on all of them.
-        self.full = self.reads_all and not is_expanded(factorisation)
+        self.full = self.reads_all and not factorisation.is_expanded
         self._range_bound = range_bound
         self.n_others = self.n_local - len(exact_rows)
         self._schedule = rule.bind(self.n_others)

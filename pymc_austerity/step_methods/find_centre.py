@@ -16,6 +16,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders
 from pymc_austerity.control_variates.newton import Maximum
 from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.exceptions import UnboundedError, UnsuitableError
 from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.model.composed import Composed
 from pymc_austerity.model.derivatives import Differentiable, LocalTerms
@@ -71,9 +72,9 @@ def find_centre(
 
     Raises
     ------
-    ValueError
-        If there is no mode, if the local terms depend on variables outside the block, or if the block has
-        too many dimensions.
+    UnsuitableError
+        If there is no mode, if the local terms depend on variables outside the block, if the block has too
+        many dimensions, or if the log density is not finite at `point`.
     """
     started = time.perf_counter()
     if taylor is not None:
@@ -176,12 +177,12 @@ def _refuse_others(fact: Factorisation) -> None:
             f"A Taylor polynomial expands the term {term.name!r} at fixed values of all its variables, but "
         )
         if discrete:
-            raise ValueError(
+            raise UnsuitableError(
                 f"{fixed}{', '.join(discrete)}, which it contains, is discrete. Use a step without "
                 "control_variate."
             )
         if others:
-            raise ValueError(
+            raise UnsuitableError(
                 f"{fixed}{', '.join(others)} would be moved by another step. Put "
                 f"{'it' if len(others) == 1 else 'them'} into the same step, or use one without "
                 "control_variate."
@@ -202,7 +203,7 @@ def _certified(centre: Centre, function: Differentiable, point: PointType, n_exa
             centre.expansion.order,
             n_exact,
         )
-    except ValueError as error:
+    except UnboundedError as error:
         return centre._replace(certificate=str(error))
     return centre._replace(certificate=certificate, exact=exact)
 

@@ -13,7 +13,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.control_variates.newton import Maximum, NoMaximumError, flat_direction, maximise
-from pymc_austerity.exceptions import warn
+from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.model.composed import differentiable
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.start import dispersed_points
@@ -186,7 +186,7 @@ class ModeSearch:
     def _refuse(self, problem: NoMaximumError | None) -> None:
         assert problem is not None
         where = f" along {self.name(problem.direction)}" if np.any(problem.direction) else ""
-        raise ValueError(
+        raise NoNormalApproximationError(
             f"The posterior has no mode to expand at: {problem.reason}{where}. Data that separate the "
             "responses perfectly, a parameter that the model does not identify, or a scale of a hierarchical "
             "prior in the same block do this. Give that parameter a proper prior, or remove it; put "

@@ -13,7 +13,7 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.exceptions import warn
+from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.deterministics import deterministic_sizes
 from pymc_austerity.model.factorisation import Factorisation
@@ -50,9 +50,9 @@ def refuse_discrete(value_vars: list[Variable]) -> None:
 
 
 def refuse_short(fact: Factorisation, threshold: int) -> None:
-    """Raise `ValueError`: no term reaches the threshold."""
+    """Raise `UnsuitableError`: no term reaches the threshold."""
     longest, size = fact.longest_term()
-    raise ValueError(
+    raise UnsuitableError(
         f"There is nothing to subsample: the longest term that contains {', '.join(fact.var_names)} is "
         f"{longest!r} with {size} rows, fewer than threshold={threshold}. Use pm.NUTS, or lower "
         "the threshold."

@@ -15,7 +15,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.certificate import RangeCertificates, certify
 from pymc_austerity.bounds.remainder import RemainderCertificate
-from pymc_austerity.exceptions import warn
+from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.kernels.ranges import (
     RangeOf,
     certified_range,
@@ -99,7 +99,7 @@ def certificates_of(
 
     Raises
     ------
-    ValueError
+    UnboundedError
         If none is known for a term.
     """
     if centre is not None and centre.expansion is not None:
@@ -108,12 +108,12 @@ def certificates_of(
         return centre.certificate
     try:
         return replace(certify(linear_predictors(factorisation), point), predictors=())
-    except ValueError as error:
+    except UnboundedError as error:
         raise _unbounded("log ratios", str(error)) from None
 
 
-def _unbounded(what: str, reason: str) -> ValueError:
-    return ValueError(
+def _unbounded(what: str, reason: str) -> UnboundedError:
+    return UnboundedError(
         f"No bound on the range of the {what} is known for this model: {reason.rstrip('.')}. Give "
         "range_bound, a function (q, q_new) -> float that bounds max_i l_i - min_i l_i (of the remainders, "
         'if there is a control_variate), or range_bound="exact", which evaluates all terms at each '

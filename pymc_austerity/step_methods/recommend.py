@@ -8,14 +8,22 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pytensor.gradient import NullTypeGradError
+from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, warn
+from pymc_austerity.exceptions import (
+    FactorisationError,
+    SelfCheckError,
+    SubsamplingWarning,
+    UnsuitableError,
+    warn,
+)
 from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.impossible import refuse_cut_counts, require_start
+from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.start import initial_point as default_point
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
@@ -57,6 +65,8 @@ def recommend(
     ------
     ValueError
         If there is no continuous variable, or one of `vars` is not a free, continuous variable of the model.
+        If no chain could start: rows of the data are missing, infinite or outside of the support of the
+        likelihood, or the log density is not finite at the start nor near it. The message says which.
     FactorisationError
         If the log density contains random draws (`pm.Minibatch`), with which no step has a stationary law.
 
@@ -114,17 +124,23 @@ def recommend(
             "step= out: pm.sample() chooses steps for discrete variables."
         )
     refuse_discrete(block)
+    refuse_cut_counts(model)
     point = default_point(model)
     search = Search(model, block, point)
     chosen: Any = None
+    problem: UnsuitableError | None = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
         try:
             chosen = search.tuna()
-        except ValueError as error:
-            if search.suits or (isinstance(error, FactorisationError) and _is_random(model)):
-                raise
+        except UnsuitableError as error:
             problem = error
+    if problem is not None and not isinstance(problem, CostlyError):
+        if isinstance(problem, FactorisationError) and _is_random(model):
+            raise problem
+        require_start(model, point)
+        if isinstance(problem, SelfCheckError):  # a defect is no reason
+            raise problem
     names = {value: rv.name for rv, value in model.rvs_to_values.items() if value in model.value_vars}
     why = Recommendation(
         step="pm.NUTS()",
@@ -142,7 +158,7 @@ def recommend(
         "hierarchies written centred. For a whole model pm.sample() without step= is as good as this step, "
         "and starts each chain at another point.",
     )
-    if chosen is not None:
+    if problem is None:
         why = _of_few_rows(search, why)
     elif not isinstance(problem, CostlyError):
         why = why._replace(reason=first_sentence(str(problem)))
@@ -220,12 +236,13 @@ def _of_all_rows(
 
 def _nuts(model: pm.Model, block: list[Variable], reason: str) -> pm.NUTS:
     try:
-        return pm.NUTS(block, model=model)
-    except (NotImplementedError, NullTypeGradError) as error:
+        grad(model.logp(), block, disconnected_inputs="ignore")
+    except NO_GRADIENT as error:
         raise ValueError(
             f"{reason}; and pm.NUTS, which would be recommended then, needs a gradient ({error}). Leave "
             "step= out, and pm.sample() chooses a step without; or use MetropolisHastings(), a random walk."
         ) from error
+    return pm.NUTS(block, model=model)
 
 
 def _is_random(model: pm.Model) -> bool:

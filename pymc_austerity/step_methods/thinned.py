@@ -11,6 +11,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.bounds.constants import Curvature
 from pymc_austerity.bounds.thinning import Thinning, thinning_of, tier_and_expected
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.tuna import tuna_transitions
 from pymc_austerity.model.compile import CompiledTarget
@@ -96,7 +97,7 @@ class ThinnedEngine(CompiledKernel):
         return outcome
 
 
-class NoBoundError(ValueError):
+class NoBoundError(UnboundedError):
     """There is a term whose remainders have no known bound; `reason` says which, and why."""
 
     def __init__(self, reason: str) -> None:
@@ -149,7 +150,7 @@ def make_thinning(
             most,
             curvature,
         )
-    except ValueError as error:
+    except UnboundedError as error:
         raise NoBoundError(str(error)) from None
     return thinning._replace(rounding=_allowance(thinning, found, point))
 

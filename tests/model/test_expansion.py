@@ -9,8 +9,9 @@ import pytest
 from mpmath import mp
 
 from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.composed import Composed, differentiable
 from pymc_austerity.model.derivatives import Differentiable, LocalTerms
-from pymc_austerity.model.expansion import expand, is_expanded
+from pymc_austerity.model.expansion import expand
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.factorise import build, factorise
 from pymc_austerity.model.predictor import predictor_graph
@@ -86,6 +87,12 @@ def mixture():
     pm.NormalMixture("y", w=w, mu=mu, sigma=np.array([1.0, 2.0]), observed=REAL)
 
 
+def zero_inflated():
+    """What is stored of the expansion has single numbers in it."""
+    a, b, psi = pm.Normal("a"), pm.Normal("b"), pm.Beta("psi", 2, 2)
+    pm.ZeroInflatedPoisson("y", psi, pm.math.exp(a + b * X[:, 0]), observed=COUNTS)
+
+
 def intercept_alone():
     a = pm.Normal("a")
     pm.Bernoulli("y", logit_p=a, observed=BINARY)
@@ -105,6 +112,7 @@ MODELS = {
         several_coefficients,
         softmax,
         mixture,
+        zero_inflated,
         intercept_alone,
     )
 }
@@ -294,8 +302,8 @@ def test_sum(name, order):
     case = case_of(name)
     expanded = case.expanded(order)
     assert expanded.sum_error() < 100 * EPS
-    assert is_expanded(expanded.fact)
-    assert not is_expanded(case.fact)
+    assert expanded.fact.is_expanded
+    assert not case.fact.is_expanded
     assert expanded.fact.local_terms == case.fact.local_terms
 
 
@@ -317,8 +325,27 @@ def test_terms_have_the_form_they_are_tested_for():
         "several_coefficients": [True],
         "softmax": [False],
         "mixture": [False],
+        "zero_inflated": [False],
         "intercept_alone": [True],
     }
+
+
+def test_a_term_of_the_user_may_have_any_name():
+    """Whether terms are expanded, and which is the polynomial, is not told from names."""
+    with pm.Model() as model:
+        weights = pm.Dirichlet("w", np.ones(D))
+        pm.Potential("Taylor polynomial", -(weights**2).sum())
+        pm.Normal("y", X @ weights, 1.0, observed=REAL)
+    fact = build(model, None, threshold=50, initial_point=None, check=True)
+    assert fact.global_terms == ["w", "Taylor polynomial"]
+    assert not fact.is_expanded
+    function = differentiable(fact, fact.graph.point)
+    assert isinstance(function, Composed)
+    at_centre = function.of_features(function.start)
+    centre = function.features(function.start)
+    expanded = expand(fact, Expansion(2, centre, at_centre.gradient, at_centre.hessian), function)
+    assert expanded.is_expanded
+    assert len(expanded.globals) == len(fact.globals) + 1
 
 
 def test_temperature():

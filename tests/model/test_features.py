@@ -13,7 +13,7 @@ from pymc_austerity import factorise
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.composed import Composed, differentiable
 from pymc_austerity.model.derivatives import Differentiable, LocalTerms
-from pymc_austerity.model.expansion import expand, is_expanded
+from pymc_austerity.model.expansion import expand
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.features import features_of
 from pymc_austerity.target import Expansion, FeatureSurrogateTarget
@@ -187,7 +187,7 @@ def test_the_jacobian(define):
 def test_the_sum_is_the_same(define, order):
     case = case_of(define)
     expanded = expand(case.fact, case.expansion(order), case.function)
-    assert is_expanded(expanded)
+    assert expanded.is_expanded
     assert expanded.local_terms == case.fact.local_terms
     assert case.sum_error(expanded) < 100 * EPS
 

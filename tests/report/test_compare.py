@@ -13,7 +13,7 @@ import pytest
 from xarray import Dataset, DataTree
 
 from pymc_austerity import AusterityMH, MetropolisHastings
-from pymc_austerity.exceptions import warn
+from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.report import compare
 from pymc_austerity.report.names import named
 from tests.report.conftest import N
@@ -209,7 +209,7 @@ def test_nuts_may_be_the_reference(normal_model, steps):
 
 def test_a_reference_that_fails_is_told(normal_model, steps, monkeypatch):
     def fail(model):
-        raise ValueError("planted.")
+        raise UnsuitableError("planted.")
 
     monkeypatch.setattr("pymc_austerity.report.references.exact_step", fail)
     with pytest.raises(ValueError, match=r'not possible for this model. Give reference="nuts".*planted'):
@@ -220,7 +220,7 @@ def test_a_reference_that_fails_is_told(normal_model, steps, monkeypatch):
     result = compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 30}, **QUICK)
     assert result.reference is None
     assert result.verdicts == {"hot": "cannot tell"}
-    assert "the reference failed (ValueError: planted." in row_of(result, "hot")["reason"]
+    assert "the reference failed (UnsuitableError: planted." in row_of(result, "hot")["reason"]
     assert "**The reference failed**" in result.to_markdown()
     assert "The reference failed." in result.to_html()
 

@@ -501,3 +501,13 @@ def test_few_rows_have_fewer_exact_ones(uncompiled):
 
 def test_the_engine_is_the_real_one(built):
     assert isinstance(built._engine, Engine)
+
+
+def test_the_name_of_a_term_does_not_choose_the_kernel(monkeypatch):
+    """Sums of all terms are kept unless the terms are remainders, whatever a potential is called."""
+    monkeypatch.setattr(Engine, "_compile", lambda *args, **kwargs: None)
+    with logistic_model() as named:
+        pm.Potential("Taylor polynomial", -(named["beta"] ** 2).sum())
+    assert MetropolisHastings(model=named)._engine.full
+    expanded = MetropolisHastings(model=named, control_variate=Taylor(exact_rows=0))
+    assert not expanded._engine.full

@@ -24,7 +24,7 @@ from pymc_austerity import (
     find_mode,
     recommend,
 )
-from pymc_austerity.exceptions import warn
+from pymc_austerity.exceptions import SelfCheckError, warn
 from pymc_austerity.step_methods.engine import Engine
 from pymc_austerity.step_methods.options import centre_for
 from pymc_austerity.step_methods.recommendation import Recommendation
@@ -355,13 +355,119 @@ def test_no_gradient():
         recommend(model)
 
 
-def test_errors_of_the_compiler_are_not_reasons(monkeypatch):
-    def fails(*args):
-        raise ValueError("broken")
+# Deep inside of the search, in the order in which it gets there.
+DEEP = [
+    "pymc_austerity.model.rows._lift",
+    "pymc_austerity.model.factorise.extract_leaves",
+    "pymc_austerity.model.self_check._compare_rows",
+    "pymc_austerity.model.derivatives.pushforward",
+    "pymc_austerity.model.predictor.vectorize_graph",
+    "pymc_austerity.control_variates.newton.minimize",
+    "pymc_austerity.step_methods.find_centre.expand",
+    "pymc_austerity.bounds.thinning.constants_of_rows",
+    "pymc_austerity.step_methods.tuna.ThinnedEngine",
+]
 
-    monkeypatch.setattr("pymc_austerity.step_methods.tuna.ThinnedEngine", fails)
-    with pytest.raises(ValueError, match="broken"):
-        recommend(logistic())
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError])
+@pytest.mark.parametrize("where", DEEP)
+def test_internal_errors_are_not_reasons(where, kind, monkeypatch):
+    def fails(*args, **kwargs):
+        raise kind("planted")
+
+    monkeypatch.setattr(where, fails)
+    with pytest.raises(kind, match="planted") as error:
+        recommend(rare(900, 2))
+    assert (type(error.value), error.value.args) == (kind, ("planted",))
+
+
+def test_an_error_of_the_factorisation_names_the_term(monkeypatch):
+    def fails(*args, **kwargs):
+        raise TypeError("planted")
+
+    monkeypatch.setattr(DEEP[0], fails)
+    with pytest.raises(TypeError, match="planted") as error:
+        recommend(rare(900, 2))
+    assert "while the term 'y' was taken apart" in error.value.__notes__[0]
+
+
+def test_a_failed_self_check_is_not_a_reason(monkeypatch):
+    monkeypatch.setattr("pymc_austerity.model.self_check._same", lambda *args: False)
+    with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
+        recommend(rare(900, 2))
+
+
+def negative_count():
+    y = np.ones(1500, dtype=int)
+    y[[9, 30]] = -1
+    pm.Poisson("y", pm.math.exp(pm.Normal("mu")), observed=y)
+
+
+def infinite_in_a_walk():
+    """A term that cannot be factorised."""
+    y = ROWS[:1500].copy()
+    y[7] = np.inf
+    pm.Normal("y", pt.cumsum(pm.Normal("z", shape=1500)), 1.0, observed=y)
+
+
+def infinite_among_few():
+    pm.Normal("y", pm.Normal("mu"), 1.0, observed=[0.0, np.inf, 1.0])
+
+
+def fractions():
+    pm.Poisson("y", pm.math.exp(pm.Normal("mu")), observed=pm.Data("counts", np.full(1500, 2.5)))
+
+
+def far_start():
+    pm.Normal("y", pm.Normal("mu", initval=1e200), 1.0, observed=ROWS[:1500])
+
+
+@pytest.mark.parametrize(
+    ("define", "said"),
+    [
+        (
+            negative_count,
+            r"'y' is -inf in rows 9, 30 \(2 of 1,500\).*the observation is -1.*outside of the support",
+        ),
+        (infinite_in_a_walk, "'y' is -inf in row 7 .*the observation is inf in row 7"),
+        (infinite_among_few, "'y' is -inf in row 1 .*the observation is inf in row 1"),
+        (fractions, r"observation of 'y' in rows 0, 1, .* is 2\.5"),
+        (far_start, "'mu' is -inf at the start.*initval"),
+    ],
+)
+def test_impossible_data_are_refused_before_anything_is_compiled(define, said, monkeypatch):
+    def compiles(*args, **kwargs):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(pm, "NUTS", compiles)
+    for name in ("base.Engine", "tuna.ThinnedEngine"):
+        monkeypatch.setattr(f"pymc_austerity.step_methods.{name}", compiles)
+    with pytest.raises(ValueError, match=said):
+        recommend(model_with(define))
+
+
+def test_a_start_that_is_not_finite_is_a_reason_where_chains_can_start_nearby():
+    def uniform():
+        pm.Uniform("y", 0.0, pm.HalfNormal("upper"), observed=np.linspace(0.1, 1.2, 1500))
+
+    why = recommend(model_with(uniform)).recommendation
+    assert why.step == "pm.NUTS()"
+    assert "'y' is -inf in rows" in why.reason
+
+
+def zero_inflated():
+    rng = np.random.default_rng(5)
+    x = ROWS[:1500]
+    y = np.where(rng.random(1500) < 0.7, rng.poisson(np.exp(0.5 + 0.3 * x)), 0)
+    log_mean = pm.Normal("a") + pm.Normal("b") * x
+    pm.ZeroInflatedPoisson("y", pm.Beta("psi", 2, 2), pm.math.exp(log_mean), observed=y)
+
+
+@pytest.mark.slow("derivatives of mixtures are rewritten, and interpreted at eight starts")
+def test_zero_inflated_counts(uncompiled):
+    step = recommend(model_with(zero_inflated))
+    assert type(step) is MetropolisHastings
+    assert "no bound is known" in step.recommendation.reason
 
 
 # What it says --------------------------------------------------------------------------------------

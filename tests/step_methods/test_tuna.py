@@ -17,7 +17,6 @@ from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds import logistic
 from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.model.expansion import is_expanded
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
@@ -560,7 +559,7 @@ def test_it_is_switched_in_a_copy_and_in_a_pickle(uncompiled, rare):
 def test_a_surrogate_on_all_rows(rare):
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
         step = TunaMH(model=rare, proposal=Surrogate(), rng=1)
-    assert is_expanded(step._engine._target.factorisation)
+    assert step._engine._target.factorisation.is_expanded
     _, stats_ = move(fresh(step), mode_of(step), 50)
     assert mean(stats_, "mean_tree_accept") > 0.3
     assert all(math.isnan(s["bound_violations"]) for s in stats_)

@@ -1,0 +1,255 @@
+"""Why no chain could start: rows of the data that no state makes possible, or the start itself.
+
+A log density that is not finite at the start may be finite nearby, where `pm.sample` lets chains start. If it
+is not, the rows that are in the way are looked at: their data may be missing or infinite, or outside of the
+support of the likelihood. Else the start is to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pymc as pm
+import pytensor
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Cast
+from pytensor.tensor.elemwise import Elemwise
+
+from pymc_austerity.model.graph import as_values, raw_terms
+from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE, rebuild
+from pymc_austerity.model.start import dispersed_points
+
+# Points near the start: as often pm.sample tries. Draws from the prior.
+_NEAR, _DRAWS = 10, 8
+_NAMED_ROWS = 5
+_SEED = 2017
+
+Position = tuple[int, ...]
+
+
+class _Bad(NamedTuple):
+    """Rows of a term whose log density is finite nowhere.
+
+    Attributes
+    ----------
+    name : str
+    rows : ndarray of bool
+        Which, in the shape of the log densities.
+    value : float
+        What the first of them is at the first point.
+    """
+
+    name: str
+    rows: npt.NDArray[np.bool_]
+    value: float
+
+    @property
+    def first(self) -> Position:
+        """The first of them; an empty tuple, if the term is one number."""
+        return _positions(self.rows)[0]
+
+    def __str__(self) -> str:
+        where = f" in {_listed(self.rows)}" if self.rows.ndim else ""
+        return f"The log density of the term {self.name!r} is {self.value}{where}"
+
+
+def refuse_cut_counts(model: pm.Model) -> None:
+    """Raise `ValueError` naming shared data that hold fractions, and are observations of a discrete variable.
+
+    PyMC cuts the fractions off in silence. Those of an array are gone once the model is made.
+    """
+    for rv in model.observed_RVs:
+        if np.dtype(rv.type.dtype).kind not in "iu":
+            continue
+        given = _given(model.rvs_to_values[rv])
+        cut = np.isfinite(given) & (given != np.trunc(given))
+        if cut.any():
+            one = given[_positions(cut)[0]]
+            raise ValueError(
+                f"The observation of {rv.name!r} in {_listed(cut)} is {one}, and {rv.name!r} is discrete: "
+                f"PyMC would take {int(one)} for it. Correct the data, or use a continuous distribution."
+            )
+
+
+@np.errstate(all="ignore")
+def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if no chain could start at `point` or near it, and say why.
+
+    That is, if rows of the data are possible nowhere near it, or if the log density is finite neither there
+    nor at `point`. Nothing is compiled. Where chains can start all terms are evaluated once or a few times.
+    """
+    for name, value in point.items():
+        if not np.all(np.isfinite(value)):
+            raise ValueError(
+                f"{name} starts at {np.asarray(value)}, which is not finite: its initval is outside of its "
+                "support. Give one inside."
+            )
+    terms, rng = _Terms(model), np.random.default_rng(_SEED)
+    near = [_jittered(point, rng) for _ in range(_NEAR)]
+    if not all(terms.not_finite(each) for each in near):
+        return
+    draws = dispersed_points(model, point, [v.name for v in model.value_vars], _DRAWS, rng)
+    observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    for bad in terms.nowhere_finite(near):
+        if bad.name in observed:
+            value = observed[bad.name]
+            why = _in_data(value, terms.graphs[bad.name], bad)
+            why = why or _outside(value, terms, bad, [*near, *draws])
+            if why:
+                raise ValueError(f"{bad} wherever a chain may start: {why}")
+    for bad in terms.nowhere_finite([point]):
+        there = ""
+        if bad.name in observed:
+            there = f" The observation is {_at(_given(observed[bad.name]), bad.first)}."
+        raise ValueError(
+            f"{bad} at the start.{there} No point was found near it where the log density of the model is "
+            "finite. Start where it is, by initval= of the variables; or no parameters make the data "
+            "possible."
+        )
+
+
+class _Terms:
+    """The terms of a model as PyMC computes them, one number for each row."""
+
+    def __init__(self, model: pm.Model) -> None:
+        self._model = model
+        self.graphs = raw_terms(model, None)
+        # Operations that hide others are opened: PyTensor would compile these, whatever the mode.
+        self._opened = rebuild(self.graphs.values(), {})
+        self._quick = self.compiled(self._opened, [], INTERPRETED)
+        self._stable: Any = None
+
+    def compiled(self, graphs: list[Variable], inputs: list[Variable], mode: Any) -> Any:
+        return pytensor.function(
+            [*self._model.value_vars, *inputs], graphs, mode=mode, on_unused_input="ignore"
+        )
+
+    def values(self, point: Mapping[str, Any]) -> list[np.ndarray]:
+        return list(as_values(self._model.value_vars, point).values())
+
+    def not_finite(self, point: Mapping[str, Any]) -> dict[str, npt.NDArray[np.float64]]:
+        """Terms that are not finite everywhere, after PyTensor's rewrites for numerical stability."""
+        found = self._quick(*self.values(point))
+        if all(np.all(np.isfinite(each)) for each in found):
+            return {}
+        if self._stable is None:
+            self._stable = self.compiled(self._opened, [], INTERPRETED_STABLE)
+        found = map(np.asarray, self._stable(*self.values(point)))
+        return {n: each for n, each in zip(self.graphs, found, strict=True) if not np.all(np.isfinite(each))}
+
+    def nowhere_finite(self, points: Sequence[Mapping[str, Any]]) -> list[_Bad]:
+        """Terms with rows that are finite at none of some points."""
+        first, *others = (self.not_finite(point) for point in points)
+        result = []
+        for name, value in first.items():
+            bad = ~np.isfinite(value)
+            for other in others:
+                bad &= ~np.isfinite(other[name]) if name in other else False
+            if bad.any():
+                result.append(_Bad(name, bad, float(value[_positions(bad)[0]])))
+        return result
+
+
+def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
+    """What is missing or infinite in the data of these rows; empty if nothing is.
+
+    What is so in other rows too does no harm.
+    """
+    sources = [("the observation", _given(value))]
+    sources += [
+        (f"the data {var.name!r}" if var.name else "a covariate", found)
+        for var in ancestors([graph])
+        if var is not value and (found := _data(var)) is not None
+    ]
+    for what, found in sources:
+        if found.dtype.kind != "f":
+            continue
+        wrong = ~np.isfinite(found)
+        if bad.rows.ndim and found.shape[:1] == bad.rows.shape[:1]:
+            of_rows = wrong.reshape(len(wrong), -1).any(axis=1)
+            guilty = bool(np.all(bad.rows.reshape(len(wrong), -1).any(axis=1)[of_rows]))
+        else:  # of groups, say: infinite numbers may be meant as bounds
+            wrong, guilty = np.isnan(found), True
+        if wrong.any() and guilty:
+            first = _positions(wrong)[0]
+            return (
+                f"{what} is {found[first]} in {_listed(wrong)}. Leave such rows out, or "
+                "impute what is missing: PyMC does, where observations are a plain array and hold NaN."
+            )
+    return ""
+
+
+def _outside(value: Variable, terms: _Terms, bad: _Bad, points: Sequence[Mapping[str, Any]]) -> str:
+    """Is the observation outside of the support? Nowhere, and in no row, is the log density finite with it.
+
+    All points are random: a Beta density is finite at 0 where a parameter is 1, and nowhere else.
+
+    Other observations must be possible: else it is the points that are not.
+    """
+    graph = terms.graphs[bad.name]
+    others = [terms.not_finite(point).get(bad.name) for point in points]
+    possible = any(each is None or np.any(np.isfinite(each)) for each in others)
+    observed = _given(value)
+    if not possible or observed.shape != bad.rows.shape or value not in set(ancestors([graph])):
+        return ""
+    one = observed[bad.first]
+    given = value.type("given")
+    log_density = terms.compiled(rebuild([graph], {value: given}), [given], INTERPRETED_STABLE)
+    same = np.full(observed.shape, one).astype(value.type.dtype)
+    if any(np.any(np.isfinite(log_density(*terms.values(point), same)[0])) for point in points):
+        return ""
+    return (
+        f"the observation is {one}, which has no density at {len(points)} points, draws from the prior among "
+        "them: it is outside of the support of the likelihood. Correct the data, or use another "
+        "distribution. Where the support depends on parameters, start inside, by initval= of the variables."
+    )
+
+
+def _given(value: Variable) -> np.ndarray:
+    """Observations as they were given, before they were made whole numbers."""
+    node = value.owner
+    if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast):
+        value = node.inputs[0]
+    return np.asarray(pytensor.function([], value, mode=INTERPRETED)())
+
+
+def _data(var: Variable) -> np.ndarray | None:
+    """A vector or more of data; None for all else."""
+    value: Any = None
+    if isinstance(var, SharedVariable):
+        value = var.get_value(borrow=True)
+    elif isinstance(var, Constant):
+        value = var.data
+    # pm.set_data makes masked arrays of those with NaN.
+    return np.asarray(value) if isinstance(value, np.ndarray) and value.ndim else None
+
+
+def _jittered(point: Mapping[str, Any], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Continuous variables moved by up to 1, as pm.sample does."""
+    values = {name: np.asarray(value) for name, value in point.items()}
+    return {
+        name: value + rng.uniform(-1.0, 1.0, value.shape) if value.dtype.kind == "f" else value
+        for name, value in values.items()
+    }
+
+
+def _positions(bad: npt.NDArray[np.bool_]) -> list[Position]:
+    return [tuple(int(k) for k in each) for each in np.argwhere(bad)]
+
+
+def _listed(rows: npt.NDArray[np.bool_]) -> str:
+    """The first few of some rows, and how many there are."""
+    found = _positions(rows)
+    named = ", ".join(str(p[0] if len(p) == 1 else p) for p in found[:_NAMED_ROWS])
+    if len(found) == 1:
+        return f"row {named}"
+    return f"rows {named}{', ...' if len(found) > _NAMED_ROWS else ''} ({len(found):,} of {rows.size:,})"
+
+
+def _at(observed: np.ndarray, position: Position) -> str:
+    return np.array2string(observed[position[: observed.ndim]], threshold=6)
