@@ -46,6 +46,8 @@ def test_gibbs():
 # What is recommended ------------------------------------------------------------------------------
 
 
+# The search for a bound divides by the rate, which may be zero.
+@pytest.mark.filterwarnings("ignore:invalid value encountered in multiply:RuntimeWarning")
 @pytest.mark.parametrize(
     ("kind", "solved"),
     [(TunaMH, log_rates()), (MetropolisHastings, rates(default_transform=None))],

@@ -16,6 +16,7 @@ from pymc_austerity import (
 )
 
 pytestmark = [
+    pytest.mark.filterwarnings("ignore:range_bound=:pymc_austerity.SubsamplingWarning"),
     # The process is multi-threaded, says Python 3.12 when it forks.
     pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
     # Whether a chain has settled after so few draws is not the question here.
