@@ -39,8 +39,8 @@ def model():
         for kind in METROPOLIS:
             mu = pm.Normal(kind.__name__, 0.0, 2.0)
             pm.Normal(f"y_{kind.__name__}", mu, 1.0, observed=rng.normal(0.7, 1.0, N))
-        lam = pm.Gamma("lam", 2.0, 1.0, shape=2)
-        pm.Poisson("count", lam[np.arange(N) % 2], observed=rng.poisson(0.05, N))
+        eta = pm.Normal("eta", -3.0, 1.0, shape=2)
+        pm.Poisson("count", pt.exp(eta[np.arange(N) % 2]), observed=rng.poisson(0.05, N))
         w = pm.Dirichlet("w", np.ones(3))
         z = pm.Categorical("z", w, shape=5)
         levels = pt.as_tensor(np.array([-1.0, 0.3, 1.5]))
@@ -52,7 +52,7 @@ def model():
 def sample(model):
     with model:
         steps = [kind([model[kind.__name__]], **options) for kind, options in METROPOLIS.items()]
-        steps += [TunaMH([model["lam"]]), SCIR([model["w"]]), MinibatchCategoricalGibbs([model["z"]])]
+        steps += [TunaMH([model["eta"]]), SCIR([model["w"]]), MinibatchCategoricalGibbs([model["z"]])]
 
     def run(**options):
         return pm.sample(
