@@ -577,10 +577,7 @@ def plain_chain(model, start, sigmas, rng, barker):
     return np.array(states), np.array(flags)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["exact", pytest.param("barker", marks=pytest.mark.slow("another engine for the same bookkeeping"))],
-)
+@pytest.mark.parametrize("name", RULES)
 def test_the_sum_is_not_used_again_after_another_step_moved(name, model, start):
     step = MetropolisHastings(
         [model["slope"]], model=model, acceptance=RULES[name], proposal=RandomWalk(SCALE),
