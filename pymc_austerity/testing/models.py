@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
+from pymc.initial_point import make_initial_point_fn
+from scipy import special
 
 from pymc_austerity.testing.targets import regression_posterior
 
@@ -20,15 +24,22 @@ class Solved(NamedTuple):
     ----------
     model : pymc.Model
     mean, sd : dict of str to ndarray
-        Posterior means and standard deviations of all variables.
+        Posterior means and standard deviations of all variables, on their own scale.
+    start : dict of str to ndarray, optional
+        Where chains start, on the same scale. Default: the means. Needed where the mean is no value of a
+        variable, as for categories, and where variables are transformed.
     """
 
     model: pm.Model
     mean: dict[str, np.ndarray]
     sd: dict[str, np.ndarray]
+    start: dict[str, np.ndarray] | None = None
 
     def draw(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """A point near the posterior: independent normal numbers of its means and standard deviations."""
+        """A point for a step: `start`, or independent normal numbers of the means and standard deviations."""
+        if self.start is not None:
+            point: dict[str, Any] = make_initial_point_fn(model=self.model, overrides=self.start)(0)
+            return point
         return {
             name: np.asarray(mean + self.sd[name] * rng.standard_normal(np.shape(mean)))
             for name, mean in self.mean.items()
@@ -59,3 +70,74 @@ def two_blocks(n_rows: int = _N_ROWS, seed: int = 0) -> Solved:
     sd = np.sqrt(np.diag(posterior.cov))
     mean = posterior.mean
     return Solved(model, {"a": mean[0], "b": mean[1:]}, {"a": sd[0], "b": sd[1:]})
+
+
+def rates(events: tuple[int, ...] = (10, 40), n_rows: int = _N_ROWS, **options: Any) -> Solved:
+    """Rows y ~ Poisson(lam_g) in groups g; lam ~ Gamma(2, 1).
+
+    Parameters
+    ----------
+    events : tuple of int
+        Number of rows with one event in each group; all others have none.
+    n_rows : int
+        Of all groups together.
+    **options
+        For the prior, such as ``default_transform=None``.
+    """
+    group, y, shape, rate = _few_events(events, n_rows)
+    with pm.Model() as model:
+        lam = pm.Gamma("lam", 2.0, 1.0, shape=len(events), **options)
+        pm.Poisson("y", lam[group], observed=y)
+    return Solved(model, {"lam": shape / rate}, {"lam": np.sqrt(shape) / rate}, {"lam": shape / rate})
+
+
+def log_rates(events: tuple[int, ...] = (10, 40), n_rows: int = _N_ROWS) -> Solved:
+    """`rates` as a linear model of eta = log lam, whose posterior is skewed where events are few."""
+    group, y, shape, rate = _few_events(events, n_rows)
+    with pm.Model() as model:
+        eta = pm.Flat("eta", shape=len(events))
+        pm.Potential("prior", 2.0 * eta - pt.exp(eta))
+        pm.Poisson("y", pt.exp(eta[group]), observed=y)
+    mean, sd = special.digamma(shape) - np.log(rate), np.sqrt(special.polygamma(1, shape))
+    return Solved(model, {"eta": mean}, {"eta": sd})
+
+
+def _few_events(
+    events: tuple[int, ...], n_rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Groups, rows, and the gamma distributions of the rates: shapes and rates."""
+    group, y = np.arange(n_rows) % len(events), np.zeros(n_rows, dtype=np.int64)
+    for g, count in enumerate(events):
+        y[np.flatnonzero(group == g)[:count]] = 1
+    return group, y, 2.0 + np.array(events), 1.0 + np.bincount(group)
+
+
+def shares(counts: tuple[int, ...] = (1500, 1000, 500)) -> Solved:
+    """Rows y ~ Categorical(w), of which each category has a given number; w ~ Dirichlet(1/2, ..., 1/2)."""
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.full(len(counts), 0.5))
+        pm.Categorical("y", w, observed=np.repeat(np.arange(len(counts)), counts))
+    alpha = 0.5 + np.array(counts)
+    mean = alpha / alpha.sum()
+    return Solved(model, {"w": mean}, {"w": np.sqrt(mean * (1 - mean) / (alpha.sum() + 1))}, {"w": mean})
+
+
+def allocations(y: tuple[float, ...] = (-0.9, -0.2, 0.3, 0.5, 1.6)) -> Solved:
+    """Rows y ~ N(level_z, 1), z ~ Categorical(w), w ~ Dirichlet: the sum over all allocations z."""
+    alpha, levels = np.array([0.7, 1.5, 1.0]), np.array([-1.0, 0.3, 1.5])
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", alpha)
+        z = pm.Categorical("z", w, shape=len(y))
+        pm.Normal("y", pt.as_tensor(levels)[z], 1.0, observed=np.array(y))
+    states = np.array(list(itertools.product(range(len(alpha)), repeat=len(y))))
+    counted = alpha + (states[:, :, None] == np.arange(len(alpha))).sum(axis=1)
+    log_density = special.gammaln(counted).sum(axis=1) - 0.5 * ((np.array(y) - levels[states]) ** 2).sum(
+        axis=1
+    )
+    probability = special.softmax(log_density)
+    total = alpha.sum() + len(y)
+    first = {"w": counted / total, "z": states}
+    second = {"w": counted * (counted + 1) / (total * (total + 1)), "z": states**2}
+    mean = {name: probability @ values for name, values in first.items()}
+    sd = {name: np.sqrt(probability @ values - mean[name] ** 2) for name, values in second.items()}
+    return Solved(model, mean, sd, {"w": mean["w"], "z": states[np.argmax(probability)]})

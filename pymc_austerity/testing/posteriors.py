@@ -46,8 +46,8 @@ def check_posterior(
     """
     options = {"chains": 2, "cores": 1, "progressbar": False, "quiet": True, **options}
     idata = pm.sample(
-        model=solved.model, step=step, draws=draws, tune=tune, random_seed=seed, initvals=solved.mean,
-        compute_convergence_checks=False, **options,
+        model=solved.model, step=step, draws=draws, tune=tune, random_seed=seed,
+        initvals=solved.start or solved.mean, compute_convergence_checks=False, **options,
     )  # fmt: skip
     for name, mean in solved.mean.items():
         found = idata["posterior"][name].to_numpy()

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
-from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
-from numba.extending import register_jitable
 from scipy import stats
 
 from pymc_austerity.acceptance.exact import Exact
-from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.ranges import no_range
-from pymc_austerity.kernels.stratum import NO_STRATUM
-from pymc_austerity.proposals.base import Adapt, BoundProposal, Propose, bind, is_fitted
-from pymc_austerity.target import Index, QuadraticProxy, Target, Vector
+from pymc_austerity.proposals.base import BoundProposal, bind, is_fitted
+from pymc_austerity.target import QuadraticProxy
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
 from pymc_austerity.testing.fitted import FITS, proxy_of
 from pymc_austerity.testing.targets import NORMAL, Law
+from pymc_austerity.testing.walks import Walks, compiled, interpreted
 
 # Transitions in which an adaptive proposal learns, past its first window, before it is frozen.
 _N_TUNE = 200
+# Moves of which each is looked at.
+_N_MOVES = 200
 # Probability of a correct proposal to fail a comparison of distribution functions.
 _P_LIMIT = 1e-4
-_INTERPRETED_IS_SLOW = 10
+# The share of the chains that run interpreted.
+_INTERPRETED_SHARE = 10
 
 
 def check_proposal(
@@ -70,7 +66,8 @@ def check_proposal(
     -----
     *Guarantee*: a reversible proposal with the right log_hastings passes, but for bad luck with a seed.
 
-    A function that numba cannot compile is checked interpreted, with a tenth of the chains.
+    Everything is checked interpreted first, with a tenth of the chains, so that most errors are found before
+    anything is compiled. For a function that numba cannot compile that is all.
 
     *When it fails*: with steps much smaller or much larger than the law nothing moves, and little is seen.
     That a proposal reaches every state is not checked.
@@ -93,25 +90,73 @@ def check_proposal(
             not any(np.shares_memory(array, given) for array in bound.state for given in proxy),
             "bind_to keeps the arrays that it is given: one step changes the proposal of the next.",
         )
+        starts = _starts(law, n_chains, n_dim, seed)
+        few = starts[: n_chains // _INTERPRETED_SHARE]
         try:
-            check_moves(bound, n_dim, law=law, seed=seed)
-            check_memory(bound, n_dim, law=law, seed=seed)
-            check_invariance(bound, n_dim, law=law, n_chains=n_chains, n_transitions=n_transitions, seed=seed)
+            _require_moves(bound, starts[:_N_MOVES], seed)
+            _require_memory(bound, interpreted(bound, law), few, seed)
+            _require_invariance(bound, interpreted(bound, law), law, few, n_transitions, seed)
+            walks = compiled(bound, law, starts)
+            if walks is not None:
+                _require_same_moves(bound, walks, starts[:_N_MOVES], seed)
+                _require_memory(bound, walks, starts, seed)
+                _require_same_memory(bound, walks, law, starts, seed)
+                _require_invariance(bound, walks, law, starts, n_transitions, seed)
         except AssertionError as error:
             if not is_fitted(proposal):
                 raise
             raise AssertionError(f"With a normal law that is {fit}: {error}") from error
 
 
-def check_moves(proposal: Any, n_dim: int, *, law: Law = NORMAL, n_moves: int = 200, seed: int = 0) -> None:
+def check_moves(
+    proposal: Any, n_dim: int, *, law: Law = NORMAL, n_moves: int = _N_MOVES, seed: int = 0
+) -> None:
     """A move is a new finite vector and a number, the same interpreted and compiled; q stays as it was."""
-    bound = _bind(proposal, n_dim, law)
-    compiled, _ = _compile(bound, law, n_dim)
-    for k, q in enumerate(_starts(law, n_moves, n_dim, seed)):
+    bound, starts = _bind(proposal, n_dim, law), _starts(law, n_moves, n_dim, seed)
+    _require_moves(bound, starts, seed)
+    walks = compiled(bound, law, starts)
+    if walks is not None:
+        _require_same_moves(bound, walks, starts, seed)
+
+
+def check_memory(proposal: Any, n_dim: int, *, law: Law = NORMAL, seed: int = 0) -> None:
+    """With ``tune=False`` nothing is learnt; what is learnt otherwise is finite, and the same if compiled."""
+    bound, starts = _bind(proposal, n_dim, law), _starts(law, 1, n_dim, seed)
+    _require_memory(bound, interpreted(bound, law), starts, seed)
+    walks = compiled(bound, law, starts)
+    if walks is not None:
+        _require_memory(bound, walks, starts, seed)
+        _require_same_memory(bound, walks, law, starts, seed)
+
+
+def check_invariance(
+    proposal: Any,
+    n_dim: int,
+    *,
+    law: Law = NORMAL,
+    n_chains: int = 20_000,
+    n_transitions: int = 5,
+    seed: int = 0,
+) -> None:
+    """Chains that start with exact draws of a law, and decide exactly, still have it after some transitions.
+
+    Compares means, squares and products of all coordinates (as normal scores) before and after, in pairs, and
+    distribution functions. A proposal that adapts does so first, and is then frozen. One that cannot be
+    compiled runs a tenth of the chains.
+    """
+    bound, starts = _bind(proposal, n_dim, law), _starts(law, n_chains, n_dim, seed)
+    walks = compiled(bound, law, starts)
+    if walks is None:
+        walks, starts = interpreted(bound, law), starts[: n_chains // _INTERPRETED_SHARE]
+    _require_invariance(bound, walks, law, starts, n_transitions, seed)
+
+
+def _require_moves(bound: BoundProposal, starts: np.ndarray, seed: int) -> None:
+    """What `check_moves` asks of the Python source."""
+    n_dim = starts.shape[1]
+    for k, q in enumerate(starts):
         kept, state = q.copy(), deepcopy(bound.state)
-        rng = np.random.default_rng([seed, k])
-        q_new, log_hastings = bound.propose(state, q, rng)
-        after = rng.random()
+        q_new, log_hastings = bound.propose(state, q, np.random.default_rng([seed, k]))
         require_same("q after a proposal", q, kept, "The proposal works in place: rejections are lost.")
         require_same_state(
             "State after a proposal",
@@ -132,63 +177,51 @@ def check_moves(proposal: Any, n_dim: int, *, law: Law = NORMAL, n_moves: int = 
             not any(np.shares_memory(q_new, array) for array in (q, *state)),
             "q_new shares memory with q or the state of the proposal: later proposals overwrite the chain.",
         )
-        if compiled is not None:
+
+
+def _require_same_moves(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed: int) -> None:
+    """The compiled proposal does what its Python source does."""
+    meaning = "The compiled proposal does not do what its Python source does."
+    for k, q in enumerate(starts):
+        results = []
+        for propose in (walks.propose, bound.propose):
             rng = np.random.default_rng([seed, k])
-            other, other_hastings = compiled(state, q, rng)
-            meaning = "The compiled proposal does not do what its Python source does."
-            require_same("Compiled and interpreted, q_new", other, q_new, meaning, 1e-12)
-            require_same(
-                "Compiled and interpreted, log_hastings", other_hastings, log_hastings, meaning, 1e-9
-            )
-            require_same("Compiled and interpreted, next random number", rng.random(), after, meaning)
+            results.append((*propose(deepcopy(bound.state), q, rng), rng.random()))
+        (one, one_hastings, one_random), (other, other_hastings, other_random) = results
+        require_same("Compiled and interpreted, q_new", one, other, meaning, 1e-12)
+        require_same("Compiled and interpreted, log_hastings", one_hastings, other_hastings, meaning, 1e-9)
+        require_same("Compiled and interpreted, next random number", one_random, other_random, meaning)
 
 
-def check_memory(proposal: Any, n_dim: int, *, law: Law = NORMAL, seed: int = 0) -> None:
-    """With ``tune=False`` nothing is learnt; what is learnt otherwise is finite, and the same if compiled."""
-    bound = _bind(proposal, n_dim, law)
-    compiled = _compile(bound, law, n_dim)[1]
-    starts, state = _starts(law, 1, n_dim, seed), deepcopy(bound.state)
-    walk = _walk(bound.propose, bound.adapt, law.log_density)
-    run = compiled or walk
-    run(starts, _N_TUNE, False, np.random.default_rng(seed), np.arange(1), state, Exact().bind(1))
+def _learnt(bound: BoundProposal, walks: Walks, starts: np.ndarray, tune: bool, seed: int) -> Any:
+    """State of the proposal after a chain."""
+    state = deepcopy(bound.state)
+    walks.chains(starts[:1], _N_TUNE, tune, np.random.default_rng(seed), state)
+    return state
+
+
+def _require_memory(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed: int) -> None:
     require_same_state(
         f"State of the proposal after {_N_TUNE} transitions without tuning",
-        state,
+        _learnt(bound, walks, starts, False, seed),
         bound.state,
         "A proposal that learns while draws are kept has another stationary law than the target.",
     )
-    learnt = []
-    for function in (run, walk):
-        state = deepcopy(bound.state)
-        function(starts, _N_TUNE, True, np.random.default_rng(seed), np.arange(1), state, Exact().bind(1))
-        learnt.append(state)
+
+
+def _require_same_memory(bound: BoundProposal, walks: Walks, law: Law, starts: np.ndarray, seed: int) -> None:
+    learnt = [_learnt(bound, each, starts, True, seed) for each in (walks, interpreted(bound, law))]
     for one, other in zip(*learnt, strict=True):
         require_same("Compiled and interpreted, what was learnt", one, other, "They differ.", 1e-9)
 
 
-def check_invariance(
-    proposal: Any,
-    n_dim: int,
-    *,
-    law: Law = NORMAL,
-    n_chains: int = 20_000,
-    n_transitions: int = 5,
-    seed: int = 0,
+def _require_invariance(
+    bound: BoundProposal, walks: Walks, law: Law, starts: np.ndarray, n_transitions: int, seed: int
 ) -> None:
-    """Chains that start with exact draws of a law, and decide exactly, still have it after some transitions.
-
-    Compares means, squares and products of all coordinates (as normal scores) before and after, in pairs, and
-    distribution functions. A proposal that adapts does so first, and is then frozen.
-    """
-    bound = _bind(proposal, n_dim, law)
-    run = _compile(bound, law, n_dim)[1]
-    if run is None:
-        run = _walk(bound.propose, bound.adapt, law.log_density)
-        n_chains //= _INTERPRETED_IS_SLOW
     rng, state = np.random.default_rng(seed), deepcopy(bound.state)
-    starts, schedule = _starts(law, n_chains, n_dim, seed), Exact().bind(1)
-    run(starts[:1], _N_TUNE, True, rng, np.arange(1), state, schedule)
-    ends, n_accepted = run(starts, n_transitions, False, rng, np.arange(1), state, schedule)
+    walks.chains(starts[:1], _N_TUNE, True, rng, state)
+    ends, n_accepted = walks.chains(starts, n_transitions, False, rng, state)
+    n_chains, n_dim = starts.shape
     n_all = n_chains * n_transitions
     require(
         n_accepted >= 100,
@@ -240,75 +273,3 @@ def _bind(proposal: Any, n_dim: int, law: Law, proxy: QuadraticProxy | None = No
 
 def _starts(law: Law, n: int, n_dim: int, seed: int) -> np.ndarray:
     return law.from_normal(np.random.default_rng(seed).standard_normal((n, n_dim)))
-
-
-def _walk(
-    propose: Propose, adapt: Adapt, log_density: Callable[[Vector], float]
-) -> Callable[..., tuple[np.ndarray, int]]:
-    """``(starts, n, tune, rng, population, state, schedule) -> (ends, n_accepted)``."""
-    global_log_ratio, log_ratios = _target_of(log_density)
-    draw, decide, accept = Exact().functions
-
-    def walk(
-        starts: np.ndarray,
-        n: int,
-        tune: bool,
-        rng: np.random.Generator,
-        population: Index,
-        state: Any,
-        schedule: Any,
-    ) -> tuple[np.ndarray, int]:
-        ends, n_accepted = np.empty_like(starts), 0
-        for c in range(starts.shape[0]):
-            out = transitions(
-                n, tune, rng, starts[c].copy(), (), population, NO_STRATUM, state, schedule, 0,
-                proposed_move, propose, adapt, draw, decide, accept, no_range,
-                Target(global_log_ratio, log_ratios),
-            )  # fmt: skip
-            ends[c] = out.q
-            n_accepted += out.n_accepted
-        return ends, n_accepted
-
-    return walk
-
-
-@lru_cache(maxsize=32)
-def _dispatchers(
-    propose: Propose, adapt: Adapt, log_density: Callable[[Vector], float]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`propose` and `_walk`, to be compiled when they are called."""
-
-    def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-        return propose(state, q, rng)  # type: ignore[no-any-return]
-
-    return numba.njit(one), numba.njit(_walk(propose, adapt, log_density))
-
-
-def _compile(
-    bound: BoundProposal, law: Law, n_dim: int
-) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
-    """`propose`, and `_walk`, compiled; None for a function of the user that numba cannot compile."""
-    functions = _dispatchers(bound.propose, bound.adapt, law.log_density)
-    q, rng, state = _starts(law, 1, n_dim, 0), np.random.default_rng(0), deepcopy(bound.state)
-    try:
-        functions[0](state, q[0], rng)
-        functions[1](q, 1, False, rng, np.arange(1), state, Exact().bind(1))
-    except Exception as error:  # numba passes some errors of the code it compiles through
-        if bound.compilable:
-            raise AssertionError(f"numba cannot compile the proposal, which says it is: {error}") from error
-        return None, None
-    return functions
-
-
-def _target_of(log_density: Callable[[Vector], float]) -> Target:
-    """One local term: the log density."""
-
-    @register_jitable
-    def log_ratios(q_new: Vector, q: Vector, index: Index, args: Any) -> Vector:
-        return np.full(index.shape[0], log_density(q_new) - log_density(q))
-
-    @register_jitable
-    def global_log_ratio(q_new: Vector, q: Vector, args: Any) -> float:
-        return 0.0
-
-    return Target(global_log_ratio, log_ratios)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -10,10 +10,10 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import Competence
-from pymc.step_methods.state import equal_dataclass_values
+from pymc.step_methods.state import DataClassState, equal_dataclass_values
 
 from pymc_austerity.testing.compare import require
-from pymc_austerity.testing.models import normal_mean, two_blocks
+from pymc_austerity.testing.models import Solved, normal_mean, two_blocks
 from pymc_austerity.testing.posteriors import check_posterior
 
 MakeStep = Callable[..., Any]
@@ -26,27 +26,39 @@ _SEED = 20
 def check_step(
     make_step: MakeStep,
     *,
+    solved: Solved | None = None,
+    vars: Sequence[str] | None = None,
     tolerance: float = 0.0,
     draws: int = 1000,
     tune: int = 500,
     partner: Any = pm.NUTS,
+    carried: Sequence[str] = (),
     seed: int = 0,
 ) -> None:
-    """Check a step method: PyMC's contract, and posteriors in closed form, alone and with another step.
+    """Check a step method: PyMC's contract, and posteriors in closed form.
 
     Parameters
     ----------
     make_step : callable
         ``make_step(vars=None, **kwargs)``, called in the context of a model, returns a step for these
-        variables. The only keyword is `rng`. The models have 3000 rows with unit variance, and posterior
-        standard deviations of about 0.02.
+        variables. The only keyword is `rng`.
+    solved : Solved, optional
+        A model whose posterior is known, for steps that are not for any continuous variable: `rates`,
+        `shares` and `allocations` of `testing.models`, or your own. Default: two regressions, one in which
+        the step moves all variables, and one in which it moves two coefficients, and `partner` the intercept.
+        They have 3000 rows with unit variance, and posterior standard deviations of about 0.02.
+    vars : sequence of str, optional
+        Names of the variables of `solved` that the step moves. Default: all.
     tolerance : float, default 0.0
         How far, in posterior standard deviations, means and standard deviations may be off, besides Monte
         Carlo error. A rule that is not exact widens the posterior.
     draws, tune : int
         For each of two chains.
-    partner : type of step method, default pymc.NUTS
-        The step for the other variable.
+    partner : type of step method, or callable, default pymc.NUTS
+        ``partner(vars)`` makes the step for the other variables.
+    carried : sequence of str, optional
+        Names in the sampling state of what belongs to the chain, and changes after tuning too. All else in it
+        (or in its `proposal_state`, if it has one) counts as learnt.
     seed : int, default 0
 
     Raises
@@ -74,20 +86,28 @@ def check_step(
     ...     return MetropolisHastings(vars, proposal=RandomWalk(0.04), steps_per_draw=5, **kwargs)
     >>> check_step(make_step)
     """
-    both = two_blocks()
-    with both.model:
-        step = make_step([both.model["b"]], rng=np.random.default_rng(seed))
-    check_interface(step, both.draw(np.random.default_rng(seed)))
-    check_points(step, both.draw(np.random.default_rng(seed)))
-    check_state(step, both.draw(np.random.default_rng(seed)))
-    check_chains(step, both.draw(np.random.default_rng(seed)))
-    with both.model:
-        others = [step, partner([both.model["a"]])]
-    options: dict[str, Any] = {"tolerance": tolerance, "draws": draws, "tune": tune, "seed": seed}
-    check_posterior(both, others, **options)
-    alone = normal_mean()
-    with alone.model:
-        check_posterior(alone, make_step(rng=np.random.default_rng(seed)), **options)
+    problems = [(two_blocks(), ["b"]), (normal_mean(), None)] if solved is None else [(solved, vars)]
+    for number, (problem, names) in enumerate(problems):
+        steps = _steps_for(problem, names, make_step, partner, seed)
+        if number == 0:
+            point = problem.draw(np.random.default_rng(seed))
+            for check in (check_interface, check_points, check_state):
+                check(steps[0], deepcopy(point))
+            check_chains(steps[0], deepcopy(point), carried)
+        check_posterior(problem, steps, tolerance=tolerance, draws=draws, tune=tune, seed=seed)
+
+
+def _steps_for(
+    solved: Solved, names: Sequence[str] | None, make_step: MakeStep, partner: Callable[..., Any], seed: int
+) -> list[Any]:
+    """The step for the named variables, or for all, and that for the others."""
+    rng = np.random.default_rng(seed)
+    with solved.model as model:
+        if names is None:
+            return [make_step(rng=rng)]
+        step = make_step([model[name] for name in names], rng=rng)
+        others = [rv for rv in model.free_RVs if rv.name not in names]
+        return [step, partner(others)] if others else [step]
 
 
 def move(step: Any, point: Point, n: int = _N_STEPS) -> tuple[list[Point], list[dict[str, Any]]]:
@@ -110,13 +130,13 @@ def fresh(step: Any, tune: int = _N_STEPS, seed: int = _SEED) -> Any:
     return step
 
 
-def learnt(step: Any) -> Any:
-    """What adaptation changes: `proposal_state` of the sampling state, or all of it but the generator."""
+def learnt(step: Any, carried: Sequence[str] = ()) -> Any:
+    """What adaptation changes: `proposal_state` of the sampling state, or all of it but what is carried."""
     state = step.sampling_state
     if hasattr(state, "proposal_state"):
         # `accepted` is a note of what the last move did.
         return {name: x for name, x in state.proposal_state._asdict().items() if name != "accepted"}
-    return {name: value for name, value in vars(state).items() if name not in ("rng", "tune")}
+    return {name: value for name, value in vars(state).items() if name not in ("rng", "tune", *carried)}
 
 
 def require_same_path(what: str, one: Any, other: Any, meaning: str) -> None:
@@ -136,9 +156,14 @@ def require_same_path(what: str, one: Any, other: Any, meaning: str) -> None:
 
 
 def check_interface(step: Any, point: Point) -> None:
-    """A name, statistics of the types that are announced, and never assigned automatically."""
+    """A name, a state, statistics of the types that are announced, and never assigned automatically."""
     require(isinstance(getattr(step, "name", None), str) and step.name, "The step has no `name`.")
     require(len(step.vars) > 0, "The step has no `vars`.")
+    kind = getattr(step, "_state_class", None)
+    require(
+        isinstance(kind, type) and issubclass(kind, DataClassState),
+        f"_state_class is {kind!r}. It must be a subclass of StepMethodState made by dataclass_state.",
+    )
     for var in step.vars:
         for has_grad in (True, False):
             answer = type(step).competence(var, has_grad)
@@ -225,7 +250,7 @@ def check_state(step: Any, point: Point) -> None:
     require(equal_dataclass_values(restored, state), "sampling_state does not survive a pickle.")
 
 
-def check_chains(step: Any, point: Point) -> None:
+def check_chains(step: Any, point: Point, carried: Sequence[str] = ()) -> None:
     """`setup_chain` starts afresh with the generator that it is given, and tuning ends."""
     paths = []
     one = fresh(step)
@@ -242,17 +267,17 @@ def check_chains(step: Any, point: Point) -> None:
     one = fresh(step)
     points, _ = move(one, point)
     one.stop_tuning()
-    before = deepcopy(learnt(one))
+    before = deepcopy(learnt(one, carried))
     move(one, points[-1])
     require(
-        equal_dataclass_values(learnt(one), before),
-        f"The step still learnt after stop_tuning: {before} became {learnt(one)}. Draws that are kept then "
-        "have another law than the target.",
+        equal_dataclass_values(learnt(one, carried), before),
+        f"The step still learnt after stop_tuning: {before} became {learnt(one, carried)}. Draws that are "
+        "kept then have another distribution than the target.",
     )
     one = fresh(step, tune=0)
-    before = deepcopy(learnt(one))
+    before = deepcopy(learnt(one, carried))
     move(one, point)
     require(
-        equal_dataclass_values(learnt(one), before),
-        f"The step learnt in a chain without tuning: {before} became {learnt(one)}.",
+        equal_dataclass_values(learnt(one, carried), before),
+        f"The step learnt in a chain without tuning: {before} became {learnt(one, carried)}.",
     )

@@ -28,7 +28,7 @@ METROPOLIS = [
     TTest(0.01, 500),
     TTest(0.05, 200),
     TTest(0.1, 50, growth=2.0, boundary=0.75),
-    pytest.param(TTest(0.05, 100, boundary=1.0), marks=pytest.mark.slow),
+    TTest(0.05, 100, boundary=1.0),
     TTest(0.5, 100),
     Concentration(0.01, bound="hoeffding-serfling"),
     Concentration(0.05, batch_size=50, growth=1.5, bound="empirical-bernstein"),
@@ -37,7 +37,7 @@ METROPOLIS = [
 BARKER = [
     ExactBarker(),
     Barker(100),
-    pytest.param(Barker(30), marks=pytest.mark.slow),
+    Barker(30),
     Barker(100, max_error=0.5),
 ]
 

@@ -57,31 +57,11 @@ def test_steps(name):
     check_step(make_step, tolerance=tolerance)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("each rule passes check_rule, and four of them check_step in a step of their own")
 @pytest.mark.parametrize("name", RULES)
 def test_metropolis_hastings_with_every_rule(name):
     make_step, tolerance = RULES[name]
     check_step(make_step, tolerance=tolerance, draws=3000, partner=pm.Slice)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "AusterityMH",
-        "MHSubLhd",
-        pytest.param("MinibatchBarker", marks=pytest.mark.slow),
-        pytest.param("MetropolisHastings", marks=pytest.mark.slow),
-    ],
-)
-def test_freshly_started_workers(name):
-    """Four chains in two processes, next to NUTS."""
-    make_step, tolerance = STEPS[name]
-    both = two_blocks()
-    with both.model:
-        steps = [make_step([both.model["b"]]), pm.NUTS([both.model["a"]])]
-    check_posterior(
-        both, steps, tolerance=tolerance, draws=500, tune=500, chains=4, cores=2, mp_ctx="forkserver"
-    )
 
 
 # Control variates ---------------------------------------------------------------------------------
@@ -138,6 +118,12 @@ class Dropping(AusterityMH):
     def step(self, point):
         new, stats = super().step(point)
         return {var.name: new[var.name] for var in self.vars}, stats
+
+
+class Unstated(AusterityMH):
+    """No state that pm.sample could take from a chain."""
+
+    _state_class = dict
 
 
 class Assigned(AusterityMH):
@@ -207,6 +193,7 @@ class Shifted(MetropolisHastings):
 
 
 WRONG = {
+    Unstated: (check_interface, "_state_class is <class 'dict'>"),
     Assigned: (check_interface, "INCOMPATIBLE"),
     Counting: (check_interface, "n_used is of type int64"),
     Mutating: (check_points, "changed b in the point"),

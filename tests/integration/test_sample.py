@@ -58,6 +58,7 @@ class TestCores:
         assert same(results[0], results[1])
         assert same(results[0], results[2])
 
+    @pytest.mark.slow("two engines; tests/conformance/test_workers.py has a compound of seven steps")
     def test_a_compound(self, line, draw, same):
         walk = RandomWalk(scale=0.02)
 
@@ -72,6 +73,7 @@ class TestCores:
         for mp_ctx in CONTEXTS:
             assert same(one, draw(line, steps(), cores=2, mp_ctx=mp_ctx, initvals=MODE))
 
+    @pytest.mark.slow("two engines; `TestSameStepAgain` has a single step that has run before")
     def test_a_compound_that_has_run_before(self, line, draw, same):
         walk = RandomWalk(scale=0.02)
         with line:

@@ -150,8 +150,22 @@ def run_both(n, n_local, bound, rule, sequential, full, seed):
     return outcomes
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-@pytest.mark.parametrize("proposal", PROPOSALS)
+# Each pair is compiled anew.
+_ONCE = {("scales", "exact"), ("adaptive", "barker"), ("user", "exact")}
+_AGAIN = pytest.mark.slow("the proposal and the rule are each in another pair")
+PAIRS = pytest.mark.parametrize(
+    ("proposal", "rule"),
+    [
+        pytest.param(
+            proposal, RULES[name], id=f"{proposal}-{name}", marks=[_AGAIN] * ((proposal, name) not in _ONCE)
+        )
+        for proposal in PROPOSALS
+        for name in RULES
+    ],
+)
+
+
+@PAIRS
 @pytest.mark.parametrize("n_local", [400, 2 * CHUNK + 100])
 def test_both_kernels_make_the_same_transitions(n_local, proposal, rule):
     (theirs, their_state, their_next), (ours, state, following) = run_both(
@@ -169,8 +183,7 @@ def test_both_kernels_make_the_same_transitions(n_local, proposal, rule):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-@pytest.mark.parametrize("proposal", PROPOSALS)
+@PAIRS
 def test_interpreted_and_compiled_draws_are_identical(proposal, rule):
     (_, (compiled, state, after)) = run_both(
         250, 400, PROPOSALS[proposal], rule, compiled_trace, compiled_full, seed=4

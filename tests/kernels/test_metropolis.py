@@ -111,9 +111,19 @@ def run(trace, n, bound, rule, data, seed, tune=True, q=(0.5, -1.0)):
 
 # (a) Interpreted and compiled ---------------------------------------------------------------------
 
+SEEN_APART = pytest.mark.slow("these rules run with another proposal, and the proposals with another rule")
 
-@pytest.mark.parametrize("proposal", ["scales", "cov", "adaptive", "user"])
-@pytest.mark.parametrize("rules", [["exact"], ["pocock", "growing", "one_batch"]])
+
+@pytest.mark.parametrize(
+    ("rules", "proposal"),
+    [(["exact"], proposal) for proposal in ("scales", "cov", "adaptive", "user")]
+    + [
+        pytest.param(
+            ["pocock", "growing", "one_batch"], proposal, marks=[] if proposal == "user" else [SEEN_APART]
+        )
+        for proposal in ("scales", "cov", "adaptive", "user")
+    ],
+)
 def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regression):
     bound = bound_proposals()[proposal]
     for rule in map(RULES.get, rules):

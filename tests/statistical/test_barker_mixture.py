@@ -20,7 +20,7 @@ from pymc_austerity.acceptance.barker import noise_variance
 from pymc_austerity.model.rebuild import INTERPRETED
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error, z_of_mean, z_of_sd
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("chains of 400,000 transitions and more: two modes are visited in turns")
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "barker_mixture.py"))
 N, TEMPERATURE = 1_000_000, 10_000.0

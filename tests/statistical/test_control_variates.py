@@ -184,7 +184,7 @@ def by_subsampling(model, acceptance):
     return result
 
 
-@slow
+@pytest.mark.slow("chains of 330,000 transitions: errors of a few hundredths of a standard deviation")
 @pytest.mark.parametrize("n", [1000, 3000, 10_000])
 class TestBias:
     @pytest.mark.parametrize("epsilon", [0.01, 0.05])

@@ -14,7 +14,7 @@ from tests.model.features import data, model_of, non_centred, scaled, simplex, s
 from tests.statistical.errors import LIMIT, error_of_mean
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow("the reference is a chain on all rows"),
     pytest.mark.filterwarnings("ignore:Tuning ended"),
     pytest.mark.filterwarnings("ignore:The posterior is far:pymc_austerity.SubsamplingWarning"),
 ]

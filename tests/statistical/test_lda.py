@@ -78,7 +78,7 @@ def test_shapes_of_the_paper_have_another_limit(step_size):
     assert z.max() > 2 * LIMIT, z
 
 
-@pytest.mark.slow
+@pytest.mark.slow("long chains: the error is small in units of what the chain knows")
 def test_long_steps_are_noticed():
     """The drift is held fixed for too long."""
     z = z_scores(draws_of(True, 3.0), exact_moments())

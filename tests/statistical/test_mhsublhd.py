@@ -66,7 +66,7 @@ class WithoutRange(Concentration):
         return super().functions._replace(decide=outside_without_range)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the example's own chain, which reads nearly all of its rows")
 def test_posterior_of_sigma_notices_a_lost_range():
     x = EXAMPLE["make_data"]("lognormal")
     exact = EXAMPLE["exact_sigma"](x)

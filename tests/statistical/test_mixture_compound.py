@@ -14,7 +14,7 @@ from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibb
 from pymc_austerity.step_methods.scir import SCIR
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("long chains of three steps, and the reference by NUTS")
 
 N, K = 400, 3
 CENTRES = np.array([-3.0, 0.0, 3.5])

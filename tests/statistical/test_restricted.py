@@ -8,7 +8,10 @@ import pymc_austerity.model.restricted as view
 from pymc_austerity import AusterityMH, restricted_nuts, restricted_slice
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Tuning ended")]
+pytestmark = [
+    pytest.mark.slow("two long chains, of which one is NUTS on the whole model"),
+    pytest.mark.filterwarnings("ignore:Tuning ended"),
+]
 GROUPS, ROWS = 6, 200
 GROUP = np.repeat(np.arange(GROUPS), ROWS)
 

@@ -180,7 +180,7 @@ def test_posterior_is_exact(name, proposal):
     assert float(stats.bound_violations.sum()) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the reference is a sum over 400,000 draws and all rows")
 @pytest.mark.parametrize("name", ["300", "1000", "3000 rare"])
 def test_an_always_accepting_kernel_is_noticed(name):
     mode, precision = mode_of(*data(name))

@@ -1,0 +1,82 @@
+"""Forked and freshly started workers draw what one process draws, with every step of the package at once."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_austerity import (
+    SCIR,
+    AusterityMH,
+    MetropolisHastings,
+    MHSubLhd,
+    MinibatchBarker,
+    MinibatchCategoricalGibbs,
+    TunaMH,
+)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:range_bound=:pymc_austerity.SubsamplingWarning"),
+    # The process is multi-threaded, says Python 3.12 when it forks.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
+    # Whether a chain has settled after so few draws is not the question here.
+    pytest.mark.filterwarnings("ignore:Tuning ended"),
+]
+N = 1500
+METROPOLIS = {
+    AusterityMH: {},
+    MHSubLhd: {"range_bound": "exact"},
+    MinibatchBarker: {},
+    MetropolisHastings: {},
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A part for each step: they are built, sent to workers and built again together."""
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        for kind in METROPOLIS:
+            mu = pm.Normal(kind.__name__, 0.0, 2.0)
+            pm.Normal(f"y_{kind.__name__}", mu, 1.0, observed=rng.normal(0.7, 1.0, N))
+        eta = pm.Normal("eta", -3.0, 1.0, shape=2)
+        pm.Poisson("count", pt.exp(eta[np.arange(N) % 2]), observed=rng.poisson(0.05, N))
+        w = pm.Dirichlet("w", np.ones(3))
+        z = pm.Categorical("z", w, shape=5)
+        levels = pt.as_tensor(np.array([-1.0, 0.3, 1.5]))
+        pm.Normal("y", levels[z], 1.0, observed=[-0.9, -0.2, 0.3, 0.5, 1.6])
+    return model
+
+
+@pytest.fixture(scope="module")
+def sample(model):
+    with model:
+        steps = [kind([model[kind.__name__]], **options) for kind, options in METROPOLIS.items()]
+        steps += [TunaMH([model["eta"]]), SCIR([model["w"]]), MinibatchCategoricalGibbs([model["z"]])]
+
+    def run(**options):
+        return pm.sample(
+            model=model, step=steps, draws=20, tune=20, chains=2, random_seed=3, progressbar=False,
+            quiet=True, compute_convergence_checks=False, **options,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def expected(sample):
+    return sample(cores=1)
+
+
+@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+def test_same_draws(sample, expected, mp_ctx):
+    found = sample(cores=2, mp_ctx=mp_ctx)
+    for group in ("posterior", "sample_stats"):
+        assert found[group].to_dataset().equals(expected[group].to_dataset())
+
+
+def test_all_variables_moved(model, expected):
+    for rv in model.free_RVs:
+        draws = expected["posterior"][rv.name].to_numpy()
+        assert not np.array_equal(draws[0], draws[1])
+        assert np.any(draws[:, 0] != draws[:, -1])
