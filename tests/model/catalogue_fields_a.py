@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from .catalogue import columns, optional, required
+from .catalogue import columns, refused_so_far, required
 
 ORDERED = pm.distributions.transforms.ordered
 
@@ -1041,7 +1041,7 @@ def epidemic_simulated_for_some_days():
     return model, ["beta"]
 
 
-@optional
+@refused_so_far
 def learning_of_many_subjects():
     rng = np.random.default_rng(1081)
     action, reward = rng.integers(2, size=(2, 20, 1181))

@@ -17,7 +17,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import fft
 
-from .catalogue import columns, optional, refused, required
+from .catalogue import columns, optional, refused, refused_so_far, required
 from .catalogue_fields_a import imputation, with_gaps
 
 # Missing cells and masks
@@ -1072,7 +1072,7 @@ def averages_of_short_windows():
     return model, ["w"]
 
 
-@optional
+@refused_so_far
 def convolution_with_a_short_kernel():
     rng, X = columns(1371, 1, 3152)
     with pm.Model() as model:

@@ -1,7 +1,7 @@
 """More models for `factorise`: other distributions, and graphs that invite a wrong split.
 
-All may be refused; none may be split wrongly or end in another error. Importing this module adds
-them to `catalogue.MODELS`.
+None may be split wrongly, or end in another error than a refusal. Importing this module adds them to
+`catalogue.MODELS`.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from pytensor import sparse
 from pytensor.conditional.op import ifelse
 from scipy.sparse import csr_matrix
 
-from .catalogue import MODELS, Entry, columns, not_finite, optional, refused, required
+from .catalogue import MODELS, Entry, columns, not_finite, optional, refused, refused_so_far, required
 
 
 def ring(n):
@@ -381,7 +381,7 @@ def slopes_by_searching_knots():
 # Shapes that depend on a parameter
 
 
-@optional
+@refused_so_far
 def slice_up_to_a_parameter():
     y = np.random.default_rng(331).normal(size=2410)
     with pm.Model() as model:
@@ -393,7 +393,7 @@ def slice_up_to_a_parameter():
     return model, ["tau"]
 
 
-@optional
+@refused_so_far
 def predictor_joined_at_a_parameter():
     y = np.random.default_rng(332).normal(size=2411)
     with pm.Model() as model:
@@ -405,7 +405,7 @@ def predictor_joined_at_a_parameter():
     return model, ["tau"]
 
 
-@optional
+@refused_so_far
 def short_slice_up_to_a_parameter():
     rng = np.random.default_rng(337)
     y, z = rng.normal(size=300), rng.normal(size=1360)
@@ -417,7 +417,7 @@ def short_slice_up_to_a_parameter():
     return model, ["tau"]
 
 
-@optional
+@refused_so_far
 def as_many_rows_as_a_parameter():
     with pm.Model() as model:
         tau = pm.DiscreteUniform("tau", 1050, 1350)
@@ -426,7 +426,7 @@ def as_many_rows_as_a_parameter():
     return model, ["tau"]
 
 
-@optional
+@refused_so_far
 def row_numbers_up_to_a_parameter():
     with pm.Model() as model:
         tau = pm.DiscreteUniform("tau", 1050, 1350)
@@ -435,7 +435,7 @@ def row_numbers_up_to_a_parameter():
     return model, ["tau"]
 
 
-@optional
+@refused_so_far
 def assignment_up_to_a_parameter():
     y = np.random.default_rng(333).normal(size=1361)
     with pm.Model() as model:
@@ -446,7 +446,7 @@ def assignment_up_to_a_parameter():
     return model, ["tau"]
 
 
-@optional
+@refused_so_far
 def lag_of_a_parameter():
     rng, X = columns(1400, 1, 334)
     with pm.Model() as model:
@@ -457,7 +457,7 @@ def lag_of_a_parameter():
     return model, ["lag"]
 
 
-@optional
+@refused_so_far
 def rows_selected_by_a_parameter():
     _, X = columns(4000, 1, 335)
     with pm.Model() as model:
@@ -467,7 +467,7 @@ def rows_selected_by_a_parameter():
     return model, None
 
 
-@optional
+@refused_so_far
 def rows_selected_by_their_number():
     _, X = columns(4001, 1, 336)
     with pm.Model() as model:
@@ -587,7 +587,7 @@ def tensor_products():
     return model, None
 
 
-@optional
+@refused_so_far
 def long_times_long():
     rng, X = columns(1384, 2, 354)
     y = rng.normal(size=1384)
@@ -598,7 +598,7 @@ def long_times_long():
     return model, None
 
 
-@optional
+@refused_so_far
 def projection_on_the_columns():
     rng, X = columns(1385, 2, 355)
     y = rng.normal(size=1385)
@@ -609,7 +609,7 @@ def projection_on_the_columns():
     return model, None
 
 
-@optional
+@refused_so_far
 def potential_product_of_sums():
     y = np.random.default_rng(356).normal(size=1386)
     with pm.Model() as model:
@@ -645,7 +645,7 @@ def branches():
 # Constrained and structured vectors
 
 
-@optional
+@refused_so_far
 def long_simplex():
     rng = np.random.default_rng(360)
     with pm.Model() as model:
@@ -654,7 +654,7 @@ def long_simplex():
     return model, None
 
 
-@optional
+@refused_so_far
 def long_zero_sum():
     rng = np.random.default_rng(361)
     with pm.Model() as model:
@@ -663,7 +663,7 @@ def long_zero_sum():
     return model, None
 
 
-@optional
+@refused_so_far
 def long_ordered():
     rng = np.random.default_rng(362)
     start = np.linspace(-2, 2, 1392)
@@ -727,7 +727,7 @@ def diffusion():
     return model, None
 
 
-@optional
+@refused_so_far
 def volatility():
     y = np.random.default_rng(368).normal(size=1100)
     with pm.Model() as model:
@@ -736,7 +736,7 @@ def volatility():
     return model, None
 
 
-@optional
+@refused_so_far
 def conditional_autoregression():
     y = np.random.default_rng(369).normal(size=1050)
     with pm.Model() as model:
@@ -746,7 +746,7 @@ def conditional_autoregression():
     return model, ["tau"]
 
 
-@optional
+@refused_so_far
 def intrinsic_conditional_autoregression():
     y = np.random.default_rng(370).normal(size=1051)
     with pm.Model() as model:

@@ -1,6 +1,8 @@
 import pytensor
 import pytest
 
+pytest.register_assert_rewrite(f"{__package__}.factorise_checks")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation():

@@ -256,7 +256,7 @@ def test_decay(define):
 
 @pytest.mark.parametrize(
     "define",
-    [simplex_with_scale, pytest.param(two_terms, marks=pytest.mark.slow)],
+    [simplex_with_scale, pytest.param(two_terms, marks=pytest.mark.slow("compiles for long"))],
     ids=lambda define: define.__name__,
 )
 def test_compiled(define):
