@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,8 @@ from pymc.initial_point import PointType
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.moves import proposed_move, surrogate_move
-from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
+from pymc_austerity.model.backend import Backend, exact_arithmetic
+from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.notices import first_line, tell_if_slow, warn_of_given
 from pymc_austerity.target import FeatureSurrogateTarget, FeatureTarget, SurrogateTarget, Target
@@ -48,6 +48,11 @@ class CompiledKernel:
     _transitions: Any
     _entry_point: Any = None
     _seen_state: Any = None
+
+    @property
+    def backend(self) -> Backend:
+        """Who runs the functions of the model, and the kernel if numba can compile it."""
+        return self._target.backend
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""
@@ -114,8 +119,7 @@ class CompiledKernel:
                 "many times slower."
             )
             self._entry_point = None
-            plain = self._target.interpreted(record)
-            self._transitions = np.errstate(all="ignore")(partial(kernel, **functions, target=plain))
+            self._transitions = self._target.interpret(kernel, functions, record)
 
     def _call(self, proposal_state: Any, *args: Any) -> Any:
         """Call the compiled transitions.
