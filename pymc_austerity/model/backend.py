@@ -69,13 +69,14 @@ def current_backend() -> Backend:
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Build steps within this context without compiling anything.
+    """Build steps within this context without compiling anything, PyMC's own included.
 
     What was built keeps its backend. Nothing of it is pickled: a step that is built again in another process,
     or outside of this context, is compiled as usual.
     """
     token = _current.set(PYTHON)
     try:
-        yield
+        with pytensor.config.change_flags(mode="FAST_COMPILE"):  # of functions that ask for no mode
+            yield
     finally:
         _current.reset(token)
