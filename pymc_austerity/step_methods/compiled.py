@@ -89,7 +89,7 @@ class CompiledKernel:
         suspects: str = "proposal",
         certain: bool = True,
     ) -> None:
-        """Compile `kernel` around the target, the proposal and `functions`.
+        """Compile `kernel` around the target, the proposal and `functions`, if the backend does that.
 
         `record` is what the target is to the kernel, by default what the proposal needs, and `features` of
         the state if there are bounds in them.
@@ -108,6 +108,8 @@ class CompiledKernel:
         warn_of_given(self._target)
         self.restart()
         self._transitions = self._target.compile(kernel, functions, record)
+        if not self.backend.is_native:
+            return
         try:
             with exact_arithmetic(), tell_if_slow():  # the first call compiles
                 self.run(0, False, np.random.default_rng(0), q, point, proposal.state)

@@ -65,7 +65,7 @@ def test_it_reads_few_rows(model, built):
     assert isinstance(built._engine, ThinnedEngine)
     assert isinstance(built.proposal_state, SurrogateState)
     assert built.prediction.terms < 1.0
-    _, stats = move(fresh(built), model.initial_point(), 500)
+    _, stats = move(fresh(built), model.initial_point(), 150)
     assert 0.0 < mean(stats, "n_used") < 4.0 * built.prediction.terms
     assert mean(stats, "mean_tree_accept") > 0.9
     assert mean(stats, "bound_violations") == mean(stats, "exhausted") == 0.0

@@ -59,7 +59,7 @@ CASES = {
     "exact Barker": (logistic, MetropolisHastings, {"proposal": WALK, "acceptance": ExactBarker()}),
     "TunaMH": (logistic, TunaMH, {}),
     "TunaMH, Surrogate": (logistic, TunaMH, {"proposal": Surrogate()}),
-    "TunaMH, features": (weights, TunaMH, {"switch_above": np.inf}),
+    "TunaMH, features": (weights, TunaMH, {"switch_above": np.inf, "proposal": WALK}),
 }
 
 
