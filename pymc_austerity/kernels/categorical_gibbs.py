@@ -163,5 +163,5 @@ def raise_impossible(row: int) -> None:
     raise ValueError(
         "No category of row {0!r} has a positive, finite density given all other variables. Check the data "
         "of this row and the support of its likelihood, and start the chain where the density is positive.",
-        row,
+        int(row),  # not a number of NumPy's, where Python runs this
     )

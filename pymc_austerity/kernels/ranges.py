@@ -74,7 +74,7 @@ def check_range(sample: Sample, width: float) -> None:
             "The range of the log ratios was bounded by {0!r}, but those of {1} terms already span {2!r}: "
             "the bound is wrong, and so would be the decisions. It has to bound max_i l_i - min_i l_i, which "
             "may be twice the largest |l_i|.",
-            width,
+            float(width),  # not a number of NumPy's, where Python runs this
             sample.n,
-            sample.high - sample.low,
+            float(sample.high - sample.low),
         )

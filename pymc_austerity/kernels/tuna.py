@@ -174,9 +174,9 @@ def raise_violation(position: int, log_ratio: float, bound: float) -> None:
         "The Taylor remainder of local term number {0!r} changed by {1!r}, and the bound on that is {2!r}: "
         "the bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; else please "
         "report the model. AusterityMH(control_variate=Taylor()) needs no bound.",
-        position,
-        log_ratio,
-        bound,
+        int(position),  # not a number of NumPy's, where Python runs this
+        float(log_ratio),
+        float(bound),
     )
 
 

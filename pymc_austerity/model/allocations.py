@@ -23,6 +23,7 @@ from pytensor.tensor.random.basic import CategoricalRV
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError
+from pymc_austerity.model.backend import current_backend
 from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.factorise import build
@@ -122,6 +123,7 @@ class Allocations(CompiledTarget):
         point = {**point, value.name: z.astype(value.type.dtype)}
         fact = _factorised(model, value, point, check=check)
         self.term_names = [term.name for term in fact.locals]
+        self.backend = current_backend()
         self.factorisation = fact
         self.values = fact.graph.values
         self._orders = []

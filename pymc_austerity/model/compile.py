@@ -1,8 +1,9 @@
-"""From a `Factorisation` to compiled transitions. All private PyTensor and numba internals live here.
+"""From a `Factorisation` to compiled transitions. Private PyTensor and numba internals live here.
 
 A kernel (`pymc_austerity.kernels`) is a plain function of plain functions. Here the functions of a model
 are compiled by PyTensor's numba backend, and the kernel is compiled around them into one native function that
-runs many transitions without returning to Python, and is cached on disk.
+runs many transitions without returning to Python, and is cached on disk. Interpreted (`model.backend`), the
+kernel is called as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
 from pymc_austerity import _version
+from pymc_austerity.model.backend import current_backend, exact_arithmetic
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.leaves import extract_given
 from pymc_austerity.model.population import Positions
@@ -58,15 +60,6 @@ def engine({arguments}):
 """
 
 
-def exact_arithmetic() -> Any:
-    """Compile within this context without reordering of sums.
-
-    With PyTensor's default, `fastmath`, code that was just compiled and the same code from the disk differ
-    in the last bit, and with them the statistics of one seed in two processes.
-    """
-    return pytensor.config.change_flags(numba__fastmath=False)
-
-
 @cache
 def _compiled_sources() -> list[str]:
     """Source of everything that may be compiled into an engine, so that a change is noticed."""
@@ -93,9 +86,12 @@ class CompiledTarget:
         Data, contiguous, one for each leaf.
     given : list of Leaf
         Parts that depend on other variables only and take long vectors to compute: once for each draw.
+    backend : Backend
+        Who runs the functions and kernels.
     """
 
     def __init__(self, factorisation: Factorisation, *, shuffle: bool = False) -> None:
+        self.backend = current_backend()
         self.factorisation = factorisation
         self.values = factorisation.graph.values
         terms: list[LocalTerm] = list(factorisation.locals)
@@ -188,40 +184,37 @@ class CompiledTarget:
 
     @cached_property
     def _given_function(self) -> Any:
-        sources = [given.source for given in self.given]
-        with exact_arithmetic():
-            return pytensor.function(
-                self._args, sources, mode="NUMBA", on_unused_input="ignore", trust_input=True
-            )
+        return self.backend.function(self._args, [given.source for given in self.given])
 
     def _function(self, name: str) -> Any:
-        """One of the functions of a record, compiled by PyTensor when it is first asked for."""
+        """One of the functions of a record, made by PyTensor when it is first asked for."""
         if name == "global_gradient" and name not in self._outputs:
             self._outputs[name] = grad(self._global, self._q, disconnected_inputs="ignore")
         if name not in self._functions:
-            with exact_arithmetic():
-                self._functions[name] = pytensor.function(
-                    self._inputs[name],
-                    [self._outputs[name]],
-                    mode="NUMBA",
-                    on_unused_input="ignore",
-                    trust_input=True,
-                )
+            self._functions[name] = self.backend.function(self._inputs[name], [self._outputs[name]])
         return self._functions[name]
 
     def interpreted(self, record: type[Any] = Target) -> Any:
-        """The target as functions that Python can call; they themselves are compiled."""
-        compiled = {name: self._function(name).vm.jit_fn for name in record._fields}
+        """The target as functions that Python can call; numba, if that is the backend, compiles each."""
+        made = {name: self.backend.entry(self._function(name)) for name in record._fields}
         functions = {
-            "log_ratios": lambda q_new, q, index, args: compiled["log_ratios"](q_new, q, index, *args)[0],
-            "log_terms": lambda q, index, args: compiled["log_terms"](q, index, *args)[0],
-            "global_gradient": lambda q, args: compiled["global_gradient"](q, *args)[0],
-            "global_log_ratio": lambda q_new, q, args: compiled["global_log_ratio"](q_new, q, *args)[
-                0
-            ].item(),
-            "features": lambda q, args: compiled["features"](q, *args)[0],
+            "log_ratios": lambda q_new, q, index, args: made["log_ratios"](q_new, q, index, *args)[0],
+            "log_terms": lambda q, index, args: made["log_terms"](q, index, *args)[0],
+            "global_gradient": lambda q, args: made["global_gradient"](q, *args)[0],
+            "global_log_ratio": lambda q_new, q, args: made["global_log_ratio"](q_new, q, *args)[0].item(),
+            "features": lambda q, args: made["features"](q, *args)[0],
         }
         return record(*(functions[name] for name in record._fields))
+
+    def interpret(
+        self,
+        kernel: Callable[..., Any],
+        functions: Mapping[str, Callable[..., Any]],
+        record: type[Any] = Target,
+    ) -> Any:
+        """Let Python run `kernel` around this target; parameters and result as of `compile`."""
+        # Compiled code is silent too: what is not finite is looked at.
+        return np.errstate(all="ignore")(partial(kernel, **functions, target=self.interpreted(record)))
 
     def compile(
         self,
@@ -229,7 +222,7 @@ class CompiledTarget:
         functions: Mapping[str, Callable[..., Any]],
         record: type[Any] = Target,
     ) -> Any:
-        """Compile `kernel` around this target.
+        """Compile `kernel` around this target, if the backend does that.
 
         Parameters
         ----------
@@ -246,6 +239,8 @@ class CompiledTarget:
         callable
             The kernel as a function of its remaining parameters.
         """
+        if not self.backend.is_native:
+            return self.interpret(kernel, functions, record)
         parameters = list(inspect.signature(kernel).parameters)
         own = parameters[: len(parameters) - len(functions) - 1]
         fields = record._fields

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import FactorisationError
-from pymc_austerity.model.compile import exact_arithmetic
+from pymc_austerity.model.backend import current_backend
 from pymc_austerity.model.conjugacy_priors import GammaPrior
 from pymc_austerity.model.conjugacy_terms import LikelihoodView, without_logs_of_exponentials
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
@@ -205,8 +204,5 @@ def _largest(factorisation: Factorisation) -> int:
 
 
 def _compiled(inputs: list[Variable], outputs: list[Variable]) -> Any:
-    with exact_arithmetic():
-        function = pytensor.function(
-            inputs, outputs, mode="NUMBA", on_unused_input="ignore", trust_input=True
-        )
-    return function.vm.jit_fn
+    backend = current_backend()
+    return backend.entry(backend.function(inputs, outputs))

@@ -16,6 +16,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 
 from pymc_austerity.exceptions import UnsuitableError, warn
+from pymc_austerity.model.backend import current_backend
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE
 
@@ -41,7 +42,7 @@ def initial_point(model: pm.Model) -> dict[str, np.ndarray]:
     pairs = zip(model.free_RVs, values, strict=True)
     if not any(_has_scan([value]) and _is_long(rv) for rv, value in pairs):
         return dict(model.initial_point())
-    function = pm.compile([], replace_rng_nodes(values), mode="NUMBA")
+    function = pm.compile([], replace_rng_nodes(values), mode=current_backend().mode)
     names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
     return dict(zip(names, function(), strict=True))
 

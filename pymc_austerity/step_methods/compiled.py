@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,8 @@ from pymc.initial_point import PointType
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.moves import proposed_move, surrogate_move
-from pymc_austerity.model.compile import CompiledTarget, exact_arithmetic
+from pymc_austerity.model.backend import Backend, exact_arithmetic
+from pymc_austerity.model.compile import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.notices import first_line, tell_if_slow, warn_of_given
 from pymc_austerity.target import FeatureSurrogateTarget, FeatureTarget, SurrogateTarget, Target
@@ -48,6 +48,11 @@ class CompiledKernel:
     _transitions: Any
     _entry_point: Any = None
     _seen_state: Any = None
+
+    @property
+    def backend(self) -> Backend:
+        """Who runs the functions of the model, and the kernel if numba can compile it."""
+        return self._target.backend
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""
@@ -84,7 +89,7 @@ class CompiledKernel:
         suspects: str = "proposal",
         certain: bool = True,
     ) -> None:
-        """Compile `kernel` around the target, the proposal and `functions`.
+        """Compile `kernel` around the target, the proposal and `functions`, if the backend does that.
 
         `record` is what the target is to the kernel, by default what the proposal needs, and `features` of
         the state if there are bounds in them.
@@ -103,6 +108,8 @@ class CompiledKernel:
         warn_of_given(self._target)
         self.restart()
         self._transitions = self._target.compile(kernel, functions, record)
+        if not self.backend.is_native:
+            return
         try:
             with exact_arithmetic(), tell_if_slow():  # the first call compiles
                 self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
@@ -114,8 +121,7 @@ class CompiledKernel:
                 "many times slower."
             )
             self._entry_point = None
-            plain = self._target.interpreted(record)
-            self._transitions = np.errstate(all="ignore")(partial(kernel, **functions, target=plain))
+            self._transitions = self._target.interpret(kernel, functions, record)
 
     def _call(self, proposal_state: Any, *args: Any) -> Any:
         """Call the compiled transitions.

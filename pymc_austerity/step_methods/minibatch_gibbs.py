@@ -15,7 +15,7 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.categorical_gibbs import GibbsOutcome, RowTerms, draw_category, gibbs_updates
 from pymc_austerity.model.allocations import Allocations
-from pymc_austerity.model.compile import exact_arithmetic
+from pymc_austerity.model.backend import exact_arithmetic
 from pymc_austerity.model.data import fingerprint
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.start import initial_point as default_point

@@ -145,7 +145,7 @@ def _from_function(function: Callable[..., Any], q: np.ndarray) -> RangeBound:
             raise ValueError(
                 "range_bound must return a finite number >= 0 that bounds max_i l_i - min_i l_i; it returned "
                 "{0!r}.",
-                width,
+                float(width),
             )
         return width
 

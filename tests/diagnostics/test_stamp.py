@@ -16,6 +16,7 @@ from pymc_austerity.diagnostics import (
     effective_cost,
     stamp,
 )
+from pymc_austerity.model.backend import interpreted
 from tests.diagnostics.results import result
 
 N = 2000
@@ -25,7 +26,7 @@ N = 2000
 def sampled():
     """NUTS, two subsampled steps and SCIR: (steps, idata), without a stamp."""
     rng = np.random.default_rng(1)
-    with pm.Model() as model:
+    with pm.Model() as model, interpreted():
         a = pm.Normal("a", 0, 10)
         b = pm.Normal("b", 0, 10)
         s = pm.HalfNormal("s", 5)
@@ -141,6 +142,7 @@ def test_a_step_of_other_data_is_refused(sampled, idata):
     steps, _ = sampled
     with pm.Model():
         pm.Normal("y", pm.Normal("q"), 1.0, observed=np.zeros(3000))
-        other = AusterityMH(proposal=RandomWalk(0.05))
+        with interpreted():
+            other = AusterityMH(proposal=RandomWalk(0.05))
     with pytest.raises(ValueError, match=r"AusterityMH\(q\) has 3,000 local terms, but .* its place 2,000"):
         stamp(idata, steps[0], other, *steps[2:])

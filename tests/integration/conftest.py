@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH
+from tests.interpreted import interpreted as interpreted
 
 N = 2000
 MODE = {"a": 1.0, "b": 2.0, "sigma": 1.0}

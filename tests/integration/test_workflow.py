@@ -13,6 +13,8 @@ from pymc_austerity import AusterityMH, RandomWalk, find_mode
 
 from .conftest import MODE, N
 
+INTERPRETED = pytest.mark.usefixtures("interpreted")
+
 
 @pytest.fixture(scope="module")
 def idata(line):
@@ -128,6 +130,7 @@ class TestProgressBar:
             )
         return screen.getvalue()
 
+    @INTERPRETED
     def test_columns(self, line, step, screen):
         text = self.show(line, step, screen)
         assert "Acceptance" in text
@@ -143,11 +146,13 @@ class TestProgressBar:
         text = self.show(line, step, screen, progressbar=bar)
         assert "Share of data" not in text
 
+    @INTERPRETED
     def test_the_last_numbers_are_shown(self, line, screen):
         step = AusterityMH(model=line, batch_size=N)
         text = self.show(line, step, screen)
         assert "1.000" in text
 
+    @INTERPRETED
     def test_two_steps(self, line, screen):
         walk = RandomWalk(scale=0.02)
         with line:
@@ -158,6 +163,7 @@ class TestProgressBar:
         assert header.count("Acceptance") == 1
         assert header.count("Share of data") == 1
 
+    @INTERPRETED
     def test_beside_nuts(self, line, screen):
         with line:
             steps = [AusterityMH([line["a"]]), pm.NUTS([line["b"], line["sigma"]])]
@@ -182,6 +188,7 @@ class TestProgressBar:
         assert "Share of data" in screen.getvalue()
 
 
+@INTERPRETED
 class TestLongDeterministics:
     """Recording them costs more than the draws; the user is told once, when the step is made."""
 

@@ -23,12 +23,14 @@ from pymc_austerity import (
     TunaMH,
 )
 from pymc_austerity.diagnostics import normality
+from pymc_austerity.model.backend import interpreted
 from pymc_austerity.report import probe
 from pymc_austerity.report.states import spread, states_of_result
 from pymc_austerity.step_methods.single_moves import SingleMoves
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended while the chain was still drifting")
 
+INTERPRETED = pytest.mark.usefixtures("interpreted")
 N = 5000
 FEW = {"n_pairs": 4, "tune": 50, "draws": 50, "n_batches": 50, "random_seed": 1}
 
@@ -63,7 +65,7 @@ STEPS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:numba cannot compile")
+@INTERPRETED
 @pytest.mark.parametrize("name", STEPS)
 def test_log_ratios_add_up_to_the_acceptance_ratio_of_the_model(normal, name):
     """Whatever is subtracted and always read, N mu is the log acceptance ratio that PyMC's density gives."""
@@ -106,6 +108,7 @@ def log_hastings(name, step, moves, move):
     return after - before
 
 
+@INTERPRETED
 def test_what_is_noted_of_the_step(normal):
     group = probe(normal, AusterityMH(model=normal, control_variate=Taylor()), **FEW)["log_ratios"]
     assert group.attrs == {
@@ -121,6 +124,7 @@ def test_what_is_noted_of_the_step(normal):
     assert dict(group.sizes) == {"pair": 4, "k": 3, "rank": 101, "batch": 50}
 
 
+@INTERPRETED
 def test_steps_without_a_test_of_their_own_batch_size(normal):
     step = MetropolisHastings(model=normal, acceptance=Exact(), proposal=RandomWalk(0.01))
     attrs = probe(normal, step, **FEW)["log_ratios"].attrs
@@ -129,6 +133,7 @@ def test_steps_without_a_test_of_their_own_batch_size(normal):
     assert probe(normal, step, batch_size=70, **FEW)["log_ratios"].attrs["batch_size"] == 70
 
 
+@INTERPRETED
 @pytest.mark.filterwarnings("ignore:range_bound=")
 def test_a_step_that_does_not_rely_on_normal_means(normal):
     step = MHSubLhd(model=normal, range_bound="exact", proposal=RandomWalk(0.02))
@@ -137,6 +142,7 @@ def test_a_step_that_does_not_rely_on_normal_means(normal):
     assert "(MHSubLhd(a, b, sigma) decides by Concentration, not by a t-test.)" in normality(tree).reason
 
 
+@INTERPRETED
 def test_one_seed_gives_one_result_on_disk_too(normal, tmp_path):
     step = AusterityMH(model=normal, proposal=RandomWalk(0.02))
     one, two = (probe(normal, step, **FEW) for _ in range(2))
@@ -164,8 +170,8 @@ def test_sampling_is_as_if_the_step_had_not_been_probed(normal):
 @pytest.fixture(scope="module")
 def compound(normal):
     """A step for two of the variables, and a result of two chains in which NUTS moves the other."""
-    step = AusterityMH([normal["a"], normal["sigma"]], model=normal)
-    with normal:
+    with normal, interpreted():
+        step = AusterityMH([normal["a"], normal["sigma"]])
         idata = pm.sample(
             50, tune=200, chains=2, cores=1, step=[step], random_seed=4, progressbar=False, quiet=True,
             compute_convergence_checks=False, initvals={"a": 0.0, "b": 1.0, "sigma": 1.0},
@@ -173,6 +179,7 @@ def compound(normal):
     return step, idata
 
 
+@INTERPRETED
 def test_states_of_a_result(normal, compound):
     _, idata = compound
     states = states_of_result(normal, idata, 7)
@@ -184,6 +191,7 @@ def test_states_of_a_result(normal, compound):
         assert state["b"].dtype == np.float64
 
 
+@INTERPRETED
 def test_variables_with_named_dimensions():
     """Their static shape is not known."""
     rng = np.random.default_rng(1)
@@ -196,6 +204,7 @@ def test_variables_with_named_dimensions():
     np.testing.assert_array_equal([state["beta"] for state in states], draws.reshape(10, 2))
 
 
+@INTERPRETED
 def test_a_step_beside_nuts(normal, compound):
     step, idata = compound
     with pytest.raises(ValueError, match=r"The AusterityMH does not move b\. .* idata="):
@@ -208,6 +217,7 @@ def test_a_step_beside_nuts(normal, compound):
     assert normality(idata).verdict in ("safe", "doubtful")
 
 
+@INTERPRETED
 def test_results_that_do_not_fit(normal, compound):
     step, idata = compound
     with pytest.raises(ValueError, match="lacks b of the model"):
@@ -222,6 +232,7 @@ def test_results_that_do_not_fit(normal, compound):
         probe(normal, step, idata=xr.DataTree())
 
 
+@INTERPRETED
 def test_what_cannot_be_probed(normal):
     with pytest.raises(TypeError, match="TunaMH draws rows in proportion.*nothing to probe"):
         probe(normal, TunaMH(model=normal, switch_above=np.inf))
@@ -236,6 +247,7 @@ def test_what_cannot_be_probed(normal):
         probe(other, AusterityMH(model=normal))
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -252,6 +264,7 @@ def test_parameters_are_checked(normal, options, message):
         probe(normal, step, **options)
 
 
+@INTERPRETED
 def test_moves_that_the_prior_rejects_are_proposed_again():
     with pm.Model() as model:
         p = pm.Uniform("p", 0.0, 1.0, default_transform=None)

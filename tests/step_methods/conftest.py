@@ -1,6 +1,7 @@
-"""Models and steps that the tests share: an engine is compiled once for each model and block.
+"""Models and steps that the tests share.
 
-A test that moves a step takes a copy (`step`, `of`), so that the shared one stays as it was built.
+A test that moves a step takes a copy (`step`), so that the shared one stays as it was built. Tests of
+messages, states, types and pickles take `interpreted`: what they build is not compiled.
 """
 
 from copy import deepcopy
@@ -10,6 +11,8 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH
+from pymc_austerity.model import backend
+from tests.interpreted import interpreted as interpreted
 
 N = 2000
 
@@ -38,8 +41,9 @@ def line():
 
 @pytest.fixture(scope="session")
 def built(line):
-    """A step for all variables of `line`; not to be moved."""
-    return AusterityMH(model=line, rng=1)
+    """A step for all variables of `line`, interpreted; not to be moved."""
+    with backend.interpreted():
+        return AusterityMH(model=line, rng=1)
 
 
 @pytest.fixture
@@ -51,8 +55,7 @@ def step(built):
     return copy
 
 
-@pytest.fixture
-def near(line):
+def near_mode(line):
     """A point near the mode of `line`."""
     return {
         **line.initial_point(),
@@ -60,6 +63,11 @@ def near(line):
         "b": np.array(1.98),
         "sigma_log__": np.array(0.03),
     }
+
+
+@pytest.fixture
+def near(line):
+    return near_mode(line)
 
 
 @pytest.fixture(scope="session")

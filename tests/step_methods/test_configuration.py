@@ -23,6 +23,8 @@ from pymc_austerity import (
 from pymc_austerity.step_methods.configuration import plain
 from tests.step_methods.conftest import N
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def test_a_fresh_step(built):
     found = built.configuration

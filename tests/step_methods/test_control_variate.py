@@ -14,17 +14,17 @@ from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, RandomWalk
 from pymc_austerity.bounds.remainder import RemainderCertificate, remainder_range
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.kernels.ranges import certified_remainder_range, exact_range
+from pymc_austerity.model.backend import interpreted
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.engine import Engine
 from pymc_austerity.testing.steps import move, require_same_path
 from tests.statistical.errors import LIMIT, error_of_mean
 
 # The process is multi-threaded, says Python 3.12 when it forks.
 FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 # Whether a chain has settled after so few draws is not the question here.
-pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
+pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
 
 N = 3000
 TAYLOR = Taylor()
@@ -66,6 +66,12 @@ def model():
 @pytest.fixture(scope="module")
 def built(model):
     """Not to be moved."""
+    with interpreted():
+        return AusterityMH(model=model, control_variate=TAYLOR, rng=1)
+
+
+@pytest.fixture(scope="module")
+def compiled(model):
     return AusterityMH(model=model, control_variate=TAYLOR, rng=1)
 
 
@@ -80,26 +86,6 @@ def step(built):
 @pytest.fixture
 def near(built):
     return {"beta": built._centre.proxy.mode + 0.01}
-
-
-class Uncompiled:
-    """What an `Engine` was given, and nothing compiled."""
-
-    def __init__(self, factorisation, rule, proposal, range_bound, exact_rows, subsample, q, point):
-        self.n_local = factorisation.n_local
-        self.rule, self.proposal, self.exact_rows = rule, proposal, exact_rows
-        self.range_bound = range_bound
-
-    def restart(self):
-        pass
-
-    def copy(self):
-        return self
-
-
-@pytest.fixture
-def uncompiled(monkeypatch):
-    monkeypatch.setattr("pymc_austerity.step_methods.base.Engine", Uncompiled)
 
 
 # The contract --------------------------------------------------------------------------------------
@@ -126,7 +112,7 @@ def test_an_unpickled_step_does_not_search_again(step, near, monkeypatch):
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
 
-def test_pickle_and_state_do_not_grow_with_the_data(uncompiled):
+def test_pickle_and_state_do_not_grow_with_the_data():
     sizes = []
     for n in (N, 10 * N):
         step = AusterityMH(model=logistic_model(n), control_variate=TAYLOR, rng=1)
@@ -137,15 +123,15 @@ def test_pickle_and_state_do_not_grow_with_the_data(uncompiled):
 
 
 @pytest.mark.parametrize("proposal", [Laplace(), Surrogate(), AdaptiveRandomWalk()], ids=str)
-def test_the_sampling_state_is_small(uncompiled, proposal):
+def test_the_sampling_state_is_small(proposal):
     step = AusterityMH(model=logistic_model(n_dim=10), control_variate=TAYLOR, proposal=proposal, rng=1)
     assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
 
 
 @FORK
-def test_parallel_chains_are_those_in_sequence(model, built, draw, same):
-    one = draw(model, deepcopy(built), tune=30, draws=30)
-    other = draw(model, deepcopy(built), tune=30, draws=30, cores=2, mp_ctx="fork")
+def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
+    one = draw(model, deepcopy(compiled), tune=30, draws=30)
+    other = draw(model, deepcopy(compiled), tune=30, draws=30, cores=2, mp_ctx="fork")
     assert same(one, other)
     assert np.unique(one["posterior"]["beta"].to_numpy()[..., 0]).size > 20
 
@@ -212,15 +198,21 @@ def marginal_of_tau(x, y):
     return mean, math.sqrt(weight @ (log_tau - mean) ** 2)
 
 
-@pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
-def test_a_scale_by_another_step(draw):
+@pytest.fixture(scope="module")
+def with_another_step(draw):
+    """A compiled chain."""
     model, x, y = hierarchy()
     with model:
         steps = [
             AusterityMH([model["beta"]], control_variate=Taylor(order=1), steps_per_draw=2),
             pm.Slice([model["tau"]]),
         ]
-    idata = draw(model, steps, draws=800, tune=200)
+    return x, y, draw(model, steps, draws=800, tune=200)
+
+
+@pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
+def test_a_scale_by_another_step(with_another_step):
+    x, y, idata = with_another_step
     log_tau = np.log(idata["posterior"]["tau"].to_numpy())
     mean, sd = marginal_of_tau(x, y)
     assert abs(log_tau.mean() - mean) < LIMIT * error_of_mean(log_tau)
@@ -450,7 +442,7 @@ def test_a_flat_direction_is_named():
             AusterityMH(control_variate=TAYLOR)
 
 
-def test_several_modes_are_told(uncompiled):
+def test_several_modes_are_told():
     with pytest.warns(SubsamplingWarning, match=r"has 2 or more modes: .* in mu\[\d\], with 50.0%"):
         AusterityMH(model=mixture(), control_variate=TAYLOR)
 
@@ -458,9 +450,9 @@ def test_several_modes_are_told(uncompiled):
 # Defaults ------------------------------------------------------------------------------------------
 
 
-def test_the_default_batch_size(uncompiled, model):
+def test_the_default_batch_size(model):
     def batch(**options):
-        return AusterityMH(model=model, **options)._engine.rule.batch_size
+        return AusterityMH(model=model, **options).configuration["rule"]["batch_size"]
 
     assert batch() == 500
     assert batch(control_variate=TAYLOR) == 50
@@ -468,7 +460,7 @@ def test_the_default_batch_size(uncompiled, model):
     assert batch(control_variate=TAYLOR, batch_size=500) == 500
 
 
-def test_the_default_proposal(uncompiled, model):
+def test_the_default_proposal(model):
     plain = AusterityMH(model=model)
     assert not isinstance(plain.proposal_state, LaplaceState | SurrogateState)
     fitted = AusterityMH(model=model, control_variate=TAYLOR)
@@ -477,7 +469,6 @@ def test_the_default_proposal(uncompiled, model):
     hierarchical = hierarchy()[0]
     both = AusterityMH(model=hierarchical, control_variate=TAYLOR)
     assert isinstance(both.proposal_state, SurrogateState)
-    assert both._engine.proposal.is_surrogate
     alone = AusterityMH([hierarchical["beta"]], model=hierarchical, control_variate=TAYLOR)
     assert isinstance(alone.proposal_state, LaplaceState)
     own = AusterityMH(model=model, control_variate=TAYLOR, proposal=RandomWalk(0.1))
@@ -487,25 +478,20 @@ def test_the_default_proposal(uncompiled, model):
 @pytest.mark.parametrize(
     ("given", "expected"), [(Taylor(), 100), (Taylor(exact_rows=0), 0), (Taylor(exact_rows=7), 7)]
 )
-def test_the_number_of_exact_rows(uncompiled, model, given, expected):
+def test_the_number_of_exact_rows(model, given, expected):
     step = AusterityMH(model=model, control_variate=given)
-    rows = step._engine.exact_rows
-    assert len(np.unique(rows)) == len(rows) == expected
-    assert step._engine.rule.bind(N - expected).ends[-1] == N - expected
+    rows = step._engine._stratum.rows
+    assert len(np.unique(rows)) == len(rows) == step.configuration["n_exact"] == expected
+    assert step._engine._schedule.ends[-1] == step._engine.n_others == N - expected
 
 
-def test_few_rows_have_fewer_exact_ones(uncompiled):
+def test_few_rows_have_fewer_exact_ones():
     step = AusterityMH(model=logistic_model(500), control_variate=TAYLOR, threshold=100)
-    assert len(step._engine.exact_rows) == 50
+    assert len(step._engine._stratum.rows) == 50
 
 
-def test_the_engine_is_the_real_one(built):
-    assert isinstance(built._engine, Engine)
-
-
-def test_the_name_of_a_term_does_not_choose_the_kernel(monkeypatch):
+def test_the_name_of_a_term_does_not_choose_the_kernel():
     """Sums of all terms are kept unless the terms are remainders, whatever a potential is called."""
-    monkeypatch.setattr(Engine, "_compile", lambda *args, **kwargs: None)
     with logistic_model() as named:
         pm.Potential("Taylor polynomial", -(named["beta"] ** 2).sum())
     assert MetropolisHastings(model=named)._engine.full

@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH, RandomWalk, SubsamplingWarning, find_mode
+from pymc_austerity.model.backend import interpreted
 from pymc_austerity.step_methods import drift as watching
 
 FAR = {"a": 1.0, "b": 4.0, "sigma": 1.0}  # some 90 posterior standard deviations in b
@@ -75,7 +76,14 @@ class TestStatistic:
 @pytest.fixture(scope="module")
 def small(line):
     """A step that takes hundreds of draws to cross the distance."""
-    return AusterityMH([line["a"], line["b"]], model=line, proposal=SMALL)
+    with interpreted():
+        return AusterityMH([line["a"], line["b"]], model=line, proposal=SMALL)
+
+
+@pytest.fixture(scope="module")
+def compiled(line):
+    """A step that learns, for thousands of draws."""
+    return AusterityMH(model=line, rng=1)
 
 
 class TestChain:
@@ -98,19 +106,20 @@ class TestChain:
             )
         assert len([w for w in caught if w.category is SubsamplingWarning]) == 2
 
-    def test_a_good_chain_does_not_warn(self, line, built, draw):
+    def test_a_good_chain_does_not_warn(self, line, compiled, draw):
         """A warning would be an error here."""
-        draw(line, built, tune=400, initvals={"a": 1.0, "b": 2.0, "sigma": 1.0})
+        draw(line, compiled, tune=400, initvals={"a": 1.0, "b": 2.0, "sigma": 1.0})
 
-    def test_long_enough_tuning_does_not_warn(self, line, built, draw):
-        draw(line, built, tune=1500, initvals=FAR)
+    def test_long_enough_tuning_does_not_warn(self, line, compiled, draw):
+        draw(line, compiled, tune=1500, initvals=FAR)
 
-    def test_from_the_mode(self, line, built, draw):
-        draw(line, built, tune=400, initvals=find_mode(line))
+    def test_from_the_mode(self, line, compiled, draw):
+        draw(line, compiled, tune=400, initvals=find_mode(line))
 
     def test_without_tuning_there_is_nothing_to_watch(self, line, small, draw):
         draw(line, [deepcopy(small), pm.Slice([line["sigma"]], model=line)], tune=0, initvals=FAR)
 
+    @pytest.mark.usefixtures("interpreted")
     def test_a_vector_is_named_once(self, draw):
         y = np.random.default_rng(2).normal(size=(1000, 3))
         with pm.Model() as model:

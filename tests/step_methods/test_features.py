@@ -12,6 +12,7 @@ from pymc_austerity import AusterityMH, MHSubLhd, SubsamplingWarning, TunaMH, re
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.kernels.ranges import certified_remainder_range
+from pymc_austerity.model.backend import interpreted
 from pymc_austerity.model.composed import Composed, differentiable
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.proposals import Laplace, Surrogate
@@ -31,6 +32,7 @@ from tests.model.features import (
 
 # Whether a chain has settled after so few draws is not the question here, nor how normal its posterior is.
 pytestmark = [
+    pytest.mark.usefixtures("interpreted"),
     pytest.mark.filterwarnings("ignore:Tuning ended"),
     pytest.mark.filterwarnings("ignore:The posterior is far:pymc_austerity.SubsamplingWarning"),
 ]
@@ -45,7 +47,8 @@ def model():
 @pytest.fixture(scope="module")
 def built(model):
     """Not to be moved."""
-    return TunaMH(model=model, rng=1)
+    with interpreted():
+        return TunaMH(model=model, rng=1)
 
 
 def fresh(step, tune=0, seed=1):
@@ -62,7 +65,7 @@ def test_it_reads_few_rows(model, built):
     assert isinstance(built._engine, ThinnedEngine)
     assert isinstance(built.proposal_state, SurrogateState)
     assert built.prediction.terms < 1.0
-    _, stats = move(fresh(built), model.initial_point(), 500)
+    _, stats = move(fresh(built), model.initial_point(), 150)
     assert 0.0 < mean(stats, "n_used") < 4.0 * built.prediction.terms
     assert mean(stats, "mean_tree_accept") > 0.9
     assert mean(stats, "bound_violations") == mean(stats, "exhausted") == 0.0

@@ -6,8 +6,10 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import AusterityMH, FactorisationError, SubsamplingWarning, factorise
+from pymc_austerity.model.backend import interpreted
 from pymc_austerity.target import FullTarget, Target
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 N = 1200
 
 
@@ -29,7 +31,8 @@ def model():
 
 @pytest.fixture(scope="module")
 def step(model):
-    with pytest.warns(SubsamplingWarning, match="phi.*in full once for each draw") as caught:
+    told = pytest.warns(SubsamplingWarning, match="phi.*in full once for each draw")
+    with interpreted(), told as caught:
         step = AusterityMH([model["size"], model["slope"]], model=model, epsilon=0.0, batch_size=100)
     assert caught[0].filename == __file__
     return step
@@ -76,7 +79,6 @@ def test_nothing_long_is_left_in_the_functions(step):
             assert all(k is None or k < N for out in node.outputs for k in getattr(out.type, "shape", ()))
 
 
-@pytest.mark.filterwarnings("ignore:Cannot cache compiled function")  # PyMC's, with the kernel inside
 def test_product_with_a_vector_of_another_step():
     """A dense product is refused where its vector moves, and given where it does not."""
     kernel = np.tril(np.ones((N, N))) / N

@@ -14,6 +14,7 @@ from scipy.special import gammaln
 
 from pymc_austerity import FactorisationError, SubsamplingWarning, restricted_nuts
 from pymc_austerity.model.allocations import Allocations
+from pymc_austerity.model.backend import interpreted
 from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state
 from tests.statistical.errors import LIMIT, error_of_mean
@@ -21,6 +22,7 @@ from tests.step_methods.exact_weights import ExactWeights
 
 # The process is multi-threaded, says Python 3.12 when it forks.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+INTERPRETED = pytest.mark.usefixtures("interpreted")
 
 N, K = 60, 3
 CENTRES = np.array([-2.0, 0.0, 2.5])
@@ -48,7 +50,8 @@ def mixture():
 @pytest.fixture(scope="module")
 def built(mixture):
     """Not to be moved."""
-    return MinibatchCategoricalGibbs([mixture["z"]], batch_size=20, model=mixture, rng=1)
+    with interpreted():
+        return MinibatchCategoricalGibbs([mixture["z"]], batch_size=20, model=mixture, rng=1)
 
 
 @pytest.fixture
@@ -63,6 +66,7 @@ def point(mixture):
     return {**mixture.initial_point(), "z": TRUTH.astype(np.int64)}
 
 
+@INTERPRETED
 @pytest.mark.parametrize("check", [check_interface, check_points, check_state, check_chains])
 def test_contract(built, point, check):
     check(built, point)
@@ -157,6 +161,7 @@ class TestProcesses:
         assert not np.array_equal(z[0], z[1])
 
 
+@INTERPRETED
 class TestCounts:
     def test_are_those_of_the_point_after_every_step(self, step, point):
         for _ in range(50):
@@ -201,6 +206,7 @@ class TestCounts:
         np.testing.assert_array_equal(copy.counts(point), np.bincount(point["z"], minlength=K))
 
 
+@INTERPRETED
 class TestStep:
     def test_only_z_moves(self, step, point):
         new, _ = step.step(point)
@@ -297,6 +303,7 @@ class TestManyRows:
         assert not big[1]._allocations.given
 
 
+@INTERPRETED
 class TestBadInput:
     @pytest.mark.parametrize("batch_size", [0, -1, 0.0, 1.0, 1.5, -0.1, np.nan, "all", True])
     def test_batch_size(self, mixture, batch_size):

@@ -12,6 +12,7 @@ from pymc_austerity import AdaptiveRandomWalk, AusterityMH, RandomWalk, Subsampl
 
 from .conftest import N
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 NAN = math.nan
 # Where a threshold begins to be one that `factorise` accepts.
 SMALLEST_THRESHOLD = 3

@@ -9,6 +9,7 @@ from numba.extending import register_jitable
 from pymc_austerity import MetropolisHastings, MHSubLhd, RandomWalk
 from pymc_austerity.acceptance import Barker, Exact, TTest
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 N = 2000
 
 
@@ -120,8 +121,7 @@ def test_errors_of_a_users_proposal_are_left_as_they_are(model):
         return q + 0.1, 0.0
 
     proposal.calls = 0
-    with pytest.warns(UserWarning, match="interpreted"):
-        step = MetropolisHastings(model=model, proposal=proposal)
+    step = MetropolisHastings(model=model, proposal=proposal)
 
     def several():
         for _ in range(6):

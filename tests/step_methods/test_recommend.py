@@ -25,6 +25,8 @@ from pymc_austerity import (
     recommend,
 )
 from pymc_austerity.exceptions import SelfCheckError, warn
+from pymc_austerity.model.backend import interpreted
+from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.engine import Engine
 from pymc_austerity.step_methods.options import centre_for
 from pymc_austerity.step_methods.recommendation import Recommendation
@@ -33,7 +35,7 @@ from pymc_austerity.step_methods.thinned import ThinnedEngine
 # The process is multi-threaded, says Python 3.12 when it forks.
 FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 # Whether a chain has settled after so few draws is not the question here.
-pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
+pytestmark = [pytest.mark.filterwarnings("ignore:Tuning ended"), pytest.mark.usefixtures("interpreted")]
 
 ROWS = np.random.default_rng(101).normal(size=5000)
 APPROXIMATE = "AusterityMH was chosen, which is approximate"
@@ -126,36 +128,24 @@ def model_with(*parts):
     return model
 
 
-class Uncompiled:
-    """What an engine was given, and nothing compiled."""
-
-    def __init__(self, factorisation, *args):
-        self.n_local = factorisation.n_local
-        self.args = args
-
-    def restart(self):
-        pass
-
-    def copy(self):
-        return self
-
-
-@pytest.fixture
-def uncompiled(monkeypatch):
-    monkeypatch.setattr("pymc_austerity.step_methods.base.Engine", Uncompiled)
-    monkeypatch.setattr("pymc_austerity.step_methods.tuna.ThinnedEngine", Uncompiled)
-
-
 @pytest.fixture(scope="module")
 def tuna():
     """Not to be moved."""
-    return recommend(logistic())
+    with interpreted():
+        return recommend(logistic())
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    with logistic():
+        return recommend()
 
 
 @pytest.fixture(scope="module")
 def exact():
     """Not to be moved."""
-    return recommend(overdispersed())
+    with interpreted():
+        return recommend(overdispersed())
 
 
 def said(step):
@@ -177,7 +167,7 @@ def test_few_rows_decide(tuna):
     assert why.fit == tuna.centre
 
 
-def test_it_is_as_if_it_had_been_built_by_hand(tuna, uncompiled):
+def test_it_is_as_if_it_had_been_built_by_hand(tuna):
     by_hand = TunaMH([logistic()["beta"]], model=logistic())
     assert vars(tuna).keys() == vars(by_hand).keys() | {"recommendation"}
     for name in ("whiten", "colour", "exact", "certificate", "rounding"):
@@ -197,7 +187,7 @@ def test_no_bound_is_known(exact):
     assert "TunaMH(curvature=...)" in why.otherwise
 
 
-def test_an_approximate_step_has_to_be_asked_for(uncompiled):
+def test_an_approximate_step_has_to_be_asked_for():
     with pytest.warns(SubsamplingWarning, match=APPROXIMATE) as caught:
         step = recommend(overdispersed(), approximate=True)
     assert len(caught) == 1
@@ -209,11 +199,11 @@ def test_an_approximate_step_has_to_be_asked_for(uncompiled):
     assert step._taylor.exact_rows == 100
 
 
-def test_an_exact_step_is_preferred(uncompiled):
+def test_an_exact_step_is_preferred():
     assert type(recommend(rare(34, 3), approximate=True)) is TunaMH
 
 
-def test_too_many_rows(uncompiled):
+def test_too_many_rows():
     """34 positives for 13 coefficients: loose bounds, though the normal law is not bad."""
     model = rare(34, 13)
     step = recommend(model)
@@ -229,14 +219,14 @@ def test_too_many_rows(uncompiled):
     assert step._data_seen == by_hand._data_seen
 
 
-def test_a_hierarchy(uncompiled):
+def test_a_hierarchy():
     step = recommend(groups())
     assert type(step) is TunaMH
     assert step._proposal is None
-    assert step._engine.args[3].is_surrogate
+    assert isinstance(step.proposal_state, SurrogateState)
 
 
-def test_a_hierarchy_with_too_many_rows(uncompiled, monkeypatch):
+def test_a_hierarchy_with_too_many_rows(monkeypatch):
     original = TunaMH.__init__
     monkeypatch.setattr(
         TunaMH, "__init__", lambda self, *args, **kwargs: original(self, *args, switch_above=1e-6, **kwargs)
@@ -298,7 +288,7 @@ def test_a_part_of_the_likelihood():
     assert step.recommendation.others == ("b", "alpha")
 
 
-def test_warnings_of_the_chosen_step_are_given(uncompiled, monkeypatch):
+def test_warnings_of_the_chosen_step_are_given(monkeypatch):
     def telling(*args):
         warn("Told.")
         return centre_for(*args)
@@ -521,10 +511,9 @@ def test_nuts_in_pm_sample(draw, cores):
 
 
 @FORK
-def test_a_whole_story(draw, tuna):
+def test_a_whole_story(draw, tuna, compiled):
     """The model of the context, and all its continuous variables; PyMC has a step for the discrete one."""
-    with logistic() as model:
-        step = recommend()
+    model, step = logistic(), compiled
     mode = find_mode(model, vars=[model["beta"]])["beta"]
     idata = draw(model, step, draws=300, tune=100)
     sd = idata.posterior["beta"].std(("chain", "draw")).values

@@ -9,9 +9,11 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import AusterityMH, FactorisationError, RandomWalk
+from pymc_austerity.model.backend import interpreted
 
 from .conftest import N
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 DATA = np.random.default_rng(102).normal(size=N)
 
 # Faults that a model may have, each as a function that puts it in the model of the context.
@@ -251,7 +253,8 @@ def bounded():
 
 @pytest.fixture(scope="module")
 def built(bounded):
-    return AusterityMH(model=bounded, rng=1, batch_size=N, proposal=RandomWalk(scale=0.3))
+    with interpreted():
+        return AusterityMH(model=bounded, rng=1, batch_size=N, proposal=RandomWalk(scale=0.3))
 
 
 class TestStart:

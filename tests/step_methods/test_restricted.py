@@ -21,6 +21,7 @@ from .conftest import N, line_data
 
 # The process is multi-threaded, says Python 3.12 when it forks.
 FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+INTERPRETED = pytest.mark.usefixtures("interpreted")
 # Nothing is compiled.
 PYTHON = Mode(linker="py", optimizer="fast_compile")
 GROUP = np.arange(N) % 20
@@ -142,6 +143,7 @@ def same_draws(one, two, point):
     return np.allclose(path(one, point), path(two, point), rtol=1e-6, atol=1e-6)
 
 
+@INTERPRETED
 @pytest.mark.parametrize(("name", "vars", "others"), CASES)
 def test_density_and_gradient(models, name, vars, others):
     """Equal to those of the model up to a constant; nothing else is an input."""
@@ -163,6 +165,7 @@ def test_density_and_gradient(models, name, vars, others):
     np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-7, atol=1e-7)
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     ("name", "vars"),
     [("groups", ["mu", "tau"]), ("correlated", ["u"]), ("custom", ["nu"]), ("summed", ["tau"])],
@@ -179,6 +182,7 @@ def test_same_draws(models, name, vars, kind):
     assert same_draws(one, two, near(model))
 
 
+@INTERPRETED
 def test_a_missing_term_is_noticed(models, monkeypatch):
     """Planted bug: without its prior, the draws of tau are others."""
     model = models("groups")
@@ -194,6 +198,7 @@ def test_a_missing_term_is_noticed(models, monkeypatch):
         assert not same_draws(wrong, full, near(model))
 
 
+@INTERPRETED
 class TestCost:
     @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
     def test_data_are_not_in_the_function(self, models, make):
@@ -221,6 +226,7 @@ class TestCost:
         assert max([np.size(v.data) for v in nodes if isinstance(v, Constant)], default=0) <= 1
 
 
+@INTERPRETED
 class TestBlocks:
     def test_no_other_variable(self):
         """Every variable is drawn as itself, in whatever order they are given."""
@@ -280,6 +286,7 @@ class TestBlocks:
         assert len(frozen.value_vars) == 5
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     "options",
     [
@@ -300,6 +307,7 @@ def test_options_of_nuts(models, options):
     assert same_draws(one, two, point)
 
 
+@INTERPRETED
 def test_options_of_slice(models):
     model = models("groups")
     options = {"model": model, "rng": 2, "w": 0.3, "max_steps": 5, "tune": False}
@@ -307,6 +315,7 @@ def test_options_of_slice(models):
     assert same_draws(one, two, near(model))
 
 
+@INTERPRETED
 class TestCopies:
     @pytest.mark.parametrize("copy", [deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
     @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
@@ -360,12 +369,14 @@ class TestSample:
         assert np.isnan(stats["lp"]).all()
         assert np.isfinite(stats["energy"]).all()
 
+    @INTERPRETED
     def test_alone_and_with_a_progress_bar(self, draw):
         with pm.Model() as model:
             a = pm.Normal("a", 10, 1)
         result = draw(model, restricted_nuts([a], model=model), progressbar=True)
         assert abs(result["posterior"]["a"].mean() - 10) < 2
 
+    @INTERPRETED
     @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
     def test_data_are_replaced(self, draw, make):
         y = line_data(N)[1]
@@ -385,6 +396,7 @@ class TestSample:
         assert means[2] == pytest.approx(means[0], rel=0.2)
 
 
+@INTERPRETED
 class TestErrors:
     @pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
     def test_variables(self, models, make):

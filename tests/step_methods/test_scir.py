@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from pymc_austerity import FactorisationError, SubsamplingWarning
+from pymc_austerity.model.backend import interpreted
 from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.scir import SCIR
 from pymc_austerity.step_methods.sgrld import SGRLD
@@ -19,6 +20,7 @@ from pymc_austerity.testing.steps import check_interface, check_points, check_st
 
 # Small batches are told of; see `test_minibatches_that_widen_the_law_are_told_of`.
 pytestmark = pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning")
+INTERPRETED = pytest.mark.usefixtures("interpreted")
 N, K = 1500, 4
 _rng = np.random.default_rng(3)
 Z = _rng.choice(K, N, p=[0.6, 0.3, 0.1, 0.0])
@@ -63,7 +65,7 @@ def steps(model):
     def make(kind, name):
         if (kind, name) not in found:
             told = pytest.warns(SubsamplingWarning, match="rate of 'v' depends")
-            with model, told if "batch_size" in OPTIONS[name] else nullcontext():
+            with model, told if "batch_size" in OPTIONS[name] else nullcontext(), interpreted():
                 found[kind, name] = kind([model[n] for n in MINE], rng=1, **OPTIONS[name])
         return found[kind, name]
 
@@ -73,6 +75,7 @@ def steps(model):
 FAST = [(SCIR, "anchor"), (SGRLD, "minibatch")]
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -90,6 +93,7 @@ def test_contract(model, steps, kind, name):
     check_state(fresh(step), point)
 
 
+@INTERPRETED
 def test_chains_begin_afresh(model, steps):
     """A chain is determined by its generator; nothing of the last one is left."""
     step, point = fresh(steps(SCIR, "anchor")), model.initial_point()
@@ -101,6 +105,7 @@ def test_chains_begin_afresh(model, steps):
     assert not np.array_equal(paths[0], paths[2])
 
 
+@INTERPRETED
 def test_no_pickle_has_size_n():
     """98,000 more rows in a step, none of them in its pickle beyond the model's own."""
     sizes = []
@@ -122,16 +127,18 @@ def test_no_pickle_has_size_n():
 @pytest.mark.slow
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-def test_parallel_chains_equal_those_in_sequence(model, steps, draw, same, mp_ctx):
-    """Beside NUTS, which moves what the likelihoods of our variables depend on."""
+@pytest.mark.filterwarnings("ignore:The rate of 'v' depends:pymc_austerity.SubsamplingWarning")
+def test_parallel_chains_equal_those_in_sequence(model, draw, same, mp_ctx):
+    """Beside a step that moves what the likelihoods of our variables depend on."""
     runs = []
     for parallel in ({"cores": 1}, {"cores": 2, "mp_ctx": mp_ctx}):
         with model:
-            step = [deepcopy(steps(SCIR, "minibatch")), pm.Slice([model["mu"]])]
+            step = [SCIR([model[n] for n in MINE], rng=1, batch_size=40), pm.Slice([model["mu"]])]
         runs.append(draw(model, step, **parallel))
     assert same(*runs)
 
 
+@INTERPRETED
 def test_sample_statistics(model, steps, draw):
     found = draw(model, [deepcopy(steps(SCIR, "minibatch")), _slice(model)], draws=10).sample_stats
     for name in ("step_size", "n_used", "fraction_used", "variance_inflation"):
@@ -148,6 +155,7 @@ def _slice(model):
         return pm.Slice([model["mu"]])
 
 
+@INTERPRETED
 def test_exact_statistics_read_data_once(model, steps):
     step = fresh(steps(SCIR, "exact"))
     _, found = move(step, model.initial_point(), 3)
@@ -155,6 +163,7 @@ def test_exact_statistics_read_data_once(model, steps):
     assert [stat["variance_inflation"] for stat in found] == [1.0] * 3
 
 
+@INTERPRETED
 def test_step_sizes_decrease():
     with pm.Model() as small:
         step = SCIR([pm.Gamma("x", 2.0, 1.0)], step_size=DecreasingStepSize(0.5, 10.0, 0.5))
@@ -165,6 +174,7 @@ def test_step_sizes_decrease():
     assert step.step(small.initial_point())[1][0]["step_size"] == 0.5
 
 
+@INTERPRETED
 def test_values_of_other_steps_are_taken_up(model, steps):
     """A simplex that somebody else moved keeps its components and gets another total."""
     step, point = fresh(steps(SCIR, "exact")), model.initial_point()
@@ -179,6 +189,7 @@ def test_values_of_other_steps_are_taken_up(model, steps):
     assert abs(np.log(np.exp(step.log_theta[0]).sum()) - total) > 1e-6
 
 
+@INTERPRETED
 def test_total_begins_at_a_gamma_variable(model, steps):
     """Gamma(sum of a_hat on all data)."""
     step, point = fresh(steps(SCIR, "minibatch")), model.initial_point()
@@ -191,6 +202,7 @@ def test_total_begins_at_a_gamma_variable(model, steps):
     assert stats.kstest(totals, stats.gamma(N + K * 0.05).cdf).pvalue > 1e-3
 
 
+@INTERPRETED
 @pytest.mark.parametrize("observed", [False, True])
 def test_total_is_drawn_anew_where_its_law_depends_on_other_variables(observed):
     """Allocations move tokens from topic to topic, and know nothing of totals."""
@@ -209,6 +221,7 @@ def test_total_is_drawn_anew_where_its_law_depends_on_other_variables(observed):
     assert np.all(totals > 1e6 if observed else totals < 200)
 
 
+@INTERPRETED
 def test_components_far_below_the_smallest_number(draw):
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.array([0.0005, 1.0, 1.0]))
@@ -225,12 +238,14 @@ def test_components_far_below_the_smallest_number(draw):
     assert np.all(np.isfinite(found.posterior["w"]))
 
 
+@INTERPRETED
 def test_several_steps_unless_blocked(model):
     with model:
         step = SCIR([model["w"], model["rate"]], blocked=False)
     assert [type(one) for one in step.methods] == [SCIR, SCIR]
 
 
+@INTERPRETED
 def test_data_may_be_replaced(draw):
     with pm.Model() as model:
         data = pm.Data("data", np.arange(1200) % 2)
@@ -253,6 +268,7 @@ class Counts:
         return self.factor * np.bincount(point[self.vars[0].name], minlength=3)
 
 
+@INTERPRETED
 def test_counts_of_another_step():
     """No row is read, and draws are those of exact statistics."""
     with pm.Model() as model:
@@ -280,6 +296,7 @@ def test_counts_of_another_step():
 # Bad input --------------------------------------------------------------------------------
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -305,17 +322,20 @@ def test_bad_options(model, options, message):
         SCIR([model["w"]], **options)
 
 
+@INTERPRETED
 @pytest.mark.parametrize("kwargs", [{"h": 0.0}, {"h": 1.0, "tau": -1.0}, {"h": 1.0, "kappa": 2.0}])
 def test_bad_schedules(kwargs):
     with pytest.raises(ValueError, match="of DecreasingStepSize must be"):
         DecreasingStepSize(**kwargs)
 
 
+@INTERPRETED
 def test_no_gamma_type_prior(model):
     with model, pytest.raises(ValueError, match="The prior of 'mu' is .*pm.NUTS"):
         SCIR([model["w"], model["mu"]])
 
 
+@INTERPRETED
 def test_alpha_with_zeros():
     with pm.Model():
         w = pm.Dirichlet("w", np.array([1.0, 0.0, 1.0]))
@@ -324,6 +344,7 @@ def test_alpha_with_zeros():
             SCIR([w])
 
 
+@INTERPRETED
 def test_nothing_to_draw_rows_from():
     with pm.Model():
         w = pm.Dirichlet("w", np.ones(3))
@@ -334,6 +355,7 @@ def test_nothing_to_draw_rows_from():
             SCIR([w], batch_size=4)
 
 
+@INTERPRETED
 def test_twenty_rows_are_enough():
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))
@@ -342,6 +364,7 @@ def test_twenty_rows_are_enough():
     assert step.step(model.initial_point())[1][0]["n_used"] == 5
 
 
+@INTERPRETED
 def test_terms_that_are_coupled():
     with pm.Model() as model:
         w = pm.Gamma("w", 1.0, 1.0)
@@ -351,6 +374,7 @@ def test_terms_that_are_coupled():
             SCIR([model["w"]], batch_size=10)
 
 
+@INTERPRETED
 def test_drift_that_is_frozen_is_warned_of_once(draw):
     with pm.Model() as model:
         w = pm.Gamma("w", 1.0, 1.0)
@@ -364,6 +388,7 @@ def test_drift_that_is_frozen_is_warned_of_once(draw):
     draw(model, step)
 
 
+@INTERPRETED
 def test_a_shape_that_is_not_positive():
     """Too few exposures in the initial point's favour: theta dl/dtheta = -20 theta^2 + ... below zero."""
     with pm.Model() as model:
@@ -378,6 +403,7 @@ def test_a_shape_that_is_not_positive():
     shifted.step(model.initial_point())
 
 
+@INTERPRETED
 def test_an_anchor_that_is_too_old():
     """Counts from an anchor may be negative: an error, not a clipped count."""
     with pm.Model() as model:
@@ -394,6 +420,7 @@ def test_an_anchor_that_is_too_old():
         go_on(point)
 
 
+@INTERPRETED
 def test_a_minibatched_rate_is_told_of(model):
     with (
         model,
@@ -405,6 +432,7 @@ def test_a_minibatched_rate_is_told_of(model):
     assert len(told) == 1
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     ("name", "options", "told"),
     [
@@ -423,12 +451,14 @@ def test_an_option_without_a_use_is_told_of(model, name, options, told):
     assert len(record) == 1
 
 
+@INTERPRETED
 def test_a_start_outside_the_support(model, steps):
     step = fresh(steps(SCIR, "exact"))
     with pytest.raises(ValueError, match="'rate' is zero or infinite"):
         step.step({**model.initial_point(), "rate_log__": np.array(-np.inf)})
 
 
+@INTERPRETED
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ["w", "rate"])
 def test_minibatches_that_widen_the_law_are_told_of(model, name):
@@ -444,6 +474,7 @@ def test_minibatches_that_widen_the_law_are_told_of(model, name):
 # Likelihoods that depend on other variables where the step was not built ------------------------------
 
 
+@INTERPRETED
 def test_a_rate_that_is_estimated_must_not_move():
     """Time would be measured by the rate where the step was built."""
     with pm.Model() as model:
@@ -463,6 +494,7 @@ def conditional(model, step, point, name, draws=1500):
     return np.array(found)
 
 
+@INTERPRETED
 def test_statistics_follow_other_variables_that_jump():
     """A change point: small moves of it change nothing."""
     t, y = np.arange(20) + 0.5, np.array([8] * 5 + [2] * 15)
@@ -476,6 +508,7 @@ def test_statistics_follow_other_variables_that_jump():
     assert stats.kstest(draws, stats.gamma(2 + 40, scale=1 / (0.5 + 5)).cdf).pvalue > 1e-3
 
 
+@INTERPRETED
 def test_statistics_far_from_where_the_step_was_built():
     """Exposures that grow by twelve powers of ten."""
     with pm.Model() as model:
@@ -488,6 +521,7 @@ def test_statistics_far_from_where_the_step_was_built():
     assert stats.kstest(draws, stats.gamma(1 + N, scale=1 / (1 + X.sum() * np.exp(27.6))).cdf).pvalue > 1e-3
 
 
+@INTERPRETED
 def test_rates_of_minibatches_are_those_of_the_present_allocations():
     """All allocations are zero where the chain begins, and so is the rate."""
     with pm.Model() as model:
@@ -503,6 +537,7 @@ def test_rates_of_minibatches_are_those_of_the_present_allocations():
     assert abs(np.mean(values) - mean) < 0.02
 
 
+@INTERPRETED
 @pytest.mark.parametrize("start", ["other", "zero"])
 def test_sums_of_rates_are_not_conjugate_wherever_allocations_begin(start):
     with pm.Model():
@@ -514,6 +549,7 @@ def test_sums_of_rates_are_not_conjugate_wherever_allocations_begin(start):
     assert step.forms == {"w": "frozen"}
 
 
+@INTERPRETED
 def test_a_form_is_verified_once_more_where_the_chain_has_come_to():
     """Far beyond what is tried when the step is built the rate has a second part."""
     with pm.Model() as model:
@@ -526,6 +562,7 @@ def test_a_form_is_verified_once_more_where_the_chain_has_come_to():
         step.step({**model.initial_point(), "b": np.array(60.0)})
 
 
+@INTERPRETED
 def test_counts_after_other_data(draw):
     """Whichever of the two steps comes first."""
     with pm.Model() as model:

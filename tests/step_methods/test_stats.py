@@ -5,9 +5,11 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH, RandomWalk
+from pymc_austerity.model.backend import interpreted
 
-from .conftest import N, line_data
+from .conftest import N, line_data, near_mode
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 X, Y = line_data(N)
 NAMES = {
     "accepted",
@@ -92,10 +94,12 @@ class TestNames:
 
 
 class TestRanges:
-    @pytest.fixture
-    def stats(self, line, near):
-        walk = RandomWalk(scale=0.02)
-        return run(AusterityMH([line["b"]], model=line, proposal=walk), near, 300)
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def stats(line):
+        with interpreted():
+            step = AusterityMH([line["b"]], model=line, proposal=RandomWalk(scale=0.02))
+        return run(step, near_mode(line), 300)
 
     def test_share_of_the_data(self, stats):
         np.testing.assert_allclose(stats["fraction_used"], stats["n_used"] / N, rtol=1e-14)
@@ -149,13 +153,15 @@ class TestStepsPerDraw:
 
     K = 5
 
-    @pytest.fixture
-    def both(self, line, near):
-        walk = RandomWalk(scale=0.02)
-        one, many = (
-            AusterityMH([line["b"]], model=line, proposal=walk, steps_per_draw=k) for k in (1, self.K)
-        )
-        return run(one, near, 40 * self.K), run(many, near, 40)
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def both(line):
+        k, walk, near = TestStepsPerDraw.K, RandomWalk(scale=0.02), near_mode(line)
+        with interpreted():
+            one, many = (
+                AusterityMH([line["b"]], model=line, proposal=walk, steps_per_draw=n) for n in (1, k)
+            )
+        return run(one, near, 40 * k), run(many, near, 40)
 
     @pytest.mark.parametrize("name", ["n_used", "fraction_used", "n_stages", "exhausted"])
     def test_means(self, both, name):
@@ -255,7 +261,7 @@ class TestCompound:
     def test_three_kinds_of_steps(self, line, draw):
         with line:
             steps = [AusterityMH([line["a"]]), pm.Slice([line["b"]]), pm.NUTS([line["sigma"]])]
-        idata = draw(line, steps, draws=200, tune=200, initvals=MODE)
+        idata = draw(line, steps, draws=60, tune=60, initvals=MODE)
         assert idata.posterior["a"].mean() == pytest.approx(1.0, abs=0.15)
         assert idata.posterior["b"].mean() == pytest.approx(2.0, abs=0.15)
         assert idata.posterior["sigma"].mean() == pytest.approx(1.0, abs=0.15)

@@ -18,7 +18,10 @@ TEMPERATURE = 40.0
 
 
 # Other variables of this model are not updated at all.
-pytestmark = pytest.mark.filterwarnings("ignore:temperature applies:pymc_austerity.SubsamplingWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:temperature applies:pymc_austerity.SubsamplingWarning"),
+    pytest.mark.usefixtures("interpreted"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,9 @@ import pymc_austerity.step_methods.tuna as module
 from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds import logistic
-from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
+from pymc_austerity.bounds.thinning import tier_and_expected
 from pymc_austerity.control_variates import Taylor
+from pymc_austerity.model.backend import interpreted
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
@@ -37,6 +38,8 @@ from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean
 FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 # Whether a chain has settled after so few draws is not the question here.
 pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
+# For all but chains of thousands of transitions, and workers.
+INTERPRETED = pytest.mark.usefixtures("interpreted")
 
 N = 3000
 
@@ -70,6 +73,12 @@ def model():
 @pytest.fixture(scope="module")
 def built(model):
     """Not to be moved."""
+    with interpreted():
+        return TunaMH(model=model, rng=1)
+
+
+@pytest.fixture(scope="module")
+def compiled(model):
     return TunaMH(model=model, rng=1)
 
 
@@ -109,29 +118,6 @@ def mean(stats_, name):
     return total(stats_, name) / len(stats_)
 
 
-class Uncompiled:
-    """What an engine was given, and nothing compiled."""
-
-    n_others = n_local = N
-
-    def __init__(self, factorisation, *args):
-        self.factorisation, self.args = factorisation, args
-        self.thinning = next((x for x in args if isinstance(x, Thinning)), None)
-        self.n_local = factorisation.n_local
-
-    def restart(self):
-        pass
-
-    def copy(self):
-        return self
-
-
-@pytest.fixture
-def uncompiled(monkeypatch):
-    monkeypatch.setattr("pymc_austerity.step_methods.tuna.ThinnedEngine", Uncompiled)
-    monkeypatch.setattr("pymc_austerity.step_methods.base.Engine", Uncompiled)
-
-
 # The contract -----------------------------------------------------------------------------------------
 
 
@@ -146,12 +132,14 @@ def test_it_reads_a_handful_of_rows(step, near):
         assert math.isnan(s["log_ratio_se"])
 
 
+@INTERPRETED
 def test_it_is_a_step(built, near):
     assert isinstance(built._engine, ThinnedEngine)
     for check in (check_interface, check_points, check_state, check_chains):
         check(built, near)
 
 
+@INTERPRETED
 @pytest.mark.parametrize("copier", [deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
 def test_copies_and_pickles_draw_the_same(step, near, copier):
     move(step, near, 20)
@@ -160,6 +148,7 @@ def test_copies_and_pickles_draw_the_same(step, near, copier):
     assert other.prediction == step.prediction
 
 
+@INTERPRETED
 def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
     monkeypatch.setattr("pymc_austerity.step_methods.base.centre_for", None)
@@ -176,7 +165,8 @@ def test_copies_count_on_their_own(built, near):
     assert move(one, near, 1)[1][0]["bound_violations"] == 0.0
 
 
-def test_pickle_and_state_do_not_grow_with_the_data(uncompiled):
+@INTERPRETED
+def test_pickle_and_state_do_not_grow_with_the_data():
     sizes = []
     for n in (N, 10 * N):
         step = TunaMH(model=logistic_model(n), rng=1)
@@ -187,6 +177,7 @@ def test_pickle_and_state_do_not_grow_with_the_data(uncompiled):
     assert abs(sizes[1] - sizes[0]) < 2000
 
 
+@INTERPRETED
 def test_two_chains(model, built, draw, same):
     one = draw(model, deepcopy(built), tune=30, draws=30)
     assert same(one, draw(model, deepcopy(built), tune=30, draws=30))
@@ -196,9 +187,9 @@ def test_two_chains(model, built, draw, same):
 
 
 @FORK
-def test_parallel_chains_are_those_in_sequence(model, built, draw, same):
-    one = draw(model, deepcopy(built), tune=30, draws=30)
-    assert same(one, draw(model, deepcopy(built), tune=30, draws=30, cores=2, mp_ctx="fork"))
+def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
+    one = draw(model, deepcopy(compiled), tune=30, draws=30)
+    assert same(one, draw(model, deepcopy(compiled), tune=30, draws=30, cores=2, mp_ctx="fork"))
 
 
 def test_several_steps_for_each_draw(built, near):
@@ -214,6 +205,7 @@ def test_several_steps_for_each_draw(built, near):
         assert means[k]["bound_violations"] == 0.0
 
 
+@INTERPRETED
 def test_new_data(draw, same):
     """Centre, bounds and prediction move with them."""
     model = logistic_model()
@@ -232,6 +224,7 @@ def test_new_data(draw, same):
 # Parameters -------------------------------------------------------------------------------------------
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
@@ -289,6 +282,7 @@ def test_wrong_options_are_refused(model, options, error, said):
         TunaMH(model=model, **options)
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     "wrong",
     [lambda low, high, rows: 1.0, lambda low, high, rows: -np.ones(len(low))],
@@ -301,6 +295,7 @@ def test_wrong_curvatures_are_refused(model, wrong):
         TunaMH(model=model, curvature={"y": wrong})
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     "options",
     [
@@ -315,7 +310,7 @@ def test_wrong_curvatures_are_refused(model, wrong):
 @pytest.mark.filterwarnings("ignore:The given center is:pymc_austerity.SubsamplingWarning")
 @pytest.mark.filterwarnings("ignore:The posterior is far:pymc_austerity.SubsamplingWarning")
 @pytest.mark.filterwarnings("ignore:TunaMH would draw:pymc_austerity.SubsamplingWarning")
-def test_options_that_are_right(uncompiled, model, options):
+def test_options_that_are_right(model, options):
     step = TunaMH(model=model, **options)
     assert len(step._centre.exact) == 0
     assert step._engine.thinning.order == options.get("control_variate", Taylor()).order
@@ -328,7 +323,8 @@ def test_the_default_is_without_exact_rows(built):
     assert (built._chi, built._switch_above, built._debug, built._curvature) == (0.0, 0.25, False, {})
 
 
-def test_the_default_proposal(uncompiled, model):
+@INTERPRETED
+def test_the_default_proposal(model):
     step = TunaMH(model=model)
     assert isinstance(step.proposal_state, LaplaceState)
     assert (step.proposal_state.mix[0], step.proposal_state.rho[0]) == (0.1, 0.0)
@@ -371,6 +367,7 @@ def smooth(low, high, rows):
     return np.full(len(low), 1 / (6 * math.sqrt(3)))
 
 
+@INTERPRETED
 def test_a_users_curvature_is_used(model, near):
     step = TunaMH(model=model, curvature={"y": smooth}, rng=1)
     _, stats_ = move(fresh(step), near, 300)
@@ -385,6 +382,7 @@ def too_small(low, high, rows):
     return smooth(low, high, rows) / 200
 
 
+@INTERPRETED
 def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
     step = TunaMH(model=model, curvature={"y": too_small}, rng=1)
     with pytest.raises(ValueError, match="the bound is wrong") as raised:
@@ -401,12 +399,14 @@ def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
         move(copy, near, 50)
 
 
+@INTERPRETED
 def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
     step = TunaMH(model=model, curvature={"y": too_small}, debug=True, steps_per_draw=100, rng=1)
     _, stats_ = move(fresh(step), near, 50)
     assert 0 < total(stats_, "bound_violations") <= 100 * total(stats_, "n_used")
 
 
+@INTERPRETED
 def test_a_wrong_curvature_of_a_family_is_an_error(model, near, monkeypatch):
     right = logistic.BINARY.curvature
     monkeypatch.setitem(vars(logistic.BINARY), "curvature", lambda *args: right(*args) / 200)
@@ -433,6 +433,7 @@ def mixture_model():
     return model
 
 
+@INTERPRETED
 @pytest.mark.parametrize(
     ("make", "center", "said"),
     [
@@ -452,6 +453,7 @@ def test_without_a_bound_it_says_what_to_do(make, center, said):
     assert "curvature" in text
 
 
+@INTERPRETED
 def test_rows_that_are_computed_together_are_refused():
     with pm.Model() as model:
         z = pm.Normal("z", 0, 1, shape=N)
@@ -521,6 +523,7 @@ def rare():
     return rare_model()
 
 
+@INTERPRETED
 @FAR
 def test_few_positives_are_decided_on_all_rows(rare, draw):
     with pytest.warns(
@@ -546,8 +549,9 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
     assert np.all(idata["sample_stats"]["n_used"] == N)
 
 
+@INTERPRETED
 @FAR
-def test_it_is_switched_in_a_copy_and_in_a_pickle(uncompiled, rare):
+def test_it_is_switched_in_a_copy_and_in_a_pickle(rare):
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
         step = TunaMH(model=rare)
     for other in (deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))):
@@ -555,6 +559,7 @@ def test_it_is_switched_in_a_copy_and_in_a_pickle(uncompiled, rare):
         assert other.prediction == step.prediction
 
 
+@INTERPRETED
 @FAR
 def test_a_surrogate_on_all_rows(rare):
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
@@ -565,17 +570,19 @@ def test_a_surrogate_on_all_rows(rare):
     assert all(math.isnan(s["bound_violations"]) for s in stats_)
 
 
+@INTERPRETED
 @FAR
-def test_it_is_never_switched_if_nobody_wants_it(uncompiled, rare):
+def test_it_is_never_switched_if_nobody_wants_it(rare):
     step = TunaMH(model=rare, switch_above=math.inf)
-    assert isinstance(step._engine, Uncompiled)
+    assert isinstance(step._engine, ThinnedEngine)
     assert step._engine.thinning.most == math.inf
     assert step.prediction.terms > N / 4
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
         TunaMH(model=rare, switch_above=0.01)
 
 
-def test_many_dimensions(uncompiled):
+@INTERPRETED
+def test_many_dimensions():
     with pytest.warns(SubsamplingWarning, match=r"loose in 62 dimensions, not the data difficult") as w:
         step = TunaMH(model=logistic_model(n_dim=62, seed=0))
     assert step._switched
@@ -583,14 +590,16 @@ def test_many_dimensions(uncompiled):
     assert any("AusterityMH(control_variate=Taylor()) would read some 150 rows" in str(x.message) for x in w)
 
 
-def test_loose_bounds_are_told_where_they_pay_too(uncompiled, monkeypatch):
+@INTERPRETED
+def test_loose_bounds_are_told_where_they_pay_too(monkeypatch):
     monkeypatch.setattr("pymc_austerity.step_methods.prediction._MANY_TIMES", 1)  # else for more rows
     with pytest.warns(SubsamplingWarning, match=r"TunaMH draws about .*loose in 62 dimensions.*AusterityMH"):
         step = TunaMH(model=logistic_model(n_dim=62, seed=0), switch_above=np.inf)
     assert not step._switched
 
 
-def test_few_rows(uncompiled, model):
+@INTERPRETED
+def test_few_rows(model):
     with pytest.warns(SubsamplingWarning, match=r"3,000 rows are few for 3 dimensions.*AusterityMH"):
         TunaMH(model=model, switch_above=1e-6)
 
@@ -599,12 +608,14 @@ def nowhere(low, high, rows):
     return np.where(rows == 5, np.inf, 1.0)
 
 
-def test_no_finite_bound(uncompiled, model):
+@INTERPRETED
+def test_no_finite_bound(model):
     with pytest.warns(SubsamplingWarning, match="no finite bound near the mode"):
         step = TunaMH(model=model, curvature={"y": nowhere})
     assert step._switched
 
 
+@INTERPRETED
 def test_without_a_finite_bound_all_rows_are_read_even_if_never_switched(model, near):
     step = TunaMH(model=model, curvature={"y": nowhere}, switch_above=math.inf, rng=1)
     exact = MetropolisHastings(model=model, acceptance=Exact(), proposal=Laplace(), rng=1)
@@ -867,6 +878,7 @@ def counts_model():
     return model
 
 
+@INTERPRETED
 @pytest.mark.parametrize("switch_above", [0.25, math.inf])
 def test_far_away_counts_are_decided_on_all_rows(switch_above):
     """Nothing is known of exponentials there; a walk finds its way back."""
@@ -882,6 +894,7 @@ def test_far_away_counts_are_decided_on_all_rows(switch_above):
     np.testing.assert_allclose(points[-1]["beta"], [1.0, 0.3], atol=0.1)
 
 
+@INTERPRETED
 def test_normal_terms_have_no_remainders():
     """The polynomial is the likelihood, and no row is ever read."""
     rng, x = design(N, 2, seed=8)

@@ -1,0 +1,133 @@
+"""An engine that Python runs makes the decisions of a compiled one, and nothing is compiled for it."""
+
+from functools import cache
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from numba.core.dispatcher import Dispatcher
+from scipy.special import expit
+
+from pymc_austerity import (
+    AusterityMH,
+    Laplace,
+    MetropolisHastings,
+    MHSubLhd,
+    MinibatchBarker,
+    MinibatchCategoricalGibbs,
+    RandomWalk,
+    Surrogate,
+    Taylor,
+    TunaMH,
+    restricted_nuts,
+)
+from pymc_austerity.acceptance import ExactBarker
+from pymc_austerity.model.backend import NUMBA, PYTHON, interpreted
+from pymc_austerity.testing.steps import fresh, move
+from tests.model.features import model_of, simplex
+
+N = 1500
+N_DRAWS = 20
+WALK = RandomWalk(0.05)
+
+
+@cache
+def logistic():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, 2))
+    y = (rng.random(N) < expit(x @ [0.5, -1.0])).astype(float)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 2, shape=2)
+        pm.Bernoulli("y", logit_p=pm.math.dot(x, beta), observed=y)
+    return model
+
+
+@cache
+def weights():
+    return model_of(simplex, N)
+
+
+CASES = {
+    "t-test": (logistic, AusterityMH, {"proposal": WALK}),
+    "t-test, Laplace": (logistic, AusterityMH, {"control_variate": Taylor(), "proposal": Laplace()}),
+    "t-test, Surrogate": (logistic, AusterityMH, {"control_variate": Taylor(), "proposal": Surrogate()}),
+    "concentration": (logistic, MHSubLhd, {"proposal": WALK}),
+    "concentration, Taylor": (logistic, MHSubLhd, {"control_variate": Taylor()}),
+    "Barker": (logistic, MinibatchBarker, {"proposal": WALK}),
+    "exact": (logistic, MetropolisHastings, {"proposal": WALK}),
+    "exact Barker": (logistic, MetropolisHastings, {"proposal": WALK, "acceptance": ExactBarker()}),
+    "TunaMH": (logistic, TunaMH, {}),
+    "TunaMH, Surrogate": (logistic, TunaMH, {"proposal": Surrogate()}),
+    "TunaMH, features": (weights, TunaMH, {"switch_above": np.inf, "proposal": WALK}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:(The posterior|TunaMH would):pymc_austerity.SubsamplingWarning")
+@pytest.mark.parametrize(("make", "kind", "options"), CASES.values(), ids=CASES)
+def test_interpreted_and_compiled_make_the_same_draws(make, kind, options):
+    model = make()
+    compiled = kind(model=model, rng=1, **options)
+    with interpreted():
+        other = kind(model=model, rng=1, **options)
+    assert (compiled._engine.backend, other._engine.backend) == (NUMBA, PYTHON)
+    start = model.initial_point()
+    ours, theirs = (move(fresh(step), start, N_DRAWS) for step in (other, compiled))
+    for one, two in zip(ours[0], theirs[0], strict=True):
+        for name in one:
+            np.testing.assert_allclose(one[name], two[name], rtol=1e-12, atol=1e-12)
+    for one, two in zip(ours[1], theirs[1], strict=True):
+        for name in ("accepted", "n_used", "n_stages"):
+            assert one[name] == two[name]
+    assert any(s["accepted"] for s in ours[1])
+    assert any(s["n_used"] for s in ours[1])
+
+
+@pytest.fixture
+def no_numba(monkeypatch):
+    def fails(self, *args):
+        raise AssertionError(f"{self.py_func} is compiled")
+
+    monkeypatch.setattr(Dispatcher, "compile", fails)
+
+
+def test_the_compiler_is_noticed(no_numba):
+    with pytest.raises(AssertionError, match="is compiled"):
+        AusterityMH(model=logistic(), proposal=RandomWalk(np.array([0.03, 0.07])), growth=3.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"control_variate": Taylor()}], ids=["plain", "Taylor"])
+def test_nothing_is_compiled(no_numba, interpreted, options):
+    step = AusterityMH(model=logistic(), **options)
+    step.step(logistic().initial_point())
+
+
+def test_nothing_is_compiled_for_allocations_and_nuts(no_numba, interpreted):
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(2))
+        z = pm.Categorical("z", w, shape=30)
+        pm.Normal("y", 3.0 * z, 1.0, observed=np.arange(30.0) % 4)
+        steps = [MinibatchCategoricalGibbs([z]), restricted_nuts([w])]
+    point = model.initial_point()
+    for step in steps:
+        point, _ = step.step(point)
+
+
+def test_what_numba_cannot_compile_is_not_told_of(interpreted):
+    """A warning would be an error here."""
+
+    def propose(q, rng):
+        return q + dict(scale=0.05)["scale"] * rng.standard_normal(2), 0.0
+
+    step = AusterityMH(model=logistic(), proposal=propose, rng=1)
+    assert any(s["accepted"] for s in move(step, logistic().initial_point(), N_DRAWS)[1])
+
+
+def test_a_pickle_is_compiled_as_usual():
+    with interpreted():
+        step = AusterityMH(model=logistic(), proposal=WALK, rng=1)
+        again = cloudpickle.loads(cloudpickle.dumps(step))
+        again.step(logistic().initial_point())
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    other.step(logistic().initial_point())
+    assert [s._engine.backend.name for s in (step, again, other)] == ["python", "python", "numba"]
