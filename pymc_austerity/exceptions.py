@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import ClassVar
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -27,6 +28,18 @@ class FactorisationError(ValueError):
     ...     print(str(error)[:73])
     Rows of the term 'share' (2,000 rows) cannot be computed from a subsample
     """
+
+
+class CompiledError(ValueError):
+    """What compiled code raises: numbers, and a sentence for them, since it cannot write text itself.
+
+    A subclass has the `sentence`, with a place for each of the numbers that it is raised with.
+    """
+
+    sentence: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.sentence.format(*self.args)
 
 
 class SubsamplingWarning(UserWarning):
