@@ -28,7 +28,7 @@ class ImpossibleRowError(CompiledError):
     """There is nothing to draw the category of a row from."""
 
     sentence = (
-        "No category of row {0!r} has a positive, finite density given all other variables. Check the data "
+        "No category of row {0} has a positive, finite density given all other variables. Check the data "
         "of this row and the support of its likelihood, and start the chain where the density is positive."
     )
 

@@ -31,7 +31,7 @@ class RangeBoundError(CompiledError):
     """Log ratios that were read span more than a bound on the range of all."""
 
     sentence = (
-        "The range of the log ratios was bounded by {0!r}, but those of {1} terms already span {2!r}: the "
+        "The range of the log ratios was bounded by {0}, but those of {1} terms already span {2}: the "
         "bound is wrong, and so would be the decisions. It has to bound max_i l_i - min_i l_i, which may be "
         "twice the largest |l_i|."
     )

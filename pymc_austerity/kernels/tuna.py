@@ -48,7 +48,7 @@ class RemainderBoundError(CompiledError):
     """A Taylor remainder is larger than its bound: decisions by a wrong bound would be wrong."""
 
     sentence = (
-        "The Taylor remainder of local term number {0!r} changed by {1!r}, and the bound on that is {2!r}: "
+        "The Taylor remainder of local term number {0} changed by {1}, and the bound on that is {2}: "
         "the bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; else please "
         "report the model. AusterityMH(control_variate=Taylor()) needs no bound."
     )
