@@ -25,6 +25,7 @@ from pymc_austerity.model.conjugacy_terms import LikelihoodView, without_logs_of
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.leaves import extract_given
+from pymc_austerity.model.native import interruptible
 from pymc_austerity.model.rebuild import rebuild, stable
 
 Array = npt.NDArray[np.float64]
@@ -209,4 +210,4 @@ def _compiled(inputs: list[Variable], outputs: list[Variable]) -> Any:
         function = pytensor.function(
             inputs, outputs, mode="NUMBA", on_unused_input="ignore", trust_input=True
         )
-    return function.vm.jit_fn
+    return interruptible(function.vm.jit_fn)
