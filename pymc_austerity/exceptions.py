@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import ClassVar
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -46,6 +47,18 @@ class NoNormalApproximationError(UnsuitableError):
 
 class UnboundedError(UnsuitableError):
     """Nothing is known that bounds the log ratios or the Taylor remainders of a term."""
+
+
+class CompiledError(ValueError):
+    """What compiled code raises: numbers, and a sentence for them, since it cannot write text itself.
+
+    A subclass has the `sentence`, with a place for each of the numbers that it is raised with.
+    """
+
+    sentence: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.sentence.format(*self.args)
 
 
 class SubsamplingWarning(UserWarning):

@@ -17,10 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import CHUNK, draw_without_replacement, restore_order
 from pymc_austerity.target import Index, Vector
 
 Draw = Callable[[np.random.Generator, Vector], int]
+
+
+class ImpossibleRowError(CompiledError):
+    """There is nothing to draw the category of a row from."""
+
+    sentence = (
+        "No category of row {0} has a positive, finite density given all other variables. Check the data "
+        "of this row and the support of its likelihood, and start the chain where the density is positive."
+    )
 
 
 class RowTerms(NamedTuple):
@@ -121,7 +131,7 @@ def gibbs_updates(
 
     Raises
     ------
-    ValueError
+    ImpossibleRowError
         If a row has no category of positive probability, or a term is not a number.
 
     Notes
@@ -148,20 +158,10 @@ def gibbs_updates(
                 i = some[r]
                 new = draw(rng, log_weights[r * n_categories : (r + 1) * n_categories])
                 if new < 0:
-                    raise_impossible(i)
+                    raise ImpossibleRowError(i)
                 if new != z[i]:
                     counts[z[i]] -= 1
                     counts[new] += 1
                     z[i] = new
                     n_changed += 1
     return GibbsOutcome(n_updates * batch_size, n_terms, n_changed)
-
-
-@register_jitable
-def raise_impossible(row: int) -> None:
-    """Raise `ValueError`: there is nothing to draw from."""
-    raise ValueError(
-        "No category of row {0!r} has a positive, finite density given all other variables. Check the data "
-        "of this row and the support of its likelihood, and start the chain where the density is positive.",
-        int(row),  # not a number of NumPy's, where Python runs this
-    )

@@ -15,6 +15,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.bounds import certificate, remainder
+from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.state import features_at
 from pymc_austerity.kernels.stratum import among_others
 from pymc_austerity.kernels.subsample import CHUNK
@@ -24,6 +25,16 @@ RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], int, Target], float]
 
 # Rounding of log ratios, which are differences of larger numbers.
 _RELATIVE, _ABSOLUTE = 1e-6, 1e-9
+
+
+class RangeBoundError(CompiledError):
+    """Log ratios that were read span more than a bound on the range of all."""
+
+    sentence = (
+        "The range of the log ratios was bounded by {0}, but those of {1} terms already span {2}: the "
+        "bound is wrong, and so would be the decisions. It has to bound max_i l_i - min_i l_i, which may be "
+        "twice the largest |l_i|."
+    )
 
 
 @register_jitable
@@ -68,13 +79,6 @@ def exact_range(
 
 @register_jitable
 def check_range(sample: Sample, width: float) -> None:
-    """Raise `ValueError` if a sample spans more than the range of all is said to be."""
+    """Raise `RangeBoundError` if a sample spans more than the range of all is said to be."""
     if sample.high - sample.low > width * (1.0 + _RELATIVE) + _ABSOLUTE:
-        raise ValueError(
-            "The range of the log ratios was bounded by {0!r}, but those of {1} terms already span {2!r}: "
-            "the bound is wrong, and so would be the decisions. It has to bound max_i l_i - min_i l_i, which "
-            "may be twice the largest |l_i|.",
-            float(width),  # not a number of NumPy's, where Python runs this
-            sample.n,
-            float(sample.high - sample.low),
-        )
+        raise RangeBoundError(width, sample.n, sample.high - sample.low)

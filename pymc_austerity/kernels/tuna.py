@@ -32,6 +32,7 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance.base import log_uniform
 from pymc_austerity.bounds.alias import draw_weighted
 from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
+from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.moves import Move
 from pymc_austerity.kernels.state import features_at
@@ -41,6 +42,16 @@ from pymc_austerity.target import Index, Target, Vector
 
 # More rows than anybody waits for, if their number is finite at all.
 _TOO_MANY = 1e9
+
+
+class RemainderBoundError(CompiledError):
+    """A Taylor remainder is larger than its bound: decisions by a wrong bound would be wrong."""
+
+    sentence = (
+        "The Taylor remainder of local term number {0} changed by {1}, and the bound on that is {2}: "
+        "the bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; else please "
+        "report the model. AusterityMH(control_variate=Taylor()) needs no bound."
+    )
 
 
 @register_jitable
@@ -156,7 +167,7 @@ def thinned_log_ratio(
             if not abs(log_ratios[k]) <= bound + thinning.rounding:  # or not a number
                 violations[0] += 1
                 if not debug:
-                    raise_violation(index[k], log_ratios[k], bound)
+                    raise RemainderBoundError(index[k], log_ratios[k], bound)
                 if math.isnan(log_ratios[k]):
                     return -math.inf, n
             x = min(max(log_ratios[k] / bound, -1.0), 1.0)
@@ -165,19 +176,6 @@ def thinned_log_ratio(
                     return -math.inf, n
                 result += math.log((1.0 + x + 2.0 * extra) / (1.0 - x + 2.0 * extra))
     return result, n
-
-
-@register_jitable
-def raise_violation(position: int, log_ratio: float, bound: float) -> None:
-    """Raise `ValueError`: decisions by a wrong bound would be wrong."""
-    raise ValueError(
-        "The Taylor remainder of local term number {0!r} changed by {1!r}, and the bound on that is {2!r}: "
-        "the bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; else please "
-        "report the model. AusterityMH(control_variate=Taylor()) needs no bound.",
-        int(position),  # not a number of NumPy's, where Python runs this
-        float(log_ratio),
-        float(bound),
-    )
 
 
 @register_jitable

@@ -15,6 +15,7 @@ from typing import Any
 import pytensor
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.model.native import interruptible
 from pymc_austerity.model.rebuild import INTERPRETED_STABLE
 
 
@@ -53,7 +54,7 @@ class Backend:
 
     def entry(self, function: Any) -> Any:
         """What Python calls to run a `function`: arrays in, a sequence of arrays out."""
-        return function.vm.jit_fn if self.is_native else function
+        return interruptible(function.vm.jit_fn) if self.is_native else function
 
 
 NUMBA = Backend("numba", "NUMBA", is_native=True)

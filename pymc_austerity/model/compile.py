@@ -1,4 +1,6 @@
-"""From a `Factorisation` to compiled transitions. Private PyTensor and numba internals live here.
+"""From a `Factorisation` to compiled transitions.
+
+Private internals of PyTensor and numba live here and in `native`.
 
 A kernel (`pymc_austerity.kernels`) is a plain function of plain functions. Here the functions of a model
 are compiled by PyTensor's numba backend, and the kernel is compiled around them into one native function that
@@ -8,30 +10,28 @@ kernel is called as it is.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import logging
-import sys
-from collections.abc import Callable, Mapping
-from functools import cache, cached_property, partial
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any
 
-import numba
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from numba.extending import register_jitable
 from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
-from pymc_austerity import _version
 from pymc_austerity.model.backend import current_backend, exact_arithmetic
+from pymc_austerity.model.cache_key import is_of_package, key_of
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.leaves import extract_given
+from pymc_austerity.model.native import NativeKernel, compiled, engine_source, generator_at, interruptible
 from pymc_austerity.model.population import Positions
 from pymc_austerity.model.rebuild import parts_of, rebuild
 from pymc_austerity.model.storage import in_random_order
@@ -39,7 +39,7 @@ from pymc_austerity.target import Target
 
 logger = logging.getLogger(__name__)
 
-_ENGINE = """
+_FUNCTIONS = """
 def log_ratios(q_new, q, index, args):
     return log_ratios_function(q_new, q, index, *args)[0]
 
@@ -54,18 +54,16 @@ def global_log_ratio(q_new, q, args):
 
 def features(q, args):
     return features_function(q, *args)[0]
-
-def engine({arguments}):
-    return kernel({arguments}, {functions}, Record({fields}))
 """
 
 
-@cache
-def _compiled_sources() -> list[str]:
-    """Source of everything that may be compiled into an engine, so that a change is noticed."""
-    package = Path(__file__).parents[1]
-    rooms = ("kernels", "acceptance", "proposals", "bounds")
-    return [path.read_text() for room in rooms for path in sorted((package / room).glob("*.py"))]
+def _own_operations(graph: FunctionGraph) -> Iterator[type[Op]]:
+    """Operations of a graph that this package defines; PyTensor's keys have their names alone."""
+    for node in graph.apply_nodes:
+        if is_of_package(type(node.op)):
+            yield type(node.op)
+        if isinstance(node.op, HasInnerGraph):
+            yield from _own_operations(node.op.fgraph)
 
 
 class CompiledTarget:
@@ -184,7 +182,7 @@ class CompiledTarget:
 
     @cached_property
     def _given_function(self) -> Any:
-        return self.backend.function(self._args, [given.source for given in self.given])
+        return interruptible(self.backend.function(self._args, [given.source for given in self.given]))
 
     def _function(self, name: str) -> Any:
         """One of the functions of a record, made by PyTensor when it is first asked for."""
@@ -236,49 +234,32 @@ class CompiledTarget:
 
         Returns
         -------
-        callable
+        NativeKernel
             The kernel as a function of its remaining parameters.
         """
         if not self.backend.is_native:
             return self.interpret(kernel, functions, record)
         parameters = list(inspect.signature(kernel).parameters)
         own = parameters[: len(parameters) - len(functions) - 1]
-        fields = record._fields
-        source = _ENGINE.format(
-            arguments=", ".join(own),
-            functions=", ".join(functions),
-            fields=", ".join(f"{name}_" for name in fields),
-        )
+        fields = list(record._fields)
+        source = engine_source(kernel, own, list(functions), fields)
         with exact_arithmetic():
             built = {name: numba_funcify_ensure_cache(self._function(name).maker.fgraph) for name in fields}
-        keys = [cache_key for _, cache_key in built.values()]
-        key = None
-        ours = all(
-            f.__module__.startswith("pymc_austerity.") and not f.__closure__
-            for f in (kernel, *functions.values())
-        )
-        if ours and None not in keys:
-            names = [f"{f.__module__}.{f.__qualname__}" for f in (kernel, *functions.values())]
-            versions = [
-                _version.__version__,
-                numba.__version__,
-                np.__version__,
-                pytensor.__version__,
-                sys.version,
-            ]
-            flags = [*keys, source, names, record.__name__, _compiled_sources(), versions]
-            key = hashlib.sha256(repr(flags).encode()).hexdigest()
+        graph_keys = [cache_key for _, cache_key in built.values()]
+        operations = {op for name in fields for op in _own_operations(self._function(name).maker.fgraph)}
+        ours = [NativeKernel, *sorted(operations, key=repr)]
+        key = key_of([*graph_keys, _FUNCTIONS, source], [kernel, *functions.values(), record, *ours])
         # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
         # dispatcher as a value has one, and numba then refuses to cache.
         environment: dict[str, Any] = {
             "__name__": kernel.__module__,
             "kernel": kernel,
             "Record": record,
+            "generator_at": generator_at,
             **{f"{name}_function": function for name, (function, _) in built.items()},
             **functions,
         }
         for name in fields:
-            plain = compile_numba_function_src(source, name, environment, {})
+            plain = compile_numba_function_src(_FUNCTIONS, name, environment, {})
             environment[f"{name}_"] = register_jitable(plain)
-        engine = compile_numba_function_src(source, "engine", environment, {}, cache_key=key)
-        return numba.njit(engine, cache=key is not None)
+        return NativeKernel(compiled(source, "engine", environment, key), kernel, own)

@@ -18,6 +18,7 @@ from xarray import DataTree
 from pymc_austerity.diagnostics import stamp
 from pymc_austerity.report.budget import Budget
 from pymc_austerity.report.clock import Clock, UserInterrupt
+from pymc_austerity.report.interrupts import watched
 from pymc_austerity.report.names import configuration, counter, describe
 
 # R-hat and effective sample sizes need a few draws of each chain.
@@ -134,7 +135,7 @@ def run_step(
         notes=tuple(notes),
     )
     idata, error = None, ""
-    with _listening() as messages:
+    with _listening() as messages, watched() as interrupt:
         try:
             idata = pm.sample(
                 draws=most,
@@ -152,10 +153,9 @@ def run_step(
         except UserInterrupt:
             raise KeyboardInterrupt from None
         except Exception as failure:  # whatever a step of the user raises is told in the report
-            if "Not enough samples to build a trace" in str(failure):  # all chains were stopped while tuning
-                raise KeyboardInterrupt from None
             error = f"{type(failure).__name__}: {failure}"
-    if idata is not None and clock.ended < settings.chains:  # the user stopped the last chain
+    # PyMC keeps the draws of a chain that was interrupted. If there are none, that is an error of its own.
+    if interrupt.seen or (idata is not None and clock.ended < settings.chains):
         raise KeyboardInterrupt
     about = replace(about, messages=tuple(messages), error=error)
     if idata is None:

@@ -230,11 +230,8 @@ class SubsampledStep(RebuiltStep):
         q = self._ravel(point)
         try:
             return self._engine.run(n, tune, self.rng, q, point, self.proposal_state)
-        except BaseException as error:
+        except BaseException:
             self._engine.restart()
-            if isinstance(error, ValueError) and len(error.args) > 1 and "{0!r}" in str(error.args[0]):
-                # Compiled code hands over the numbers of its message apart.
-                raise ValueError(error.args[0].format(*error.args[1:])) from None
             raise
 
     # PyMC's contract ------------------------------------------------------------------------

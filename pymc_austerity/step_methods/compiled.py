@@ -14,6 +14,7 @@ from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.moves import proposed_move, surrogate_move
 from pymc_austerity.model.backend import Backend, exact_arithmetic
 from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.native import NativeKernel
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.notices import first_line, tell_if_slow, warn_of_given
 from pymc_austerity.target import FeatureSurrogateTarget, FeatureTarget, SurrogateTarget, Target
@@ -46,7 +47,6 @@ class CompiledKernel:
     needs_range = False
     _target: CompiledTarget
     _transitions: Any
-    _entry_point: Any = None
     _seen_state: Any = None
 
     @property
@@ -73,7 +73,7 @@ class CompiledKernel:
         point: PointType,
         proposal_state: Any,
     ) -> Outcome:
-        """Make n transitions from q; `point` has the values of the other variables."""
+        """Make n transitions from q, which may be written over; `point` has the other variables."""
         raise NotImplementedError
 
     def _compile(
@@ -120,21 +120,18 @@ class CompiledKernel:
                 f"numba cannot compile the {suspects} ({first_line(error)}); it runs interpreted, which is "
                 "many times slower."
             )
-            self._entry_point = None
+            self._seen_state = None
             self._transitions = self._target.interpret(kernel, functions, record)
 
     def _call(self, proposal_state: Any, *args: Any) -> Any:
-        """Call the compiled transitions.
+        """Call the transitions.
 
-        numba's dispatcher looks at the type of every array of every argument in every call, which takes
-        longer than a transition. Only the proposal's state may come from elsewhere: as long as it is the
-        one of the last call, all types are as they were, and the machine code is called itself.
+        Only the proposal's state may come from elsewhere: as long as it is the one of the last call, all
+        arguments have the types that they had.
         """
-        if self._entry_point is not None and proposal_state is self._seen_state:
-            return self._entry_point(*args)
+        if proposal_state is self._seen_state:
+            return self._transitions.again(*args)
         outcome = self._transitions(*args)
-        overloads = getattr(self._transitions, "overloads", {})
-        if len(overloads) == 1:
-            (compiled,) = overloads.values()
-            self._entry_point, self._seen_state = compiled.entry_point, proposal_state
+        if isinstance(self._transitions, NativeKernel) and self._transitions.is_settled:
+            self._seen_state = proposal_state
         return outcome

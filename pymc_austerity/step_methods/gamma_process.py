@@ -299,9 +299,12 @@ class GammaProcessStep(RebuiltStep):
             steps *= rate / (alpha_and_rate[1] + conjugacy.structure.totals.t)
         scaled = log_theta if prior.is_simplex else log_theta + np.log(rate)
         moved = self._move(prior, scaled, shape, alpha, steps)
-        self.log_theta[k] = moved if prior.is_simplex else moved - np.log(rate)
-        point[prior.value_name] = value = prior.value(self.log_theta[k])  # type: ignore[arg-type]
+        log_theta = moved if prior.is_simplex else moved - np.log(rate)
+        value = prior.value(log_theta)
+        self.written[k] = None  # after an interrupt between the two the next transition begins at the point
+        self.log_theta[k] = log_theta
         self.written[k] = value.copy()
+        point[prior.value_name] = value
         return estimate.n_used, noise_ratio(estimate, shape, rate, is_simplex=prior.is_simplex)
 
     def _log_total(self, k: int, alpha: Array, shape: Array, point: PointType) -> Array:

@@ -13,7 +13,13 @@ from pymc.util import RandomGenerator, get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.kernels.categorical_gibbs import GibbsOutcome, RowTerms, draw_category, gibbs_updates
+from pymc_austerity.kernels.categorical_gibbs import (
+    GibbsOutcome,
+    ImpossibleRowError,
+    RowTerms,
+    draw_category,
+    gibbs_updates,
+)
 from pymc_austerity.model.allocations import Allocations
 from pymc_austerity.model.backend import exact_arithmetic
 from pymc_austerity.model.data import fingerprint
@@ -219,19 +225,13 @@ class MinibatchCategoricalGibbs(RebuiltStep):
     def _run(self, z: Index, counts: Index, point: PointType) -> GibbsOutcome:
         args = self._allocations.args(point)
         try:
-            return GibbsOutcome(
-                *self._updates(
-                    self._steps_per_draw, self.rng, z, counts, args, self._population, self._batch_size
-                )
+            outcome: GibbsOutcome = self._updates(
+                self._steps_per_draw, self.rng, z, counts, args, self._population, self._batch_size
             )
-        except ValueError as error:
-            if len(error.args) > 1 and "{0!r}" in str(error.args[0]):
-                # Compiled code hands over the numbers of its message apart.
-                raise ValueError(
-                    f"{self.vars[0].name}: {error.args[0].format(*error.args[1:])} "
-                    f"(terms {', '.join(self._allocations.term_names)})"
-                ) from None
-            raise
+        except ImpossibleRowError as error:
+            terms = ", ".join(self._allocations.term_names)
+            raise ValueError(f"{self.vars[0].name}: {error} (terms {terms})") from None
+        return outcome
 
     def counts(self, point: PointType) -> Index:
         """Number of rows in each category at a point.

@@ -15,7 +15,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.certificate import RangeCertificates, certify
 from pymc_austerity.bounds.remainder import RemainderCertificate
-from pymc_austerity.exceptions import UnboundedError, warn
+from pymc_austerity.exceptions import CompiledError, UnboundedError, warn
 from pymc_austerity.kernels.ranges import (
     RangeOf,
     certified_range,
@@ -128,13 +128,18 @@ def certified(certificates: RangeCertificates, factorisation: Factorisation) -> 
     return RangeBound(certified_range, replace(certificates, predictors=linear_predictors(factorisation)).at)
 
 
+class RangeFunctionError(CompiledError):
+    """A function of the user returned what cannot be a range."""
+
+    sentence = (
+        "range_bound must return a finite number >= 0 that bounds max_i l_i - min_i l_i; it returned {0}."
+    )
+
+
 def _from_function(function: Callable[..., Any], q: np.ndarray) -> RangeBound:
     value = function(q.copy(), q.copy())
     if not isinstance(value, int | float | np.number) or not 0.0 <= value < math.inf:
-        raise ValueError(
-            "range_bound must return a finite number >= 0 that bounds max_i l_i - min_i l_i; it returned "
-            f"{value!r} for q_new = q."
-        )
+        raise RangeFunctionError(f"{value!r} for q_new = q")
     if inspect.isfunction(function):
         function = register_jitable(function)
 
@@ -142,11 +147,7 @@ def _from_function(function: Callable[..., Any], q: np.ndarray) -> RangeBound:
     def range_of(bound: Any, q_new: np.ndarray, q: np.ndarray, args: Any, n_local: int, target: Any) -> float:
         width = function(q.copy(), q_new.copy())
         if not 0.0 <= width < math.inf:
-            raise ValueError(
-                "range_bound must return a finite number >= 0 that bounds max_i l_i - min_i l_i; it returned "
-                "{0!r}.",
-                float(width),
-            )
+            raise RangeFunctionError(width)
         return width
 
     return RangeBound(range_of, _nothing, compilable=False)

@@ -531,12 +531,12 @@ def test_all_rows_are_summed_in_portions():
 def test_wrong_bounds_are_errors_with_the_figures(data, which):
     with pytest.raises(ValueError, match="the bound is wrong, and so would be the decisions") as raised:
         run(both()[which], 300, data, bounds_of(data, factor=0.05))
-    _, position, log_ratio, bound = raised.value.args
+    position, log_ratio, bound = raised.value.args
     assert 0 <= position < N
     assert abs(log_ratio) > bound > 0.0
-    text = raised.value.args[0].format(position, log_ratio, bound)
-    assert f"term number {position!r} changed by {log_ratio!r}" in text
-    assert f"the bound on that is {bound!r}" in text
+    text = str(raised.value)
+    assert f"term number {position} changed by {log_ratio}" in text
+    assert f"the bound on that is {bound}" in text
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "interpreted"])

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import signal
 import sys
 import warnings
 from copy import deepcopy
@@ -151,7 +152,7 @@ def test_an_interrupt_by_the_user_ends_the_comparison(normal_model, comparison, 
         def step(self, point):
             Interrupted.made += 1
             if Interrupted.made == at:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             return super().step(point)
 
     steps = {name: Interrupted(model=normal_model) for name in ("one", "two")}

@@ -1,0 +1,158 @@
+"""Calls of machine code that an interrupt cannot spoil.
+
+Python handles Ctrl-C where it runs Python code next. numba's machine code takes long, and then runs some: to
+look up the class of a NamedTuple or the type of an array that it returns, and to look up the functions of a
+random generator that it is given. It does not expect an exception there. What follows is a `SystemError`, or
+the end of the process by a segmentation fault.
+
+So no Python code may run inside: a generator is handed over as addresses, and what comes back are numbers
+alone. Arrays are written to, not returned. The interrupt is then raised after the call, by Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from pytensor.link.numba.cache import compile_numba_function_src
+
+Addresses = npt.NDArray[np.uintp]
+# Of numba's record of a bit generator; the first is its address, which only Python needs.
+_FIELDS = ("state_address", "state", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_double")
+
+
+def addresses_of(rng: np.random.Generator) -> Addresses:
+    """Where state and functions of a generator are, for `generator_at`; valid as long as `rng` exists."""
+    interface: Any = rng.bit_generator.ctypes
+    functions = (interface.next_uint64, interface.next_uint32, interface.next_double)
+    pointers = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    return np.array([interface.state_address, interface.state.value, *pointers], dtype=np.uintp)
+
+
+@intrinsic
+def generator_at(typing_context: Any, addresses: Any) -> Any:
+    """In compiled code: the generator at some addresses. It is the caller's; nothing is counted."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (kind,), (value,) = signature.args, arguments
+        numbers = context.make_array(kind)(context, builder, value).data
+        bits = cgutils.create_struct_proxy(types.npy_bitgen)(context, builder)
+        for k, name in enumerate(_FIELDS):
+            place = builder.gep(numbers, [context.get_constant(types.intp, k)])
+            setattr(bits, name, builder.load(place))
+        # Its reference to a Python object stays null, which is never counted.
+        generator = cgutils.create_struct_proxy(types.npy_rng)(context, builder)
+        generator.bit_generator = bits._getvalue()
+        return generator._getvalue()
+
+    return types.npy_rng(addresses), generate
+
+
+def engine_source(kernel: Callable[..., Any], own: list[str], functions: list[str], fields: list[str]) -> str:
+    """Source of ``engine``, the kernel without its functions, as `NativeKernel` calls it."""
+    arguments = ", ".join(own)
+    handed_over = ", ".join("generator_at(rng)" if name == "rng" else name for name in own)
+    record = ", ".join(f"{name}_" for name in fields)
+    lines = [
+        f"def engine({arguments}):",
+        f"    outcome = kernel({handed_over}, {', '.join(functions)}, Record({record}))",
+    ]
+    if _moves(kernel):
+        lines += ["    q[:] = outcome.q", "    return outcome[1:]"]
+    else:
+        lines += ["    return outcome[:]"]
+    return "\n".join(lines)
+
+
+def _outcome(kernel: Callable[..., Any]) -> Any:
+    return get_type_hints(kernel)["return"]
+
+
+def _moves(kernel: Callable[..., Any]) -> bool:
+    """Does the kernel return a state q, besides numbers?"""
+    return bool(_outcome(kernel)._fields[0] == "q")
+
+
+class NativeKernel:
+    """A compiled kernel, to be called as the kernel itself.
+
+    Parameters
+    ----------
+    engine : callable
+        Compiled from `engine_source`.
+    kernel : callable
+        Returns a NamedTuple of numbers, of which the first may be the state q.
+    own : list of str
+        Its parameters, without the functions. If it returns q, that array is written over.
+    """
+
+    def __init__(self, engine: Any, kernel: Callable[..., Any], own: list[str]) -> None:
+        self._engine = engine
+        self._outcome = _outcome(kernel)
+        self._rng_at = own.index("rng")
+        self._q_at = own.index("q") if _moves(kernel) else None
+        # The last generator, and its addresses: to find these takes as long as a transition.
+        self._generator: tuple[Any, Any] = (None, None)
+        self._entry_point: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the kernel, compiling it first if need be."""
+        outcome = self._run(self._engine, args)
+        if self.is_settled:
+            (compiled,) = self._engine.overloads.values()
+            self._entry_point = compiled.entry_point
+        return outcome
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether arguments have had the same types in all calls, which `again` relies on."""
+        return len(self._engine.overloads) == 1
+
+    def again(self, *args: Any) -> Any:
+        """Run the kernel on arguments of the same types as before, which nobody looks at.
+
+        numba's dispatcher looks at the type of every array of every argument in every call, which takes
+        longer than a transition.
+        """
+        return self._run(self._entry_point, args)
+
+    def _run(self, engine: Any, args: tuple[Any, ...]) -> Any:
+        at, rng = self._rng_at, args[self._rng_at]
+        generator = self._generator
+        if generator[0] is not rng:
+            generator = self._generator = (rng, addresses_of(rng))
+        numbers = engine(*args[:at], generator[1], *args[at + 1 :])
+        return self._outcome(*numbers) if self._q_at is None else self._outcome(args[self._q_at], *numbers)
+
+
+def compiled(source: str, name: str, environment: dict[str, Any], key: str | None) -> Any:
+    """A function, compiled when it is first called, and kept on disk under `key`, if there is one."""
+    function = compile_numba_function_src(source, name, environment, {}, cache_key=key)
+    return numba.njit(function, cache=key is not None)
+
+
+def interruptible(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that PyTensor compiled, such that an interrupt is raised as such.
+
+    PyTensor's functions return tuples of arrays. An interrupt on the way out has become the cause of a
+    `SystemError`.
+    """
+
+    def call(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except SystemError as error:
+            cause: BaseException | None = error
+            while isinstance(cause, SystemError):
+                cause = cause.__cause__ or cause.__context__
+            if isinstance(cause, KeyboardInterrupt):
+                raise cause from None
+            raise
+
+    return call

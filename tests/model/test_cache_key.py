@@ -1,0 +1,127 @@
+"""What is compiled into an engine has a part in its name, and nothing else has."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from numba.core import event
+
+from pymc_austerity import AusterityMH, MHSubLhd, MinibatchBarker, TunaMH
+from pymc_austerity.acceptance import barker
+from pymc_austerity.acceptance.ttest import TTest
+from pymc_austerity.kernels import lda, subsample
+from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.ranges import no_range
+from pymc_austerity.model import cache_key, compile
+from pymc_austerity.target import Target
+
+PACKAGE = "pymc_austerity."
+FUNCTIONS = [transitions, *TTest(epsilon=0.05).functions, no_range, Target]
+OUTSIDE = pytest.mark.slow("compiles an engine outside the cache")
+
+
+def key(parts=("graph",), functions=FUNCTIONS):
+    return cache_key.key_of(parts, functions)
+
+
+def test_one_thing_has_one_name():
+    assert key() == key()
+    assert len({key(), key(("other",)), key(functions=FUNCTIONS[:-1])}) == 3
+
+
+def test_modules_are_those_that_are_imported():
+    found = cache_key.modules_of(f.__module__ for f in FUNCTIONS)
+    wanted = {"kernels.metropolis", "kernels.subsample", "kernels.state", "acceptance.ttest", "target"}
+    assert {PACKAGE + name for name in wanted} <= set(found)
+    others = {"kernels.lda", "kernels.tuna", "acceptance.barker", "step_methods.base", "model.compile"}
+    assert {PACKAGE + name for name in others}.isdisjoint(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "matters"),
+    [
+        ("kernels.ranges", True),
+        ("acceptance.ttest", True),
+        ("kernels.lda", False),
+        ("acceptance.barker", False),
+    ],
+)
+def test_sources_of_what_is_used_matter(name, matters, monkeypatch):
+    before, source_of = key(), cache_key.source_of
+
+    def edited(module):
+        return source_of(module) + "\n" if module == PACKAGE + name else source_of(module)
+
+    monkeypatch.setattr(cache_key, "source_of", edited)
+    assert (key() != before) == matters
+
+
+def test_constants_of_what_is_used_matter(monkeypatch):
+    before = key()
+    monkeypatch.setattr(lda, "_ANY", 1, raising=False)
+    assert key() == before
+    monkeypatch.setattr(subsample, "CHUNK", 4096)
+    assert key() != before
+
+
+def test_what_is_in_no_source_has_no_name():
+    scale = 2.0
+
+    def closure(q):
+        return scale * q
+
+    assert key(functions=[*FUNCTIONS, closure]) is None  # of a user
+    closure.__module__ = barker.__name__
+    assert key(functions=[*FUNCTIONS, closure]) is None
+    assert key(functions=[*FUNCTIONS, np.exp]) is None
+    assert key(parts=("graph", None)) is None
+
+
+def test_a_module_without_source_has_no_name(monkeypatch):
+    monkeypatch.setattr(cache_key, "source_of", lambda name: None)
+    assert key() is None
+
+
+def test_relative_imports_are_followed(monkeypatch):
+    source = "from .. import target\nfrom . import lda\nfrom .subsample import CHUNK\nimport numpy.random\n"
+    monkeypatch.setattr(cache_key, "source_of", lambda name: source)
+    found = cache_key.imports_of.__wrapped__(PACKAGE + "kernels.ranges")
+    assert found == {PACKAGE + name for name in ("target", "kernels.lda", "kernels.subsample")}
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=1000)
+    with pm.Model() as model:
+        b = pm.Normal("b")
+        pm.Bernoulli("y", logit_p=b * x, observed=rng.random(1000) < 1.0 / (1.0 + np.exp(-x)))
+    return model
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        AusterityMH,
+        TunaMH,
+        pytest.param(MHSubLhd, marks=OUTSIDE),
+        pytest.param(MinibatchBarker, marks=OUTSIDE),
+    ],
+)
+def test_all_that_is_compiled_is_in_the_name(make, model, monkeypatch):
+    """Overloads too, which no function names."""
+    covered, named = set(), []
+
+    def note(parts, functions):
+        functions = list(functions)
+        covered.update(cache_key.modules_of(f.__module__ for f in functions))
+        named.append(cache_key.key_of(parts, functions))
+
+    monkeypatch.setattr(compile, "key_of", note)  # and without a name nothing comes from the disk
+    with event.install_recorder("numba:compile") as recorder:
+        make(model=model)
+    compiled = {e.data["dispatcher"].py_func.__module__ for _, e in recorder.buffer}
+    ours = {name for name in compiled if name.startswith(PACKAGE)}
+    assert PACKAGE + "proposals.random_walk" in ours or PACKAGE + "proposals.laplace" in ours
+    assert ours <= covered
+    assert None not in named
+    assert PACKAGE + "kernels.lda" not in covered

@@ -1,0 +1,225 @@
+"""Ctrl-C at any moment: `pymc.sample` keeps the draws, and the step can be used again."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from functools import cache
+
+import numba.core.serialize
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import (
+    SCIR,
+    SGRLD,
+    AusterityMH,
+    MetropolisHastings,
+    MHSubLhd,
+    MinibatchBarker,
+    MinibatchCategoricalGibbs,
+    TunaMH,
+)
+from pymc_austerity.model import native
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+
+N = 1000
+SAMPLING = {
+    "tune": 5,
+    "chains": 1,
+    "cores": 1,
+    "random_seed": 7,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+}
+# Enough transitions for a draw that most of the time is spent in machine code.
+METROPOLIS = {
+    "AusterityMH": lambda model: AusterityMH(epsilon=0.05, steps_per_draw=50, model=model),
+    "MHSubLhd": lambda model: MHSubLhd(steps_per_draw=50, model=model),
+    "MinibatchBarker": lambda model: MinibatchBarker(steps_per_draw=50, model=model),
+    "MetropolisHastings": lambda model: MetropolisHastings(steps_per_draw=50, model=model),
+    "TunaMH": lambda model: TunaMH(steps_per_draw=500, model=model),
+}
+SIMPLEX = {
+    "SCIR": lambda model: SCIR([model["w"]], steps_per_draw=20, model=model),
+    "SCIR of minibatches": lambda model: SCIR(
+        [model["w"]], batch_size=100, step_size=0.001, steps_per_draw=20, model=model
+    ),
+    "SGRLD": lambda model: SGRLD([model["w"]], step_size=0.01, steps_per_draw=20, model=model),
+}
+STEPS = [*METROPOLIS, *SIMPLEX, "MinibatchCategoricalGibbs"]
+
+
+@cache
+def logistic():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=N)
+    with pm.Model() as model:
+        b = pm.Normal("b")
+        pm.Bernoulli("y", logit_p=b * x, observed=rng.random(N) < 1.0 / (1.0 + np.exp(-x)))
+    return model
+
+
+@cache
+def choices():
+    counts = np.random.default_rng(1).multinomial(1, np.full(300, 1 / 300), size=N)
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(300))
+        pm.Multinomial("choice", n=1, p=w, observed=counts)
+    return model
+
+
+@cache
+def mixture():
+    centres = np.array([-2.0, 0.0, 2.0])
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        z = pm.Categorical("z", p=np.ones(3) / 3, shape=N)
+        mean = pm.math.constant(centres)[z]
+        pm.Normal("y", mean, 1, observed=rng.normal(centres[rng.integers(3, size=N)]))
+    return model
+
+
+@cache
+def built(name):
+    if name in METROPOLIS:
+        return logistic(), METROPOLIS[name](logistic())
+    if name in SIMPLEX:
+        return choices(), SIMPLEX[name](choices())
+    return mixture(), MinibatchCategoricalGibbs(steps_per_draw=5, model=mixture())
+
+
+def sample(name, draws, callback=None):
+    model, step = built(name)
+    return pm.sample(draws=draws, step=step, model=model, callback=callback, **SAMPLING)
+
+
+@pytest.fixture
+def alarm_interrupts():
+    """A timer's signal as Ctrl-C: it also comes while machine code runs, which a thread could not send."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def by_timer(delay):
+    signal.setitimer(signal.ITIMER_REAL, delay)
+
+
+def by_thread(delay):
+    threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def at_once(delay):
+    signal.raise_signal(signal.SIGINT)
+
+
+WAYS = [by_timer] * 6 + [by_thread] * 2 + [at_once] * 2
+
+
+def interrupted(name, way, delay, number):
+    """Sample until interrupted, at draw `number` or some time after it."""
+
+    def callback(trace, draw):
+        if draw.draw_idx == SAMPLING["tune"] + number:
+            way(delay)
+
+    return sample(name, 20_000, callback)
+
+
+def names(idata):
+    return set(idata["sample_stats"].data_vars)
+
+
+@pytest.mark.usefixtures("alarm_interrupts")
+@pytest.mark.parametrize("name", STEPS)
+def test_draws_are_kept(name):
+    expected = sample(name, 20)
+    (variable,) = expected["posterior"].data_vars
+    rng = np.random.default_rng(20)
+    for way in WAYS:
+        found = interrupted(name, way, rng.uniform(0.002, 0.04), rng.integers(1, 50))
+        n = found["posterior"].sizes["draw"]
+        assert found["sample_stats"].sizes["draw"] == n
+        assert names(found) == names(expected)
+        least = min(n, 20)
+        assert least > 0
+        for group, key in [("posterior", variable), *(("sample_stats", key) for key in names(expected))]:
+            kept, full = (x[group][key].values[:, :least] for x in (found, expected))
+            np.testing.assert_array_equal(kept, full)
+    after = sample(name, 20)
+    np.testing.assert_array_equal(after["posterior"][variable], expected["posterior"][variable])
+
+
+# Where numba looks up classes and functions in Python, and the only places where it may.
+LOOK_UPS = {numba.core.serialize._numba_unpickle.__code__, ctypes.cast.__code__}
+ALLOWED = {native.addresses_of.__code__, native.interruptible(len).__code__}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_no_python_code_runs_inside_machine_code(name):
+    model, shared = built(name)
+    shared.setup_chain(np.random.default_rng(3), 0, 10)
+    point, _ = shared.step(model.initial_point())
+    calls = []
+
+    def note(frame, event, argument):
+        if event == "call":
+            calls.append((frame.f_code, frame.f_back.f_code))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        for _ in range(3):
+            point, _ = shared.step(point)
+    finally:
+        sys.setprofile(before)
+    assert (type(shared).step.__code__, test_no_python_code_runs_inside_machine_code.__code__) in calls
+    assert [caller for code, caller in calls if code in LOOK_UPS and caller not in ALLOWED] == []
+
+
+def test_an_interrupt_inside_machine_code_is_raised_after_it():
+    interrupt = getattr(ctypes.CDLL(None), "raise")
+    interrupt.argtypes, interrupt.restype = [ctypes.c_int], ctypes.c_int
+    number = int(signal.SIGINT)
+
+    def propose(q, rng):
+        if q[0] > 50.0:
+            interrupt(number)
+        return q + 0.01 * rng.standard_normal(q.shape[0]), 0.0
+
+    step = AusterityMH(model=logistic(), proposal=propose, rng=1)
+    near, far = {"b": np.array(1.0)}, {"b": np.array(60.0)}
+    step.setup_chain(np.random.default_rng(8), 0, 10)
+    expected = [step.step(near)[0]["b"] for _ in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        step.step(far)
+    step.setup_chain(np.random.default_rng(8), 0, 10)
+    assert [step.step(near)[0]["b"] for _ in range(3)] == expected
+
+
+def test_an_interrupt_inside_a_function_of_pytensor_is_raised_as_such():
+    interrupt = KeyboardInterrupt()
+
+    def function(nested):
+        try:
+            try:
+                raise interrupt
+            except KeyboardInterrupt as error:
+                raise SystemError("returned a result with an exception set") from error
+        except SystemError as error:
+            raise SystemError(nested) from error
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        native.interruptible(function)("once more")
+    assert raised.value is interrupt
+
+    def defect():
+        raise SystemError("no interrupt")
+
+    with pytest.raises(SystemError, match="no interrupt"):
+        native.interruptible(defect)()
