@@ -81,7 +81,8 @@ def judge(name: str, folders: list[Path], commits: list[str], reason: str | None
             for text in sorted(set(mine) - set(other)):
                 print(f"  {name}: only {commit} warns: {text}")
     if found:
-        print(f"{'allowed' if reason else 'DIFFERS'}  {name}{f' ({reason})' if reason else ''}")
+        label = "allowed" if reason else "FAILED " if failed else "DIFFERS"
+        print(f"{label}  {name}{f' ({reason})' if reason else ''}")
         print(*(f"           {line}" for line in found), sep="\n")
     elif reason:
         print(f"  {name} is the same, though a difference is allowed ({reason})")

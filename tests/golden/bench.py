@@ -5,6 +5,7 @@ child of each version, which does not count, has put it there. Run as a module, 
 """
 
 import json
+import logging
 import time
 import warnings
 from collections.abc import Callable
@@ -99,4 +100,5 @@ def table(one: Checkout, two: Checkout, pairs: int) -> str:
 if __name__ == "__main__":
     check_origin()
     warnings.simplefilter("ignore", pa.SubsamplingWarning)
+    logging.disable(logging.CRITICAL)
     print(json.dumps(measure()))
