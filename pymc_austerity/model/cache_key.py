@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
+import time
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec, resolve_name
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -23,6 +25,8 @@ import pytensor
 from pymc_austerity import _version
 
 _PACKAGE = "pymc_austerity"
+# When modules of the package began to be imported, or soon after.
+_BEGAN = time.time()
 
 
 def key_of(parts: Iterable[Any], functions: Iterable[Any]) -> str | None:
@@ -78,10 +82,18 @@ def modules_of(names: Iterable[str]) -> list[str]:
 
 @cache
 def source_of(name: str) -> str | None:
-    """Source of a module; None if there is none, as in an installation of bytecode."""
+    """Source of a module as it runs.
+
+    None if there is none, as in an installation of bytecode, or if it was edited after this process began.
+    """
     spec = find_spec(name)
     source = getattr(spec.loader, "get_source", None) if spec is not None else None
-    text: str | None = None if source is None else source(name)
+    if spec is None or source is None:
+        return None
+    path = Path(spec.origin or "")
+    if path.is_file() and path.stat().st_mtime > _BEGAN:
+        return None
+    text: str | None = source(name)
     return text
 
 

@@ -81,6 +81,13 @@ def test_a_module_without_source_has_no_name(monkeypatch):
     assert key() is None
 
 
+def test_a_module_that_was_edited_since_it_was_imported_has_no_name(monkeypatch):
+    source_of = cache_key.source_of.__wrapped__
+    assert "def exact_range" in source_of(PACKAGE + "kernels.ranges")
+    monkeypatch.setattr(cache_key, "_BEGAN", 0.0)
+    assert source_of(PACKAGE + "kernels.ranges") is None
+
+
 def test_relative_imports_are_followed(monkeypatch):
     source = "from .. import target\nfrom . import lda\nfrom .subsample import CHUNK\nimport numpy.random\n"
     monkeypatch.setattr(cache_key, "source_of", lambda name: source)
