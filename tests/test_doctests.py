@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from pymc_austerity.model.backend import interpreted
+
 MODULES = [
     "pymc_austerity",
     "pymc_austerity.acceptance",
@@ -17,26 +19,6 @@ MODULES = [
     "pymc_austerity.report",
     "pymc_austerity.testing",
 ]
-# Examples that compile for more than four seconds on an empty cache, but for three of them.
-SLOW = {
-    "AdaptiveRandomWalk",
-    "Comparison",
-    "Laplace",
-    "MHSubLhd",
-    "MetropolisHastings",
-    "MinibatchBarker",
-    "MinibatchCategoricalGibbs",
-    "RandomWalk",
-    "Surrogate",
-    "Taylor",
-    "TunaMH",
-    "check_posterior",
-    "check_proposal",
-    "check_rule",
-    "check_step",
-    "compare",
-    "recommend",
-}
 # Results, which users do not make themselves: their examples call the function.
 MADE_BY = {"Comparison": "compare", "Design": "optimal_design", "Normality": "normality"}
 
@@ -72,18 +54,33 @@ def test_has_an_example_that_is_run(name):
     assert "import" in section[1], f"the example of {name} cannot be pasted: it imports nothing"
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in PUBLIC]
-)
-def test_example(name, monkeypatch, tmp_path):
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run an example in a folder of its own."""
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    monkeypatch.chdir(tmp_path)  # for examples that write a file
-    report = []
-    runner = doctest.DocTestRunner(verbose=False)
-    runner.run(examples(name), out=report.append)
-    assert not runner.failures, "".join(report)
+    monkeypatch.chdir(tmp_path)
+
+    def run(name):
+        report = []
+        runner = doctest.DocTestRunner(verbose=False)
+        runner.run(examples(name), out=report.append)
+        assert not runner.failures, "".join(report)
+
+    yield run
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_example(run, name):
+    with interpreted():
+        run(name)
+
+
+@pytest.mark.slow("compiles an engine for most examples")
+@pytest.mark.parametrize("name", PUBLIC)
+def test_example_as_a_user_runs_it(run, name):
+    run(name)
 
 
 def test_a_wrong_example_fails():
@@ -91,7 +88,3 @@ def test_a_wrong_example_fails():
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(wrong, out=lambda text: None)
     assert runner.failures == 1
-
-
-def test_slow_examples_exist():
-    assert set(PUBLIC) >= SLOW

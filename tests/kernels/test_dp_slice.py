@@ -169,7 +169,7 @@ def test_all_units_exact_posterior(step_size):
     assert np.max(np.abs(z)) < LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles the slice sampler around minibatches")
 def test_minibatches_come_near_for_small_steps():
     """Two of four units: noisy counts, at large steps a visibly other law, at small ones a similar one."""
     distance = {}
@@ -180,7 +180,7 @@ def test_minibatches_come_near_for_small_steps():
     assert distance[1.0] > 3 * distance[0.05]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles the slice sampler around another step")
 def test_sgrld_is_biased():
     found = sample(compiled_averages(sgrld_step), step_size=0.1)
     assert np.max(np.abs(errors_off(found))) > 4 * LIMIT

@@ -14,7 +14,7 @@ import pymc_austerity as pma
 from pymc_austerity.acceptance import Exact, TTest
 from tests.statistical.errors import LIMIT
 
-slow = pytest.mark.slow
+slow = pytest.mark.slow("long chains, or more rows than 10,000")
 
 
 # Chains and their Monte Carlo errors ------------------------------------------------------------------

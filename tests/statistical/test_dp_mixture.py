@@ -10,7 +10,7 @@ EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "dp_mixtur
 SETTINGS = {"seeds": 2, "batch_size": 1000, "sweeps": 2400, "exact_sweeps": 120, "points": 24}
 
 
-@pytest.mark.slow
+@pytest.mark.full_size("the experiment of the paper, on its data")
 @pytest.mark.skipif("PYMC_AUSTERITY_DATA" not in os.environ, reason="PYMC_AUSTERITY_DATA is not set")
 def test_scir_predicts_at_least_as_well_as_sgrld():
     train, test = EXAMPLE["msweb"]()

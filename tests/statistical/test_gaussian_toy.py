@@ -64,7 +64,7 @@ def test_two_rows_in_each_batch(x):
     assert 0.008 < share < 0.014
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a bias of a percent shows in a long chain")
 def test_two_rows_in_each_batch_with_sigma_on_the_log_scale(x):
     sigma, share = sigma_draws(x, draws=7000, batch_size=2, on_log_scale=True)
     bias, error = bias_in_percent(sigma, x)
@@ -81,7 +81,7 @@ def test_batches_that_double(x):
     assert -2.5 < bias < -1.5
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a bias of a percent shows in a long chain")
 def test_500_rows_in_each_batch(x):
     sigma, share = sigma_draws(x, draws=40_000, batch_size=500)
     bias, error = bias_in_percent(sigma, x)
@@ -95,7 +95,7 @@ def test_500_rows_in_each_batch(x):
     assert 0.22 < share < 0.27
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a bias of a percent shows in a long chain")
 def test_without_subsampling_there_is_no_bias(x):
     sigma, share = sigma_draws(x, draws=8000, epsilon=0)
     mean, sd = exact_sigma(x)

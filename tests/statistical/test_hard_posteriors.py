@@ -23,7 +23,7 @@ from tests.statistical.test_control_variates import (
     moments,
 )
 
-slow = pytest.mark.slow
+slow = pytest.mark.slow("20,000 to 150,000 draws, and a reference of its own")
 
 
 # References -------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def z_scores(draws, expected):
     return np.abs([(x.mean() - e) / error_of_mean(x) for x, e in zip(draws.T, expected, strict=True)])
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a long chain of topics, against enumeration")
 def test_law_of_topics_in_the_limit_of_small_steps():
     """Topics of few tokens: 7 in all."""
     draws = draws_of(True, 0.05)
@@ -70,7 +70,7 @@ def test_law_of_topics_in_the_limit_of_small_steps():
     assert z_scores(draws, exact_moments(6.0)).max() > 2 * LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a long chain of topics, against enumeration")
 @pytest.mark.parametrize("step_size", [0.05, 0.1])
 def test_shapes_of_the_paper_have_another_limit(step_size):
     """The sums of theta over words drift with the tokens of the topic, and this is not accounted for."""
@@ -85,7 +85,7 @@ def test_long_steps_are_noticed():
     assert z.max() > 2 * LIMIT, z
 
 
-@pytest.mark.slow
+@pytest.mark.full_size("the experiment of the paper, on its data")
 @pytest.mark.skipif("PYMC_AUSTERITY_DATA" not in os.environ, reason="needs lda_corpus.npz")
 def test_scir_ends_below_sgrld():
     """On the KOS blog entries, 50 topics, batches of 50 documents, each at the best step of its grid."""

@@ -40,7 +40,7 @@ def test_closed_form():
     assert density @ sigma**2 == pytest.approx(law.mean(), rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("reads nearly all rows at every transition")
 @pytest.mark.parametrize(("law", "batch_size"), EXAMPLE["CASES"].values(), ids=list(EXAMPLE["CASES"]))
 def test_posterior_of_sigma(law, batch_size):
     exact = EXAMPLE["exact_sigma"](EXAMPLE["make_data"](law))
@@ -91,8 +91,8 @@ def test_posterior_of_sigma_notices_a_lost_range():
     ("n", "draws", "expected"),
     [
         (100_000, 5000, 0.53),
-        pytest.param(1_000_000, 5000, 0.45, marks=pytest.mark.slow),
-        pytest.param(10_000_000, 2500, 0.40, marks=pytest.mark.slow),  # a quarter of an hour, 1 GB
+        pytest.param(1_000_000, 5000, 0.45, marks=pytest.mark.slow("a million rows")),
+        pytest.param(10_000_000, 2500, 0.40, marks=pytest.mark.full_size("a quarter of an hour, and 1 GB")),
     ],
 )
 def test_share_of_the_data_at_equilibrium(n, draws, expected):

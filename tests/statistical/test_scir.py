@@ -103,7 +103,7 @@ def compare_with_theory(x, laws, predicted, n_effective):
 
 
 @pytest.mark.parametrize("define", REFERENCES, ids=lambda define: define.__name__)
-@pytest.mark.parametrize("n", [200, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [200, pytest.param(1_000_000, marks=pytest.mark.slow("a million rows"))])
 def test_exact_statistics(define, n):
     """Full batch: draws six relaxation times apart have the law of the posterior."""
     model, laws = define(n, np.random.default_rng(n))
@@ -116,7 +116,7 @@ def test_exact_statistics(define, n):
 
 
 @pytest.mark.parametrize("define", REFERENCES, ids=lambda define: define.__name__)
-@pytest.mark.parametrize("n", [2000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [2000, pytest.param(1_000_000, marks=pytest.mark.slow("a million rows"))])
 def test_minibatches(define, n):
     """The mean is that of the posterior; the standard deviation is larger as predicted, within 12 %."""
     h, draws = 1.0, 5000
@@ -166,7 +166,7 @@ def test_anchor_takes_the_noise_away():
     np.testing.assert_allclose(found["variance_inflation"], 1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("15,000 draws or more, each a step of Python")
 def test_estimated_rates_have_the_two_errors_that_are_told():
     """Minibatched b: the mean is too large by c^2 h / 2, the sd by sqrt(1 + tanh(h / 2) a c^2)."""
     h, draws, n = 0.5, 15_000, 400
@@ -263,7 +263,7 @@ class Allocations(BlockedStep):
         return Competence.INCOMPATIBLE
 
 
-@pytest.mark.slow
+@pytest.mark.slow("15,000 draws or more, each a step of Python")
 @pytest.mark.parametrize("batch_size", [None, 100])
 def test_weights_of_a_mixture_beside_a_step_for_allocations(batch_size):
     """Exact on all counts; on a minibatch of allocations that is drawn anew the predicted inflation."""
@@ -307,7 +307,7 @@ def law_of_partitions(beta):
     return np.exp(log_p - special.logsumexp(log_p))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("15,000 draws or more, each a step of Python")
 def test_topics_whose_number_of_tokens_changes():
     expected = law_of_partitions(0.5)
     states = ((np.arange(2**5)[:, None] >> np.arange(5)) & 1).astype(float)
@@ -328,7 +328,7 @@ def test_topics_whose_number_of_tokens_changes():
     assert max(abs(x.mean() - other @ f) / error_of_mean(x) for x, f in figures) > 2 * LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.slow("15,000 draws or more, each a step of Python")
 @pytest.mark.parametrize("carried", [False, True])
 def test_hyperparameters_of_a_simplex(carried, monkeypatch):
     """Planted: totals carried along while the concentration of their prior changes; h is small."""

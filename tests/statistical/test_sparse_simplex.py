@@ -77,19 +77,19 @@ def test_sparse_distance(n):
     assert np.all(distances("SGRLD", "sparse", n) > 3 * distances("SCIR", "sparse", n))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("20 or 40 chains of each method")
 @pytest.mark.parametrize(("case", "n"), REFERENCE)
 def test_distance(case, n):
     check_reference(case, n, 20)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("20 or 40 chains of each method")
 @pytest.mark.parametrize("n", [10, 50, 100, 500])
 def test_sgrld_is_three_times_as_far_in_the_sparse_case(n):
     assert distances("SGRLD", "sparse", n, 20).mean() > 3 * distances("SCIR", "sparse", n, 20).mean()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("20 or 40 chains of each method")
 def test_median_of_a_small_component():
     """Figure 1: the fifth of the sparse case, batches of ten."""
     assert np.log10(stats.beta(0.1, 1000.9).median()) == pytest.approx(-6.22, abs=0.01)

@@ -17,7 +17,7 @@ import pytest
 from pymc_austerity import AusterityMH, RandomWalk
 from tests.statistical.errors import LIMIT, error_of_mean
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("25,000 sweeps, and NUTS on 300 latent states")
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "stochastic_volatility.py"))
 X, H = EXAMPLE["simulate"]()

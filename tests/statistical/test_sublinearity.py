@@ -23,7 +23,7 @@ REPEATS = 1500
 # N = 10^5, 10^6 and 4 * 10^6: in the limit only the distance of the mean from psi in sds of a term counts.
 MOST = 5500
 
-BIG = pytest.param(1_000_000, marks=pytest.mark.slow)
+BIG = pytest.param(1_000_000, marks=pytest.mark.slow("a million rows"))
 SIZES = [SMALLEST, 10_000, 100_000, BIG]
 
 

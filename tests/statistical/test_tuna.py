@@ -162,7 +162,7 @@ def test_posterior_of_a_thousand_rows():
     assert float(stats.exhausted.sum()) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("150,000 draws")
 @pytest.mark.parametrize("proposal", ["independence", "pcn", "walk", "surrogate"])
 @pytest.mark.parametrize("name", ["300", "1000", "3000 rare"])
 def test_posterior_is_exact(name, proposal):
@@ -189,7 +189,7 @@ def test_an_always_accepting_kernel_is_noticed(name):
     assert worst(draws, name) > 3 * LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.slow("500,000 draws of 100,000 rows")
 def test_few_positives():
     name = "1e5 rare"
     draws, _, _ = sample(model_of(name), 500_000, steps_per_draw=3, proposal=Laplace(mix=0))
@@ -250,7 +250,7 @@ def without_rare_coefficient(X, y):
     return density, hidden
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a reference of 400,000 draws")
 def test_rare_feature():
     X, y = rare_feature()
     density, hidden = without_rare_coefficient(X, y)
@@ -279,7 +279,7 @@ def test_rare_feature():
 # What it costs -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a million rows")
 @pytest.mark.parametrize(
     ("n", "most", "least"), [(10_000, 10, 0.80), (100_000, 3, 0.88), (1_000_000, 1, 0.88)]
 )
@@ -367,7 +367,7 @@ def simplex_prior():
     return b, lambda b: -0.5 * b[:, 0] ** 2 + logsumexp(joint(b), axis=1), hidden, maps
 
 
-@pytest.mark.slow
+@pytest.mark.slow("150,000 draws")
 @pytest.mark.parametrize("prior", [student_prior, laplace_prior, horseshoe_prior, simplex_prior])
 def test_priors(prior):
     X, y, likelihood = log_likelihood()
@@ -403,7 +403,7 @@ def test_priors(prior):
 # Many dimensions ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow("100,000 rows in 200 dimensions")
 def test_two_hundred_dimensions():
     """Not worth it, and said before it starts."""
     rng = np.random.default_rng(1)

@@ -78,7 +78,7 @@ FAMILIES = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles a checked engine for each family")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_bound_is_violated(family):
     rng = np.random.default_rng(11)

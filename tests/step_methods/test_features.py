@@ -78,7 +78,7 @@ def test_it_is_a_step(model, built):
     check_state(built, point)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts workers that compile")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_chains(model, built):
     """In sequence and in workers, which find the features again."""

@@ -72,19 +72,10 @@ def steps(model):
     return make
 
 
-FAST = [(SCIR, "anchor"), (SGRLD, "minibatch")]
-
-
 @INTERPRETED
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [
-        pytest.param(
-            kind, name, marks=[] if (kind, name) in FAST else pytest.mark.slow, id=f"{kind.name}-{name}"
-        )
-        for kind in (SCIR, SGRLD)
-        for name in OPTIONS
-    ],
+    [pytest.param(kind, name, id=f"{kind.name}-{name}") for kind in (SCIR, SGRLD) for name in OPTIONS],
 )
 def test_contract(model, steps, kind, name):
     step, point = steps(kind, name), model.initial_point()
@@ -124,7 +115,7 @@ def test_no_pickle_has_size_n():
     assert abs(sizes[1] - sizes[0]) < 200
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts workers that compile; tests/conformance has one such run")
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The rate of 'v' depends:pymc_austerity.SubsamplingWarning")

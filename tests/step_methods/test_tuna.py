@@ -802,6 +802,9 @@ OTHERS = {
 }
 
 
+OTHERS_ARE_SLOW = pytest.mark.slow("compiles an engine for each proposal")
+
+
 @pytest.fixture(scope="module")
 def truth(model, built):
     """By the exact test on all data."""
@@ -811,7 +814,7 @@ def truth(model, built):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "pcn" else pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
+    "name", ["pcn", *(pytest.param(name, marks=OTHERS_ARE_SLOW) for name in OTHERS if name != "pcn")]
 )
 def test_other_proposals(model, built, near, truth, name):
     step = TunaMH(model=model, proposal=OTHERS[name](built), steps_per_draw=20, rng=1)
@@ -828,7 +831,7 @@ def test_other_proposals(model, built, near, truth, name):
     np.testing.assert_allclose(q.std(axis=0), truth.std(axis=0), rtol=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles two engines, and alternates them 3,000 times")
 def test_a_proposal_that_is_not_symmetric(model, built, near, truth):
     """Mixed with another step by hand, as it moves along rays only: the radius alone is right."""
     ray = fresh(TunaMH(model=model, proposal=not_symmetric, steps_per_draw=5, rng=1))
