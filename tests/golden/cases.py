@@ -240,6 +240,6 @@ CASES: dict[str, Callable[[], Arrays]] = {
         models.shares, lambda m: pa.SCIR(batch_size=100), {"cores": 2, "mp_ctx": "forkserver"}
     ),
     "recommend": lambda: recommendation(models.poisson()),
-    "recommend_approximate": lambda: recommendation(models.extremes(), approximate=True),
+    "recommend_approximate": lambda: recommendation(models.skewed(), approximate=True),
     "factorisation": factorisation,
 }
