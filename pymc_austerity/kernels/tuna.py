@@ -153,7 +153,7 @@ def thinned_log_ratio(
 ) -> tuple[float, int]:
     """Log of the product over the rows that were counted, and the number of rows drawn.
 
-    Rows are sorted, because log ratios come ordered by the terms of the model.
+    Rows are read in the order in which they are stored.
     """
     extra = chi * expected
     n = rng.poisson(expected * (1.0 + extra)) if expected > 0.0 else 0
