@@ -58,7 +58,9 @@ class Backend:
 
 
 NUMBA = Backend("numba", "NUMBA", is_native=True)
-PYTHON = Backend("python", INTERPRETED_STABLE, is_native=False)
+# Powers as nested squares are one operation, which Python would do element by element.
+_IN_NUMPY = INTERPRETED_STABLE.excluding("local_pow_to_nested_squaring")
+PYTHON = Backend("python", _IN_NUMPY, is_native=False)
 
 _current: ContextVar[Backend] = ContextVar("pymc_austerity_backend", default=NUMBA)
 
