@@ -127,6 +127,8 @@ class Costs:
                 self.tests[path] += 1
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not self.files:
+            return
         rows = sorted(self.files.items(), key=lambda item: -sum(item[1]))
         total = sum((cost for _, cost in rows), Cost(0.0, 0.0, 0.0))
         write = terminalreporter.write_line
