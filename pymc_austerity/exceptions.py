@@ -37,7 +37,7 @@ class FactorisationError(UnsuitableError):
     """
 
 
-class SelfCheckError(FactorisationError):
+class SelfCheckError(ValueError):
     """What was computed of the model is not what PyMC computes: a defect of this package."""
 
 

@@ -8,7 +8,7 @@ Processor time counts, so that a busy machine does not matter, in three parts:
 - *workers*: of the processes that a test has started. They import PyMC and compile, too; from outside these
   cannot be told apart.
 
-An unmarked test fails above `MOST_OWN` or `MOST_WORKERS`.
+An unmarked test fails above `MOST_OWN` or `MOST_WORKERS`, fixtures of wider scope apart.
 """
 
 from __future__ import annotations
@@ -93,19 +93,29 @@ class Costs:
     """Collects what the tests have cost, and fails those that cost too much."""
 
     def __init__(self) -> None:
-        self._since = spent()
+        self._since = self._shared = spent()
         self.files: defaultdict[str, Cost] = defaultdict(lambda: Cost(0.0, 0.0, 0.0))
         self.tests: Counter[str] = Counter()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
-        self._since = spent()
+        self._since = self._shared = spent()
         return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
+        """What several tests share is no cost of the one that comes first."""
+        before = spent()
+        try:
+            return (yield)
+        finally:
+            if fixturedef.scope != "function":
+                self._shared += spent() - before
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         report = yield
-        cost = spent() - self._since  # with the fixtures that were made for it
+        cost = spent() - self._shared  # with the fixtures that were made for it alone
         dear = cost.own > MOST_OWN or cost.workers > MOST_WORKERS
         marked = any(item.get_closest_marker(mark) for mark in MARKS)
         if report.when == "call" and report.passed and dear and not marked:
@@ -116,7 +126,7 @@ class Costs:
                 '@pytest.mark.slow("why it takes long").'
             )
         if report.when == "teardown":
-            report.user_properties.append(("core_seconds", tuple(cost)))
+            report.user_properties.append(("core_seconds", tuple(spent() - self._since)))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

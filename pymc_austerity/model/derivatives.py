@@ -154,7 +154,12 @@ class Differentiable:
     @cached_property
     def _global(self) -> Any:
         (graph,) = rebuild([self._fact.global_graph], self._parts)
-        return self._fact.compile(with_derivatives(graph, self._q), [self._q], mode=INTERPRETED_STABLE)
+        try:
+            outputs = with_derivatives(graph, self._q)
+        except NO_GRADIENT as error:
+            names = ", ".join(repr(name) for name, _ in self._fact.globals)
+            raise _not_smooth(f"The prior, or one of the short terms ({names}),", error) from None
+        return self._fact.compile(outputs, [self._q], mode=INTERPRETED_STABLE)
 
 
 def slopes(rows: Variable, at: Variable, index: Variable) -> list[Variable]:
@@ -188,10 +193,14 @@ def _term(fact: Factorisation, term: LocalTerm, q: Variable, parts: dict[Variabl
             return _ByCoordinates(fact, term, q, parts)
         return OfPredictor(fact, term, *found)
     except NO_GRADIENT as error:
-        raise NoNormalApproximationError(
-            f"The term {term.name!r} cannot be differentiated twice, which a mode and a Taylor "
-            f"polynomial need: {error}. Use the step without control_variate, and with a random walk."
-        ) from None
+        raise _not_smooth(f"The term {term.name!r}", error) from None
+
+
+def _not_smooth(what: str, error: Exception) -> NoNormalApproximationError:
+    return NoNormalApproximationError(
+        f"{what} cannot be differentiated twice, which a mode and a Taylor polynomial need: {error}. Use the "
+        "step without control_variate, and with a random walk."
+    )
 
 
 class OfPredictor:

@@ -7,7 +7,7 @@ support of the likelihood. Else the start is to blame.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +16,11 @@ import pymc as pm
 import pytensor
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.type import TensorType
+from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.model.graph import as_values, raw_terms
 from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE, rebuild
@@ -119,15 +121,19 @@ class _Terms:
     def __init__(self, model: pm.Model) -> None:
         self._model = model
         self.graphs = raw_terms(model, None)
+        # Labels of dims say nothing about numbers, and are taken off.
+        self._plain = {v: _plain(v) for v in graph_inputs(self.graphs.values()) if _is_labelled(v)}
         # Operations that hide others are opened: PyTensor would compile these, whatever the mode.
-        self._opened = rebuild(self.graphs.values(), {})
+        self._opened = self.rebuilt(self.graphs.values(), {})
         self._quick = self.compiled(self._opened, [], INTERPRETED)
         self._stable: Any = None
 
+    def rebuilt(self, graphs: Iterable[Variable], instead: dict[Variable, Variable]) -> list[Variable]:
+        return rebuild(graphs, {**self._plain, **instead})
+
     def compiled(self, graphs: list[Variable], inputs: list[Variable], mode: Any) -> Any:
-        return pytensor.function(
-            [*self._model.value_vars, *inputs], graphs, mode=mode, on_unused_input="ignore"
-        )
+        values = [self._plain.get(v, v) for v in self._model.value_vars]
+        return pytensor.function([*values, *inputs], graphs, mode=mode, on_unused_input="ignore")
 
     def values(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         return list(as_values(self._model.value_vars, point).values())
@@ -198,8 +204,8 @@ def _outside(value: Variable, terms: _Terms, bad: _Bad, points: Sequence[Mapping
     if not possible or observed.shape != bad.rows.shape or value not in set(ancestors([graph])):
         return ""
     one = observed[bad.first]
-    given = value.type("given")
-    log_density = terms.compiled(rebuild([graph], {value: given}), [given], INTERPRETED_STABLE)
+    given = TensorType(value.type.dtype, value.type.shape)("given")
+    log_density = terms.compiled(terms.rebuilt([graph], {value: given}), [given], INTERPRETED_STABLE)
     same = np.full(observed.shape, one).astype(value.type.dtype)
     if any(np.any(np.isfinite(log_density(*terms.values(point), same)[0])) for point in points):
         return ""
@@ -208,6 +214,17 @@ def _outside(value: Variable, terms: _Terms, bad: _Bad, points: Sequence[Mapping
         "them: it is outside of the support of the likelihood. Correct the data, or use another "
         "distribution. Where the support depends on parameters, start inside, by initval= of the variables."
     )
+
+
+def _is_labelled(var: Variable) -> bool:
+    return isinstance(var.type, XTensorType) and not isinstance(var, Constant)
+
+
+def _plain(var: Variable) -> Variable:
+    """The same numbers without labels."""
+    if isinstance(var, SharedVariable):
+        return pytensor.shared(var.get_value(borrow=True), name=var.name, borrow=True)
+    return TensorType(var.type.dtype, var.type.shape)(var.name)
 
 
 def _given(value: Variable) -> np.ndarray:

@@ -174,9 +174,7 @@ def _judged(run: Run, standard: Run, names: list[str], tolerance: float) -> Judg
         )
     try:
         return judge(run.idata, standard.idata, names, tolerance)
-    except (
-        NotComparableError
-    ) as error:  # given draws may have variables of other shapes; what was run is kept
+    except NotComparableError as error:  # given draws may have other variables; what was run is kept
         return Judgement("cannot tell", f"the draws could not be compared with the reference: {error}")
 
 

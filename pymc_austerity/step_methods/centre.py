@@ -171,10 +171,10 @@ def start_near(
     if not np.allclose(q, default()):
         warn(
             f"The chain starts {math.sqrt(distance):.3g} standard deviations from the mode in {names}, at a "
-            "point that is not the model's initial point and was therefore kept. Proposals that are fitted "
-            "at the mode may be rejected there for long. Leave out initvals to start from a draw of the "
-            "distribution fitted there, give initvals=find_mode(model), or use "
-            "proposal=AdaptiveRandomWalk()."
+            "point that is not the model's initial point and was therefore kept: it comes from initvals, or "
+            "from an initval that is random. Proposals that are fitted at the mode may be rejected there for "
+            "long. Without either the chain starts from a draw of the distribution fitted there; "
+            "initvals=find_mode(model) starts at the mode, and proposal=AdaptiveRandomWalk() needs no fit."
         )
         return q
     result = q.copy()

@@ -135,12 +135,13 @@ def recommend(
             chosen = search.tuna()
         except UnsuitableError as error:
             problem = error
+        except SelfCheckError:  # a defect, unless it is the data that are impossible
+            require_start(model, point)
+            raise
     if problem is not None and not isinstance(problem, CostlyError):
         if isinstance(problem, FactorisationError) and _is_random(model):
             raise problem
         require_start(model, point)
-        if isinstance(problem, SelfCheckError):  # a defect is no reason
-            raise problem
     names = {value: rv.name for rv, value in model.rvs_to_values.items() if value in model.value_vars}
     why = Recommendation(
         step="pm.NUTS()",

@@ -205,6 +205,12 @@ def one_component_short(rng, state, prior, top, log_rest, log_u):
 
 
 @register_jitable
+def one_component_rarely_short(rng, state, prior, top, log_rest, log_u):
+    """The same with four times u*, which shows in long chains only."""
+    return right_components(rng, state, prior, top, log_rest, log_u + math.log(4.0))
+
+
+@register_jitable
 def counts_from_here(counts):
     return np.cumsum(counts[::-1])[::-1].copy()
 
@@ -239,6 +245,19 @@ def test_an_interpreted_chain_has_the_exact_posterior():
 def test_planted_bug_is_noticed(bug, monkeypatch):
     monkeypatch.setattr(dp_slice, *BUGS[bug])
     found = sample(interpreted_averages(), n_stretches=50, length=60)
+    assert np.max(np.abs(errors_off(found))) > 2 * LIMIT
+
+
+@pytest.mark.slow("compiles the slice sampler anew around the wrong function")
+def test_a_small_planted_bug_is_noticed(monkeypatch):
+    monkeypatch.setattr(dp_slice, "draw_components", one_component_rarely_short)
+    fresh = numba.njit(dp_slice.slice_sweep)
+
+    @numba.njit
+    def sweeps(n, rng, state, units, prior, alpha_prior, batch_size, step_size, stick_step_size):
+        return fresh(rng, state, units, prior, alpha_prior, batch_size, step_size, stick_step_size, cir_step)
+
+    found = sample(numba.njit(make_averages(sweeps, compiled(log_predictive))))
     assert np.max(np.abs(errors_off(found))) > 2 * LIMIT
 
 

@@ -42,7 +42,7 @@ NAMES_HEADER = """\
 """
 COVERING_HEADER = """\
 # Models that together take every branch and every operation that the whole catalogue takes: `make test` runs
-# these, `make test-all` the others too. Written by python -m tests.model.covering
+# these, `make test-slow` the others too. Written by python -m tests.model.covering
 """
 
 
@@ -116,7 +116,7 @@ def operation(op):
     return type(op).__name__ + (f" of {type(inner).__name__}" if inner is not None else "")
 
 
-def test_of(entry):
+def run_test(entry):
     """Do what the test of a model does; return its local vectors."""
     if entry not in REFUSED:
         case = Case(entry)
@@ -134,7 +134,7 @@ def run_all(entries):
         warnings.simplefilter("ignore")
         for entry in entries:
             start = time.process_time()
-            local, items = recorder.of(test_of, entry)
+            local, items = recorder.of(run_test, entry)
             runs.append(Run(Recorded.of(entry, local), time.process_time() - start, items))
     return runs
 

@@ -4,8 +4,10 @@ import re
 
 import numpy as np
 import pymc as pm
+import pymc.dims as pmd
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 
 from pymc_austerity.model.impossible import refuse_cut_counts, require_start
 
@@ -178,12 +180,31 @@ def open_ended():
     pm.Truncated("y", pm.Normal.dist(pm.Normal("mu"), 1.0), upper=upper, observed=REAL)
 
 
+def labelled(observed):
+    """Variables and data with named dimensions, which plain tensors do not mix with."""
+    pm.modelcontext(None).add_coords({"group": range(3), "row": range(len(observed))})
+    level = pmd.Normal("level", 0.0, 1.0, dims="group")
+    mean = pmd.math.exp(level.mean("group"))
+    pmd.Exponential("y", 1.0 / mean, observed=xr.DataArray(observed, dims="row"))
+
+
+def possible_with_labels():
+    labelled(SHARE)
+
+
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")
-@pytest.mark.parametrize("define", [uniform_from_the_start, missing_on_purpose, imputed, open_ended])
+@pytest.mark.parametrize(
+    "define", [uniform_from_the_start, missing_on_purpose, imputed, open_ended, possible_with_labels]
+)
 def test_possible_data_are_not_refused(define):
     model = constructed(define)
     refuse_cut_counts(model)
     require_start(model, model.initial_point())
+
+
+def test_labelled_data_are_named():
+    message = refusal(lambda: labelled(but(SHARE, 3, -2.0)))
+    assert "'y' is -inf in row 3 wherever a chain may start: the observation is -2.0, which" in message
 
 
 def test_infinite_numbers_that_do_no_harm_are_not_blamed():

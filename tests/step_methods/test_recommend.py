@@ -387,6 +387,20 @@ def test_a_failed_self_check_is_not_a_reason(monkeypatch):
         recommend(rare(900, 2))
 
 
+def tabulated_prior():
+    grid = np.linspace(-3.0, 3.0, 50)
+    mu = pm.Interpolated("mu", grid, np.exp(-(grid**2)))
+    pm.Normal("y", mu, 1.0, observed=ROWS[:1500])
+
+
+@pytest.mark.filterwarnings("ignore:SplineWrapper should implement:FutureWarning")
+def test_a_prior_that_is_not_smooth_is_a_reason():
+    """An error of PyTensor, of the kind that is meant."""
+    step = recommend(model_with(tabulated_prior))
+    assert type(step) is pm.NUTS
+    assert "one of the short terms ('mu'), cannot be differentiated twice" in step.recommendation.reason
+
+
 def negative_count():
     y = np.ones(1500, dtype=int)
     y[[9, 30]] = -1
@@ -454,7 +468,7 @@ def zero_inflated():
 
 
 @pytest.mark.slow("derivatives of mixtures are rewritten, and interpreted at eight starts")
-def test_zero_inflated_counts(uncompiled):
+def test_zero_inflated_counts():
     step = recommend(model_with(zero_inflated))
     assert type(step) is MetropolisHastings
     assert "no bound is known" in step.recommendation.reason
