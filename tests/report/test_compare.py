@@ -145,7 +145,7 @@ def test_a_step_that_counts_no_terms_cannot_have_a_budget_of_them(normal_model, 
     [(15, 2), (30, 2), (75, 2), (15, 1), (21, 1)],
     ids=["while tuning", "first chain", "last chain", "only chain, while tuning", "only chain, no draw"],
 )
-def test_an_interrupt_by_the_user_ends_the_comparison(normal_model, comparison, at, chains):
+def test_an_interrupt_by_the_user_ends_the_comparison(ctrl_c, normal_model, comparison, at, chains):
     class Interrupted(MetropolisHastings):
         made = 0
 

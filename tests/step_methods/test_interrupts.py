@@ -98,8 +98,8 @@ def sample(name, draws, callback=None):
 
 
 @pytest.fixture
-def alarm_interrupts():
-    """A timer's signal as Ctrl-C: it also comes while machine code runs, which a thread could not send."""
+def signals(ctrl_c):
+    """A timer's signal as Ctrl-C, too: it comes while machine code runs, which no thread could send."""
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -135,7 +135,7 @@ def names(idata):
     return set(idata["sample_stats"].data_vars)
 
 
-@pytest.mark.usefixtures("alarm_interrupts")
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("name", STEPS)
 def test_draws_are_kept(name):
     expected = sample(name, 20)
@@ -182,7 +182,7 @@ def test_no_python_code_runs_inside_machine_code(name):
     assert [caller for code, caller in calls if code in LOOK_UPS and caller not in ALLOWED] == []
 
 
-def test_an_interrupt_inside_machine_code_is_raised_after_it():
+def test_an_interrupt_inside_machine_code_is_raised_after_it(ctrl_c):
     interrupt = getattr(ctypes.CDLL(None), "raise")
     interrupt.argtypes, interrupt.restype = [ctypes.c_int], ctypes.c_int
     number = int(signal.SIGINT)
