@@ -24,16 +24,17 @@ def written_out(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
     n_steps = inputs[0]
     sequences = inputs[1 : 1 + info.n_seqs]
     constant = op.outer_non_seqs(inputs)
+    inside = op.fgraph.unfreeze()  # frozen nodes cannot be copied, which PyTensor does on the way
     rows = {
-        inner: outer[:n_steps] for inner, outer in zip(op.inner_seqs(op.inner_inputs), sequences, strict=True)
+        inner: outer[:n_steps] for inner, outer in zip(op.inner_seqs(inside.inputs), sequences, strict=True)
     }
-    same = dict(zip(op.inner_non_seqs(op.inner_inputs), constant, strict=True))
+    same = dict(zip(op.inner_non_seqs(inside.inputs), constant, strict=True))
     try:
-        results = vectorize_graph(op.inner_outputs, {**rows, **same})
+        results = vectorize_graph(inside.outputs, {**rows, **same})
     except NotImplementedError:  # an operation inside knows no batches
         return None
     # What does not depend on the sequences is the same in every row.
     return [
         out if out.type.ndim > inner.type.ndim else pt.alloc(out, n_steps, *out.shape)
-        for inner, out in zip(op.inner_outputs, results, strict=True)
+        for inner, out in zip(inside.outputs, results, strict=True)
     ]

@@ -18,7 +18,7 @@ def test_center(center):
         Taylor(center=center)
 
 
-@pytest.mark.parametrize("exact_rows", [-1, 1.5, 100.0, True, "all", None])
+@pytest.mark.parametrize("exact_rows", [-1, 1.5, 100.0, True, "all"])
 def test_exact_rows(exact_rows):
     with pytest.raises(ValueError, match="exact_rows must be an integer >= 0"):
         Taylor(exact_rows=exact_rows)

@@ -89,7 +89,8 @@ def test_without_a_stratum_nothing_is_renumbered():
 def test_blocks_that_cover_everything_cover_the_others_once(stratum, batch, share):
     n, rows = stratum
     others = others_of(n, rows)
-    schedule = in_blocks(TTest(0.05, batch).bind(len(others)), always=True)
+    rule = TTest(0.05, batch if batch <= len(others) else None)
+    schedule = in_blocks(rule.bind(len(others)), always=True)
     offset = int(share * len(others))
     numbers = positions(population_of(schedule), schedule, offset, 0, len(others))
     found = among_others(numbers, stratum_of(np.array(rows, dtype=np.int64)))

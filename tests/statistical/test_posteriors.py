@@ -46,8 +46,8 @@ TEMPERED = {
 def plant(monkeypatch):
     def change(bug):
         for right, wrong in bug.items():
-            assert right in compile_._ENGINE
-            monkeypatch.setattr(compile_, "_ENGINE", compile_._ENGINE.replace(right, wrong))
+            assert right in compile_._FUNCTIONS
+            monkeypatch.setattr(compile_, "_FUNCTIONS", compile_._FUNCTIONS.replace(right, wrong))
 
     return change
 
