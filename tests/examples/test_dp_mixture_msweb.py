@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow("compiles the slice sampler with two moves")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "dp_mixture_msweb.py"
 
 

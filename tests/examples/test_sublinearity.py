@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow("a chain for each size of the data")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "sublinearity.py"
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("chains of every rule")
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "when_rules_fail.py"
 AUSTERITY, MHSUBLHD, BARKER = "AusterityMH(epsilon=0.01)", "MHSubLhd(delta=0.01)", "MinibatchBarker(100)"
 

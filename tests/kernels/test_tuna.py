@@ -444,7 +444,7 @@ def both():
 
 
 @pytest.mark.parametrize(("chi", "most"), [(0.0, np.inf), (0.05, np.inf), (0.0, 10.0)])
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.slow("another seed"))])
 def test_interpreted_and_compiled_draws_are_identical(data, seed, chi, most):
     """NumPy's Poisson numbers are numba's; powers of numbers may differ in their last digits."""
     thinning = bounds_of(data, most)

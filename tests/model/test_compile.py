@@ -32,7 +32,13 @@ def ravel(point, names):
     return np.concatenate([np.ravel(point[n]) for n in names])
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+LONG = pytest.mark.slow("numba compiles this model for long")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=LONG if n in ("categorical", "autoregression_2") else []) for n in CHOSEN],
+)
 def test_log_ratios(name):
     model, chosen = BUILD[name]()
     with pytensor.config.change_flags(mode="NUMBA"):

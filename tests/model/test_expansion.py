@@ -269,6 +269,7 @@ def exact_remainders(log_density, centre, q):
     return result, largest
 
 
+@pytest.mark.slow("many digits")
 @pytest.mark.parametrize("name", EXACT)
 def test_remainders_in_exact_arithmetic(name):
     case = case_of(name)
@@ -296,8 +297,13 @@ def test_decay(name, order):
     np.testing.assert_allclose(np.log2(size[:-1] / size[1:]), order + 1, atol=0.15)
 
 
+LONG = pytest.mark.slow("the derivatives of a mixture have thousands of nodes")
+
+
 @pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=LONG if n in ("mixture", "zero_inflated") else []) for n in MODELS]
+)
 def test_sum(name, order):
     case = case_of(name)
     expanded = case.expanded(order)

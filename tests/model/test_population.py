@@ -32,7 +32,10 @@ def factorised():
     return factorise(model)
 
 
-@pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
+WITH_NUMBA = pytest.mark.slow("numba compiles a Cholesky factor and a triangular solve")
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", pytest.param("NUMBA", marks=WITH_NUMBA)])
 @pytest.mark.parametrize("index", INDICES)
 def test_log_density_terms(index, mode):
     with pytensor.config.change_flags(mode=mode):
@@ -42,7 +45,7 @@ def test_log_density_terms(index, mode):
         np.testing.assert_allclose(fact.log_density_terms(POINT, index), full[index], rtol=1e-12)
 
 
-@pytest.mark.parametrize("linker", ["py", "numba"])
+@pytest.mark.parametrize("linker", ["py", pytest.param("numba", marks=WITH_NUMBA)])
 def test_compiled_terms(linker):
     """In Python with all rewrites, which move selections about, and by numba."""
     fact = factorised()

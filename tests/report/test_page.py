@@ -158,6 +158,7 @@ def oddly_named(comparison):
     return replace(comparison, results=results, standard=reference)
 
 
+@pytest.mark.slow("draws all figures of a page once more")
 def test_odd_names_on_the_page(oddly_named):
     """Not as mathematics, not hidden in legends, not taken for the reference."""
     page = oddly_named.to_html()

@@ -180,6 +180,7 @@ def compound(normal):
 
 
 @INTERPRETED
+@pytest.mark.slow("draws 2,000 times in compiled engines")
 def test_states_of_a_result(normal, compound):
     _, idata = compound
     states = states_of_result(normal, idata, 7)
@@ -323,6 +324,7 @@ def test_lognormal_data_are_unsafe():
         assert found.table["tail_index"].median() < 2
 
 
+@pytest.mark.slow("three probes of 20,000 rows")
 def test_a_rare_feature_is_unsafe_unless_its_rows_are_always_read():
     model = rare_feature()
     proposal = Laplace(kind="pcn", rho=0.7, mix=0.3)

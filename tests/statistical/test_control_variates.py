@@ -113,6 +113,7 @@ EXACT_ROWS = 100
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize(("epsilon", "most"), [(0.01, 150), (0.05, 100)])
 @pytest.mark.parametrize(("mix", "least"), [(0, 0.85), (None, 0.65)])
+@pytest.mark.slow("long chains, at the mode and away from it")
 def test_cost_and_mixing_of_austerity(logistic, n, epsilon, most, mix, least):
     step = pma.AusterityMH(
         model=logistic(n),
@@ -129,6 +130,7 @@ def test_cost_and_mixing_of_austerity(logistic, n, epsilon, most, mix, least):
 
 
 @pytest.mark.parametrize("n", SIZES)
+@pytest.mark.slow("long chains, at the mode and away from it")
 def test_cost_and_mixing_of_barker(logistic, n):
     step = pma.MinibatchBarker(
         model=logistic(n), control_variate=pma.Taylor(exact_rows=0), proposal=pma.Laplace(mix=0)

@@ -56,6 +56,7 @@ def bias_in_percent(sigma, x):
     return 100 * (sigma.mean() / mean - 1), 100 * error_of_mean(sigma) / mean
 
 
+@pytest.mark.slow("a bias of a percent shows in a long chain")
 def test_two_rows_in_each_batch(x):
     sigma, share = sigma_draws(x, draws=7000, batch_size=2)
     bias, error = bias_in_percent(sigma, x)
@@ -73,6 +74,7 @@ def test_two_rows_in_each_batch_with_sigma_on_the_log_scale(x):
     assert 0.008 < share < 0.014
 
 
+@pytest.mark.slow("a bias of a percent shows in a long chain")
 def test_batches_that_double(x):
     """The increments after the first two rows matter: doubling errs by 2 % instead of 5 %."""
     sigma, _ = sigma_draws(x, draws=7000, batch_size=2, growth=2.0)

@@ -214,6 +214,7 @@ def few_positives(covariates, n, n_dim=10, seed=2):
         pytest.param(normals, 100_000, 150_000, 0.02, 80_000, marks=slow),
     ],
 )
+@pytest.mark.slow("20,000 to 150,000 draws, and a reference of its own")
 def test_few_positives(covariates, n, n_draws, tolerance, least):
     X, y = few_positives(covariates, n)
     assert 0.008 < y.mean() < 0.014
@@ -371,6 +372,7 @@ def student(rng, X):
         pytest.param(student, students, 10_000, marks=slow),
     ],
 )
+@pytest.mark.slow("20,000 draws, and a reference of its own")
 def test_regression(make, covariates, n):
     rng = np.random.default_rng(4)
     scale = 0.3 if make in (poisson, negative_binomial) else 1.0
@@ -464,6 +466,7 @@ def two_levels_bernoulli(rng, group, effects):
     ("n_groups", "n_rows", "draws", "least"),
     [(10, 150, 20_000, 5000), pytest.param(50, 200, 100_000, 36_000, marks=slow)],
 )
+@pytest.mark.slow("20,000 draws, and a reference of its own")
 def test_two_levels(make, n_groups, n_rows, draws, least):
     rng = np.random.default_rng(5)
     group = np.repeat(np.arange(n_groups), n_rows)

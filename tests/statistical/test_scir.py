@@ -211,6 +211,7 @@ def test_frozen_drift_of_a_gamma_variable():
     assert found[1.0] > 1.2  # the bias of a drift frozen for too long
 
 
+@pytest.mark.slow("15,000 draws, each a step of Python")
 def test_frozen_drift_of_a_dirichlet_variable():
     """y ~ Bernoulli(w_0) with three components: w_0 and w_1 / (w_1 + w_2) are independent beta variables."""
     y = np.arange(30) < 10

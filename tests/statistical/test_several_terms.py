@@ -36,6 +36,7 @@ def chain(parts, seed):
     return np.array(draws) / sd, np.array(share)
 
 
+@pytest.mark.slow("compiles two engines, and compares long chains")
 def test_two_vectors_are_read_like_their_concatenation(data):
     (one_mu, one), (two_mu, two) = chain([np.concatenate(data)], 2), chain(data, 3)
     error = np.hypot(error_of_mean(one), error_of_mean(two))

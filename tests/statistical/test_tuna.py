@@ -155,6 +155,7 @@ def proposals(name):
     }
 
 
+@pytest.mark.slow("150,000 draws")
 def test_posterior_of_a_thousand_rows():
     draws, stats, _ = sample(model_of("1000"), 20_000, proposal=Laplace(mix=0.1), switch_above=np.inf)
     assert worst(draws, "1000") < LIMIT

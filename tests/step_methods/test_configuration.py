@@ -68,6 +68,7 @@ def test_every_choice_is_named(line):
     assert AusterityMH(model=line, epsilon=0).configuration["rule"] == {"name": "Exact"}
 
 
+@pytest.mark.slow("makes a step for each control variate")
 def test_control_variates(line):
     step = AusterityMH(model=line, control_variate=Taylor(exact_rows=7), steps_per_draw=3)
     found = step.configuration

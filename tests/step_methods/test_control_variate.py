@@ -211,6 +211,7 @@ def with_another_step(draw):
 
 
 @pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
+@pytest.mark.slow("compiles two engines")
 def test_a_scale_by_another_step(with_another_step):
     x, y, idata = with_another_step
     log_tau = np.log(idata["posterior"]["tau"].to_numpy())
@@ -354,6 +355,7 @@ def mixture():
     return model
 
 
+@pytest.mark.slow("rewrites the derivatives of a mixture")
 def test_without_a_certificate_it_says_what_to_do():
     taylor = Taylor(center={"mu": np.array([-2.0, 2.0])})
     with pytest.raises(ValueError, match=r"of the Taylor remainders is known.*'mu' enters.*AusterityMH"):

@@ -61,6 +61,7 @@ def mean(stats, name):
     return np.mean([s[name] for s in stats])
 
 
+@pytest.mark.slow("150 interpreted moves of a surrogate")
 def test_it_reads_few_rows(model, built):
     assert isinstance(built._engine, ThinnedEngine)
     assert isinstance(built.proposal_state, SurrogateState)
@@ -71,6 +72,7 @@ def test_it_reads_few_rows(model, built):
     assert mean(stats, "bound_violations") == mean(stats, "exhausted") == 0.0
 
 
+@pytest.mark.slow("moves in features are slow when interpreted")
 def test_it_is_a_step(model, built):
     point = model.initial_point()
     check_interface(built, point)
@@ -142,6 +144,7 @@ def test_whitening(define):
 # Other steps ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("rewrites three models, and draws from each")
 def test_a_certificate_of_the_range(model):
     step = MHSubLhd(control_variate=Taylor(), proposal=Surrogate(), model=model, rng=1)
     assert isinstance(step._centre.certificate, RemainderCertificate)
@@ -150,6 +153,7 @@ def test_a_certificate_of_the_range(model):
     assert mean(stats, "mean_tree_accept") > 0.9
 
 
+@pytest.mark.slow("rewrites the derivatives of a family without a bound")
 def test_no_certificate_for_the_family():
     """The expansion needs none, and reads the rows with the largest remainders."""
     x, _, y = data(N)

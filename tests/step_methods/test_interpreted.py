@@ -63,8 +63,17 @@ CASES = {
 }
 
 
+LONG = pytest.mark.slow("compiles for long")
+
+
 @pytest.mark.filterwarnings("ignore:(The posterior|TunaMH would):pymc_austerity.SubsamplingWarning")
-@pytest.mark.parametrize(("make", "kind", "options"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    ("make", "kind", "options"),
+    [
+        pytest.param(*case, id=name, marks=LONG if name in ("TunaMH, Surrogate", "TunaMH, features") else [])
+        for name, case in CASES.items()
+    ],
+)
 def test_interpreted_and_compiled_make_the_same_draws(make, kind, options):
     model = make()
     compiled = kind(model=model, rng=1, **options)

@@ -187,6 +187,7 @@ def test_no_bound_is_known(exact):
     assert "TunaMH(curvature=...)" in why.otherwise
 
 
+@pytest.mark.slow("searches the mode of a mixture twice")
 def test_an_approximate_step_has_to_be_asked_for():
     with pytest.warns(SubsamplingWarning, match=APPROXIMATE) as caught:
         step = recommend(overdispersed(), approximate=True)

@@ -298,6 +298,7 @@ class TestBlocks:
     ],
     ids=lambda options: next(iter(options)),
 )
+@pytest.mark.slow("rewrites the gradient of each model")
 def test_options_of_nuts(models, options):
     model = models("groups")
     point = near(model)

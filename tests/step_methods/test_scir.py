@@ -72,10 +72,18 @@ def steps(model):
     return make
 
 
+CHOSEN = [(SCIR, "minibatch")]
+REST = pytest.mark.slow("the suite makes a step a dozen times; tests/conformance runs it on others")
+
+
 @INTERPRETED
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [pytest.param(kind, name, id=f"{kind.name}-{name}") for kind in (SCIR, SGRLD) for name in OPTIONS],
+    [
+        pytest.param(kind, name, marks=[] if (kind, name) in CHOSEN else REST, id=f"{kind.name}-{name}")
+        for kind in (SCIR, SGRLD)
+        for name in OPTIONS
+    ],
 )
 def test_contract(model, steps, kind, name):
     step, point = steps(kind, name), model.initial_point()

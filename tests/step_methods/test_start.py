@@ -85,6 +85,7 @@ def test_other_steps_may_have_moved_already(line, near):
     assert distance(chain(step).step(start)[0], near) < 0.2
 
 
+@pytest.mark.slow("starts workers")
 def test_without_adaptation_sequential_and_parallel_chains_start_alike(line):
     """PyMC sets `tune` and resets tuning where chains run in turn, and does neither in workers."""
     step = TunaMH(model=line, switch_above=np.inf, tune=False, rng=1)

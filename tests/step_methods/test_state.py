@@ -83,12 +83,18 @@ def path(step, point, n, first=0):
     return points, stats
 
 
-@pytest.mark.parametrize("name", [*ON_LINE, *ON_MIXTURE])
+LONG = pytest.mark.slow("compiles a surrogate")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=LONG if n == "Surrogate" else []) for n in (*ON_LINE, *ON_MIXTURE)],
+)
 def test_a_chain_goes_on_from_its_state(name, line, mixture):
     """In the same step, in a fresh one of the same model, and in a pickle, while tuning and after it."""
     make, model = (ON_LINE[name], line) if name in ON_LINE else (ON_MIXTURE[name], mixture)
     step, fresh = make(model), make(model)
-    pickled = cloudpickle.dumps(step)  # of a step that was never moved
+    unpickled = cloudpickle.loads(cloudpickle.dumps(step))  # of a step that was never moved
     step.setup_chain(np.random.default_rng(5), TUNE, 20)
     point, done = model.initial_point(), 0
     for here in STORED:
@@ -99,7 +105,7 @@ def test_a_chain_goes_on_from_its_state(name, line, mixture):
         for what, other in {
             "The same step": step,
             "A fresh step": fresh,
-            "A pickle": cloudpickle.loads(pickled),
+            "A pickle": unpickled,
         }.items():
             other.sampling_state = cloudpickle.loads(cloudpickle.dumps(state))
             require_same_path(what, path(other, point, 8, here), expected, "Its state misses something.")

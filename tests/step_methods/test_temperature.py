@@ -75,6 +75,7 @@ def chain(step, n, start):
 
 
 @pytest.mark.parametrize("temperature", [1.0, TEMPERATURE])
+@pytest.mark.slow("two interpreted chains that read all rows")
 def test_an_exact_chain_is_a_plain_chain_on_the_tempered_density(model, temperature):
     start = model.initial_point() | {
         "slope": np.array([0.3, 0.7]),

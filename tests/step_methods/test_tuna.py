@@ -442,6 +442,7 @@ def mixture_model():
     ],
 )
 @pytest.mark.filterwarnings("ignore:The (posterior is far|given center is):pymc_austerity.SubsamplingWarning")
+@pytest.mark.slow("rewrites the derivatives of families without a bound")
 def test_without_a_bound_it_says_what_to_do(make, center, said):
     with pytest.raises(
         ValueError, match=r"needs a bound on the Taylor remainder of every local term"
@@ -616,6 +617,7 @@ def test_no_finite_bound(model):
 
 
 @INTERPRETED
+@pytest.mark.slow("reads all rows of a model at every interpreted transition")
 def test_without_a_finite_bound_all_rows_are_read_even_if_never_switched(model, near):
     step = TunaMH(model=model, curvature={"y": nowhere}, switch_above=math.inf, rng=1)
     exact = MetropolisHastings(model=model, acceptance=Exact(), proposal=Laplace(), rng=1)
@@ -667,6 +669,7 @@ def several():
     return TunaMH(model=model, proposal=Laplace(mix=0), steps_per_draw=20, rng=1), log_density
 
 
+@pytest.mark.slow("compiles an engine of several terms")
 def test_several_terms(several):
     """All bounds hold, so that rows are those of the bounds; the posterior is right."""
     step, log_density = several
@@ -759,6 +762,7 @@ def check_tau(idata, model):
     assert np.nansum(idata["sample_stats"]["bound_violations"]) == 0.0
 
 
+@pytest.mark.slow("compiles the surrogate of a hierarchy")
 def test_a_surrogate_for_a_hierarchical_prior(scales, draw):
     model, _ = scales
     step = TunaMH(model=model, rng=1)
@@ -860,6 +864,7 @@ def test_a_proposal_that_cannot_be_compiled(model, near):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 5.0])
+@pytest.mark.slow("a chain for each temperature")
 def test_temperature(model, built, near, temperature):
     """The likelihood to the power of 1 / T; variances grow about T times."""
     step = TunaMH(model=model, temperature=temperature, proposal=Laplace(mix=0), steps_per_draw=10, rng=1)
