@@ -63,6 +63,10 @@ class Planted:
     replaced: tuple
     needs_range: bool = False
 
+    @property
+    def batch_size(self):
+        return getattr(self.rule, "batch_size", None)
+
     def bind(self, n_local):
         return self.rule.bind(n_local)
 
