@@ -444,6 +444,7 @@ def test_a_flat_direction_is_named():
             AusterityMH(control_variate=TAYLOR)
 
 
+@pytest.mark.slow("searches for the modes of a mixture from eight starts")
 def test_several_modes_are_told():
     with pytest.warns(SubsamplingWarning, match=r"has 2 or more modes: .* in mu\[\d\], with 50.0%"):
         AusterityMH(model=mixture(), control_variate=TAYLOR)
