@@ -67,6 +67,7 @@ def recommend(
         If there is no continuous variable, or one of `vars` is not a free, continuous variable of the model.
         If no chain could start: rows of the data are missing, infinite or outside of the support of the
         likelihood, or the log density is not finite at the start nor near it. The message says which.
+        The start is that of the model: `initvals` of `pymc.sample` are not seen here.
     FactorisationError
         If the log density contains random draws (`pm.Minibatch`), with which no step has a stationary law.
 

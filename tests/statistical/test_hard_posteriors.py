@@ -210,8 +210,8 @@ def few_positives(covariates, n, n_dim=10, seed=2):
     ("covariates", "n", "n_draws", "tolerance", "least"),
     [
         (levels, 50_000, 25_000, 0.05, 12_000),
-        pytest.param(levels, 100_000, 150_000, 0.02, 80_000, marks=slow),
-        pytest.param(normals, 100_000, 150_000, 0.02, 80_000, marks=slow),
+        (levels, 100_000, 150_000, 0.02, 80_000),
+        (normals, 100_000, 150_000, 0.02, 80_000),
     ],
 )
 @pytest.mark.slow("20,000 to 150,000 draws, and a reference of its own")
@@ -362,14 +362,14 @@ def student(rng, X):
     [
         (logistic, students, 2000),
         (poisson, levels, 10_000),
-        pytest.param(negative_binomial, levels, 5000, marks=slow),
-        pytest.param(student, normals, 2000, marks=slow),
-        pytest.param(logistic, students, 10_000, marks=slow),
-        pytest.param(logistic, students, 100_000, marks=slow),
-        pytest.param(poisson, normals, 10_000, marks=slow),
-        pytest.param(poisson, students, 10_000, marks=slow),
-        pytest.param(negative_binomial, normals, 10_000, marks=slow),
-        pytest.param(student, students, 10_000, marks=slow),
+        (negative_binomial, levels, 5000),
+        (student, normals, 2000),
+        (logistic, students, 10_000),
+        (logistic, students, 100_000),
+        (poisson, normals, 10_000),
+        (poisson, students, 10_000),
+        (negative_binomial, normals, 10_000),
+        (student, students, 10_000),
     ],
 )
 @pytest.mark.slow("20,000 draws, and a reference of its own")
@@ -461,10 +461,10 @@ def two_levels_bernoulli(rng, group, effects):
     return model, reference, {"a": None, "mu": None, "tau": np.log}
 
 
-@pytest.mark.parametrize("make", [pytest.param(two_levels_normal, marks=slow), two_levels_bernoulli])
+@pytest.mark.parametrize("make", [two_levels_normal, two_levels_bernoulli])
 @pytest.mark.parametrize(
     ("n_groups", "n_rows", "draws", "least"),
-    [(10, 150, 20_000, 5000), pytest.param(50, 200, 100_000, 36_000, marks=slow)],
+    [(10, 150, 20_000, 5000), (50, 200, 100_000, 36_000)],
 )
 @pytest.mark.slow("20,000 draws, and a reference of its own")
 def test_two_levels(make, n_groups, n_rows, draws, least):
