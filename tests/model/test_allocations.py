@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import FactorisationError
+from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.allocations import Allocations, number_of_categories
 
 N, K = 40, 3
@@ -276,7 +277,7 @@ class TestPlantedBugs:
             return complete(self, term, z) * float(term.name != "z")
 
         monkeypatch.setattr(Allocations, "_as_function_of_category", forgets)
-        with pytest.raises(FactorisationError, match="Self-check failed for the allocations 'z'"):
+        with pytest.raises(SelfCheckError, match="Self-check failed for the allocations 'z'"):
             built(probabilities_for_each_row)
 
     @pytest.mark.parametrize(
@@ -284,7 +285,7 @@ class TestPlantedBugs:
     )
     def test_coupling_that_the_graph_does_not_show(self, make, monkeypatch):
         monkeypatch.setattr(Allocations, "_require_own_row", lambda *args: None)
-        with pytest.raises(FactorisationError, match="Self-check failed for the allocations 'z'"):
+        with pytest.raises(SelfCheckError, match="Self-check failed for the allocations 'z'"):
             built(make)
 
 
