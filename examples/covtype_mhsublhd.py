@@ -62,8 +62,8 @@ from scipy.special import expit
 from scipy.stats import chi2, gaussian_kde
 
 from pymc_austerity import MetropolisHastings, MHSubLhd, factorise, find_mode
-from pymc_austerity.bounds.certificate import certified_range, certify
-from pymc_austerity.model.predictor import linear_predictors
+from pymc_austerity.bounds.log_ratio_range import certified_range, certify
+from pymc_austerity.model.structure.predictor import linear_predictors
 
 NAMES = ("intercept", "elevation", "aspect")
 DELTA = 0.01

@@ -44,8 +44,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from pymc_austerity.kernels.dp_mixture import DirichletProcessMixture
-from pymc_austerity.kernels.dp_slice import sgrld_step
+from pymc_austerity.applications.dirichlet_process.mixture import DirichletProcessMixture
+from pymc_austerity.applications.dirichlet_process.slice import sgrld_step
 
 SEED = 2018
 N_AREAS = 294

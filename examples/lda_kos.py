@@ -51,8 +51,9 @@ import numba
 import numpy as np
 import pandas as pd
 
-from pymc_austerity.kernels import collapsed_lda, lda
-from pymc_austerity.kernels.corpus import corpus_of, from_documents, halves, subcorpus
+from pymc_austerity.applications.topics import collapsed as collapsed_lda
+from pymc_austerity.applications.topics import lda
+from pymc_austerity.applications.topics.corpus import corpus_of, from_documents, halves, subcorpus
 
 ALPHA, BETA = 0.1, 0.1
 STEP_SIZES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02)

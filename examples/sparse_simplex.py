@@ -38,8 +38,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import betainc, betaln
 
-from pymc_austerity.kernels.cir import cir_transitions
-from pymc_austerity.kernels.sgrld import sgrld_transitions
+from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions
+from pymc_austerity.kernels.langevin import sgrld_transitions
 
 N, D = 1000, 10
 ALPHA = 0.1

@@ -5,10 +5,11 @@ from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
+from pymc_austerity.mode.find_mode import find_mode
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise
-from pymc_austerity.model.mode import find_mode
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, RandomWalk, Surrogate
+from pymc_austerity.recommendation import recommend
 from pymc_austerity.report import compare, probe
 from pymc_austerity.step_methods import (
     SCIR,
@@ -20,7 +21,6 @@ from pymc_austerity.step_methods import (
     MinibatchBarker,
     MinibatchCategoricalGibbs,
     TunaMH,
-    recommend,
     restricted_nuts,
     restricted_slice,
 )

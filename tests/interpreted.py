@@ -2,7 +2,7 @@
 
 import pytest
 
-from pymc_austerity.model import backend
+from pymc_austerity.model.compile import backend
 
 
 @pytest.fixture

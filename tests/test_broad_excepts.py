@@ -13,12 +13,15 @@ BROAD = {"Exception", "BaseException"}
 
 # File and function of each, and why.
 REASONS = {
-    ("model/start.py", "dispersed_points"): "random functions of users; a warning has type and text",
-    ("report/figures.py", "_draw"): "a page with all tables of a long comparison; it shows type and text",
-    ("report/probing.py", "probed"): "the step may be the user's; the report shows type and text",
+    ("model/starting_point.py", "dispersed_points"): "random functions of users; a warning has type and text",
+    (
+        "report/render/figures.py",
+        "_draw",
+    ): "a page with all tables of a long comparison; it shows type and text",
+    ("report/probing/of_run.py", "probed"): "the step may be the user's; the report shows type and text",
     ("report/run.py", "run_step"): "the step may be the user's; the report shows type and text",
     (
-        "step_methods/compiled.py",
+        "step_methods/metropolis/engine/base.py",
         "_compile",
     ): "functions of users that numba cannot compile; raised if all are ours",
     (

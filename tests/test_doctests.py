@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pymc_austerity.model.backend import interpreted
+from pymc_austerity.model.compile.backend import interpreted
 
 MODULES = [
     "pymc_austerity",

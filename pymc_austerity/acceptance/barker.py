@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
+from pymc_austerity.acceptance.barker_correction import Correction, correction, draw_correction
 from pymc_austerity.acceptance.base import RuleFunctions, Sample
-from pymc_austerity.acceptance.correction import Correction, correction, draw_correction
 from pymc_austerity.acceptance.exact import barker_target_accept, logistic
 from pymc_austerity.validation import first_batch, is_real, is_whole
 

@@ -41,9 +41,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.bounds.base import TOLERANCE
-from pymc_austerity.bounds.cloud import Matrix
-from pymc_austerity.bounds.constants import constants_of_rows
+from pymc_austerity.bounds.enclosure import Matrix
+from pymc_austerity.bounds.families.base import TOLERANCE
+from pymc_austerity.bounds.row_constants import constants_of_rows
 from pymc_austerity.target import Index, Predictor, Vector
 
 # Radii, in units of the typical one; rows are ranked by their constants at that.

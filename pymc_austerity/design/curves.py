@@ -14,7 +14,7 @@ from numpy.polynomial import chebyshev
 from scipy.special import ndtri
 
 from pymc_austerity.design.checks import Floats
-from pymc_austerity.design.random_walk import SequentialLaw, sequential_law
+from pymc_austerity.design.sequential_walk import SequentialLaw, sequential_law
 
 # Sizes of the polynomials to try, and the size of the last coefficients at which one is good enough.
 _SIZES, _TAIL = (136, 272, 544, 1088, 2176), 1e-11

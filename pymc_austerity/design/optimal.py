@@ -21,7 +21,7 @@ from pymc_austerity.design.checks import (
     check_real,
     numbers,
 )
-from pymc_austerity.design.random_walk import MOST_STAGES, sequential_law
+from pymc_austerity.design.sequential_walk import MOST_STAGES, sequential_law
 from pymc_austerity.exceptions import warn
 
 BATCH_SIZES = (50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 5000)

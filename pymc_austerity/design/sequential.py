@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.design.checks import Floats, check_boundary, check_epsilon, check_share, numbers
-from pymc_austerity.design.random_walk import sequential_law
+from pymc_austerity.design.sequential_walk import sequential_law
 
 
 def error(

@@ -17,8 +17,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Accept, Decide, Draw, Sample, standard_error
+from pymc_austerity.kernels.log_ratio_range import RangeOf, check_range
 from pymc_austerity.kernels.moves import Move
-from pymc_austerity.kernels.ranges import RangeOf, check_range
 from pymc_austerity.kernels.stratum import Stratum, among_others
 from pymc_austerity.kernels.subsample import (
     CHUNK,

@@ -31,7 +31,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import log_uniform
 from pymc_austerity.bounds.alias import draw_weighted
-from pymc_austerity.bounds.thinning import Thinning, tier_and_expected
+from pymc_austerity.bounds.row_sampler import Thinning, tier_and_expected
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.moves import Move

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 
-from pymc_austerity.model.rebuild import INTERPRETED
+from pymc_austerity.model.graph.rewrite import INTERPRETED
 
 
 def deterministic_sizes(model: pm.Model, point: Mapping[str, Any]) -> dict[str, int]:

@@ -22,9 +22,9 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.model.graph import LogDensityGraph, as_values
-from pymc_austerity.model.leaves import Leaf
-from pymc_austerity.model.terms import split
+from pymc_austerity.model.graph.leaves import Leaf
+from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values
+from pymc_austerity.model.graph.terms import split
 
 Array = npt.NDArray[np.float64]
 

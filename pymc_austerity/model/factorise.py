@@ -14,26 +14,17 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 
 from pymc_austerity.exceptions import FactorisationError
-
-# The rules of `lift` register themselves.
-from pymc_austerity.model import (  # noqa: F401
-    lift_assignment,
-    lift_points,
-    lift_reshape,
-    lift_rules,
-    sparse_rows,
-)
-from pymc_austerity.model.cost import check_cost_of_global, check_cost_of_rows
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph import raw_terms, typed_log_density
-from pymc_austerity.model.leaves import extract_leaves, leaf_values
-from pymc_austerity.model.lift import Lifter
-from pymc_austerity.model.lift_indexing import select_early
-from pymc_austerity.model.rebuild import depends_on
-from pymc_austerity.model.rows import lift_piece
+from pymc_austerity.model.graph.leaves import extract_leaves, leaf_values
+from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
+from pymc_austerity.model.graph.rewrite import depends_on
+from pymc_austerity.model.graph.terms import Piece, long_axes, split
+from pymc_austerity.model.lift.cost import check_cost_of_global, check_cost_of_rows
+from pymc_austerity.model.lift.indexing import select_early
+from pymc_austerity.model.lift.lifter import Lifter
+from pymc_austerity.model.lift.rows import lift_piece
 from pymc_austerity.model.self_check import check_against_model
-from pymc_austerity.model.start import initial_point as default_point
-from pymc_austerity.model.terms import Piece, long_axes, split
+from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.validation import is_whole
 
 

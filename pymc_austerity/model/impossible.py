@@ -22,9 +22,9 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
-from pymc_austerity.model.graph import as_values, raw_terms
-from pymc_austerity.model.rebuild import INTERPRETED, INTERPRETED_STABLE, rebuild
-from pymc_austerity.model.start import dispersed_points
+from pymc_austerity.model.graph.log_density import as_values, raw_terms
+from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
+from pymc_austerity.model.starting_point import dispersed_points
 
 # Points near the start: as often pm.sample tries. Draws from the prior.
 _NEAR, _DRAWS = 10, 8

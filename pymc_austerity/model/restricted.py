@@ -11,8 +11,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.model.checks import is_elemwise
-from pymc_austerity.model.graph import raw_terms
+from pymc_austerity.model.graph.checks import is_elemwise
+from pymc_austerity.model.graph.log_density import raw_terms
 
 
 class RestrictedModel(pm.Model):

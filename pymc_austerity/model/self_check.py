@@ -15,9 +15,9 @@ import pytensor
 
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
-from pymc_austerity.model.graph import LogDensityGraph
-from pymc_austerity.model.rebuild import INTERPRETED
-from pymc_austerity.model.terms import Piece
+from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.model.graph.terms import Piece
 
 _SEED = 2014
 _REPORT = "This is a defect of pymc_austerity: please report the model."

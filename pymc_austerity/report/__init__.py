@@ -2,6 +2,6 @@
 
 from pymc_austerity.report.compare import compare
 from pymc_austerity.report.comparison import Comparison
-from pymc_austerity.report.probe import probe
+from pymc_austerity.report.probing.probe import probe
 
 __all__ = ["Comparison", "compare", "probe"]

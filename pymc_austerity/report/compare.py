@@ -12,13 +12,13 @@ import pymc as pm
 
 from pymc_austerity.diagnostics.agreement import NotComparableError
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
+from pymc_austerity.mode.find_mode import find_mode
 from pymc_austerity.model.factorise import factorise, model_of
-from pymc_austerity.model.mode import find_mode
 from pymc_austerity.report.budget import budget_of
 from pymc_austerity.report.comparison import Comparison
 from pymc_austerity.report.judgement import Judgement, judge
 from pymc_austerity.report.names import Steps, named
-from pymc_austerity.report.probing import probed
+from pymc_austerity.report.probing.of_run import probed
 from pymc_austerity.report.references import Reference, check_reference, run_reference
 from pymc_austerity.report.run import Run, Settings, run_step
 from pymc_austerity.validation import is_real, is_whole

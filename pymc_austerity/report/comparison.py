@@ -13,7 +13,7 @@ from xarray import DataTree
 from pymc_austerity.report.convergence import convergence
 from pymc_austerity.report.judgement import Judgement
 from pymc_austerity.report.names import OF_REFERENCE
-from pymc_austerity.report.probing import Probed
+from pymc_austerity.report.probing.of_run import Probed
 from pymc_austerity.report.run import Run, Settings
 
 Result = tuple[Run, Judgement, Probed]
@@ -122,7 +122,7 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """Verdicts, tables and remarks as text."""
-        from pymc_austerity.report.markdown import as_markdown
+        from pymc_austerity.report.render.markdown import as_markdown
 
         return as_markdown(self)
 
@@ -144,7 +144,7 @@ class Comparison:
         ImportError
             If the extra `plots` is not installed: ``pip install "pymc_austerity[plots]"``.
         """
-        from pymc_austerity.report.page import as_html
+        from pymc_austerity.report.render.page import as_html
 
         text = as_html(self)
         if path is not None:
@@ -154,7 +154,7 @@ class Comparison:
         return text
 
     def __repr__(self) -> str:
-        from pymc_austerity.report.words import headline, verdict_of
+        from pymc_austerity.report.render.words import headline, verdict_of
 
         lines = [headline(self)]
         lines += [f"  {run.name}: {verdict_of(judgement)}" for run, judgement, _ in self.results]
@@ -164,7 +164,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from pymc_austerity.report.markdown import as_fragment
+        from pymc_austerity.report.render.markdown import as_fragment
 
         return as_fragment(self)
 

@@ -12,13 +12,13 @@ from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.mode.mode_fit import CentreReport
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.report.budget import Budget
 from pymc_austerity.report.run import Run, Settings, run_step
-from pymc_austerity.step_methods.centre import CentreReport
-from pymc_austerity.step_methods.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.options import proposal_for
+from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
+from pymc_austerity.step_methods.metropolis.options import proposal_for
 
 # Where a random walk is as good; `recommend` has the same limits.
 _LEAST_ACCEPTANCE = 0.2

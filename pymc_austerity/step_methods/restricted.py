@@ -15,11 +15,11 @@ from pymc.step_methods.compound import CompoundStep
 from pytensor.graph.basic import Variable
 from pytensor.xtensor.type import XTensorType
 
-from pymc_austerity.model.backend import exact_arithmetic
+from pymc_austerity.model.compile.backend import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.restricted import RestrictedModel
-from pymc_austerity.model.start import initial_point as default_point
-from pymc_austerity.step_methods.notices import refuse_discrete
+from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.step_methods.messages import refuse_discrete
 
 
 def restricted_nuts(

@@ -11,10 +11,10 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import RuleFunctions
-from pymc_austerity.kernels.full import Current, full_transitions
+from pymc_austerity.kernels.full_data import Current, full_transitions
+from pymc_austerity.kernels.log_ratio_range import RangeOf
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.ranges import RangeOf
 from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import Target, Vector

@@ -12,9 +12,9 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.kernels.log_ratio_range import no_range
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals.base import Adapt, BoundProposal, Propose
 from pymc_austerity.target import Index, Target, Vector

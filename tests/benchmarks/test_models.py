@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_matrix, random_array
 
 from pymc_austerity import factorise
-from pymc_austerity.model.start import initial_point
+from pymc_austerity.model.starting_point import initial_point
 
 RNG = np.random.default_rng(8)
 

@@ -8,9 +8,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity.bounds.certificate import certified_interval, certified_range, certify
+from pymc_austerity.bounds.log_ratio_range import certified_interval, certified_range, certify
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.predictor import linear_predictors
+from pymc_austerity.model.structure.predictor import linear_predictors
 
 from .families import predictor
 

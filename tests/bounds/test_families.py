@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_expit, log_ndtr
 
-from pymc_austerity.bounds import probit
-from pymc_austerity.bounds.certificate import certified_interval, certified_range, certify
+from pymc_austerity.bounds.families import probit
+from pymc_austerity.bounds.log_ratio_range import certified_interval, certified_range, certify
 
 from .families import N, designs, predictor, states
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from pymc_austerity.bounds import negative_binomial
-from pymc_austerity.bounds.base import FINE_GRID, GRID
-from pymc_austerity.bounds.certificate import certified_interval, certify
+from pymc_austerity.bounds.families import negative_binomial
+from pymc_austerity.bounds.families.base import FINE_GRID, GRID
+from pymc_austerity.bounds.log_ratio_range import certified_interval, certify
 
 from .families import N, designs, predictor, states
 from .test_families import FAMILIES, AllOnes, Binomial, Logistic, NegativeBinomial, Poisson

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds import location_scale
-from pymc_austerity.bounds.location_scale import NORMAL
+from pymc_austerity.bounds.families import normal_location_scale as location_scale
+from pymc_austerity.bounds.families.normal_location_scale import NORMAL
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
-from pymc_austerity.bounds.thinning import thinning_of, tier_and_expected
+from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
 from pymc_austerity.target import PredictorPair
 
 from .families import predictor
@@ -265,7 +265,7 @@ def test_rows_without_weight_have_no_remainder():
 
 
 def test_a_row_of_another_form_is_noticed(monkeypatch):
-    monkeypatch.setattr("pymc_austerity.bounds.constants._SAMPLE", 20)
+    monkeypatch.setattr("pymc_austerity.bounds.row_constants._SAMPLE", 20)
     rows = Rows(np.random.default_rng(10), 3)
 
     def slopes(values, positions, point):

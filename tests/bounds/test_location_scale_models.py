@@ -7,11 +7,11 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity.bounds.constants import family_of
-from pymc_austerity.bounds.location_scale import NORMAL
-from pymc_austerity.bounds.thinning import thinning_of, tier_and_expected
+from pymc_austerity.bounds.families.normal_location_scale import NORMAL
+from pymc_austerity.bounds.row_constants import family_of
+from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.predictor_pair import predictors
+from pymc_austerity.model.structure.predictor_pair import predictors
 from pymc_austerity.target import PredictorPair
 
 M = 1100

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from scipy.special import wofz
 
-from pymc_austerity.bounds import certificate as certificates
-from pymc_austerity.bounds import (
+from pymc_austerity.bounds import log_ratio_range as certificates
+from pymc_austerity.bounds.families import (
     cloglog,
     gamma,
     huber,
-    laplace,
     logistic,
     negative_binomial,
     normal,
     poisson,
     probit,
-    student,
 )
+from pymc_austerity.bounds.families import double_exponential as laplace
+from pymc_austerity.bounds.families import student_t as student
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders, remainder_range
 
 from .families import N, designs, predictor

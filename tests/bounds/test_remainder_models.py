@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.predictor import linear_predictors
+from pymc_austerity.model.structure.predictor import linear_predictors
 
 from .test_remainder import moves, whitened
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from pymc_austerity.bounds import (
+from pymc_austerity.bounds.families import (
     cloglog,
     gamma,
     logistic,
@@ -19,8 +19,8 @@ from pymc_austerity.bounds import (
     normal,
     poisson,
     probit,
-    student,
 )
+from pymc_austerity.bounds.families import student_t as student
 
 DIGITS, STEP = 80, mpmath.mpf("1e-16")
 # Of third differences of numbers near one, and less than all derivatives that are compared.

@@ -6,8 +6,8 @@ import numba
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.base import TOLERANCE
-from pymc_austerity.bounds.thinning import thinning_of, tier_and_expected
+from pymc_austerity.bounds.families.base import TOLERANCE
+from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
 
 from .families import N, designs, predictor
 from .test_alias import recovered

@@ -9,9 +9,9 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
 from pymc_austerity.acceptance.barker import noise_variance
+from pymc_austerity.acceptance.barker_correction import draw_correction
 from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform
 from pymc_austerity.acceptance.concentration import hoeffding_serfling
-from pymc_austerity.acceptance.correction import draw_correction
 from pymc_austerity.acceptance.exact import logistic
 from pymc_austerity.testing import check_rule
 from pymc_austerity.testing.decisions import (

@@ -13,7 +13,7 @@ from pymc_austerity.acceptance import TTest
 from pymc_austerity.acceptance.ttest import significant
 from pymc_austerity.design import data_usage, error
 from pymc_austerity.design.curves import LawCurves
-from pymc_austerity.design.random_walk import MOST_STAGES, sequential_law, stage_shares
+from pymc_austerity.design.sequential_walk import MOST_STAGES, sequential_law, stage_shares
 from tests.design.paper import paper_law
 from tests.kernels.engines import compiled_test, significant_without_fpc
 from tests.statistical.errors import LIMIT

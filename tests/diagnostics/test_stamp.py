@@ -16,7 +16,7 @@ from pymc_austerity.diagnostics import (
     effective_cost,
     stamp,
 )
-from pymc_austerity.model.backend import interpreted
+from pymc_austerity.model.compile.backend import interpreted
 from tests.diagnostics.results import result
 
 N = 2000

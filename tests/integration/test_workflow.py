@@ -195,7 +195,7 @@ class TestLongDeterministics:
     @pytest.fixture(autouse=True)
     def patient(self, monkeypatch):
         """On a loaded machine compiling may take long enough for a message of its own."""
-        monkeypatch.setattr("pymc_austerity.step_methods.notices._PATIENCE", 600.0)
+        monkeypatch.setattr("pymc_austerity.step_methods.messages._PATIENCE", 600.0)
 
     @pytest.mark.parametrize("shared", [False, True], ids=["array", "pm.Data"])
     def test_warning(self, caplog, shared):

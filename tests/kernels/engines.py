@@ -8,9 +8,9 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import standard_error
+from pymc_austerity.kernels.log_ratio_range import no_range
 from pymc_austerity.kernels.metropolis import sequential_test, transitions
 from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.target import Target
 

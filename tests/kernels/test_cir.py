@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
-from pymc_austerity.kernels import cir
+from pymc_austerity.kernels import cox_ingersoll_ross as cir
 
 P_LIMIT = 1e-4
 ERRORS = 4

@@ -14,10 +14,10 @@ from numba.extending import register_jitable
 from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk, SubsamplingWarning
 from pymc_austerity.acceptance import Exact, ExactBarker
 from pymc_austerity.acceptance.exact import logistic
-from pymc_austerity.kernels.full import Current, full_transitions, total
+from pymc_austerity.kernels.full_data import Current, full_transitions, total
+from pymc_austerity.kernels.log_ratio_range import no_range
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.proposals import AdaptiveRandomWalk

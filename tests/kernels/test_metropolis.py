@@ -18,6 +18,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from pymc_austerity import AusterityMH
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.base import Sample, Schedule, standard_error
+from pymc_austerity.kernels.log_ratio_range import no_range
 from pymc_austerity.kernels.metropolis import (
     draw_without_replacement,
     merge,
@@ -26,7 +27,6 @@ from pymc_austerity.kernels.metropolis import (
     transitions,
 )
 from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation

@@ -13,10 +13,10 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.base import above, log_uniform
 from pymc_austerity.acceptance.exact import all_seen
-from pymc_austerity.kernels.full import Current, full_transitions
+from pymc_austerity.kernels.full_data import Current, full_transitions
+from pymc_austerity.kernels.log_ratio_range import no_range
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.moves import proposed_move, surrogate_move
-from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM, stratum_of
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import Target

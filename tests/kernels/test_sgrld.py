@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_austerity.kernels.sgrld import sgrld_transition, sgrld_transitions
+from pymc_austerity.kernels.langevin import sgrld_transition, sgrld_transitions
 
 transitions = numba.njit(sgrld_transitions)
 

@@ -14,8 +14,8 @@ from scipy.special import ndtr, ndtri, stdtr
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels import metropolis
+from pymc_austerity.kernels.log_ratio_range import exact_range, no_range
 from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.ranges import exact_range, no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM, Stratum, among_others, stratum_of
 from pymc_austerity.kernels.subsample import in_blocks, population_of, positions
 from pymc_austerity.proposals import RandomWalk

@@ -15,7 +15,7 @@ from scipy import stats
 
 from pymc_austerity.bounds.alias import AliasTable, alias_table
 from pymc_austerity.bounds.remainder import distances
-from pymc_austerity.bounds.thinning import Thinning
+from pymc_austerity.bounds.row_sampler import Thinning
 from pymc_austerity.kernels import tuna
 from pymc_austerity.kernels.moves import proposed_move
 from pymc_austerity.kernels.subsample import CHUNK

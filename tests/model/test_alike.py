@@ -5,9 +5,9 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import factorise
-from pymc_austerity.bounds.base import GRID
-from pymc_austerity.bounds.constants import constants_of_rows
-from pymc_austerity.model.predictor import linear_predictors
+from pymc_austerity.bounds.families.base import GRID
+from pymc_austerity.bounds.row_constants import constants_of_rows
+from pymc_austerity.model.structure.predictor import linear_predictors
 from pymc_austerity.target import each_for_itself
 
 N = 2000

@@ -7,7 +7,7 @@ import pytest
 
 from pymc_austerity import FactorisationError
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.allocations import Allocations, number_of_categories
+from pymc_austerity.model.conjugacy.allocations import Allocations, number_of_categories
 
 N, K = 40, 3
 DATA = np.random.default_rng(1).normal(size=(N, 3))

@@ -9,10 +9,11 @@ import pytest
 
 from pymc_austerity.acceptance import barker
 from pymc_austerity.acceptance.ttest import TTest
-from pymc_austerity.kernels import lda, subsample
+from pymc_austerity.applications.topics import lda
+from pymc_austerity.kernels import subsample
+from pymc_austerity.kernels.log_ratio_range import no_range
 from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.ranges import no_range
-from pymc_austerity.model import cache_key
+from pymc_austerity.model.compile import cache_key
 from pymc_austerity.target import Target
 
 PACKAGE = "pymc_austerity."
@@ -33,16 +34,22 @@ def test_modules_are_those_that_are_imported():
     found = cache_key.modules_of(f.__module__ for f in FUNCTIONS)
     wanted = {"kernels.metropolis", "kernels.subsample", "kernels.state", "acceptance.ttest", "target"}
     assert {PACKAGE + name for name in wanted} <= set(found)
-    others = {"kernels.lda", "kernels.tuna", "acceptance.barker", "step_methods.base", "model.compile"}
+    others = {
+        "applications.topics.lda",
+        "kernels.tuna",
+        "acceptance.barker",
+        "step_methods.base",
+        "model.compile.target",
+    }
     assert {PACKAGE + name for name in others}.isdisjoint(found)
 
 
 @pytest.mark.parametrize(
     ("name", "matters"),
     [
-        ("kernels.ranges", True),
+        ("kernels.log_ratio_range", True),
         ("acceptance.ttest", True),
-        ("kernels.lda", False),
+        ("applications.topics.lda", False),
         ("acceptance.barker", False),
     ],
 )
@@ -84,16 +91,16 @@ def test_a_module_without_source_has_no_name(monkeypatch):
 
 def test_a_module_that_was_edited_since_it_was_imported_has_no_name(monkeypatch):
     source_of = cache_key.source_of.__wrapped__
-    assert "def exact_range" in source_of(PACKAGE + "kernels.ranges")
+    assert "def exact_range" in source_of(PACKAGE + "kernels.log_ratio_range")
     monkeypatch.setattr(cache_key, "_BEGAN", 0.0)
-    assert source_of(PACKAGE + "kernels.ranges") is None
+    assert source_of(PACKAGE + "kernels.log_ratio_range") is None
 
 
 def test_relative_imports_are_followed(monkeypatch):
-    source = "from .. import target\nfrom . import lda\nfrom .subsample import CHUNK\nimport numpy.random\n"
+    source = "from .. import target\nfrom . import tuna\nfrom .subsample import CHUNK\nimport numpy.random\n"
     monkeypatch.setattr(cache_key, "source_of", lambda name: source)
-    found = cache_key.imports_of.__wrapped__(PACKAGE + "kernels.ranges")
-    assert found == {PACKAGE + name for name in ("target", "kernels.lda", "kernels.subsample")}
+    found = cache_key.imports_of.__wrapped__(PACKAGE + "kernels.log_ratio_range")
+    assert found == {PACKAGE + name for name in ("target", "kernels.tuna", "kernels.subsample")}
 
 
 # In a process of its own: numba compiles a function once in each, and the cache is not to be read.
@@ -103,7 +110,8 @@ import numpy as np
 import pymc as pm
 from numba.core import event
 import pymc_austerity
-from pymc_austerity.model import cache_key, compile
+from pymc_austerity.model.compile import cache_key
+from pymc_austerity.model.compile import target as compile
 
 covered, names, key_of = set(), [], cache_key.key_of
 
@@ -144,4 +152,4 @@ def test_all_that_is_compiled_is_in_the_name(step, kernel):
     assert any(name.startswith(PACKAGE + "proposals.") for name in ours)
     assert ours <= set(covered)
     assert None not in names
-    assert PACKAGE + "kernels.lda" not in covered
+    assert PACKAGE + "applications.topics.lda" not in covered

@@ -5,7 +5,7 @@ import pytensor
 import pytest
 
 from pymc_austerity import factorise
-from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.target import FullTarget
 
 from .catalogue import MODELS

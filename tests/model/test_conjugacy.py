@@ -6,11 +6,11 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import FactorisationError
-from pymc_austerity.model import conjugacy as conjugacy_module
-from pymc_austerity.model.conjugacy import Conjugacy
-from pymc_austerity.model.conjugacy_analysis import analyse
-from pymc_austerity.model.conjugacy_gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy_priors import GammaPrior
+from pymc_austerity.model.conjugacy import forms as conjugacy_module
+from pymc_austerity.model.conjugacy.forms import Conjugacy
+from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
+from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.model.conjugacy.recognise import analyse
 
 N, K, V = 1200, 4, 7
 _rng = np.random.default_rng(5)

@@ -5,7 +5,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity.model.conjugacy_priors import GammaPrior
+from pymc_austerity.model.conjugacy.priors import GammaPrior
 
 VARIABLES = {
     "gamma": (lambda **kw: pm.Gamma("x", 2.0, 3.0, shape=4, **kw), "gamma", (2.0, 3.0)),

@@ -8,13 +8,13 @@ import pymc as pm
 import pytest
 from mpmath import mp
 
-from pymc_austerity.model.compile import CompiledTarget
-from pymc_austerity.model.composed import Composed, differentiable
-from pymc_austerity.model.derivatives import Differentiable, LocalTerms
-from pymc_austerity.model.expansion import expand
+from pymc_austerity.mode.expansion import expand
+from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.factorise import build, factorise
-from pymc_austerity.model.predictor import predictor_graph
+from pymc_austerity.model.structure.composed import Composed, differentiable
+from pymc_austerity.model.structure.derivatives import Differentiable, LocalTerms
+from pymc_austerity.model.structure.predictor import predictor_graph
 from pymc_austerity.target import Expansion
 
 N, D = 60, 3

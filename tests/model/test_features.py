@@ -10,12 +10,12 @@ import pytest
 from mpmath import mp
 
 from pymc_austerity import factorise
-from pymc_austerity.model.compile import CompiledTarget
-from pymc_austerity.model.composed import Composed, differentiable
-from pymc_austerity.model.derivatives import Differentiable, LocalTerms
-from pymc_austerity.model.expansion import expand
+from pymc_austerity.mode.expansion import expand
+from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import point_of
-from pymc_austerity.model.features import features_of
+from pymc_austerity.model.structure.composed import Composed, differentiable
+from pymc_austerity.model.structure.derivatives import Differentiable, LocalTerms
+from pymc_austerity.model.structure.features import features_of
 from pymc_austerity.target import Expansion, FeatureSurrogateTarget
 from tests.model.features import (
     FEATURES,

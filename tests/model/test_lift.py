@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymc_austerity.model import factorise  # noqa: F401 - registers the rules
-from pymc_austerity.model.lift import Lifter
-from pymc_austerity.model.rebuild import INTERPRETED, ShapeMeasure, depends_on, rebuild
+from pymc_austerity.model.graph.rewrite import INTERPRETED, ShapeMeasure, depends_on, rebuild
+from pymc_austerity.model.lift.lifter import Lifter
 from pymc_austerity.model.refusal import Coupled
 
 RNG = np.random.default_rng(3)

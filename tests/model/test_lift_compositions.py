@@ -7,9 +7,10 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity.model import factorise, lift_reshape  # noqa: F401 - registers the rules
-from pymc_austerity.model.lift import Lifter
-from pymc_austerity.model.rebuild import INTERPRETED, ShapeMeasure, rebuild
+from pymc_austerity.model import factorise  # noqa: F401 - registers the rules
+from pymc_austerity.model.graph.rewrite import INTERPRETED, ShapeMeasure, rebuild
+from pymc_austerity.model.lift import reshape as lift_reshape
+from pymc_austerity.model.lift.lifter import Lifter
 from pymc_austerity.model.refusal import Coupled
 
 CHAINS = 30  # for each seed

@@ -8,7 +8,7 @@ import pytensor
 import pytest
 
 from pymc_austerity import factorise
-from pymc_austerity.model.compile import CompiledTarget
+from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.population import Positions
 
 N = 1200

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.predictor import linear_predictor, linear_predictors
+from pymc_austerity.model.structure.predictor import linear_predictor, linear_predictors
 
 N, D = 1200, 3
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import pytest
 from pytensor.graph.traversal import toposort
 
 from pymc_austerity import FactorisationError, factorise
-from pymc_austerity.model.rebuild import depends_on
+from pymc_austerity.model.graph.rewrite import depends_on
 
 from .catalogue import MODELS
 from .catalogue_fields_c import censored_rows_by_a_mask_in_data

@@ -11,9 +11,9 @@ from numba.extending import register_jitable
 from scipy import integrate, stats
 
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.kernels.log_ratio_range import no_range
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.moves import proposed_move, surrogate_move
-from pymc_austerity.kernels.ranges import no_range
 from pymc_austerity.kernels.stratum import NO_STRATUM
 from pymc_austerity.proposals import Surrogate, surrogate
 from pymc_austerity.proposals.base import bind, is_fitted

@@ -9,7 +9,7 @@ import pytest
 
 from pymc_austerity import Laplace, MetropolisHastings, SubsamplingWarning, Surrogate, TunaMH, restricted_nuts
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.model.expansion import expand
+from pymc_austerity.mode.expansion import expand
 from tests.model.features import data, model_of, non_centred, scaled, simplex, simplex_with_scale
 from tests.statistical.errors import LIMIT, error_of_mean
 
@@ -86,7 +86,7 @@ def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
         tilted = expansion.gradient + np.array([10.0, -10.0, 0.0, 0.0])
         return expand(fact, expansion._replace(gradient=tilted), function)
 
-    monkeypatch.setattr("pymc_austerity.step_methods.find_centre.expand", wrong)
+    monkeypatch.setattr("pymc_austerity.mode.fit.expand", wrong)
     draws, _ = run(tuna(model, None), model)
     assert np.abs(z_scores(draws, reference)).max() > LIMIT
 

@@ -9,8 +9,8 @@ import numba
 import numpy as np
 import pytest
 
-from pymc_austerity.kernels import lda
-from pymc_austerity.kernels.corpus import from_documents
+from pymc_austerity.applications.topics import lda
+from pymc_austerity.applications.topics.corpus import from_documents
 from tests.kernels.test_lda import collapsed_law
 from tests.statistical.errors import LIMIT, error_of_mean
 

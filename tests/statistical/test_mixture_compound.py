@@ -9,9 +9,9 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import restricted_nuts
-from pymc_austerity.model.allocations import Allocations
-from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibbs
-from pymc_austerity.step_methods.scir import SCIR
+from pymc_austerity.model.conjugacy.allocations import Allocations
+from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
+from pymc_austerity.step_methods.gamma.scir import SCIR
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error
 
 pytestmark = pytest.mark.slow("long chains of three steps, and the reference by NUTS")

@@ -14,7 +14,7 @@ from scipy import stats
 
 from pymc_austerity import AusterityMH, RandomWalk
 from pymc_austerity.acceptance import TTest
-from pymc_austerity.model import compile as compile_
+from pymc_austerity.model.compile import target as compile_
 from tests.kernels.engines import significant_without_fpc
 from tests.statistical.errors import LIMIT, sd_with_error, z_of_mean, z_of_sd
 from tests.statistical.theory import sequential_test_law, stationary, walk_on_grid

@@ -8,9 +8,9 @@ import pytest
 from pymc.step_methods.compound import BlockedStep, Competence
 from scipy import special, stats
 
-from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibbs
-from pymc_austerity.step_methods.scir import SCIR
-from pymc_austerity.step_methods.sgrld import SGRLD
+from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
+from pymc_austerity.step_methods.gamma.scir import SCIR
+from pymc_austerity.step_methods.gamma.sgrld import SGRLD
 from tests.statistical.errors import LIMIT, error_of_mean
 
 pytestmark = pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning")
@@ -144,7 +144,7 @@ def test_a_forgotten_inflation_is_noticed():
 
 def test_a_wrong_scale_of_minibatches_is_noticed(monkeypatch):
     """Planted: counts of a minibatch without the factor N / n."""
-    import pymc_austerity.step_methods.gamma_statistics as module
+    import pymc_austerity.step_methods.gamma.estimates as module
 
     plus = module.Totals.plus
     monkeypatch.setattr(module.Totals, "plus", lambda self, other, weight=1.0: plus(self, other, 1.0))

@@ -11,7 +11,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH
-from pymc_austerity.model import backend
+from pymc_austerity.model.compile import backend
 from tests.interpreted import interpreted as interpreted
 
 N = 2000

@@ -13,8 +13,8 @@ from scipy.special import expit
 from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, RandomWalk, SubsamplingWarning
 from pymc_austerity.bounds.remainder import RemainderCertificate, remainder_range
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.kernels.ranges import certified_remainder_range, exact_range
-from pymc_austerity.model.backend import interpreted
+from pymc_austerity.kernels.log_ratio_range import certified_remainder_range, exact_range
+from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
@@ -108,7 +108,7 @@ def test_copies_and_pickles_draw_the_same(step, near, copier):
 
 def test_an_unpickled_step_does_not_search_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.base.centre_for", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.base.centre_for", None)
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
 

@@ -8,8 +8,8 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH, RandomWalk, SubsamplingWarning, find_mode
-from pymc_austerity.model.backend import interpreted
-from pymc_austerity.step_methods import drift as watching
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.step_methods.metropolis import drift_watch as watching
 
 FAR = {"a": 1.0, "b": 4.0, "sigma": 1.0}  # some 90 posterior standard deviations in b
 SMALL = RandomWalk(scale=0.002)

@@ -11,14 +11,14 @@ import pytest
 from pymc_austerity import AusterityMH, MHSubLhd, SubsamplingWarning, TunaMH, recommend
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.kernels.ranges import certified_remainder_range
-from pymc_austerity.model.backend import interpreted
-from pymc_austerity.model.composed import Composed, differentiable
+from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
+from pymc_austerity.mode.whitening import feature_factors
+from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.structure.composed import Composed, differentiable
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.feature_factors import feature_factors
-from pymc_austerity.step_methods.thinned import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
 from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state, move
 from tests.model.features import (
     data,
@@ -94,7 +94,7 @@ def test_a_wrong_whitening_is_noticed(model, monkeypatch):
         whitening, directions = feature_factors(*args)
         return 1e-3 * whitening, directions
 
-    monkeypatch.setattr("pymc_austerity.step_methods.find_centre.feature_factors", wrong)
+    monkeypatch.setattr("pymc_austerity.mode.fit.feature_factors", wrong)
     with pytest.raises(ValueError, match="not in the span of the whitening"):
         TunaMH(model=model, rng=1)
 

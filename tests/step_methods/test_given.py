@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import AusterityMH, FactorisationError, SubsamplingWarning, factorise
-from pymc_austerity.model.backend import interpreted
+from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.target import FullTarget, Target
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -23,7 +23,7 @@ from pymc_austerity import (
     restricted_nuts,
 )
 from pymc_austerity.acceptance import ExactBarker
-from pymc_austerity.model.backend import NUMBA, PYTHON, interpreted
+from pymc_austerity.model.compile.backend import NUMBA, PYTHON, interpreted
 from pymc_austerity.testing.steps import fresh, move
 from tests.model.features import model_of, simplex
 

@@ -22,7 +22,7 @@ from pymc_austerity import (
     MinibatchCategoricalGibbs,
     TunaMH,
 )
-from pymc_austerity.model import native
+from pymc_austerity.model.compile import native
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
 

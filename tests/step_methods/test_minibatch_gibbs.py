@@ -13,9 +13,9 @@ from scipy import stats
 from scipy.special import gammaln
 
 from pymc_austerity import FactorisationError, SubsamplingWarning, restricted_nuts
-from pymc_austerity.model.allocations import Allocations
-from pymc_austerity.model.backend import interpreted
-from pymc_austerity.step_methods.minibatch_gibbs import MinibatchCategoricalGibbs
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.conjugacy.allocations import Allocations
+from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state
 from tests.statistical.errors import LIMIT, error_of_mean
 from tests.step_methods.exact_weights import ExactWeights

@@ -25,12 +25,12 @@ from pymc_austerity import (
     recommend,
 )
 from pymc_austerity.exceptions import SelfCheckError, warn
-from pymc_austerity.model.backend import interpreted
+from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.engine import Engine
-from pymc_austerity.step_methods.options import centre_for
-from pymc_austerity.step_methods.recommendation import Recommendation
-from pymc_austerity.step_methods.thinned import ThinnedEngine
+from pymc_austerity.recommendation.record import Recommendation
+from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
+from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.options import centre_for
 
 # The process is multi-threaded, says Python 3.12 when it forks.
 FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -294,7 +294,7 @@ def test_warnings_of_the_chosen_step_are_given(monkeypatch):
         warn("Told.")
         return centre_for(*args)
 
-    monkeypatch.setattr("pymc_austerity.step_methods.base.centre_for", telling)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.base.centre_for", telling)
     with pytest.warns(SubsamplingWarning, match="Told.") as caught:
         recommend(logistic())
     assert [w.filename for w in caught] == [__file__]
@@ -348,15 +348,15 @@ def test_no_gradient():
 
 # Deep inside of the search, in the order in which it gets there.
 DEEP = [
-    "pymc_austerity.model.rows._lift",
+    "pymc_austerity.model.lift.rows._lift",
     "pymc_austerity.model.factorise.extract_leaves",
     "pymc_austerity.model.self_check._compare_rows",
-    "pymc_austerity.model.derivatives.pushforward",
-    "pymc_austerity.model.predictor.vectorize_graph",
-    "pymc_austerity.control_variates.newton.minimize",
-    "pymc_austerity.step_methods.find_centre.expand",
-    "pymc_austerity.bounds.thinning.constants_of_rows",
-    "pymc_austerity.step_methods.tuna.ThinnedEngine",
+    "pymc_austerity.model.structure.derivatives.pushforward",
+    "pymc_austerity.model.structure.predictor.vectorize_graph",
+    "pymc_austerity.mode.newton.minimize",
+    "pymc_austerity.mode.fit.expand",
+    "pymc_austerity.bounds.row_sampler.constants_of_rows",
+    "pymc_austerity.step_methods.metropolis.tuna.ThinnedEngine",
 ]
 
 

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import AusterityMH, FactorisationError, RandomWalk
-from pymc_austerity.model.backend import interpreted
+from pymc_austerity.model.compile.backend import interpreted
 
 from .conftest import N
 

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import AusterityMH, RandomWalk
-from pymc_austerity.model.backend import interpreted
+from pymc_austerity.model.compile.backend import interpreted
 
 from .conftest import N, line_data, near_mode
 

@@ -11,19 +11,19 @@ from numba.extending import register_jitable
 from scipy import stats
 from scipy.special import expit
 
-import pymc_austerity.step_methods.tuna as module
+import pymc_austerity.step_methods.metropolis.tuna as module
 from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.bounds import logistic
-from pymc_austerity.bounds.thinning import tier_and_expected
+from pymc_austerity.bounds.families import logistic
+from pymc_austerity.bounds.row_sampler import tier_and_expected
 from pymc_austerity.control_variates import Taylor
-from pymc_austerity.model.backend import interpreted
+from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.engine import Engine
-from pymc_austerity.step_methods.prediction import few_digits
-from pymc_austerity.step_methods.thinned import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
+from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.testing.steps import (
     check_chains,
     check_interface,
@@ -151,7 +151,7 @@ def test_copies_and_pickles_draw_the_same(step, near, copier):
 @INTERPRETED
 def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.base.centre_for", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.base.centre_for", None)
     monkeypatch.setattr(module, "predict", None)
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
@@ -593,7 +593,9 @@ def test_many_dimensions():
 
 @INTERPRETED
 def test_loose_bounds_are_told_where_they_pay_too(monkeypatch):
-    monkeypatch.setattr("pymc_austerity.step_methods.prediction._MANY_TIMES", 1)  # else for more rows
+    monkeypatch.setattr(
+        "pymc_austerity.step_methods.metropolis.prediction._MANY_TIMES", 1
+    )  # else for more rows
     with pytest.warns(SubsamplingWarning, match=r"TunaMH draws about .*loose in 62 dimensions.*AusterityMH"):
         step = TunaMH(model=logistic_model(n_dim=62, seed=0), switch_above=np.inf)
     assert not step._switched

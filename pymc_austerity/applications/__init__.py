@@ -1,0 +1,1 @@
+"""What is built on the kernels: models with steps of their own."""

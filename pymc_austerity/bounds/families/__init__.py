@@ -1,0 +1,1 @@
+"""Likelihoods that bounds are known for, one file each."""

@@ -1,0 +1,41 @@
+"""Positive responses with a logarithmic link: f_i'(eta) = -a_i + b_i exp(-eta), b_i > 0.
+
+With mean w exp(eta) and shape alpha (the variance is mean^2 / alpha), the gamma density gives
+f = -alpha eta - alpha y exp(-eta) / w up to a constant, so a = alpha and b = alpha y / w; the exponential is
+alpha = 1, and one that is censored at y has a = 0. a may have any sign, and does not matter for curvature.
+
+In zeta = -eta that is `poisson`, with slope a - b exp(zeta): the bounds are those of counts a_i and weights
+b_i for the reflected rows (-x_i, -o_i). Gamma densities whose inverse scale has the logarithmic link are
+Poisson terms as they are, and Poisson terms of mean exp(-eta) are among these.
+
+f'' = -b exp(-eta) = -f''', largest at the lower end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_austerity.bounds.enclosure import Matrix
+from pymc_austerity.bounds.families import poisson
+from pymc_austerity.bounds.families.base import Family
+from pymc_austerity.target import Vector
+
+
+def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
+    """The shapes a_i and the weights b_i."""
+    # With more, PyMC's shape mean^2 / sd^2 has overflows in its derivative.
+    inside = np.abs(eta) <= 100.0
+    return poisson.identify(-eta[inside], -slopes[inside])
+
+
+def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
+    """The points -a_i x_i, and (-x_i, -o_i + log b_i)."""
+    return poisson.points(-rows, constants)
+
+
+def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
+    """The largest |f''| = |f'''| for eta from low to high; infinite where it overflows."""
+    return poisson.curvature(constants, -high, -low, order)
+
+
+FAMILY = Family("gamma", poisson.CODE, identify, points, needs_offset=True, n_factors=2, curvature=curvature)

@@ -1,0 +1,141 @@
+"""Bounds on each Taylor remainder, made ready for drawing rows in proportion to them.
+
+`bounds.remainder` has the derivation: |R_i(q') - R_i(q)| <= c_i M(q, q'). Here the c_i of all rows are kept,
+at three radii, and an alias table for each draws rows with probability c_i / C, C = sum of the c_i:
+
+- the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted law are;
+- the *wider* tier, twice as far;
+- the *global* tier, everywhere. There K_i is the largest |f_i'''| on the whole line. If that is infinite for
+  some row, the tier reaches eight times as far as the first, and nothing is known beyond.
+
+A pair belongs to the first tier that contains both of its states, whichever of the two the chain is in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.bounds.alias import AliasTable, alias_table
+from pymc_austerity.bounds.enclosure import Matrix
+from pymc_austerity.bounds.families.base import TOLERANCE
+from pymc_austerity.bounds.remainder import distances
+from pymc_austerity.bounds.row_constants import Curvature, constants_of_rows
+from pymc_austerity.target import Predictor, Vector
+
+# In units of sqrt(d) + 3; the last two are for the third tier.
+_RADII = np.array([1.0, 2.0, 8.0, math.inf])
+
+
+class Thinning(NamedTuple):
+    """Bounds on the remainders of all rows, and how to draw rows by them. It has size N.
+
+    Attributes
+    ----------
+    order : int
+        Of the expansion, 1 or 2.
+    centre : ndarray (D,)
+    whitening : ndarray (d, D)
+        W, with w = W (q - centre).
+    radii : ndarray (3,)
+        How far each tier reaches in |w|.
+    totals : ndarray (3,)
+        C of each tier; may be infinite.
+    constants : ndarray (3, N)
+        c_i of each tier.
+    tables : tuple of AliasTable
+    rounding : float
+        What rounding may add to a remainder, which is a difference of larger numbers.
+    most : float
+        Pairs with C M above this are decided on all rows.
+    """
+
+    order: int
+    centre: Vector
+    whitening: Matrix
+    radii: Vector
+    totals: Vector
+    constants: Matrix
+    tables: tuple[AliasTable, AliasTable, AliasTable]
+    rounding: float
+    most: float
+
+
+def thinning_of(
+    predictors: Sequence[Predictor],
+    point: Mapping[str, Any],
+    centre: Vector,
+    directions: Matrix,
+    whitening: Matrix,
+    order: int,
+    rounding: float,
+    most: float,
+    curvature: Mapping[str, Curvature],
+) -> Thinning:
+    """Make it, in one pass over the rows of some terms.
+
+    Parameters
+    ----------
+    predictors : sequence of LinearPredictor or PredictorPair
+    point : dict of str to array
+        Values of the variables of other steps.
+    centre : ndarray (D,)
+    directions, whitening : ndarray (D, d) and (d, D)
+        V and W; see `bounds.remainder`.
+    order : int
+        1 or 2.
+    rounding, most : float
+        See `Thinning`.
+    curvature : dict of str to callable
+        For terms of no known family: ``(low, high, positions) -> ndarray``, upper bounds of |f_i^(order + 1)|
+        from low_i to high_i for some rows of the term.
+
+    Raises
+    ------
+    UnboundedError
+        If nothing is known of the remainders of a term; the message names it.
+    """
+    radii = (math.sqrt(directions.shape[1]) + 3.0) * _RADII
+    constants = np.empty((len(radii), sum(predictor.n_rows for predictor in predictors)))
+    start = 0
+    for predictor in predictors:
+        rows = constants_of_rows(
+            predictor, point, centre, directions, whitening, radii, order, curvature.get(predictor.name)
+        )
+        for positions, c in rows:
+            constants[:, start + positions] = c
+        start += predictor.n_rows
+    last = 3 if np.isfinite(constants[3].sum()) else 2
+    radii, constants = radii[[0, 1, last]], constants[[0, 1, last]]
+    # The constants of the families were found, and verified, up to the tolerance.
+    constants *= 1.0 + TOLERANCE
+    local, wider, everywhere = (_table(c) for c in constants)
+    centre, whitening = (np.ascontiguousarray(a, dtype=np.float64) for a in (centre, whitening))
+    totals = constants.sum(axis=1)
+    return Thinning(
+        order, centre, whitening, radii, totals, constants, (local, wider, everywhere), rounding, most
+    )
+
+
+def _table(constants: Vector) -> AliasTable:
+    """A table for these weights; an empty one if none is ever drawn."""
+    total = constants.sum()
+    if 0.0 < total < math.inf:
+        return alias_table(constants)
+    return AliasTable(np.empty(0), np.empty(0, dtype=np.int32))
+
+
+@register_jitable
+def tier_and_expected(thinning: Thinning, q_new: Vector, q: Vector) -> tuple[int, float]:
+    """The tier of a pair of states, and its C M; the same if the states change places."""
+    radius, size = distances(thinning, q_new, q)
+    if not radius <= thinning.radii[2]:
+        return 2, math.inf
+    tier = 2
+    if radius <= thinning.radii[1]:
+        tier = 0 if radius <= thinning.radii[0] else 1
+    return tier, thinning.totals[tier] * size if size > 0.0 else 0.0

@@ -1,0 +1,210 @@
+"""Replace local terms by their Taylor remainders: the same log density, factorised another way.
+
+log p(q) = global(q) + sum_i l_i(q) = [global(q) + Q(q)] + sum_i r_i(q)
+
+with T_i the Taylor polynomial of l_i at a centre, r_i = l_i - T_i, and Q the sum of the T_i, which is known
+once the gradients and Hessians at the centre are summed. Near the centre the r_i are tiny, and a few of them
+tell their mean. Constants are left out of T_i: only differences matter.
+
+What a polynomial needs of a row, its derivatives at the centre, is computed once and stored.
+
+Where terms have linear predictors in features phi(q) of the block (`features`), T_i is the polynomial of l_i
+as a function of phi, with centre, gradient and Hessian in phi; Q(phi(q)) is one more global term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import pushforward
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.type import TensorType
+
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.model.graph.leaves import Leaf
+from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
+from pymc_austerity.model.structure.composed import Composed, differentiable
+from pymc_austerity.model.structure.derivatives import Differentiable
+from pymc_austerity.model.structure.predictor import one_per_row, predictor_graph
+from pymc_austerity.target import Expansion
+
+_POLYNOMIAL = "Taylor polynomial"
+# What there is once for all rows is stored up to this size.
+_FEW = 1000
+
+
+def expand(
+    factorisation: Factorisation, expansion: Expansion, function: Differentiable | None = None
+) -> Factorisation:
+    """The factorisation whose local terms are Taylor remainders.
+
+    Parameters
+    ----------
+    factorisation : Factorisation
+    expansion : Expansion
+        Centre, and sums of the gradients and Hessians of the local terms there; in features of the block,
+        if `function` has any.
+    function : Differentiable, optional
+        Of the same factorisation; it may know the slopes at the centre from its last pass over the data.
+
+    Returns
+    -------
+    Factorisation
+        With the same block and the same sum (but for a constant).
+    """
+    function = function or differentiable(factorisation, factorisation.graph.point)
+    if isinstance(function, Composed):
+        return _expanded_in_features(factorisation, expansion, function)
+    return _Expander(factorisation, expansion, function).result()
+
+
+def _expanded_in_features(fact: Factorisation, expansion: Expansion, function: Composed) -> Factorisation:
+    """The local terms expanded as functions of phi, and phi(q) put in its place."""
+    found = function.found
+    inner = _Expander(found.factorisation, expansion, function.inner).result()
+    phi = dict(zip(found.placeholders, found.sources, strict=True))
+    ((_, polynomial),) = inner.globals  # functions of phi have no global terms of their own
+    *rows, polynomial = rebuild([*(term.rows for term in inner.locals), polynomial], phi)
+    return replace(
+        fact,
+        locals=tuple(
+            LocalTerm(term.name, term.size, term.index, graph)
+            for term, graph in zip(inner.locals, rows, strict=True)
+        ),
+        globals=(*fact.globals, (_POLYNOMIAL, polynomial)),
+        leaves=inner.leaves,
+        leaf_values=inner.leaf_values,
+        features=found.vector,
+        is_expanded=True,
+    )
+
+
+class _Expander:
+    """Collects the leaves of the polynomials."""
+
+    def __init__(self, fact: Factorisation, expansion: Expansion, function: Differentiable) -> None:
+        self._fact, self._expansion, self._function = fact, expansion, function
+        self._leaves: dict[Variable, np.ndarray] = {}
+        self._values = [fact.graph.values[n] for n in fact.var_names]
+        n_dim = len(expansion.centre)
+        self._centre = self._leaf("centre", expansion.centre)
+        self._gradient = self._leaf("gradient", expansion.gradient)
+        self._at_centre = parts_of(self._centre, self._values)
+        flat = [value.flatten() for value in self._values]
+        self._from_centre = (pt.concatenate(flat) if len(flat) > 1 else flat[0]) - self._centre
+        self._from_centre = pt.specify_shape(self._from_centre, (n_dim,))
+
+    def result(self) -> Factorisation:
+        fact = self._fact
+        locals_ = tuple(
+            LocalTerm(term.name, term.size, term.index, term.rows - self._polynomial(k, term))
+            for k, term in enumerate(fact.locals)
+        )
+        return replace(
+            fact,
+            locals=locals_,
+            globals=(*fact.globals, (_POLYNOMIAL, self._summed())),
+            leaves=(*fact.leaves, *(Leaf(var, var) for var in self._leaves)),
+            leaf_values=[*fact.leaf_values, *self._leaves.values()],
+            is_expanded=True,
+        )
+
+    def _leaf(self, name: str, value: np.ndarray) -> Variable:
+        leaf = TensorType("float64", value.shape)(name)
+        # Not ascontiguousarray, which makes a vector of a single number.
+        self._leaves[leaf] = np.asarray(value, dtype=np.float64, order="C")
+        return leaf
+
+    def _summed(self) -> Variable:
+        """Q: gradient . d + d' hessian d / 2, with d = q - centre."""
+        d = self._from_centre
+        total = (self._gradient * d).sum()
+        if self._expansion.order == 2:
+            hessian = self._leaf("hessian", self._expansion.hessian)
+            # Not a Dot, which takes numba long to compile.
+            total = total + 0.5 * (d * (hessian * d).sum(axis=1)).sum()
+        return total
+
+    def _polynomial(self, k: int, term: LocalTerm) -> Variable:
+        """T_i for the rows of one term, without its constant."""
+        found = predictor_graph(self._fact, term)
+        if isinstance(found, str):
+            return self._along_the_way(k, term)
+        rows, eta = found
+        if eta is rows:  # linear in q: its own polynomial
+            return term.rows
+        return self._of_predictor(k, term, eta)
+
+    def _of_predictor(self, k: int, term: LocalTerm, eta: Variable) -> Variable:
+        """f_i'(e_i) s + f_i''(e_i) s^2 / 2, with e_i the predictor at the centre and s its change."""
+        at_centre = self._function.slopes(k, self._expansion.centre)[: self._expansion.order]
+        first, *higher = (self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(at_centre))
+        own = one_per_row(eta, term.index)
+        change = own - rebuild([own], dict(self._at_centre))[0]
+        result = first[term.index] * change
+        for second in higher:
+            result = result + 0.5 * second[term.index] * change**2
+        return result
+
+    def _along_the_way(self, k: int, term: LocalTerm) -> Variable:
+        """Derivatives of a row along d, by forward differentiation."""
+        (rows,) = rebuild([stable(term.rows)], dict(self._at_centre))
+        # The direction is held apart from d, whose subtraction would be differentiated too.
+        direction = self._from_centre.type("direction")
+        first = pushforward([rows], [self._centre], [direction], disconnected_outputs="ignore")[0]
+        result = first
+        if self._expansion.order == 2:
+            second = pushforward([first], [self._centre], [direction], disconnected_outputs="ignore")[0]
+            result = first + 0.5 * second
+        result = stable(result)
+        result = self._with_stored_rows(k, term, result, direction)
+        return rebuild([result], {direction: self._from_centre})[0]
+
+    def _with_stored_rows(self, k: int, term: LocalTerm, result: Variable, direction: Variable) -> Variable:
+        """Store what depends on nothing but the centre and the row: some of it is slow to compute."""
+        moving = depends_on([result], [direction], by_shape=True)
+        of_centre = depends_on([result], [self._centre])
+        inputs = [
+            var
+            for node in toposort([result])
+            if any(moving.get(out, False) for out in node.outputs)
+            for var in node.inputs
+        ]
+        fixed = [var for var in inputs if of_centre.get(var, False) and not moving.get(var, False)]
+        wanted = [var for var in dict.fromkeys(fixed) if var is not self._centre and _is_narrow(var)]
+        replaced = {}
+        for j, (var, value) in enumerate(zip(wanted, self._evaluated(term, wanted), strict=True)):
+            leaf = self._leaf(f"at_centre{j}_of_term{k}", value)
+            shape = [-1 if n is None else 1 for n in var.type.shape]
+            replaced[var] = leaf[term.index].reshape(shape) if None in var.type.shape else leaf
+        return rebuild([result], replaced)[0]
+
+    def _evaluated(self, term: LocalTerm, wanted: list[Variable]) -> list[np.ndarray]:
+        """Values at the centre; all rows, where there is one for each."""
+        if not wanted:
+            return []
+        fact = self._fact
+        function = fact.compile(wanted, [self._centre, term.index], mode=INTERPRETED_STABLE)
+        values = fact.point_values(fact.graph.point)
+        chunks: list[list[np.ndarray]] = []
+        with np.errstate(all="ignore"):
+            for start in range(0, term.size, CHUNK):
+                some = np.arange(start, min(start + CHUNK, term.size))
+                chunks.append(function(*values, self._expansion.centre, some, *fact.leaf_values))
+        return [
+            np.concatenate([np.ravel(part) for part in parts]) if None in var.type.shape else parts[0]
+            for var, parts in zip(wanted, zip(*chunks, strict=True), strict=True)
+        ]
+
+
+def _is_narrow(var: Variable) -> bool:
+    """Is it one number for each row, or a few for all?"""
+    shape = var.type.shape
+    if var.type.dtype != "float64":
+        return False
+    if None in shape:
+        return sum(n is None for n in shape) == 1 and all(n in (None, 1) for n in shape)
+    return int(np.prod(shape)) <= _FEW

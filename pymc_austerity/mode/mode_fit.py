@@ -1,0 +1,203 @@
+"""What is known of the mode of a block: the expansion there, and the normal law that proposals are fitted to.
+
+It is found once, when a step is built (`find_centre`), and travels with the step but for what has size N.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.exceptions import warn
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.structure.derivatives import Differentiable
+from pymc_austerity.proposals.laplace import squared, times_upper
+from pymc_austerity.target import Expansion, Index, QuadraticProxy, Vector
+
+logger = logging.getLogger(__name__)
+
+# Squared distance from the mode, in standard deviations of that of a draw, at which a chain starts elsewhere.
+_FAR = 10.0
+
+# Predicted acceptance rate of independent draws, from a few of them, that is called poor, and a spread of
+# remainders that is.
+_POOR_ACCEPTANCE, _LARGE_SPREAD = 0.2, 3.0
+
+ADVICE = (
+    "Steps stay as exact as their decision rule, but cost more or mix more slowly than they should. "
+    "Surrogate() follows any prior; for a likelihood far from normal (few data for a parameter, several "
+    "modes) write hierarchies centred, leave control_variate out, or use pm.NUTS."
+)
+
+
+class CentreReport(NamedTuple):
+    """What the search for the centre found.
+
+    Attributes
+    ----------
+    passes : int
+        Evaluations of value, gradient and Hessian of the log density on all rows.
+    gradient_norm : float
+        Of the gradient at the centre, in posterior standard deviations.
+    condition : float
+        Condition number of the precision, scaled to a unit diagonal.
+    seconds : float
+    n_starts, n_modes : int
+        Points the first search started from, and distinct modes that it found.
+    acceptance : float
+        Acceptance rate of independent proposals from the fitted law, by `draws` draws of it.
+    remainder_sd : float
+        Standard deviation over these draws of the sum of the sampled remainders.
+    """
+
+    passes: int
+    gradient_norm: float
+    condition: float
+    seconds: float
+    n_starts: int
+    n_modes: int
+    acceptance: float
+    remainder_sd: float
+
+    def __str__(self) -> str:
+        text = (
+            f"centre found in {self.passes} passes over the data and {self.seconds:.1f} s from "
+            f"{self.n_starts} starts ({self.n_modes} mode{'s' if self.n_modes != 1 else ''}); gradient "
+            f"{self.gradient_norm:.1e} sd, condition number {self.condition:.1e}"
+        )
+        if np.isnan(self.acceptance):
+            return text
+        return text + (
+            f"; predicted acceptance of independent draws {self.acceptance:.2f}, standard deviation of the "
+            f"sum of remainders {self.remainder_sd:.2g}"
+        )
+
+
+class Found(NamedTuple):
+    """Results of the search, with what has the size of the data.
+
+    Attributes
+    ----------
+    centre : Centre
+    expanded : Factorisation
+        With remainders for local terms, if a Taylor polynomial was wanted.
+    function : Differentiable
+    """
+
+    centre: Centre
+    expanded: Factorisation
+    function: Differentiable
+
+
+class Centre(NamedTuple):
+    """Results of the search; a few arrays of the size of the block.
+
+    Attributes
+    ----------
+    proxy : QuadraticProxy
+        What proposals are fitted to.
+    expansion : Expansion or None
+        For a control variate.
+    exact : ndarray of int
+        Rows to evaluate at every step.
+    certificate : RemainderCertificate or str
+        A bound on the remainders of the other rows, or the reason why none is known.
+    rounding : float
+        What rounding may add to a remainder.
+    free : ndarray of bool, shape (D,)
+        The d coordinates that were fitted.
+    whiten, colour : ndarray of shape (d, d)
+        Of these coordinates, see `QuadraticProxy.factors`. Computed once: another process may use another
+        number of threads, and get other last digits.
+    report : CentreReport
+    at : ndarray of shape (D,)
+        q at which the local terms are expanded, if they are.
+    of_features : tuple of two ndarray of shape (p, p), optional
+        The like of `whiten` and `colour` for features of the block, if the local terms are expanded in these.
+    """
+
+    proxy: QuadraticProxy
+    expansion: Expansion | None
+    exact: Index
+    certificate: RemainderCertificate | str
+    rounding: float
+    free: npt.NDArray[np.bool_]
+    whiten: npt.NDArray[np.float64]
+    colour: npt.NDArray[np.float64]
+    report: CentreReport
+    at: Vector
+    of_features: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+
+    def padded_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """`whiten` (d, D) and `colour` (D, d) with zeros for coordinates that were not fitted."""
+        whiten = np.zeros((len(self.whiten), len(self.free)))
+        whiten[:, self.free] = self.whiten
+        colour = np.zeros((len(self.free), len(self.whiten)))
+        colour[self.free] = self.colour
+        return whiten, colour
+
+    def bound_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Those of what the local terms are expanded in."""
+        return self.padded_factors() if self.of_features is None else self.of_features
+
+
+def start_near(
+    centre: Centre, q: Vector, default: Callable[[], Vector], names: str, rng: np.random.Generator
+) -> Vector:
+    """A first state for proposals that are fitted to the mode: `q`, or a draw of the fitted distribution.
+
+    From a state in its far tails nothing that is fitted to the mode moves, however long it is tuned. So a
+    chain that would begin there, because nobody has said where, begins at such a draw. A state that was
+    chosen is kept, with a warning.
+
+    Parameters
+    ----------
+    centre : Centre
+    q : ndarray of shape (D,)
+        Where the chain is to begin.
+    default : callable
+        Returns the model's initial point, where chains begin if nobody says where: `pm.sample` adds no jitter
+        if it is given a step. It is asked only if q is far.
+    names : str
+        Of the variables, for the warning.
+    rng : Generator
+
+    Returns
+    -------
+    ndarray of shape (D,)
+        Coordinates that were not fitted are those of `q`.
+    """
+    mode = centre.proxy.mode[centre.free]
+    n_dim = len(mode)
+    distance = squared(times_upper(centre.whiten, q[centre.free] - mode))
+    if distance <= n_dim + _FAR * math.sqrt(2.0 * n_dim):
+        return q
+    if not np.allclose(q, default()):
+        warn(
+            f"The chain starts {math.sqrt(distance):.3g} standard deviations from the mode in {names}, at a "
+            "point that is not the model's initial point and was therefore kept: it comes from initvals, or "
+            "from an initval that is random. Proposals that are fitted at the mode may be rejected there for "
+            "long. Without either the chain starts from a draw of the distribution fitted there; "
+            "initvals=find_mode(model) starts at the mode, and proposal=AdaptiveRandomWalk() needs no fit."
+        )
+        return q
+    result = q.copy()
+    result[centre.free] = mode + times_upper(centre.colour, rng.standard_normal(n_dim))
+    logger.info("%s: the chain starts from a draw of the normal distribution fitted at the mode.", names)
+    return result
+
+
+def warn_if_poor(report: CentreReport) -> None:
+    """Tell if draws of the fitted law are already unlike the posterior."""
+    if report.acceptance < _POOR_ACCEPTANCE or not report.remainder_sd < _LARGE_SPREAD:
+        warn(
+            "The posterior is far from the normal law fitted at its mode: independent draws of that would be "
+            f"accepted at a rate of about {report.acceptance:.2f}, and sums of remainders vary by "
+            f"{report.remainder_sd:.2g}. {ADVICE}"
+        )

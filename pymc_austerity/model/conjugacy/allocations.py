@@ -1,0 +1,268 @@
+"""Latent allocations z: the terms of the log density that contain z_i, as functions of z_i and i alone.
+
+That such functions exist is what makes the z_i independent given all other variables. It is shown on the
+graph: rows of every term that contains z are computed from an index, and if these touch z only as
+``z[index]``, row by row, then ``z[index]`` can be replaced by an input of its own and z is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.random.basic import CategoricalRV
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pymc_austerity.exceptions import FactorisationError, SelfCheckError
+from pymc_austerity.model.compile.backend import current_backend
+from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.factorise import build
+from pymc_austerity.model.graph.leaves import extract_given
+from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
+from pymc_austerity.model.self_check import jittered
+
+_SEED = 2014
+# Vectors of other variables (tables of weights, say) that are worth computing once for each draw.
+_LONG = 1000
+# Rows whose categories are changed together in the numerical check.
+_CHECKED_ROWS = 6
+_ADVICE = (
+    "Write the model so that the prior and the likelihood of row i depend on z[i] only, or use "
+    "pm.CategoricalGibbsMetropolis, which evaluates the full density for each row."
+)
+
+
+def number_of_categories(model: pm.Model, value: Variable, point: Mapping[str, Any]) -> int:
+    """K of a vector of categorical variables, refusing all other variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    value : value variable
+    point : dict
+        Values of all value variables, at which a length is measured that the graph does not tell.
+
+    Raises
+    ------
+    ValueError
+        If the variable is not a vector of `pm.Categorical` with at least three rows and two categories.
+    """
+    rv = model.values_to_rvs[value]
+    if rv.owner is None or not isinstance(rv.owner.op, CategoricalRV):
+        kind = "no random variable" if rv.owner is None else f"a {type(rv.owner.op).__name__}"
+        raise ValueError(
+            f"The variable {rv.name!r} is {kind}, and must be a pm.Categorical: its rows have to be "
+            "independent, each with a finite number of categories. Use pm.CategoricalGibbsMetropolis or "
+            "pm.Metropolis."
+        )
+    shape = np.shape(point[value.name])
+    if len(shape) != 1 or shape[0] < 3:
+        raise ValueError(
+            f"The variable {rv.name!r} must be a vector of at least 3 allocations, got shape {shape}. Use "
+            "pm.CategoricalGibbsMetropolis, or write a table as one long vector."
+        )
+    (p,) = rv.owner.op.dist_params(rv.owner)
+    (length,) = model.replace_rvs_by_values([p.shape[-1]])
+    function = pytensor.function(
+        model.value_vars, length, mode=INTERPRETED.including("ShapeOpt"), on_unused_input="ignore"
+    )
+    n_categories = int(function(**{v.name: point[v.name] for v in model.value_vars}))
+    if n_categories < 2:
+        raise ValueError(f"The variable {rv.name!r} has {n_categories} category: there is nothing to draw.")
+    return n_categories
+
+
+class Allocations(CompiledTarget):
+    """All terms that contain z_i, for one vector z of allocations.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    value : value variable
+        z, of shape (N,).
+    point : dict
+        Values of all value variables.
+    check : bool
+        Compare with the model, numerically, at the cost of a few evaluations of its log density.
+
+    Attributes
+    ----------
+    n_local : int
+        N.
+    n_categories : int
+        K.
+    term_names : list of str
+        Terms of the model that contain z.
+
+    Raises
+    ------
+    FactorisationError
+        If the z_i are coupled given all other variables. The message names the term.
+
+    Notes
+    -----
+    The state q of a `CompiledTarget` is here the category of each row that is asked for, an integer vector of
+    the length of the index: ``log_terms(categories, index, args)``.
+    """
+
+    def __init__(self, model: pm.Model, value: Variable, point: PointType, *, check: bool) -> None:
+        self.n_categories = number_of_categories(model, value, point)
+        self.n_local = len(point[value.name])
+        # Initial points have all rows in one category; that would hide coupling from the checks.
+        z = np.random.default_rng(_SEED).integers(self.n_categories, size=self.n_local)
+        point = {**point, value.name: z.astype(value.type.dtype)}
+        fact = _factorised(model, value, point, check=check)
+        self.term_names = [term.name for term in fact.locals]
+        self.backend = current_backend()
+        self.factorisation = fact
+        self.values = fact.graph.values
+        self._orders = []
+        self._q = pt.vector("categories", dtype="int64")
+        self._index = pt.vector("index", dtype="int64")
+        own = self.values[value.name]
+        total: Variable = pt.constant(0.0)
+        for term in fact.locals:
+            total = total + self._as_function_of_category(term, own)
+        moving = [self._q, self._index]
+        self.given, (total,) = extract_given([total], moving, max(fact.threshold, _LONG))
+        used = set(ancestors([total, *(given.source for given in self.given)]))
+        self.other_names = [n for n, v in self.values.items() if v in used]
+        types = [self.values[n].type for n in self.other_names]
+        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
+        leaves = [
+            (leaf.placeholder, data)
+            for leaf, data in zip(fact.leaves, fact.leaf_values, strict=True)
+            if leaf.placeholder in used
+        ]
+        self.leaf_values = tuple(np.asarray(data, order="C") for _, data in leaves)
+        self._args = [*(self.values[n] for n in self.other_names), *(leaf for leaf, _ in leaves)]
+        args = [*self._args, *(given.placeholder for given in self.given)]
+        self._outputs = {"log_terms": total}
+        self._inputs = {"log_terms": [self._q, self._index, *args]}
+        self._functions = {}
+        if check:
+            self._compare_with_model(model, value)
+
+    def log_terms(self, point: PointType, categories: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """Sum of the terms that contain z_i for rows i, with z_i as in `categories`; nothing is compiled.
+
+        Parameters
+        ----------
+        point : dict
+            Values of the other variables.
+        categories, index : ndarray of int, shape (m,)
+
+        Returns
+        -------
+        ndarray of float, shape (m,)
+        """
+        terms: np.ndarray = self._interpreted_terms(
+            categories.astype(np.int64), index.astype(np.int64), *self.args(point)
+        )
+        return terms
+
+    @cached_property
+    def _interpreted_terms(self) -> Any:
+        inputs, output = self._inputs["log_terms"], self._outputs["log_terms"]
+        return pytensor.function(inputs, output, mode=INTERPRETED, on_unused_input="ignore")
+
+    def _as_function_of_category(self, term: LocalTerm, z: Variable) -> Variable:
+        """Rows of a term with ``z[index]`` replaced by the categories; refused if z is needed otherwise."""
+        if term.size != self.n_local:
+            raise _coupled(z.name, term.name, f"it has {term.size:,} rows, and {z.name} has {self.n_local:,}")
+        replace: dict[Variable, Variable] = {term.index: self._index}
+        for node in toposort([term.rows]):
+            looks_up = isinstance(node.op, AdvancedSubtensor) and node.inputs[0] is z
+            if looks_up and len(node.inputs) == 2 and node.inputs[1].type.ndim == 1:
+                self._require_own_row(term, z, node.inputs[1])
+                replace[node.outputs[0]] = self._q
+        (rows,) = rebuild([term.rows], replace)
+        if z in ancestors([rows]):
+            raise _coupled(z.name, term.name, f"a row of it takes all of {z.name}")
+        return rows
+
+    def _require_own_row(self, term: LocalTerm, z: Variable, position: Variable) -> None:
+        """Refuse a row that reads z elsewhere than in its own place."""
+        if position is term.index:
+            return
+        if not set(ancestors([position])).isdisjoint(self.values.values()):
+            raise _coupled(z.name, term.name, f"which of {z.name} a row reads depends on sampled variables")
+        numbers = np.arange(self.n_local)
+        function = self.factorisation.compile(position, [term.index], mode=INTERPRETED)
+        point = self.factorisation.point_values(self.factorisation.graph.point)
+        found = function(*point, numbers, *self.factorisation.leaf_values)
+        different = np.flatnonzero(found != numbers)
+        if len(different):
+            i = int(different[0])
+            raise _coupled(z.name, term.name, f"row {i} of it reads {z.name}[{int(found[i])}]")
+
+    def _compare_with_model(self, model: pm.Model, value: Variable) -> None:
+        """Change the categories of several rows together: the terms must change as those of each row do.
+
+        This is told by the model's own terms, which need all N rows and know nothing of what was done here.
+        """
+        graph = self.factorisation.graph
+        raw = graph.raw
+        # At an initial point all components are often alike, and every z has the same density.
+        point = dict(zip(graph.values, jittered(graph), strict=True))
+        full = pytensor.function(
+            model.value_vars, [t.sum() for t in raw.values()], mode=INTERPRETED, on_unused_input="ignore"
+        )
+        rng = np.random.default_rng(_SEED + 1)
+        n = self.n_local
+        rows = np.unique([0, 1, n - 1, *rng.integers(n, size=_CHECKED_ROWS - 3)])
+        old = np.asarray(point[value.name])
+        new = old.copy()
+        new[rows] = (old[rows] + rng.integers(1, self.n_categories, size=len(rows))) % self.n_categories
+        with np.errstate(all="ignore"):
+            ours = [self.log_terms(point, z[rows], rows).sum() for z in (new, old)]
+            theirs = []
+            for z in (new, old):
+                at = {**point, value.name: z}
+                theirs.append(float(np.sum(full(*(at[v.name] for v in model.value_vars)))))
+        change, expected = ours[0] - ours[1], theirs[0] - theirs[1]
+        # Differences of sums of N terms have the rounding errors of these sums.
+        error = 1e-8 * (1.0 + max(map(abs, theirs)))
+        if np.isfinite(change) and np.isfinite(expected) and abs(change - expected) > error:
+            raise SelfCheckError(
+                f"Self-check failed for the allocations {value.name!r}: other categories in rows "
+                f"{rows.tolist()} change the log density by {expected!r}, and the terms of these rows by "
+                f"{float(change)!r} (terms {', '.join(raw)}). This is a defect of pymc_austerity: please "
+                "report the model."
+            )
+
+
+def _factorised(model: pm.Model, value: Variable, point: PointType, *, check: bool) -> Factorisation:
+    """All terms that contain z, taken apart into as many rows as z has."""
+    try:
+        fact = build(model, [value], threshold=len(point[value.name]), initial_point=point, check=check)
+    except FactorisationError as error:
+        # What `factorise` advises, another threshold or NUTS, is of no use here.
+        reason = re.sub(r" \(if these are not observations.*? allows that\)", "", str(error))
+        reason = reason.split(" Use another step method")[0].rstrip(".")
+        raise FactorisationError(
+            f"The allocations {value.name!r} cannot be drawn row by row, each given all other variables. "
+            f"{reason}. {_ADVICE}"
+        ) from error
+    for name, graph in fact.globals:
+        if fact.graph.values[value.name] in ancestors([graph]):
+            n = len(point[value.name])
+            raise _coupled(value.name, name, f"it does not consist of {n:,} terms, one for each row")
+    return fact
+
+
+def _coupled(z: str, term: str, reason: str) -> FactorisationError:
+    return FactorisationError(
+        f"The allocations {z!r} cannot be drawn row by row, each given all other variables, because of the "
+        f"term {term!r}: {reason}. {_ADVICE}"
+    )

@@ -1,0 +1,104 @@
+"""Leaves: the parts of a graph that do not depend on parameters, evaluated once.
+
+Data are leaves, and so is whatever is computed from data alone: standardised columns, cumulated sums,
+log-factorials of counts. That is why operations that couple rows are allowed on data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytensor
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.tensor.type import DenseTensorType
+
+from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
+
+# Constants up to this size stay in the graph, unless that is long already.
+_SMALL_CONSTANT = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A part of the graph without parameters, and the input that stands for it."""
+
+    placeholder: Variable
+    source: Variable
+
+
+def extract_leaves(
+    outputs: list[Variable], changing: list[Variable], threshold: int
+) -> tuple[list[Leaf], list[Variable]]:
+    """Replace the largest subgraphs that do not depend on `changing` by leaves.
+
+    Short constants stay in the graph, where PyTensor can simplify with them. Leaves are arguments of
+    the compiled functions: large constants inside would make these too big to cache.
+    """
+    limit = min(_SMALL_CONSTANT, threshold - 1)
+    sources = [var for var in _frontier(outputs, changing) if not _stays_in_graph(var, limit)]
+    return _replaced(outputs, sources, "leaf")
+
+
+def extract_given(
+    outputs: list[Variable], moving: list[Variable], threshold: int
+) -> tuple[list[Leaf], list[Variable]]:
+    """Replace the largest subgraphs that do not depend on `moving` and take long vectors to compute.
+
+    They depend on variables that other steps move, so they are computed once for each draw.
+    """
+    sources = [
+        var
+        for var in _frontier(outputs, moving)
+        if var.owner is not None
+        and any(max(getattr(a.type, "shape", None) or (0,)) >= threshold for a in ancestors([var]))
+    ]
+    return _replaced(outputs, sources, "given")
+
+
+def _frontier(outputs: list[Variable], changing: list[Variable]) -> list[Variable]:
+    """The largest subgraphs that do not depend on `changing`."""
+    varying = depends_on(outputs, changing, by_shape=True)
+    found = {out: None for out in outputs if not varying.get(out, False)}
+    for node in toposort(outputs):
+        if any(varying.get(o, False) for o in node.outputs):
+            found.update((var, None) for var in node.inputs if not varying.get(var, False))
+    return list(found)
+
+
+def _replaced(
+    outputs: list[Variable], sources: list[Variable], name: str
+) -> tuple[list[Leaf], list[Variable]]:
+    leaves = [Leaf(var.type(name=f"{name}{k}"), var) for k, var in enumerate(sources)]
+    return leaves, rebuild(outputs, {leaf.source: leaf.placeholder for leaf in leaves})
+
+
+def _stays_in_graph(var: Variable, limit: int) -> bool:
+    if not isinstance(var.type, DenseTensorType):  # a sparse matrix
+        return True
+    shapes = [a.type.shape for a in ancestors([var]) if hasattr(a.type, "shape")]
+    return (
+        all(isinstance(i, Constant) for i in graph_inputs([var]))
+        and not any(None in shape for shape in shapes)
+        and all(np.prod(shape, dtype=np.int64) <= limit for shape in shapes)
+    )
+
+
+def leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]:
+    """Evaluate the leaves. Plain data are not copied."""
+    values: dict[Variable, np.ndarray] = {}
+    shared = dict(zip(graph.data, graph.data_values(), strict=True))
+    computed = []
+    for leaf in leaves:
+        if isinstance(leaf.source, Constant):
+            values[leaf.source] = np.asarray(leaf.source.data)
+        elif leaf.source in shared:
+            values[leaf.source] = shared[leaf.source]
+        else:
+            computed.append(leaf.source)
+    if computed:
+        function = pytensor.function(list(shared), computed, mode=INTERPRETED, on_unused_input="ignore")
+        values.update(zip(computed, function(*shared.values()), strict=True))
+    return [np.asarray(values[leaf.source]) for leaf in leaves]

@@ -1,0 +1,156 @@
+"""The log density of a PyMC model as a graph in which every shape is known.
+
+`pymc.Model.logp(sum=False)` gives one graph per model term, in variables without shapes (value variables
+and `pm.Data` carry none). `typed_log_density` rebuilds these in variables that have the shapes of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.sparse.basic import as_sparse_variable
+from pytensor.sparse.type import SparseTensorType
+from pytensor.tensor.type import TensorType
+from pytensor.xtensor.type import XTensorType
+
+from pymc_austerity.model.graph.merging import merged
+from pymc_austerity.model.graph.rewrite import INTERPRETED, ShapeMeasure, depends_on, narrowed, rebuild
+from pymc_austerity.model.refusal import named
+
+
+@dataclass(frozen=True, eq=False)
+class LogDensityGraph:
+    """The terms of a model's log density, with static shapes throughout.
+
+    Attributes
+    ----------
+    values : dict of str to TensorVariable
+        Value variables, by name, in the order of ``model.value_vars``.
+    data : dict of TensorVariable to SharedVariable
+        Typed stand-ins of the model's shared data, and where their values live.
+    shared : list of SharedVariable
+        All shared data, with those (lengths, integers) that became constants of the graph.
+    shared_values : list of ndarray
+        Their values when the graph was built, not copied.
+    point : dict of str to ndarray
+        The point at which unknown shapes were measured.
+    terms : dict of str to TensorVariable
+        One graph per model term, by name, in the order of PyMC (free, observed, potentials).
+    raw : dict of str to TensorVariable
+        The same terms as PyMC built them, in the model's own variables.
+    """
+
+    values: dict[str, Variable]
+    data: dict[Variable, SharedVariable]
+    shared: list[SharedVariable]
+    shared_values: list[np.ndarray]
+    point: dict[str, np.ndarray]
+    terms: dict[str, Variable]
+    raw: dict[str, Variable]
+
+    def data_values(self) -> list[np.ndarray]:
+        """Return the current values of the shared data, not copied."""
+        return [shared.get_value(borrow=True) for shared in self.data.values()]
+
+    def evaluate(self, var: Variable) -> np.ndarray:
+        """Value of a graph of constants and shared data."""
+        function = pytensor.function(list(self.data), var, mode=INTERPRETED, on_unused_input="ignore")
+        return np.asarray(function(*self.data_values()))
+
+    def require_same_data(self) -> None:
+        """Raise `ValueError` naming shared data that were replaced since the graph was built."""
+        name = self.replaced_data()
+        if name is not None:
+            raise ValueError(
+                f"The data {name!r} were replaced (pm.set_data) after the model was factorised; "
+                "call factorise again."
+            )
+
+    def adopt_data(self) -> None:
+        """Take the present arrays of the shared data for those of the build: their contents are equal."""
+        self.shared_values[:] = [shared.get_value(borrow=True) for shared in self.shared]
+
+    def replaced_data(self) -> str | None:
+        """Name of shared data whose array was replaced since the graph was built."""
+        for shared, seen in zip(self.shared, self.shared_values, strict=True):
+            if shared.get_value(borrow=True) is not seen:
+                return str(shared.name)
+        return None
+
+
+def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
+    """The terms of `model` that contain one of `value_vars`, or all, as PyMC builds them."""
+    names = [rv.name for rv in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
+    every = [pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)]
+    if any(isinstance(v.type, XTensorType) for v in ancestors(every)):  # PyMC leaves potentials labelled
+        every = rewrite_graph(every, include=("lower_xtensor",), clone=True)
+    every = narrowed(merged(every))
+    contains = depends_on(every, value_vars or ())
+    return {
+        name: term
+        for name, term in zip(names, every, strict=True)
+        if value_vars is None or contains.get(term, False)
+    }
+
+
+def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[str, Any]) -> LogDensityGraph:
+    """Give the terms `raw` of `model` static shapes, as they are at `point` and with the present data."""
+    point = as_values(model.value_vars, point)
+    memo: dict[Variable, Variable] = {}
+    values = {}
+    for v in model.value_vars:
+        values[v.name] = memo[v] = TensorType(v.type.dtype, point[v.name].shape)(v.name)
+    data = {}
+    every_shared = [
+        s
+        for s in graph_inputs(raw.values())
+        if isinstance(s, SharedVariable) and isinstance(s.type, TensorType | XTensorType)
+    ]
+    for shared in every_shared:
+        value = shared.get_value(borrow=True)
+        if isinstance(shared.type, SparseTensorType):
+            memo[shared] = as_sparse_variable(value)
+        elif value.ndim == 0 and value.dtype.kind in "iub":  # lengths of dims are shared integers
+            memo[shared] = pt.constant(value)
+        else:
+            memo[shared] = typed = TensorType(shared.type.dtype, value.shape)(shared.name)
+            data[typed] = shared
+    inputs = {
+        **dict(zip(values.values(), point.values(), strict=True)),
+        **{typed: shared.get_value(borrow=True) for typed, shared in data.items()},
+    }
+    measure = ShapeMeasure(inputs, list(values.values()))
+    terms = {}
+    for name, term in raw.items():
+        with named(name):
+            (terms[name],) = rebuild([term], memo, measure, drop_checks=not model.check_bounds)
+    shared_values = [s.get_value(borrow=True) for s in every_shared]
+    return LogDensityGraph(values, data, every_shared, shared_values, point, terms, raw)
+
+
+def as_values(variables: Iterable[Variable], point: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Values of value variables at a point; an error names what is missing or of the wrong shape."""
+    values = {}
+    for var in variables:
+        if var.name not in point:
+            raise KeyError(
+                f"the point has no value for {var.name!r}; it needs a value for every value variable, as in "
+                "model.initial_point()"
+            )
+        values[var.name] = value = np.asarray(point[var.name], dtype=var.type.dtype)
+        known = var.type.shape
+        if value.ndim != len(known) or any(
+            k not in (None, n) for k, n in zip(known, value.shape, strict=True)
+        ):
+            raise ValueError(f"the value of {var.name!r} must have shape {known}, got {value.shape}.")
+    return values

@@ -1,0 +1,25 @@
+"""Notice that shared data (`pm.Data`) were replaced after a step was built."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from scipy.sparse import issparse
+
+from pymc_austerity.model.graph.log_density import LogDensityGraph
+
+Fingerprint = list[tuple[str, tuple[int, ...], str, bytes]]
+
+
+def fingerprint(graph: LogDensityGraph) -> Fingerprint:
+    """Name, shape, dtype and content hash of each piece of shared data."""
+    prints = []
+    for shared in graph.shared:
+        value = shared.get_value(borrow=True)
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (value.data, value.indices, value.indptr) if issparse(value) else (value,):
+            array = np.ascontiguousarray(part)
+            digest.update(array.tobytes() if array.ndim == 0 else array.data)
+        prints.append((str(shared.name), value.shape, value.dtype.str, digest.digest()))
+    return prints

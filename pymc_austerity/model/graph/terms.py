@@ -1,0 +1,173 @@
+"""Split a term of the log density into long vectors and a remainder.
+
+A term is often a vector already (one log density per observation). When it is a scalar, the vector is
+inside: `pm.AR` adds the density of its start to a sum over innovations, a `pm.Potential` may be
+``-0.5 * (r**2).sum() + c``. `split` opens sums, differences, multiples and checks until it finds
+the vectors, so that ``term.sum() == sum of piece.sum()`` over the pieces it returns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import Join
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot, Sum
+from pytensor.tensor.shape import SpecifyShape
+
+from pymc_austerity.model.graph.checks import is_elemwise, is_minus_infinity
+
+
+def long_axes(var: Variable, threshold: int) -> tuple[int, ...]:
+    """The axes of `var` with at least `threshold` rows."""
+    return tuple(a for a, k in enumerate(var.type.shape) if k >= threshold)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A part of a model term.
+
+    Attributes
+    ----------
+    name : str
+        Name of the term.
+    graph : TensorVariable
+    axes : tuple of int
+        The axes whose cells are local terms: one for a vector or the rows of a table, two for the cells
+        of a table that is long both ways, none for a part that is evaluated in full.
+    kept : bool
+        Whether the part contains a variable of the block.
+    """
+
+    name: str
+    graph: Variable
+    axes: tuple[int, ...]
+    kept: bool
+
+    @property
+    def is_local(self) -> bool:
+        """Is this a vector of local terms?"""
+        return self.kept and bool(self.axes)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Length of each of `axes`."""
+        return [self.graph.type.shape[a] for a in self.axes]
+
+    @property
+    def size(self) -> int:
+        """Number of local terms."""
+        return math.prod(self.lengths)
+
+    @property
+    def vector(self) -> Variable:
+        """All local terms, computed in full."""
+        others = [a for a in range(self.graph.type.ndim) if a not in self.axes]
+        return self.graph.sum(axis=others).flatten()
+
+    def by_longest_axis(self) -> Piece:
+        """The rows of a table instead of its cells."""
+        shape = self.graph.type.shape
+        return replace(self, axes=(max(self.axes, key=lambda a: shape[a]),))
+
+
+def split(var: Variable, threshold: int) -> list[Variable]:
+    """Return pieces whose sums add up to ``var.sum()``, opened as far as that finds long vectors."""
+    if long_axes(var, threshold):
+        return [var]
+    pieces = _open(var, threshold)
+    if pieces is None or not any(long_axes(p, threshold) for p in pieces):
+        return [var]
+    return pieces
+
+
+def _open(var: Variable, threshold: int) -> list[Variable] | None:
+    """Open the outermost operation, if sums pass through it."""
+    node = var.owner
+    if node is None:
+        return None
+    op, inputs = node.op, node.inputs
+
+    def each(x: Variable, wrap: Callable[[Variable], Variable]) -> list[Variable]:
+        return [wrap(piece) for piece in split(x, threshold)]
+
+    if isinstance(op, Sum):
+        x = inputs[0]
+        if isinstance(x.owner.op if x.owner else None, Join):
+            parts = x.owner.inputs
+            return [p.astype(var.type.dtype) for part in parts for p in split(part, threshold)]
+        return [piece.astype(var.type.dtype) for piece in split(x, threshold)]
+    if isinstance(op, SpecifyShape):
+        return split(inputs[0], threshold)
+    if isinstance(op, DimShuffle):  # axes of length one come and go without changing the sum
+        return split(inputs[0], threshold)
+    if isinstance(op, CheckAndRaise):
+        return each(inputs[0], lambda piece: op(piece, *inputs[1:]))
+    if isinstance(op, Dot) or (isinstance(op, Blockwise) and isinstance(op.core_op, Dot)):
+        return _inner_product(*inputs)
+    if is_elemwise(var, ps.Neg):
+        return each(inputs[0], pt.neg)
+    if is_elemwise(var, ps.Add, ps.Sub) and all(x.type.shape == var.type.shape for x in inputs):
+        minus = is_elemwise(var, ps.Sub)
+        pieces = each(inputs[0], lambda piece: piece)
+        for x in inputs[1:]:
+            pieces += each(x, pt.neg if minus else lambda piece: piece)
+        return pieces
+    if is_elemwise(var, ps.Mul, ps.TrueDiv):
+        return _multiple(var, threshold, each)
+    if is_elemwise(var, ps.Switch) and _is_single(inputs[0]) and is_minus_infinity(inputs[2]):
+        condition = _scalar(inputs[0])
+        return each(inputs[1], lambda piece: pt.switch(condition, piece, -np.inf))
+    return None
+
+
+def _multiple(
+    var: Variable,
+    threshold: int,
+    each: Callable[[Variable, Callable[[Variable], Variable]], list[Variable]],
+) -> list[Variable] | None:
+    """C * x and x / c, with c a single number."""
+    inputs = var.owner.inputs
+    if is_elemwise(var, ps.TrueDiv):
+        x, c = inputs
+        if _is_single(c) and x.type.shape == var.type.shape:
+            return each(x, lambda piece: piece / _scalar(c))
+        return None
+    for k, x in enumerate(inputs):
+        rest = [c for i, c in enumerate(inputs) if i != k]
+        if x.type.shape == var.type.shape and all(_is_single(c) for c in rest):
+            pieces = split(x, threshold)
+            if any(long_axes(p, threshold) for p in pieces):
+                factor = pt.mul(*[_scalar(c) for c in rest]) if len(rest) > 1 else _scalar(rest[0])
+                return [factor * piece for piece in pieces]
+    return None
+
+
+def _inner_product(x: Variable, y: Variable) -> list[Variable] | None:
+    """X'y for x of shape (..1, N) and y of shape (..N, 1) is the sum of an element-wise product."""
+    *batch_x, rows, _ = x.type.shape
+    *batch_y, _, columns = y.type.shape
+    if rows != 1 or columns != 1 or any(k != 1 for k in [*batch_x, *batch_y]):
+        return None
+    return [_vector(x) * _vector(y)]
+
+
+def _vector(x: Variable) -> Variable:
+    kept = [a for a, k in enumerate(x.type.shape) if k != 1] or [x.type.ndim - 1]
+    return x.dimshuffle(*kept)
+
+
+def _is_single(var: Variable) -> bool:
+    return all(k == 1 for k in var.type.shape)
+
+
+def _scalar(var: Variable) -> Variable:
+    return pt.as_tensor(var).dimshuffle() if var.type.ndim else pt.as_tensor(var)

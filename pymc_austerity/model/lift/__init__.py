@@ -1,0 +1,8 @@
+"""Rows of a graph as a graph: an index of rows, or of cells, is pushed down to the data.
+
+Importing a file of rules registers them.
+"""
+
+from pymc_austerity.model.lift import arithmetic, assignment, cells, indexing, reshape, sparse
+
+__all__ = ["arithmetic", "assignment", "cells", "indexing", "reshape", "sparse"]

@@ -1,0 +1,214 @@
+"""Rules of `lift` for arithmetic, reductions, linear algebra and joining."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+from pytensor.conditional.op import IfElse
+from pytensor.graph.basic import Apply, Variable
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scan.op import Scan
+from pytensor.sparse.type import SparseTensorType
+from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, Split
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp, SearchsortedOp
+from pytensor.tensor.math import Argmax, Dot
+from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.sort import ArgSortOp, SortOp
+from pytensor.tensor.special import LogSoftmax, Softmax
+
+from pymc_austerity.model.graph.checks import checked_rows
+from pymc_austerity.model.graph.loops import is_map
+from pymc_austerity.model.lift.lifter import Lifter, NotData, along, full_rows, gather, refuse, rule
+
+_FEW_COLUMNS = 64
+
+
+@rule.register(Elemwise)
+def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    checked = checked_rows(var)
+    if checked is not None:
+        valid, value = checked
+        if lifter.depends(valid) and valid.type.shape[axis] != 1:
+            lifter.add_condition(lifter.take(valid, axis, index), axis)
+            return lifter.take(value, axis, index)
+    rows = op.make_node(*[lifter.take(i, axis, index) for i in node.inputs])
+    return rows.outputs[node.outputs.index(var)]
+
+
+@rule.register(DimShuffle)
+def _(op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    return lifter.take(node.inputs[0], op.new_order[axis], index).dimshuffle(op.new_order)
+
+
+@rule.register(SpecifyShape)
+def _(op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    return lifter.take(lifter.of_known_shape(node), axis, index)
+
+
+@rule.register(CheckAndRaise)
+def _(op: CheckAndRaise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    return op(lifter.take(node.inputs[0], axis, index), *node.inputs[1:])
+
+
+@rule.register(CAReduce)
+@rule.register(Argmax)
+def _(op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """Reductions over other axes: find the input axis that became output axis `axis`."""
+    x = node.inputs[0]
+    reduced = range(x.type.ndim) if op.axis is None else op.axis
+    kept = [a for a in range(x.type.ndim) if a not in reduced]
+    return op(lifter.take(x, kept[axis], index))
+
+
+@rule.register(Softmax)
+@rule.register(LogSoftmax)
+def _(op: Softmax, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if op.axis is None or axis in np.atleast_1d(op.axis):
+        refuse(var, "softmax normalises over the rows")
+    return op(lifter.take(node.inputs[0], axis, index))
+
+
+@rule.register(CumOp)
+def _(op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if op.axis is None or op.axis == axis:
+        refuse(var, f"cum{op.mode}(...) accumulates over the rows")
+    return op(lifter.take(node.inputs[0], axis, index))
+
+
+@rule.register(SortOp)
+@rule.register(ArgSortOp)
+def _(op: SortOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if op.axis == axis:
+        refuse(var, "sort orders the rows by values that depend on the sampled variables")
+    return op(lifter.take(node.inputs[0], axis, index))
+
+
+@rule.register(SearchsortedOp)
+def _(op: SearchsortedOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """Each value is looked up by itself, among all the edges."""
+    edges, values, *order = node.inputs
+    return op(edges, lifter.take(values, axis, index), *order)
+
+
+@rule.register(ExtractDiag)
+def _(op: ExtractDiag, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    x = node.inputs[0]
+    batch = [a for a in range(x.type.ndim) if a not in (op.axis1, op.axis2)]
+    if axis >= len(batch):
+        refuse(var, "a diagonal along the rows")
+    return op(lifter.take(x, batch[axis], index))
+
+
+@rule.register(IfElse)
+def _(op: IfElse, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """One condition for all rows."""
+    condition, *branches = node.inputs
+    k = node.outputs.index(var)
+    then, otherwise = (lifter.take(b, axis, index) for b in (branches[k], branches[op.n_outs + k]))
+    return pt.switch(condition, then, otherwise).astype(var.type.dtype)
+
+
+@rule.register(Scan)
+def _(op: Scan, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if is_map(node):
+        refuse(var, "a loop over the rows that cannot be written as operations on all rows")
+    refuse(var, "scan computes each row from the rows before")
+
+
+@rule.register(Dot)
+def _(op: Dot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    x, y = node.inputs
+    return _times(op, lifter.take(x, 0, index), y) if axis == 0 else op(x, lifter.take(y, 1, index))
+
+
+def _times(op: Dot | Blockwise, rows: Variable, y: Variable) -> Variable:
+    """Rows of a product. Few columns times a vector is written out: numba compiles that much faster."""
+    if rows.type.ndim == 2 and y.type.shape[1] == 1 and y.type.shape[0] <= _FEW_COLUMNS:
+        return (rows * y.T).sum(axis=1, keepdims=True)
+    return op(rows, y)
+
+
+@rule.register(Blockwise)
+def _(op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    batch = op.batch_ndim(node)
+    if axis < batch:
+        rows = op.make_node(*[lifter.take(i, axis, index) for i in node.inputs])
+        return rows.outputs[node.outputs.index(var)]
+    x, *rest = node.inputs
+    core = type(op.core_op).__name__
+    if isinstance(x.type, SparseTensorType):  # it has no `@` that can be evaluated
+        refuse(var, "@ of a sparse matrix; use pytensor.sparse.dot(X, b)")
+    if isinstance(op.core_op, Dot):
+        if axis == batch:
+            return _times(op, lifter.take(x, axis, index), rest[0])
+        return op(x, lifter.take(rest[0], axis, index))
+    # (m,m),(m,k)->(m,k): the columns of the right-hand side are solved independently
+    if core in ("Solve", "SolveTriangular", "CholeskySolve"):
+        right = rest[0]
+        if axis == batch + 1 and right.type.ndim == batch + 2:
+            return op(x, lifter.take(right, axis, index))
+    refuse(var, f"{core} mixes the rows")
+
+
+@rule.register(Alloc)
+def _(op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    value = node.inputs[0]
+    own_axis = axis - (var.type.ndim - value.type.ndim)
+    if own_axis >= 0:
+        value = lifter.take(value, own_axis, index)
+    shape = [index.shape[0] if a == axis else k for a, k in enumerate(var.type.shape)]
+    if any(k is None for a, k in enumerate(var.type.shape) if a != axis):
+        refuse(var, "a length that depends on the sampled variables")
+    others = [k for a, k in enumerate(value.type.shape) if a != axis]
+    fits = value.type.ndim == var.type.ndim and value.type.shape[axis] != 1
+    if fits and others == [k for a, k in enumerate(var.type.shape) if a != axis]:
+        return value
+    return pt.alloc(value, *shape)
+
+
+@rule.register(MakeVector)
+def _(op: MakeVector, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    """A long vector of few different numbers, as ``pt.stack([a, b, c])[codes]`` becomes."""
+    different = list(dict.fromkeys(node.inputs))
+    if len(different) >= lifter.threshold:
+        refuse(var, "a long vector of different expressions")
+    which = pt.constant(np.array([different.index(i) for i in node.inputs], dtype="int64"))
+    return op(*different)[gather(which, 0, index)]
+
+
+@rule.register(Join)
+def _(op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    if op.axis != axis:
+        rows = [full_rows(lifter.take(piece, axis, index), axis, index) for piece in node.inputs]
+        return op(*rows)
+    result, offset = None, 0
+    for piece in node.inputs:
+        length = piece.type.shape[axis]
+        if length == 0:
+            continue
+        own = piece if length == 1 else lifter.take(piece, axis, pt.clip(index - offset, 0, length - 1))
+        start = along(index >= offset, axis, var.type.ndim)
+        result = own if result is None else pt.switch(start, own, result)
+        offset += length
+    return full_rows(result, axis, index).astype(var.type.dtype)
+
+
+@rule.register(Split)
+def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    x, sizes = node.inputs[0], node.inputs[-1]
+    k = node.outputs.index(var)
+    if op.axis != axis:
+        return op(lifter.take_selection(x, axis, index), sizes, return_list=True)[k]
+    try:
+        offset = int(np.sum(lifter.data_value(sizes)[:k]))
+    except NotData:
+        refuse(var, "split into pieces of variable size")
+    return lifter.take_selection(x, axis, lifter.moved(index, 1, offset))
+
+
+@rule.register(OpFromGraph)
+def _(op: OpFromGraph, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+    refuse(var, f"no rule computes single rows of {op}")

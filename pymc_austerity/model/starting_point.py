@@ -1,0 +1,145 @@
+"""Where a chain starts, and whether the log density is finite there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import make_initial_point_expression
+from pymc.pytensorf import replace_rng_nodes
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scan.op import Scan
+
+from pymc_austerity.exceptions import UnsuitableError, warn
+from pymc_austerity.model.compile.backend import current_backend
+from pymc_austerity.model.factorisation import CHUNK, Factorisation
+from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE
+
+logger = logging.getLogger(__name__)
+
+_NAMED_ROWS = 5
+# A series of this length takes longer to loop over in Python than to compile the loop.
+_LONG = 10_000
+
+
+def initial_point(model: pm.Model) -> dict[str, np.ndarray]:
+    """Return what ``model.initial_point()`` does, without its loop in Python where a series is long.
+
+    PyMC interprets the graph of the initial point. A `Scan` in it, as of `pm.AR`, then takes half a minute
+    for a series of a million; compiled, it takes five seconds.
+    """
+    values = make_initial_point_expression(
+        free_rvs=model.free_RVs,
+        rvs_to_transforms=model.rvs_to_transforms,
+        initval_strategies=model.rvs_to_initial_values,
+        return_transformed=True,
+    )
+    pairs = zip(model.free_RVs, values, strict=True)
+    if not any(_has_scan([value]) and _is_long(rv) for rv, value in pairs):
+        return dict(model.initial_point())
+    function = pm.compile([], replace_rng_nodes(values), mode=current_backend().mode)
+    names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
+    return dict(zip(names, function(), strict=True))
+
+
+def _has_scan(outputs: Sequence[Variable]) -> bool:
+    inner = [node.op for node in toposort(outputs) if isinstance(node.op, Scan | OpFromGraph)]
+    return any(isinstance(op, Scan) or _has_scan(op.fgraph.outputs) for op in inner)
+
+
+def _is_long(rv: Variable) -> bool:
+    known = getattr(rv.type, "shape", ())
+    shape = rv.shape.eval(mode=INTERPRETED.including("ShapeOpt")) if None in known else known
+    return max(shape, default=1) >= _LONG
+
+
+@np.errstate(all="ignore")
+def require_finite(factorisation: Factorisation, point: Mapping[str, Any]) -> None:
+    """Raise `UnsuitableError` naming the term, and its first rows, that is not finite at `point`.
+
+    Costs one evaluation of every term; nothing is compiled. What is not finite is looked at again after
+    PyTensor's rewrites for numerical stability, as PyMC would compute it.
+    """
+    values = factorisation.point_values(point)
+    leaves = factorisation.leaf_values
+    for name, graph in factorisation.globals:
+        for mode in (INTERPRETED, INTERPRETED_STABLE):
+            value = factorisation.compile(graph.sum(), [], mode=mode)(*values, *leaves)
+            if np.isfinite(value):
+                break
+        else:
+            raise UnsuitableError(_message(name, float(value), ""))
+    for term in factorisation.locals:
+        quick = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
+        stable = None
+        for start in range(0, term.size, CHUNK):
+            index = np.arange(start, min(start + CHUNK, term.size))
+            index = index[~np.isfinite(quick(*values, index, *leaves))]
+            if not len(index):
+                continue
+            stable = stable or factorisation.compile(term.rows, [term.index], mode=INTERPRETED_STABLE)
+            found = stable(*values, index, *leaves)
+            bad = np.flatnonzero(~np.isfinite(found))
+            if len(bad):
+                first = index[bad[:_NAMED_ROWS]].tolist()
+                where = f" in row {first[0]}" if len(bad) == 1 else f" in rows {first}"
+                where += ", ..." if len(bad) > _NAMED_ROWS else ""
+                raise UnsuitableError(_message(term.name, float(found[bad[0]]), where))
+
+
+def _message(name: str, value: float, where: str) -> str:
+    return (
+        f"The log density of the term {name!r} is {value}{where} at the start of the chain. Start from a "
+        "point where the density is positive, for example initvals=find_mode(model), and check the "
+        "data and the support of the likelihood."
+    )
+
+
+def dispersed_points(
+    model: pm.Model, point: Mapping[str, np.ndarray], names: Sequence[str], n: int, rng: np.random.Generator
+) -> list[dict[str, np.ndarray]]:
+    """Points that differ from `point` in some value variables, which are drawn from the prior.
+
+    Where the prior cannot be drawn from (pm.Flat, pm.CustomDist without a random function) they are
+    `point` plus numbers between -1 and 1; 0 or 1 for discrete variables.
+    """
+    chosen = {model.rvs_to_values[rv].name: rv for rv in model.free_RVs}
+    rvs = [chosen[name] for name in names]
+    graphs = []
+    for rv in rvs:
+        transform = model.rvs_to_transforms[rv]
+        graphs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    try:
+        draws = pm.draw(graphs, draws=n, random_seed=int(rng.integers(2**31)), mode=INTERPRETED)
+    # A flat prior has no draws, and draws of parents may be no parameters of a distribution.
+    except (NotImplementedError, ValueError) as error:
+        logger.debug("The prior of %s cannot be drawn from: %s", ", ".join(names), error)
+        draws = _near(point, names, n, rng)
+    except Exception as error:  # random functions of users may raise anything, and nothing depends on them
+        warn(
+            f"The prior of {', '.join(names)} cannot be drawn from ({type(error).__name__}: {error}). Points "
+            "near the start are used instead."
+        )
+        draws = _near(point, names, n, rng)
+    return [
+        {**point, **{name: np.asarray(draw[k]) for name, draw in zip(names, draws, strict=True)}}
+        for k in range(n)
+    ]
+
+
+def _near(
+    point: Mapping[str, np.ndarray], names: Sequence[str], n: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """For each variable n values near that at `point`."""
+    result = []
+    for name in names:
+        value = np.asarray(point[name])
+        shape = (n, *value.shape)
+        moves = rng.uniform(-1.0, 1.0, shape) if value.dtype.kind == "f" else rng.integers(0, 2, shape)
+        result.append((value + moves).astype(value.dtype))
+    return result

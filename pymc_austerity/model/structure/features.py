@@ -1,0 +1,183 @@
+"""Features of a block: short functions phi(q) in which local terms have linear predictors.
+
+Where the coefficients of a regression are themselves functions of the sampled variables, as simplex weights
+are, or mu + tau * z of a hierarchy that is written non-centred, no linear predictor in q exists. But there is
+one in phi:
+
+    l_i(q) = f_i(x_i . phi(q) + o_i),    phi(q) of length p, short, and the same for all rows.
+
+All that is known of terms with a linear predictor then holds with phi in place of q. The features are
+the values of the graph where short computations on the block enter computations on rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.type import TensorType
+
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph.rewrite import depends_on, rebuild
+from pymc_austerity.model.structure.factoring import distributed
+from pymc_austerity.model.structure.predictor import block_and_others, merged, predictor_graph
+from pymc_austerity.model.structure.predictor_pair import pair_graph
+
+# Features, at most: a Hessian in them is kept and decomposed.
+_MOST = 300
+# What only moves numbers to other places.
+_VIEWS = (DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape)
+
+
+class Features(NamedTuple):
+    """Features of a block, and the local terms as functions of them.
+
+    Attributes
+    ----------
+    sources : tuple of TensorVariable
+        The parts of phi as graphs of value variables.
+    factorisation : Factorisation
+        The local terms, without the global ones; its block are inputs that stand for `sources`.
+    """
+
+    sources: tuple[Variable, ...]
+    factorisation: Factorisation
+
+    @property
+    def vector(self) -> Variable:
+        """phi(q) of shape (p,), as a graph of value variables."""
+        flat = [source.flatten() for source in self.sources]
+        n_dim = sum(math.prod(source.type.shape) for source in self.sources)
+        return pt.specify_shape(pt.concatenate(flat) if len(flat) > 1 else flat[0], (n_dim,))
+
+    @property
+    def placeholders(self) -> list[Variable]:
+        """The inputs that stand for `sources`."""
+        fact = self.factorisation
+        return [fact.graph.values[name] for name in fact.var_names]
+
+
+def features_of(fact: Factorisation) -> Features | None:
+    """Features in which all local terms have a linear predictor, or else two; None if q itself does.
+
+    None also if no such features are found, or more than some hundred.
+    """
+    block, _ = block_and_others(fact)
+    if not fact.locals or any(var.type.dtype != "float64" for var in block.values()):
+        return None
+    if all(_has_one(fact, term) for term in fact.locals):
+        return None
+    candidates = _candidates(fact)
+    for found in candidates:
+        if all(_has_one(found.factorisation, term) for term in found.factorisation.locals):
+            return found
+    if all(_has_some(fact, term) for term in fact.locals):
+        return None
+    for found in candidates:
+        if all(_has_some(found.factorisation, term) for term in found.factorisation.locals):
+            return found
+    return None
+
+
+def _has_one(fact: Factorisation, term: LocalTerm) -> bool:
+    return not isinstance(predictor_graph(fact, term), str)
+
+
+def _has_some(fact: Factorisation, term: LocalTerm) -> bool:
+    return _has_one(fact, term) or not isinstance(pair_graph(fact, term), str)
+
+
+def _candidates(fact: Factorisation) -> list[Features]:
+    """What the features may be, the simplest first."""
+    block, others = block_and_others(fact)
+    rows = merged([term.rows for term in fact.locals])
+    fixed = [*others.values(), *(term.index for term in fact.locals)]
+    short = _short(rows, list(block.values()), fixed)
+    gathered = merged(distributed(rows, block.values(), short))
+    result, seen = [], [list(block.values())]
+    for graphs in (rows, gathered):
+        frontier = _frontier(graphs, list(block.values()), _short(graphs, list(block.values()), fixed))
+        # log(sigma) and sigma are one feature if both are written as functions of a value variable.
+        of_one = [_variable_behind(var, set(block.values())) for var in frontier]
+        for sources in (list(dict.fromkeys(of_one)), frontier):
+            if sources not in seen:
+                seen.append(sources)
+                found = _with(fact, graphs, sources)
+                result += [] if found is None else [found]
+    return result
+
+
+def _short(rows: list[Variable], block: list[Variable], fixed: list[Variable]) -> list[Variable]:
+    """Values that depend on the block, not on `fixed`, and hold few numbers."""
+    of_block, of_fixed = depends_on(rows, block), depends_on(rows, fixed, by_shape=True)
+    return [
+        var
+        for var, moves in of_block.items()
+        if moves and not of_fixed.get(var, False) and None not in var.type.shape
+        and math.prod(var.type.shape) <= _MOST
+    ]  # fmt: skip
+
+
+def _frontier(rows: list[Variable], block: list[Variable], short: list[Variable]) -> list[Variable]:
+    """Short values that enter computations on rows, each without changes of its shape."""
+    inside, moving = set(short), depends_on(rows, block)
+    found: dict[Variable, None] = {}
+    for node in toposort(rows):
+        if any(moving.get(out, False) and out not in inside for out in node.outputs):
+            for var in node.inputs:
+                if var in inside:
+                    while var.owner is not None and isinstance(var.owner.op, _VIEWS):
+                        var = var.owner.inputs[0]
+                    found[var] = None
+    return list(found)
+
+
+def _variable_behind(var: Variable, block: set[Variable]) -> Variable:
+    """The one value variable of which `var` is a function, element by element; `var` if there is none."""
+    found = [one for one in ancestors([var]) if one in block]
+    if len(found) != 1:
+        return var
+    moving, size = depends_on([var], found), math.prod(found[0].type.shape)
+    for node in toposort([var]):
+        if any(moving.get(out, False) for out in node.outputs):
+            own = {math.prod(out.type.shape) for out in node.outputs}
+            if own != {size} or not (size == 1 or isinstance(node.op, (Elemwise, *_VIEWS))):
+                return var
+    return found[0]
+
+
+def _with(fact: Factorisation, rows: list[Variable], sources: list[Variable]) -> Features | None:
+    """The local terms as functions of these features; None if they depend on more of the block."""
+    block, others = block_and_others(fact)
+    sizes = [math.prod(var.type.shape) for var in sources]
+    if sum(sizes) > _MOST or any(var.type.dtype != "float64" for var in sources):
+        return None
+    inputs = {
+        f"feature{k}": TensorType("float64", var.type.shape)(f"feature{k}") for k, var in enumerate(sources)
+    }
+    replaced = rebuild(rows, dict(zip(sources, inputs.values(), strict=True)))
+    used = set(ancestors(replaced))
+    if any(var in used for var in block.values()):
+        return None
+    locals_ = tuple(
+        LocalTerm(term.name, term.size, term.index, graph)
+        for term, graph in zip(fact.locals, replaced, strict=True)
+    )
+    graph = replace(
+        fact.graph,
+        values={**others, **inputs},
+        point={
+            **{name: fact.graph.point[name] for name in others},
+            **{name: np.zeros(var.type.shape) for name, var in inputs.items()},
+        },
+    )
+    inner = replace(fact, graph=graph, var_names=tuple(inputs), locals=locals_, globals=())
+    return Features(tuple(sources), inner)

@@ -1,0 +1,80 @@
+"""`Recommendation`: what `recommend` chose, and why."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import NamedTuple
+
+from pymc_austerity.mode.mode_fit import CentreReport
+from pymc_austerity.step_methods.metropolis.prediction import few_digits
+
+_WIDTH, _INDENT = 100, 15
+
+
+class Recommendation(NamedTuple):
+    """What `recommend` chose, and why.
+
+    Attributes
+    ----------
+    step : str
+        The step, as one would write it.
+    reason : str
+    vars, others : tuple of str
+        Variables that it updates, and those that are left to `pymc.sample`.
+    n_local : int or None
+        N, the number of local terms; None if the model cannot be factorised.
+    n_dim : int
+        D, the dimensions of `vars`.
+    certificate : str
+        Which bound on the remainders is known, or why none is.
+    rows : float or None
+        Rows that a transition is expected to read; None for `pm.NUTS`, which reads all at each leapfrog step.
+    fit : CentreReport or None
+        How well the normal law at the mode fits; None if it was not found.
+    guarantee : str
+    otherwise : str
+        What would change the choice.
+    """
+
+    step: str
+    reason: str
+    vars: tuple[str, ...]
+    others: tuple[str, ...]
+    n_local: int | None
+    n_dim: int
+    certificate: str
+    rows: float | None
+    fit: CentreReport | None
+    guarantee: str
+    otherwise: str
+
+    def __str__(self) -> str:
+        rows, fit = "all, at each leapfrog step", "not known"
+        if self.rows is not None:
+            rows = f"about {few_digits(self.rows)} of {self.n_local:,} for a transition"
+        if self.fit is not None:
+            fit = (
+                f"predicted acceptance of independent draws {self.fit.acceptance:.2f}, standard deviation of "
+                f"the sum of remainders {self.fit.remainder_sd:.2g}"
+            )
+        lines = {
+            "because": self.reason,
+            "local terms": "not known" if self.n_local is None else f"N = {self.n_local:,}",
+            "dimensions": f"D = {self.n_dim:,}",
+            "certificate": self.certificate,
+            "rows": rows,
+            "normal fit": fit,
+            "guarantee": self.guarantee,
+            "otherwise": self.otherwise,
+        }
+        if self.others:
+            lines["not updated"] = f"{', '.join(self.others)}: left to pm.sample()"
+        return "\n".join(
+            [f"{self.step} for {', '.join(self.vars)}"]
+            + [
+                textwrap.fill(
+                    line, _WIDTH, initial_indent=f"  {title}".ljust(_INDENT), subsequent_indent=" " * _INDENT
+                )
+                for title, line in lines.items()
+            ]
+        )

@@ -1,0 +1,201 @@
+"""Look at all N log ratios of a few moves that a step proposes."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import PointType
+from xarray import DataTree
+
+from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summarise
+from pymc_austerity.model.starting_point import initial_point
+from pymc_austerity.report.probing.states import states_of_result, states_of_run
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.engine.single_moves import SingleMoves
+from pymc_austerity.step_methods.metropolis.tuna import TunaMH
+from pymc_austerity.validation import is_whole
+
+# For steps that read everything: what a test would see in batches of AusterityMH's default size.
+_BATCH_SIZE = 500
+
+
+def probe(
+    model: pm.Model,
+    step: SubsampledStep,
+    n_pairs: int = 10,
+    *,
+    idata: Any = None,
+    point: PointType | None = None,
+    tune: int = 1000,
+    draws: int = 1000,
+    batch_size: int | None = None,
+    n_batches: int = 500,
+    random_seed: Any = None,
+) -> DataTree:
+    """Evaluate all local terms at a few moves, to see what the decisions of a step are made from.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    step : AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings
+        A step of this model. A copy is used; the step itself, its random numbers included, stays as it is.
+    n_pairs : int >= 1, default 10
+        Moves (pairs of states) to look at. 10 show `diagnostics.normality` what most moves are like; those
+        that are seldom proposed, and `design.optimal_design`, need some 100.
+    idata : DataTree, optional
+        Result of `pymc.sample` for this model, from whose draws the states are taken. Needed if the step does
+        not move all variables. Default: the states are those of a chain of the step alone.
+    point : dict, optional
+        Where the chain of the step starts, as ``model.initial_point()`` gives it. Default: the initial point;
+        with `idata`, the first of its states.
+    tune : int >= 0, default 1000
+        Draws in which the proposal of the step learns, if it does. With `idata` all other variables are held
+        where they are in the first state.
+    draws : int >= n_pairs, default 1000
+        Draws of the chain, over which the states are spread. Not used with `idata`.
+    batch_size : int >= 2, optional
+        Terms in a batch. Default: that of the step's test; 500 (or half of the terms) for steps that have
+        none.
+    n_batches : int >= 3, default 500
+        Batches that are drawn for each move.
+    random_seed : int, sequence of int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    DataTree
+        With the group ``log_ratios``, about l_i = l_i(q_new) - l_i(q) of the terms that are sampled from (of
+        remainders, and without the rows that are always read, with a control variate). Dimension ``pair``,
+        and:
+
+        * ``mean``, ``sd`` (divisor N), ``skewness`` of all N of them; ``n_infinite``, how many are not finite
+          and left out;
+        * ``global``: the rest of the log acceptance ratio (priors, Hastings factor, polynomial, rows always
+          read), and ``mu`` = mean + global / N;
+        * ``top_share`` (pair, k): share of the sum of squares about the mean in the top k rows;
+        * ``top_terms`` (pair, rank): the largest distances from the mean;
+        * ``batch_means``, ``batch_t`` (pair, batch): means of random batches, drawn without replacement, and
+          the same studentised, with the finite-population correction; NaN where all terms of a batch are
+          equal.
+
+        Attributes: ``n_local`` (N), ``n_exact`` (rows always read), ``batch_size``, ``epsilon`` (NaN without
+        a t-test), ``boundary``, ``rule``, ``control_variate``, ``step``.
+
+    Raises
+    ------
+    TypeError
+        If `step` is none of those named above.
+    ValueError
+        If the step belongs to another model, moves only some of the variables and there is no `idata`, or a
+        parameter is out of its range; if no move is proposed that the prior allows.
+
+    Notes
+    -----
+    Moves that the prior alone rejects need no data and are proposed again, and so are those of a `Surrogate`
+    that stay where they are.
+
+    A move costs one pass over the data, with one vector of N numbers in memory, and `n_batches` batches. The
+    trial run costs what the step costs.
+
+    *Guarantee*: the figures of a move are exact, without sampling error, but for the batches. The states are
+    those of the step's own chain: if that is wrong, they are where it has gone.
+
+    *When it fails*: a few moves from a short chain say little of those elsewhere. A move to a far region,
+    which is seldom proposed, may have other log ratios.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import AusterityMH, RandomWalk
+    >>> from pymc_austerity.diagnostics import normality
+    >>> from pymc_austerity.report.probing.probe import probe
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu")
+    ...     y = pm.Normal("y", mu, observed=np.random.default_rng(1).normal(0.1, 1.0, 5000))
+    ...     step = AusterityMH([mu], epsilon=0.05, proposal=RandomWalk(0.03))
+    >>> tree = probe(model, step, n_pairs=5, random_seed=1)
+    >>> normality(tree).verdict
+    'safe'
+    """
+    _check(model, step, n_pairs, tune, draws, idata)
+    for_chain, for_moves, for_batches = np.random.default_rng(random_seed).spawn(3)
+    copy = deepcopy(step)
+    copy.setup_chain(for_chain, tune=tune, draws=draws)
+    states = [] if idata is None else states_of_result(model, idata, n_pairs)
+    if point is None:
+        point = states[0] if states else initial_point(model)
+    point = {name: np.array(value) for name, value in point.items()}
+    moves = SingleMoves(copy, point)
+    batch_size = _batch_size(copy, moves.n_others) if batch_size is None else batch_size
+    check_batches(batch_size, n_batches, moves.n_others)
+    if moves.adapts or idata is None:
+        for _ in range(tune):
+            point, _ = copy.step(point)
+    copy.stop_tuning()
+    if idata is None:
+        states = states_of_run(copy, point, n_pairs, draws)
+    rows, base = [], []
+    for state in states:
+        move = moves.from_state(state, for_moves)
+        if move is None:
+            raise ValueError(
+                "From a state of the chain the proposal finds only moves that the prior rejects without the "
+                "data, or none at all: is it too large? Give the step a proposal= of another scale."
+            )
+        rows.append(summarise(move.log_ratios, int(batch_size), n_batches, for_batches))
+        base.append(move.base)
+    rule = copy.configuration["rule"]
+    attrs = {
+        "n_local": moves.n_others,
+        "n_exact": copy.configuration["n_exact"],
+        "batch_size": int(batch_size),
+        "epsilon": float(rule.get("epsilon", np.nan)) if isinstance(rule, dict) else np.nan,
+        "boundary": float(rule.get("boundary", 0.5)) if isinstance(rule, dict) else 0.5,
+        "rule": rule["name"] if isinstance(rule, dict) else rule,
+        "control_variate": "" if copy._taylor is None else type(copy._taylor).__name__,
+        "step": f"{type(step).__name__}({', '.join(copy.configuration['vars'])})",
+    }
+    return group_of(rows, base, attrs)
+
+
+def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idata: Any) -> None:
+    """Raise an error naming what cannot be probed, and why."""
+    name = type(step).__name__
+    if isinstance(step, TunaMH):
+        raise TypeError(
+            "TunaMH draws rows in proportion to their bounds and decides exactly: no test relies on the law "
+            "of a batch mean, so there is nothing to probe. Its sample statistic bound_violations checks "
+            "the bounds."
+        )
+    if not isinstance(step, SubsampledStep):
+        raise TypeError(
+            f"probe looks at accept-or-reject decisions, and {name} makes none from subsamples of log "
+            "ratios. Give it one step of AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
+        )
+    if step._model is not model:
+        raise ValueError(f"The {name} was made for another model: give probe the model of the step.")
+    for parameter, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0), ("draws", draws, 1)):
+        if not is_whole(value) or value < least:
+            raise ValueError(f"{parameter} must be an integer of at least {least}, got {value!r}.")
+    if idata is not None:
+        return
+    if draws < n_pairs:
+        raise ValueError(f"draws must be at least n_pairs={n_pairs}, got {draws}.")
+    moved = {v.name for v in step.vars}
+    others = [model.values_to_rvs[v].name for v in model.value_vars if v.name not in moved]
+    if others:
+        raise ValueError(
+            f"The {name} does not move {', '.join(map(str, others))}. Give probe a short run of all steps, "
+            "from which it takes the states: probe(model, step, idata=pm.sample(step=[step, ...]))."
+        )
+
+
+def _batch_size(step: SubsampledStep, n_others: int) -> int:
+    """Terms of the first batch of the step's test, or of one that it might have."""
+    own = getattr(step._decides_by, "batch_size", None)
+    if own is None or not 2 <= own < n_others:
+        return min(_BATCH_SIZE, n_others // 2)
+    return int(own)

@@ -1,0 +1,1 @@
+"""Steps for variables that are made of gamma variables."""

@@ -1,0 +1,115 @@
+"""What a step tells its user when it is built: errors, warnings, and that something takes long."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.exceptions import UnsuitableError, warn
+from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.model.deterministics import deterministic_sizes
+from pymc_austerity.model.factorisation import Factorisation
+
+logger = logging.getLogger(__name__)
+
+# Recording a Deterministic of this length at every draw costs more than most draws.
+_LONG_DETERMINISTIC = 10_000
+# Seconds after which a user wonders what is going on.
+_PATIENCE = 5.0
+
+
+@contextmanager
+def tell_if_slow() -> Iterator[None]:
+    """Log that the model is being compiled, once that has taken a while."""
+    message = "Compiling the model takes a while. The result is kept on disk for the next time."
+    timer = Timer(_PATIENCE, logger.warning, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def refuse_discrete(value_vars: list[Variable]) -> None:
+    """Raise `ValueError` naming variables that are not continuous."""
+    discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
+    if discrete:
+        raise ValueError(
+            f"Only continuous variables can be updated; discrete: {', '.join(discrete)}. Give these to "
+            "another step method, such as pm.Metropolis or pm.CategoricalGibbsMetropolis."
+        )
+
+
+def refuse_short(fact: Factorisation, threshold: int) -> None:
+    """Raise `UnsuitableError`: no term reaches the threshold."""
+    longest, size = fact.longest_term()
+    raise UnsuitableError(
+        f"There is nothing to subsample: the longest term that contains {', '.join(fact.var_names)} is "
+        f"{longest!r} with {size} rows, fewer than threshold={threshold}. Use pm.NUTS, or lower "
+        "the threshold."
+    )
+
+
+def warn_of_given(target: CompiledTarget) -> None:
+    """Tell of work in proportion to the data that a draw needs."""
+    if target.given:
+        names = ", ".join(target.given_names())
+        warn(
+            f"Parts of the log density that depend on {names}, but not on the variables of this step, couple "
+            "many rows. They are computed in full once for each draw, which takes time in proportion to "
+            "the rows."
+        )
+
+
+def warn_of_temperature(model: pm.Model, value_vars: list[Variable]) -> None:
+    """Tell of variables that other steps update, which know nothing of the temperature."""
+    others = [v.name for v in model.value_vars if v not in value_vars]
+    if others:
+        warn(
+            f"temperature applies to this step only. Steps for {', '.join(others)} sample from the posterior "
+            "without it, unless they are given the same temperature; where the likelihood depends on these, "
+            "the draws belong to neither of the two posteriors."
+        )
+
+
+def try_proposal(bound: Any, q: np.ndarray) -> None:
+    """Call a user's proposal once, so that a wrong result is an error here and not a wrong chain."""
+    if bound.compilable:
+        return
+    result = bound.plain(q.copy(), np.random.default_rng(0))
+    if isinstance(result, tuple) and len(result) == 2:
+        q_new, log_hastings = result
+        is_vector = isinstance(q_new, np.ndarray) and q_new.shape == q.shape and q_new.dtype == q.dtype
+        if is_vector and isinstance(log_hastings, int | float | np.number):
+            return
+    raise ValueError(
+        f"The proposal must return (q_new, log_hastings), a float array of shape {q.shape} and a number; "
+        f"got {result!r}."
+    )
+
+
+def first_line(error: Exception) -> str:
+    """First line of the message of an error."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def warn_of_long_deterministics(model: pm.Model, point: PointType) -> None:
+    """Tell of Deterministics that take longer to record than a draw takes."""
+    for name, size in deterministic_sizes(model, point).items():
+        if size >= _LONG_DETERMINISTIC:
+            logger.warning(
+                "The Deterministic %r has %d elements and is computed at every draw; leave it out with "
+                "pm.sample(var_names=...), and compute it afterwards with pm.compute_deterministics.",
+                name,
+                size,
+            )

@@ -1,0 +1,1 @@
+"""Steps that decide Metropolis-Hastings moves from some of the terms."""

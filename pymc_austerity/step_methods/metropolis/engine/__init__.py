@@ -1,0 +1,1 @@
+"""A kernel compiled around a model, and called."""

@@ -1,0 +1,137 @@
+"""A kernel compiled around a model: what the engines of all steps have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.exceptions import warn
+from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.moves import proposed_move, surrogate_move
+from pymc_austerity.model.compile.backend import Backend, exact_arithmetic
+from pymc_austerity.model.compile.native import NativeKernel
+from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.messages import first_line, tell_if_slow, warn_of_given
+from pymc_austerity.target import FeatureSurrogateTarget, FeatureTarget, SurrogateTarget, Target
+
+# What a kernel needs of the model: for a surrogate or not, with bounds in features or not.
+_RECORDS: dict[tuple[bool, bool], type[Any]] = {
+    (False, False): Target,
+    (True, False): SurrogateTarget,
+    (False, True): FeatureTarget,
+    (True, True): FeatureSurrogateTarget,
+}
+
+
+class CompiledKernel:
+    """Transitions of one step, compiled. It has size N: it is made anew in every process.
+
+    Attributes
+    ----------
+    n_local : int
+        Local terms.
+    n_others : int
+        Those that are subsampled.
+    reads_all, needs_range : bool
+        Whether the decision rule reads all terms anyway, and whether it depends on a bound of their range.
+    """
+
+    n_local: int
+    n_others: int
+    reads_all = False
+    needs_range = False
+    _target: CompiledTarget
+    _transitions: Any
+    _seen_state: Any = None
+
+    @property
+    def backend(self) -> Backend:
+        """Who runs the functions of the model, and the kernel if numba can compile it."""
+        return self._target.backend
+
+    def restart(self) -> None:
+        """Forget the last state, and what an interrupted decision left in disorder."""
+
+    def copy(self) -> Self:
+        """An engine that shares what is compiled, with a state of its own."""
+        clone = copy(self)
+        clone._seen_state = None
+        clone.restart()
+        return clone
+
+    def run(
+        self,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        q: np.ndarray,
+        point: PointType,
+        proposal_state: Any,
+    ) -> Outcome:
+        """Make n transitions from q, which may be written over; `point` has the other variables."""
+        raise NotImplementedError
+
+    def _compile(
+        self,
+        kernel: Callable[..., Outcome],
+        functions: dict[str, Any],
+        proposal: BoundProposal,
+        q: np.ndarray,
+        point: PointType,
+        *,
+        record: type[Any] | None = None,
+        features: bool = False,
+        suspects: str = "proposal",
+        certain: bool = True,
+    ) -> None:
+        """Compile `kernel` around the target, the proposal and `functions`, if the backend does that.
+
+        `record` is what the target is to the kernel, by default what the proposal needs, and `features` of
+        the state if there are bounds in them.
+
+        Functions of a user, named by `suspects`, may not compile: then, unless `certain` that all do, the
+        kernel runs interpreted.
+        """
+        if record is None:
+            record = _RECORDS[proposal.is_surrogate, features]
+        functions = {
+            "move": surrogate_move if proposal.is_surrogate else proposed_move,
+            "propose": proposal.propose,
+            "adapt": proposal.adapt,
+            **functions,
+        }
+        warn_of_given(self._target)
+        self.restart()
+        self._transitions = self._target.compile(kernel, functions, record)
+        if not self.backend.is_native:
+            return
+        try:
+            with exact_arithmetic(), tell_if_slow():  # the first call compiles
+                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
+        except Exception as error:  # numba passes some errors of the code it compiles through
+            if certain and proposal.compilable:
+                raise
+            warn(
+                f"numba cannot compile the {suspects} ({first_line(error)}); it runs interpreted, which is "
+                "many times slower."
+            )
+            self._seen_state = None
+            self._transitions = self._target.interpret(kernel, functions, record)
+
+    def _call(self, proposal_state: Any, *args: Any) -> Any:
+        """Call the transitions.
+
+        Only the proposal's state may come from elsewhere: as long as it is the one of the last call, all
+        arguments have the types that they had.
+        """
+        if proposal_state is self._seen_state:
+            return self._transitions.again(*args)
+        outcome = self._transitions(*args)
+        if isinstance(self._transitions, NativeKernel) and self._transitions.is_settled:
+            self._seen_state = proposal_state
+        return outcome

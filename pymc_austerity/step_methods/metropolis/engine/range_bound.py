@@ -1,0 +1,153 @@
+"""`range_bound=` of a step: where the bound on the range of the log ratios comes from."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+from pymc.initial_point import PointType
+
+from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.bounds.log_ratio_range import RangeCertificates, certify
+from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.exceptions import CompiledError, UnboundedError, warn
+from pymc_austerity.kernels.log_ratio_range import (
+    RangeOf,
+    certified_range,
+    certified_remainder_range,
+    exact_range,
+    no_range,
+)
+from pymc_austerity.mode.mode_fit import Centre
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.structure.predictor import linear_predictors
+
+
+class RangeBound(NamedTuple):
+    """A bound on the range of the log ratios, ready for a kernel.
+
+    Attributes
+    ----------
+    function : callable
+        See `kernels.ranges`.
+    at : callable
+        ``(point) -> bound``: the first argument of `function`, for the present values of other variables.
+    compilable : bool, default True
+        Whether `function` is known to compile.
+    """
+
+    function: RangeOf
+    at: Callable[[PointType], Any]
+    compilable: bool = True
+
+
+def _nothing(point: PointType) -> int:
+    return 0
+
+
+NO_RANGE = RangeBound(no_range, _nothing)
+
+
+def range_bound_of(given: Any, q: np.ndarray) -> RangeBound:
+    """Make sense of what a user gave as `range_bound`: "exact", or a function.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or the function returns anything but a finite number that is not negative.
+    """
+    if isinstance(given, str) and given == "exact":
+        warn(
+            'range_bound="exact" evaluates all terms at each transition to find the range of their log '
+            "ratios. `n_used` counts those of the decision only."
+        )
+        return RangeBound(exact_range, _nothing)
+    if callable(given) and not isinstance(given, type):
+        return _from_function(given, q)
+    raise ValueError(f'range_bound must be "exact" or a function (q, q_new) -> float, got {given!r}.')
+
+
+def range_bound_for(
+    rule: AcceptanceRule,
+    given: Any,
+    certificates: RangeCertificates | RemainderCertificate | None,
+    factorisation: Factorisation,
+    q: np.ndarray,
+) -> RangeBound:
+    """A bound for a rule, if it needs one: from the user, or from certificates."""
+    if not getattr(rule, "needs_range", False):
+        return NO_RANGE
+    if given is not None:
+        return range_bound_of(given, q)
+    if isinstance(certificates, RemainderCertificate):
+        return RangeBound(certified_remainder_range, lambda point: certificates)
+    assert certificates is not None
+    return certified(certificates, factorisation)
+
+
+def certificates_of(
+    factorisation: Factorisation, point: PointType, centre: Centre | None
+) -> RangeCertificates | RemainderCertificate:
+    """Certificates for all local terms, or those of their remainders.
+
+    What has size N is left out, so that they travel to other processes.
+
+    Raises
+    ------
+    UnboundedError
+        If none is known for a term.
+    """
+    if centre is not None and centre.expansion is not None:
+        if isinstance(centre.certificate, str):
+            raise _unbounded("Taylor remainders", centre.certificate)
+        return centre.certificate
+    try:
+        return replace(certify(linear_predictors(factorisation), point), predictors=())
+    except UnboundedError as error:
+        raise _unbounded("log ratios", str(error)) from None
+
+
+def _unbounded(what: str, reason: str) -> UnboundedError:
+    return UnboundedError(
+        f"No bound on the range of the {what} is known for this model: {reason.rstrip('.')}. Give "
+        "range_bound, a function (q, q_new) -> float that bounds max_i l_i - min_i l_i (of the remainders, "
+        'if there is a control_variate), or range_bound="exact", which evaluates all terms at each '
+        "transition; or use AusterityMH, which needs no bound."
+    )
+
+
+def certified(certificates: RangeCertificates, factorisation: Factorisation) -> RangeBound:
+    """Use certificates, which may have been made in another process."""
+    if not any(len(rows) for rows in certificates.references):
+        return RangeBound(certified_range, lambda point: certificates.certificates)
+    return RangeBound(certified_range, replace(certificates, predictors=linear_predictors(factorisation)).at)
+
+
+class RangeFunctionError(CompiledError):
+    """A function of the user returned what cannot be a range."""
+
+    sentence = (
+        "range_bound must return a finite number >= 0 that bounds max_i l_i - min_i l_i; it returned {0}."
+    )
+
+
+def _from_function(function: Callable[..., Any], q: np.ndarray) -> RangeBound:
+    value = function(q.copy(), q.copy())
+    if not isinstance(value, int | float | np.number) or not 0.0 <= value < math.inf:
+        raise RangeFunctionError(f"{value!r} for q_new = q")
+    if inspect.isfunction(function):
+        function = register_jitable(function)
+
+    @register_jitable
+    def range_of(bound: Any, q_new: np.ndarray, q: np.ndarray, args: Any, n_local: int, target: Any) -> float:
+        width = function(q.copy(), q_new.copy())
+        if not 0.0 <= width < math.inf:
+            raise RangeFunctionError(width)
+        return width
+
+    return RangeBound(range_of, _nothing, compilable=False)

@@ -1,0 +1,135 @@
+"""The compiled transitions of a step: which kernel, around which functions, with which constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.acceptance.base import AcceptanceRule, above
+from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.kernels.full_data import Current, full_transitions
+from pymc_austerity.kernels.log_ratio_range import certified_remainder_range, exact_range
+from pymc_austerity.kernels.metropolis import Outcome, transitions
+from pymc_austerity.kernels.stratum import stratum_of
+from pymc_austerity.kernels.subsample import in_blocks, population_of
+from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.range_bound import RangeBound
+from pymc_austerity.step_methods.metropolis.options import Subsample
+from pymc_austerity.target import FullTarget, Index
+
+
+class Engine(CompiledKernel):
+    """Transitions by a decision rule.
+
+    A rule that is decided only when all terms are seen runs `kernels.full`, any other `kernels.metropolis`.
+
+    Parameters
+    ----------
+    factorisation : Factorisation
+    rule : AcceptanceRule
+    proposal : BoundProposal
+    range_bound : RangeBound
+        For rules that need the range of the log ratios.
+    exact_rows : ndarray of int
+        Positions of the population that are evaluated at every step.
+    subsample : "gather", "block" or None
+        Draw single rows, or blocks of neighbours of shuffled rows; None chooses.
+    q, point : ndarray, dict
+        A state, and the values of all variables, to compile with.
+    """
+
+    def __init__(
+        self,
+        factorisation: Factorisation,
+        rule: AcceptanceRule,
+        proposal: BoundProposal,
+        range_bound: RangeBound,
+        exact_rows: Index,
+        subsample: Subsample | None,
+        q: np.ndarray,
+        point: PointType,
+    ) -> None:
+        self.n_local = factorisation.n_local
+        self.reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
+        self.needs_range = bool(getattr(rule, "needs_range", False))
+        # Sums of remainders are not kept from one transition to the next: nobody decides on all of them.
+        self.full = self.reads_all and not factorisation.is_expanded
+        self._range_bound = range_bound
+        self.n_others = self.n_local - len(exact_rows)
+        self._schedule = rule.bind(self.n_others)
+        self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
+        self._target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
+        self._stratum = stratum_of(self._target.stored_at(exact_rows))
+        kernel: Any
+        functions: dict[str, Any]
+        if self.full:
+            kernel, record, functions = full_transitions, FullTarget, {"draw": rule.functions.draw}
+        else:
+            kernel, record, functions = transitions, None, rule.functions._asdict()
+            functions["range_of"] = range_bound.function
+        suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
+        self._compile(
+            kernel,
+            functions,
+            proposal,
+            q,
+            point,
+            record=record,
+            features=range_bound.function is certified_remainder_range and factorisation.features is not None,
+            suspects=suspects,
+            certain=range_bound.compilable,
+        )
+
+    def _in_blocks(self, subsample: Subsample | None, rule: AcceptanceRule, n_terms: int) -> Any:
+        """Stages in blocks, if they are wanted, or allowed and worth it."""
+        in_way = None
+        if self.reads_all:
+            in_way = "the decision rule reads all rows, in order"
+        elif getattr(rule, "uniform", False):
+            in_way = "the guarantee of the decision rule holds for single rows drawn at random"
+        elif n_terms > 1:
+            in_way = f"a block is a random sample of one vector of terms, and this model has {n_terms}"
+        if subsample == "block" and in_way is not None:
+            raise ValueError(f'subsample="block" is not possible here: {in_way}. Use subsample="gather".')
+        if subsample == "gather" or in_way is not None:
+            return self._schedule
+        schedule = in_blocks(self._schedule, always=subsample == "block")
+        if subsample == "block" and schedule.block == 1:
+            raise ValueError(
+                'subsample="block" is not possible here: no number from 2 to 32 divides the sizes of all '
+                f"stages ({schedule.ends[0]}, ...). Use another batch_size, or leave subsample out."
+            )
+        return schedule
+
+    def restart(self) -> None:
+        """Forget the last state, and what an interrupted decision left in disorder."""
+        self._population = None if self.full else population_of(self._schedule)
+        self._current: Current | None = None
+
+    def run(
+        self,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        q: np.ndarray,
+        point: PointType,
+        proposal_state: Any,
+    ) -> Outcome:
+        """Make n transitions from q; `point` has the values of the other variables."""
+        args = self._target.args(point)
+        if self.full:
+            if self._current is None or self._target.other_names:  # others may have moved since
+                self._current = Current(q.copy(), np.array([np.nan]))
+            own: tuple[Any, ...] = (self.n_local, proposal_state, self._current)
+        else:
+            # The range of all is computed over the rows that are sampled from.
+            exact = self._range_bound.function is exact_range
+            bound = self._stratum if exact else self._range_bound.at(point)
+            own = (self._population, self._stratum, proposal_state, self._schedule, bound)
+        outcome: Outcome = self._call(proposal_state, n, tune, rng, q, args, *own)
+        return outcome

@@ -1,0 +1,86 @@
+"""Moves of a subsampled step one at a time, with all of their log ratios."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.kernels.moves import proposed_move, surrogate_move
+from pymc_austerity.kernels.subsample import CHUNK
+from pymc_austerity.proposals.base import bind, no_adaptation
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
+from pymc_austerity.target import SurrogateTarget, Target, Vector
+
+# Moves that are decided without the data are proposed anew so many times.
+_ATTEMPTS = 100
+
+
+class Move(NamedTuple):
+    """A proposed move.
+
+    Attributes
+    ----------
+    q, q_new : ndarray of shape (D,)
+    base : float
+        What the sum of the N' log ratios is added to: the change of the global terms, the proposal's own log
+        ratio, and the log ratios of the rows that are always read.
+    log_ratios : ndarray of shape (N',)
+        l_i(q_new) - l_i(q) of the rows that are sampled from, of remainders if there is a control variate.
+    """
+
+    q: Vector
+    q_new: Vector
+    base: float
+    log_ratios: Vector
+
+
+class SingleMoves:
+    """Moves as `step` would propose them, evaluated on all data.
+
+    Parameters
+    ----------
+    step : SubsampledStep
+        With a decision rule. It is used as it is: its proposal must have learnt what it is to learn.
+    point : dict
+        Values of all variables, to build with if the step comes from another process.
+    """
+
+    def __init__(self, step: SubsampledStep, point: PointType) -> None:
+        if step._engine is None:
+            step._build(point, check=False)
+        engine = step._engine
+        assert isinstance(engine, Engine)
+        self._step, self._compiled = step, engine._target
+        proxy = None if step._centre is None else step._centre.proxy
+        target_accept = step._decides_by.target_accept(step._n_dim)
+        self._proposal = bind(step._chosen_proposal, step._n_dim, target_accept, proxy)
+        self._move = surrogate_move if self._proposal.is_surrogate else proposed_move
+        record = SurrogateTarget if self._proposal.is_surrogate else Target
+        self._target = self._compiled.interpreted(record)
+        self._stratum = engine._stratum.rows
+        self._others = np.delete(np.arange(engine.n_local), self._stratum)
+        self.n_others = engine.n_others
+
+    @property
+    def adapts(self) -> bool:
+        """Does the proposal learn while tuning?"""
+        return self._step._adapts and self._proposal.adapt is not no_adaptation
+
+    def from_state(self, point: PointType, rng: np.random.Generator) -> Move | None:
+        """Propose a move from the state in `point`; None if no move that needs the data is proposed."""
+        args, q = self._compiled.args(point), self._step._ravel(point)
+        state = self._step.proposal_state
+        with np.errstate(all="ignore"):
+            for _ in range(_ATTEMPTS):
+                q_new, base = self._move(state, q, rng, args, self._proposal.propose, self._target)
+                if math.isfinite(base):
+                    if len(self._stratum):
+                        base += float(np.sum(self._target.log_ratios(q_new, q, self._stratum, args)))
+                    chunks = [self._others[a : a + CHUNK] for a in range(0, self.n_others, CHUNK)]
+                    parts = [self._target.log_ratios(q_new, q, chunk, args) for chunk in chunks]
+                    return Move(q, q_new, base, np.concatenate(parts))
+        return None

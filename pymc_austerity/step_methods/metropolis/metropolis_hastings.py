@@ -1,0 +1,147 @@
+"""Metropolis-Hastings with any decision rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.acceptance import Exact
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.options import Subsample
+
+_EXACT = Exact()
+
+
+class MetropolisHastings(SubsampledStep):
+    """Metropolis-Hastings with a decision rule of your choice, by default the exact test on all data.
+
+    The reference for all subsampled steps: same model, same proposal, another rule. The other steps are this
+    one with a rule of their own.
+
+    Parameters
+    ----------
+    vars : random or value variables, optional
+        Continuous variables to update together. Default: all of the model.
+    acceptance : AcceptanceRule, default Exact()
+        One of `pymc_austerity.acceptance`: `Exact`, `ExactBarker`, `TTest`, `Concentration`, `Barker`; or an
+        object with the same methods.
+    range_bound : "exact" or callable, optional
+        For rules that need the range of the log ratios; see `MHSubLhd`.
+    proposal : RandomWalk, AdaptiveRandomWalk, Laplace, Surrogate, or callable, optional
+        Default: ``AdaptiveRandomWalk()``. With a control variate ``Laplace()``, or ``Surrogate()`` if the
+        block has variables that are in no local term (hierarchical scales). A function
+        ``(q, rng) -> (q_new, log_hastings)``, or an object with such a method ``propose``, with
+        ``log_hastings = log q(q | q_new) - log q(q_new | q)``; q is the vector of the (unconstrained) value
+        variables. It is compiled by numba where that is possible.
+    control_variate : Taylor, optional
+        Decide on Taylor remainders of the local terms, which takes some 50 rows at any N where the
+        posterior is not far from normal. Default: on the terms themselves.
+    subsample : "gather" or "block", optional
+        Read single rows at random, or blocks of up to 32 neighbours of once-shuffled rows. Default: blocks
+        from 50,000 rows on, for one vector of local terms and rules that allow it.
+    steps_per_draw : int >= 1, default 1
+        Transitions for each recorded draw.
+    threshold : int, default 1000
+        Vectors of at least so many terms are subsampled.
+    temperature : float > 0, default 1.0
+        Divides the log likelihood (observed variables and potentials), but not the prior. Everything that is
+        sampled, and the sample statistics, then belong to the tempered posterior, provided that all variables
+        in the likelihood are updated by steps with the same temperature; a warning names others.
+    tune : bool, default True
+        Whether an adaptive proposal learns during the tuning draws.
+    model, blocked, rng, initial_point, compile_kwargs
+        As in PyMC's own step methods.
+
+    Raises
+    ------
+    TypeError
+        If `acceptance` is not a decision rule.
+    ValueError
+        If a parameter is out of range, a variable is discrete, or the model has nothing to subsample.
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+
+    Notes
+    -----
+    *Guarantee*: that of the rule. With `Exact` and `ExactBarker` the posterior is the stationary law.
+
+    *When it fails*: as the rule does. With an exact rule a transition costs one pass over the data.
+
+    *Where a chain starts*: where `pm.sample` says. With one exception: proposals that are fitted at the mode
+    (`Laplace`, `Surrogate`) hardly move in the far tails. If a chain that tunes would start there with its
+    variables at the model's initial point, where PyMC starts chains without `initvals`, it starts instead
+    from a draw of the normal distribution fitted at the mode, another one for each chain. A start that was
+    chosen is kept; a warning tells if it is far from the mode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import MetropolisHastings, RandomWalk
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> from pymc_austerity.acceptance import ExactBarker
+    >>> with model:
+    ...     step = MetropolisHastings([slope], acceptance=ExactBarker(), proposal=RandomWalk(0.05))
+    ...     point, (stats,) = step.step({"level": np.array(1.0), "slope": np.array(0.3)})
+    >>> stats["fraction_used"]
+    1.0
+    """
+
+    name = "metropolis_hastings"
+
+    def __init__(
+        self,
+        vars: Variable | Sequence[Variable] | None = None,
+        *,
+        acceptance: AcceptanceRule = _EXACT,
+        range_bound: Any = None,
+        proposal: Any = None,
+        control_variate: Taylor | None = None,
+        subsample: Subsample | None = None,
+        steps_per_draw: int = 1,
+        threshold: int = 1000,
+        temperature: float = 1.0,
+        tune: bool = True,
+        model: pm.Model | None = None,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: dict[str, np.ndarray] | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        if isinstance(acceptance, type) or not all(
+            hasattr(acceptance, a) for a in ("bind", "functions", "target_accept")
+        ):
+            raise TypeError(
+                "acceptance must be a decision rule, such as Exact() or TTest(epsilon=0.05), got "
+                f"{acceptance!r}."
+            )
+        self._acceptance = acceptance
+        self._range_bound = range_bound
+        super().__init__(
+            vars,
+            proposal=proposal,
+            control_variate=control_variate,
+            subsample=subsample,
+            steps_per_draw=steps_per_draw,
+            threshold=threshold,
+            temperature=temperature,
+            tune=tune,
+            model=model,
+            rng=rng,
+            initial_point=initial_point,
+            compile_kwargs=compile_kwargs,
+        )
+
+    def _rule_for(self, n_local: int) -> AcceptanceRule:
+        return with_batch_size(self._acceptance, n_local)

@@ -1,0 +1,238 @@
+"""The maximum is found where there is one, and the direction is named where there is none."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, xlogy
+
+from pymc_austerity.mode.newton import (
+    NoMaximumError,
+    flat_direction,
+    maximise,
+)
+from pymc_austerity.target import QuadraticProxy
+
+RNG = np.random.default_rng(8)
+
+
+def quadratic(mode, precision):
+    def density(q):
+        d = q - mode
+        return -0.5 * d @ precision @ d, -precision @ d, -precision
+
+    return density
+
+
+def logistic(x, y, shrinkage=0.0):
+    """Log likelihood of a logistic regression, and a normal prior."""
+
+    def density(q):
+        eta = x @ q
+        p = expit(eta)
+        value = y @ eta - np.logaddexp(0.0, eta).sum() - 0.5 * shrinkage * q @ q
+        hessian = -(x.T * (p * (1.0 - p))) @ x - shrinkage * np.eye(len(q))
+        return value, x.T @ (y - p) - shrinkage * q, hessian
+
+    return density
+
+
+def rotation(n):
+    return np.linalg.qr(RNG.normal(size=(n, n)))[0]
+
+
+def angle(a, b):
+    """Between two lines, as a sine."""
+    cosine = abs(a @ b) / np.linalg.norm(a) / np.linalg.norm(b)
+    return np.sqrt(max(0.0, 1.0 - cosine**2))
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
+def test_quadratic(condition):
+    n = 6
+    turn = rotation(n)
+    precision = turn @ np.diag(np.geomspace(1.0, condition, n)) @ turn.T
+    precision = (precision + precision.T) / 2.0
+    mode = RNG.normal(size=n)
+    found = maximise(quadratic(mode, precision), mode + 1.0)
+    error = found.q - mode
+    assert np.sqrt(error @ precision @ error) < 1e-6
+    assert found.gradient_norm < 1e-6
+    np.testing.assert_array_equal(found.precision, precision)
+    assert found.passes < 30
+    log_mass = found.value - 0.5 * np.log(np.linalg.eigvalsh(precision)).sum()
+    np.testing.assert_allclose(found.log_mass, log_mass, rtol=1e-6, atol=1e-9)
+
+
+def test_units():
+    """Coordinates in very different units are as good as any."""
+    unit = np.array([1e-6, 1.0, 1e6])
+    root = RNG.normal(size=(3, 3))
+    precision = (root @ root.T + np.eye(3)) / np.outer(unit, unit)
+    found = maximise(quadratic(unit, precision), np.zeros(3))
+    np.testing.assert_allclose(found.q, unit, rtol=1e-6)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, -4.0, 15.0])
+def test_logistic(start):
+    x = np.c_[np.ones(500), RNG.normal(size=(500, 2))]
+    y = (RNG.random(500) < expit(x @ [0.3, 1.0, -1.0])).astype(float)
+    density = logistic(x, y, 0.01)
+    found = maximise(density, np.full(3, start))
+    _, gradient, hessian = density(found.q)
+    newton = np.linalg.solve(-hessian, gradient)
+    assert np.sqrt(gradient @ newton) < 1e-5
+    assert np.linalg.norm(newton) < 1e-6
+    np.testing.assert_allclose(found.precision, -hessian)
+    assert found.passes < 40
+
+
+@pytest.mark.parametrize("start", [-3.0, 0.0, 2.0, 6.0])
+def test_poisson_rate(start):
+    def density(q):
+        rate = np.exp(q)
+        return float(30.0 * q[0] - 10.0 * rate[0]), 30.0 - 10.0 * rate, -10.0 * np.diag(rate)
+
+    np.testing.assert_allclose(maximise(density, np.array([start])).q, np.log(3.0), atol=1e-6)
+
+
+@pytest.mark.parametrize("start", [[0.0, 0.5], [3.0, -2.0], [0.01, 0.0]])
+def test_start_that_is_not_concave(start):
+    """Two modes at (+-2, 0): each start ends at one of them, through a region of positive curvature."""
+
+    def density(q):
+        a, b = q
+        value = -((a**2 - 4.0) ** 2) / 4.0 - b**2
+        gradient = np.array([-(a**2 - 4.0) * a, -2.0 * b])
+        return value, gradient, np.diag([4.0 - 3.0 * a**2, -2.0])
+
+    found = maximise(density, np.array(start))
+    np.testing.assert_allclose(np.abs(found.q), [2.0, 0.0], atol=1e-6)
+
+
+def test_saddle_is_no_maximum():
+    """A start without a slope is left along the curvature, or refused."""
+
+    def density(q):
+        a = q[0]
+        return -(a**4) / 4.0 + a**2 / 2.0, np.array([a - a**3]), np.array([[1.0 - 3.0 * a**2]])
+
+    try:
+        end = maximise(density, np.zeros(1)).q
+    except NoMaximumError:
+        return
+    np.testing.assert_allclose(np.abs(end), 1.0, atol=1e-6)
+
+
+def test_values_that_are_not_finite_on_the_way():
+    """log q is not defined for q < 0, where a long step may lead."""
+
+    def density(q):
+        if q[0] <= 0.0:
+            return -np.inf, np.full(1, np.nan), np.full((1, 1), np.nan)
+        value = float(xlogy(50.0, q[0]) - 5.0 * q[0])
+        return value, 50.0 / q - 5.0, np.diag(-50.0 / q**2)
+
+    np.testing.assert_allclose(maximise(density, np.array([60.0])).q, 10.0, atol=1e-5)
+
+
+def test_start_where_the_curvature_is_far_larger():
+    """The precision of log sigma is a million times that at the mode; the mode is found nevertheless."""
+    y = RNG.normal(size=1000)
+
+    def density(q):
+        residual = y - q[0]
+        weight = np.exp(-2.0 * q[1])
+        total, squares = weight * residual.sum(), weight * residual @ residual
+        hessian = np.array([[-1000.0 * weight, -2.0 * total], [-2.0 * total, -2.0 * squares]])
+        return -1000.0 * q[1] - 0.5 * squares, np.array([total, squares - 1000.0]), hessian
+
+    found = maximise(density, np.array([0.0, -8.0]))
+    np.testing.assert_allclose(found.q, [y.mean(), np.log(y.std())], atol=1e-4)
+
+
+def test_separated_responses():
+    """The likelihood rises for ever along the direction that separates."""
+    x = np.c_[np.ones(200), RNG.normal(size=(200, 2))]
+    along = np.array([0.0, 3.0, 4.0]) / 5.0
+    x = x[np.abs(x @ along) > 0.3]
+    with pytest.raises(NoMaximumError) as error:
+        maximise(logistic(x, (x @ along > 0.0).astype(float)), np.zeros(3))
+    assert error.value.direction.shape == (3,)
+    assert angle(error.value.direction, along) < 0.3
+    assert error.value.passes > 1
+
+
+def test_separated_group():
+    """Only the intercept of the group without a single success has no estimate."""
+    group = RNG.integers(0, 4, size=400)
+    x = np.eye(4)[group]
+    y = np.where(group == 2, 0.0, RNG.integers(0, 2, size=400).astype(float))
+    with pytest.raises(NoMaximumError) as error:
+        maximise(logistic(x, y), np.zeros(4))
+    direction = np.abs(error.value.direction)
+    assert direction.argmax() == 2
+    assert np.delete(direction, 2).max() < 0.1 * direction[2]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-5])
+def test_flat_direction(scale):
+    """Two coefficients of which only a sum counts."""
+    x = RNG.normal(size=(300, 2))
+    x = np.c_[x, x[:, 1] * scale]
+    y = (RNG.random(300) < expit(x[:, 0])).astype(float)
+    with pytest.raises(NoMaximumError, match="flat") as error:
+        maximise(logistic(x, y), np.array([0.1, -0.1, 0.2]))
+    assert angle(error.value.direction / [1.0, 1.0, 1.0 / scale], np.array([0.0, 1.0, -1.0])) < 1e-3
+
+
+def test_variable_without_influence():
+    def density(q):
+        return -0.5 * q[0] ** 2, np.array([-q[0], 0.0]), np.diag([-1.0, 0.0])
+
+    with pytest.raises(NoMaximumError, match="flat") as error:
+        maximise(density, np.array([1.0, 1.0]))
+    np.testing.assert_array_equal(error.value.direction, [0.0, 1.0])
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_start_that_is_not_finite(part):
+    def density(q):
+        result = [0.0, np.zeros(2), -np.eye(2)]
+        result[part] = result[part] + np.nan
+        return tuple(result)
+
+    with pytest.raises(NoMaximumError, match="not finite at the start") as error:
+        maximise(density, np.zeros(2))
+    np.testing.assert_array_equal(error.value.direction, np.zeros(2))
+    assert error.value.passes == 1
+
+
+def test_passes_are_counted():
+    calls = []
+    plain = quadratic(np.ones(2), np.diag([1.0, 3.0]))
+
+    def density(q):
+        calls.append(q.copy())
+        return plain(q)
+
+    assert maximise(density, np.zeros(2)).passes == len(calls)
+
+
+def test_start_is_kept():
+    start = np.zeros(2)
+    maximise(quadratic(np.ones(2), np.eye(2)), start)
+    np.testing.assert_array_equal(start, np.zeros(2))
+
+
+def test_flat_direction_of_a_matrix():
+    assert flat_direction(np.diag([1e-12, 1.0, 1e12])) is None
+    np.testing.assert_array_equal(flat_direction(np.diag([1.0, 0.0])), [0.0, 1.0])
+    negative = flat_direction(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    assert angle(negative, np.array([1.0, -1.0])) < 1e-12
+
+
+def test_whitening():
+    root = RNG.normal(size=(4, 4))
+    precision = root @ root.T + np.eye(4)
+    factor = QuadraticProxy(np.zeros(len(precision)), precision).factors()[1]
+    np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(precision), rtol=1e-10)
+    np.testing.assert_array_equal(factor, np.triu(factor))
