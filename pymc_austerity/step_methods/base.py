@@ -1,46 +1,111 @@
-"""Steps whose pickles and copies leave out what has size N or is compiled."""
+"""The life of a step: built where it is made, again in workers, and anew for other data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
+from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence
+from pymc.util import RandomGenerator
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.exceptions import warn
+from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.configuration import text
+from pymc_austerity.validation import is_whole
 
 
 class RebuiltStep(BlockedStep):
-    """A step that a worker builds again, from the cache on disk, when it is first stepped there.
+    """A step whose pickles and copies leave out what has size N or is compiled.
 
-    Subclasses name in `_rebuilt` what is left out of pickles, and find None there afterwards.
+    1. Where it is made, `_build` finds out all that it needs to know of the model, and compiles.
+    2. A pickle leaves out the attributes that are named in `_rebuilt`; they are None afterwards.
+    3. Where it is first stepped elsewhere, `_rebuild` compiles for what was found out before.
+    4. Where a chain begins and data were replaced since (`pm.set_data`), it is built anew.
     """
 
     default_blocked = True
+    # Attributes that are made again in every process.
     _rebuilt: ClassVar[tuple[str, ...]]
+    # Fingerprints of the data that the step was built for.
+    _data_seen: list[Fingerprint] | None = None
     _model: Any
+
+    # What a subclass does -------------------------------------------------------------------
+
+    def _build(self, point: PointType) -> None:
+        """Find out what the step needs to know of the model, and compile."""
+        raise NotImplementedError
+
+    def _rebuild(self, point: PointType) -> bool:
+        """Compile for what was found out in another process; False if the data in this one are others."""
+        raise NotImplementedError
+
+    def _graphs(self) -> Iterable[LogDensityGraph]:
+        """Graphs of the log density that this process has built from; none before it has."""
+        raise NotImplementedError
+
+    def _begin_chain(self, n_tune: int) -> None:
+        """Forget what earlier chains have left."""
+
+    def _point_for_other_data(self) -> PointType:
+        """Values of all variables for data whose shapes may be others."""
+        return default_point(self._model)
 
     def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
         """Attributes that a copy must not share, besides the sampling state."""
         return {}
 
-    @property
-    def configuration(self) -> dict[str, Any]:
-        """How the step is set up: all that changes its law or its cost, as JSON can hold it."""
-        names = [str(self._model.values_to_rvs[v].name) for v in self.vars]
-        return {"step": type(self).__name__, "vars": names, **self._settings()}
-
     def _settings(self) -> dict[str, Any]:
         """What `configuration` has besides the class and the variables."""
         raise NotImplementedError
 
-    def __repr__(self) -> str:
-        return text(self.configuration)
+    # The life of a step ---------------------------------------------------------------------
 
-    @staticmethod
-    def competence(var: Variable, has_grad: bool) -> Competence:
-        """Never assigned automatically: whether to approximate is the user's decision."""
-        return Competence.INCOMPATIBLE
+    @property
+    def model(self) -> Any:
+        """The model that the step was made for."""
+        return self._model
+
+    @property
+    def is_built(self) -> bool:
+        """Whether this process has built the step."""
+        return any(True for _ in self._graphs())
+
+    def _fingerprints(self) -> list[Fingerprint]:
+        return [fingerprint(graph) for graph in self._graphs()]
+
+    def _build_anew(self, point: PointType) -> None:
+        """Build; if that fails, nothing of older data is left to be used."""
+        self._data_seen = None
+        self.__dict__.update(dict.fromkeys(self._rebuilt))
+        self._build(point)
+        self._data_seen = self._fingerprints()
+
+    def require_built(self, point: PointType) -> bool:
+        """Build the step if this process has not; were the data others than where it was made?"""
+        if self.is_built:
+            return False
+        if self._data_seen is not None and self._rebuild(point):
+            return False
+        self._build_anew(point)
+        return True
+
+    def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
+        """Start a chain afresh; rebuild if shared data have changed since the step was built."""
+        super().setup_chain(rng, tune, draws)
+        if self.is_built:
+            if self._fingerprints() != self._data_seen:
+                self._build_anew(self._point_for_other_data())
+            else:
+                for graph in self._graphs():
+                    graph.adopt_data()
+        self._begin_chain(tune)
+
+    # Copies and pickles ---------------------------------------------------------------------
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (self.vars,), {"model": self._model, "blocked": True}
@@ -59,3 +124,35 @@ class RebuiltStep(BlockedStep):
         clone.sampling_state = self.sampling_state
         clone.__dict__.update(self._own(memo))
         return clone
+
+    # What a step tells of itself ------------------------------------------------------------
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """How the step is set up: all that changes its distribution or its cost, as JSON can hold it."""
+        names = [str(self._model.values_to_rvs[v].name) for v in self.vars]
+        return {"step": type(self).__name__, "vars": names, **self._settings()}
+
+    def __repr__(self) -> str:
+        return text(self.configuration)
+
+    @staticmethod
+    def competence(var: Variable, has_grad: bool) -> Competence:
+        """Never assigned automatically: whether to approximate is the user's decision."""
+        return Competence.INCOMPATIBLE
+
+
+def warn_of_compile_kwargs(step: RebuiltStep, compile_kwargs: dict[str, Any] | None) -> None:
+    """Say that options of PyTensor's compiler are not used."""
+    if compile_kwargs:
+        warn(
+            f"{type(step).__name__} compiles with numba whatever compile_kwargs says; "
+            f"{compile_kwargs!r} was not used."
+        )
+
+
+def checked_steps_per_draw(given: Any) -> int:
+    """Check `steps_per_draw`."""
+    if not is_whole(given) or given < 1:
+        raise ValueError(f"steps_per_draw must be a positive integer, got {given!r}.")
+    return int(given)

@@ -9,10 +9,9 @@ import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import StepMethodState
-from pymc.util import RandomGenerator, get_random_generator
+from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.categorical_gibbs import (
     GibbsOutcome,
     ImpossibleRowError,
@@ -23,13 +22,13 @@ from pymc_austerity.kernels.categorical_gibbs import (
 from pymc_austerity.model.compile.backend import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.step_methods.base import RebuiltStep
+from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
 from pymc_austerity.step_methods.messages import tell_if_slow, warn_of_given, warn_of_long_deterministics
 from pymc_austerity.target import Index
-from pymc_austerity.validation import is_whole
 
 
 class Counted(NamedTuple):
@@ -124,7 +123,6 @@ class MinibatchCategoricalGibbs(RebuiltStep):
     _updates: Any = None
     _population: Any = None
     _counted: Counted | None = None
-    _data_seen: Any = None
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         "n_used": (np.float64, []),
         "fraction_used": (np.float64, []),
@@ -143,13 +141,8 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        if not is_whole(steps_per_draw) or steps_per_draw < 1:
-            raise ValueError(f"steps_per_draw must be a positive integer, got {steps_per_draw!r}.")
-        if compile_kwargs:
-            warn(
-                f"{type(self).__name__} compiles with numba whatever compile_kwargs says; "
-                f"{compile_kwargs!r} was not used."
-            )
+        self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
+        warn_of_compile_kwargs(self, compile_kwargs)
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
         if len(self.vars) > 1:
@@ -159,22 +152,26 @@ class MinibatchCategoricalGibbs(RebuiltStep):
                 f"{type(self).__name__}([z]), and give each vector of allocations a step of its own."
             )
         self._requested_size = checked_batch_size(batch_size)
-        self._steps_per_draw = int(steps_per_draw)
         self.rng = get_random_generator(rng)
         if initial_point is None:
             initial_point = default_point(self._model)
         warn_of_long_deterministics(self._model, initial_point)
-        self._build(initial_point, check=True)
+        self._build_anew(initial_point)
 
     # Building -------------------------------------------------------------------------------
 
-    def _build(self, point: PointType, *, check: bool) -> None:
+    def _build(self, point: PointType) -> None:
         """Find the terms that contain z on the graph, and compile."""
-        self._allocations = None  # should anything below fail, nothing of the old data is used
-        found = Allocations(self._model, self.vars[0], point, check=check)
-        data = fingerprint(found.factorisation.graph)
-        if data != self._data_seen and not check:  # other data than in the process that made the step
-            found = Allocations(self._model, self.vars[0], point, check=True)
+        self._compile(Allocations(self._model, self.vars[0], point, check=True), point)
+
+    def _rebuild(self, point: PointType) -> bool:
+        found = Allocations(self._model, self.vars[0], point, check=False)
+        if [fingerprint(found.factorisation.graph)] != self._data_seen:
+            return False
+        self._compile(found, point)
+        return True
+
+    def _compile(self, found: Allocations, point: PointType) -> None:
         n_local, name = found.n_local, self.vars[0].name
         rows = batch_rows(self._requested_size, n_local, name, (name, n_local))
         self._batch_size = n_local if rows is None else rows
@@ -188,26 +185,19 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             counts = np.zeros(found.n_categories, dtype=np.int64)
             rng = np.random.default_rng(0)
             self._updates(0, rng, z, counts, found.args(point), self._population, self._batch_size)
-        self._allocations, self._data_seen = found, data
+        self._allocations = found
+
+    def _graphs(self) -> list[LogDensityGraph]:
+        return [] if self._allocations is None else [self._allocations.factorisation.graph]
 
     # PyMC's contract ------------------------------------------------------------------------
 
-    def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
-        """Start a chain afresh; rebuild if shared data have changed since the step was built."""
-        super().setup_chain(rng, tune, draws)
+    def _begin_chain(self, n_tune: int) -> None:
         self._counted = None
-        if self._allocations is None:
-            return
-        graph = self._allocations.factorisation.graph
-        if fingerprint(graph) != self._data_seen:
-            self._build(default_point(self._model), check=True)
-        else:
-            graph.adopt_data()
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` updates of z; all else stays as it is."""
-        if self._allocations is None:
-            self._build(point, check=False)  # in the process that made the step it was checked
+        self.require_built(point)
         name, n_local = self.vars[0].name, self._allocations.n_local
         counts = self.counts(point)
         z = np.array(point[name], dtype=np.int64)
@@ -254,8 +244,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         ValueError
             If z has another length than when the step was built, or values that are no categories.
         """
-        if self._allocations is None:
-            self._build(point, check=False)
+        self.require_built(point)
         z, last = point[self.vars[0].name], self._counted
         # Within one draw it is the same array; parallel chains copy it after each draw.
         if last is not None and (z is last.z or np.array_equal(z, last.z)):

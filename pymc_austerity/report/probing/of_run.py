@@ -41,7 +41,7 @@ def probed(model: pm.Model, blocks: Sequence[BlockedStep], run: Run, n_pairs: in
     if run.idata is None:
         return Probed("not probed", "The step failed.")
     subsampled = [b for b in blocks if isinstance(b, SubsampledStep)]
-    deciding = [b for b in subsampled if not isinstance(b, TunaMH) and not b._engine.reads_all]
+    deciding = [b for b in subsampled if not isinstance(b, TunaMH) and not b.engine.reads_all]
     if not deciding:
         return Probed("not needed", "Its decisions do not rely on a normal law of batch means.")
     if not n_pairs:

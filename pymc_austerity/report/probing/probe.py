@@ -155,7 +155,7 @@ def probe(
         "epsilon": float(rule.get("epsilon", np.nan)) if isinstance(rule, dict) else np.nan,
         "boundary": float(rule.get("boundary", 0.5)) if isinstance(rule, dict) else 0.5,
         "rule": rule["name"] if isinstance(rule, dict) else rule,
-        "control_variate": "" if copy._taylor is None else type(copy._taylor).__name__,
+        "control_variate": "" if copy.control_variate is None else type(copy.control_variate).__name__,
         "step": f"{type(step).__name__}({', '.join(copy.configuration['vars'])})",
     }
     return group_of(rows, base, attrs)
@@ -175,7 +175,7 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
             f"probe looks at accept-or-reject decisions, and {name} makes none from subsamples of log "
             "ratios. Give it one step of AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
         )
-    if step._model is not model:
+    if step.model is not model:
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")
     for parameter, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0), ("draws", draws, 1)):
         if not is_whole(value) or value < least:
@@ -195,7 +195,7 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
 
 def _batch_size(step: SubsampledStep, n_others: int) -> int:
     """Terms of the first batch of the step's test, or of one that it might have."""
-    own = getattr(step._decides_by, "batch_size", None)
+    own = getattr(step.recipe.rule, "batch_size", None)
     if own is None or not 2 <= own < n_others:
         return min(_BATCH_SIZE, n_others // 2)
     return int(own)

@@ -8,10 +8,9 @@ from typing import Literal, Unpack
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.acceptance.ttest import check_stages
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.options import BATCH_OF_REMAINDERS, StepOptions
+from pymc_austerity.step_methods.metropolis.options import StepOptions, default_batch
 from pymc_austerity.validation import is_real
 
 
@@ -100,11 +99,5 @@ class AusterityMH(SubsampledStep):
                 f"epsilon must be in [0, 0.5], got {epsilon!r}. Smaller values read more data per decision."
             )
         check_stages(batch_size, growth, boundary)  # though with epsilon = 0 nothing is left for them to do
-        self._rule: TTest | Exact = Exact()
-        if epsilon > 0.0:
-            self._rule = TTest(epsilon, batch_size, growth, boundary)
-        super().__init__(vars, **options)
-
-    def _rule_for(self, n_local: int) -> AcceptanceRule:
-        default = None if self._taylor is None else BATCH_OF_REMAINDERS
-        return with_batch_size(self._rule, n_local, default)
+        rule = TTest(epsilon, batch_size, growth, boundary) if epsilon > 0.0 else Exact()
+        super().__init__(vars, rule, default_batch=default_batch(options), **options)

@@ -10,7 +10,7 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import Subsample
@@ -126,10 +126,10 @@ class MetropolisHastings(SubsampledStep):
                 "acceptance must be a decision rule, such as Exact() or TTest(epsilon=0.05), got "
                 f"{acceptance!r}."
             )
-        self._acceptance = acceptance
-        self._range_bound = range_bound
         super().__init__(
             vars,
+            acceptance,
+            range_bound=range_bound,
             proposal=proposal,
             control_variate=control_variate,
             subsample=subsample,
@@ -142,6 +142,3 @@ class MetropolisHastings(SubsampledStep):
             initial_point=initial_point,
             compile_kwargs=compile_kwargs,
         )
-
-    def _rule_for(self, n_local: int) -> AcceptanceRule:
-        return with_batch_size(self._acceptance, n_local)

@@ -8,7 +8,6 @@ from typing import Any, Unpack
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Concentration
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.acceptance.concentration import Bound
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import StepOptions
@@ -108,9 +107,5 @@ class MHSubLhd(SubsampledStep):
         range_bound: Any = None,
         **options: Unpack[StepOptions],
     ) -> None:
-        self._rule = Concentration(delta, p, growth, batch_size, bound)
-        self._range_bound = range_bound
-        super().__init__(vars, **options)
-
-    def _rule_for(self, n_local: int) -> AcceptanceRule:
-        return with_batch_size(self._rule, n_local)
+        rule = Concentration(delta, p, growth, batch_size, bound)
+        super().__init__(vars, rule, range_bound=range_bound, **options)

@@ -8,10 +8,10 @@ from typing import Unpack
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Barker
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.exceptions import warn
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.options import BATCH_OF_REMAINDERS, CommonOptions
+from pymc_austerity.step_methods.metropolis.options import CommonOptions, default_batch
+from pymc_austerity.step_methods.metropolis.plan import MetropolisPlan
 
 
 class MinibatchBarker(SubsampledStep):
@@ -93,16 +93,17 @@ class MinibatchBarker(SubsampledStep):
         max_error: float | None = None,
         **options: Unpack[CommonOptions],
     ) -> None:
-        self._rule = Barker(batch_size, max_error)
-        super().__init__(vars, temperature=temperature, **options)
+        rule = Barker(batch_size, max_error)
+        super().__init__(vars, rule, default_batch=default_batch(options), temperature=temperature, **options)
 
-    def _rule_for(self, n_local: int) -> AcceptanceRule:
-        default = None if self._taylor is None else BATCH_OF_REMAINDERS
-        rule = with_batch_size(self._rule, n_local, default)
+    def _tell(self, plan: MetropolisPlan) -> None:
+        """Warn of a maximal error that takes more terms than the first batch has."""
+        rule = plan.recipe.rule
+        assert isinstance(rule, Barker)
+        n_others = plan.recipe.n_local - len(plan.recipe.exact_rows)
         implied = rule.implied_batch_size
-        if implied > rule.bind(n_local).ends[0]:
+        if implied > rule.bind(n_others).ends[0]:
             warn(
                 f"max_error={rule.max_error} can only be met with {implied:,} terms or more, whatever "
-                f"the model: every decision reads {min(implied, n_local):,} of {n_local:,} terms or more."
+                f"the model: every decision reads {min(implied, n_others):,} of {n_others:,} terms or more."
             )
-        return rule

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
+import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
+from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.mode.fit import find_centre
 from pymc_austerity.mode.mode_fit import Found
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.structure.features import features_of
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.step_methods.base import checked_steps_per_draw
+from pymc_austerity.step_methods.messages import refuse_discrete
+from pymc_austerity.target import Vector
+from pymc_austerity.validation import is_real
 
 Subsample = Literal["gather", "block"]
+# A built-in proposal, or what `proposals.base.bind` makes one of.
+ProposalOption = object
+# What a user may give as `range_bound`.
+RangeOption = Callable[..., float] | str | None
 
 # Default batch size with a control variate.
 BATCH_OF_REMAINDERS = 50
+
+
+class ContractOptions(TypedDict, total=False):
+    """Keywords of PyMC's own steps."""
+
+    blocked: bool
+    rng: Any
+    initial_point: PointType | None
+    compile_kwargs: dict[str, Any] | None
 
 
 class ChainOptions(TypedDict, total=False):
@@ -32,29 +55,112 @@ class ChainOptions(TypedDict, total=False):
     threshold: int
     tune: bool
     model: pm.Model | None
-    blocked: bool
-    rng: Any
-    initial_point: PointType | None
-    compile_kwargs: dict[str, Any] | None
 
 
-class CommonOptions(ChainOptions, total=False):
-    """The same for steps with a decision rule."""
+class RuleOptions(ChainOptions, total=False):
+    """Keywords of steps with a decision rule, without the temperature."""
 
     control_variate: Taylor | None
     subsample: Subsample | None
 
 
-class StepOptions(CommonOptions, total=False):
-    """The same for steps that do not name the temperature themselves."""
+class PlanOptions(RuleOptions, total=False):
+    """Keywords that change what a step does."""
 
     temperature: float
 
 
-class ThinnedOptions(ChainOptions, total=False):
-    """The same for `TunaMH`, which has no decision rule."""
+class CommonOptions(RuleOptions, ContractOptions, total=False):
+    """Keywords of steps that name the temperature themselves."""
+
+
+class StepOptions(PlanOptions, ContractOptions, total=False):
+    """Keywords of steps with a decision rule."""
+
+
+class TunaKeywords(ChainOptions, ContractOptions, total=False):
+    """Keywords of `TunaMH`, which has no decision rule."""
 
     temperature: float
+
+
+@dataclass(frozen=True)
+class MetropolisOptions:
+    """What a step was asked for; see `MetropolisHastings` for most of it.
+
+    Attributes
+    ----------
+    model : pymc.Model
+    vars : tuple of value variables
+    acceptance : AcceptanceRule
+    default_batch : int or None
+        Batch size if the rule has none, instead of the rule's own default.
+    proposal, control_variate, subsample, range_bound, steps_per_draw, threshold, temperature, tune
+    """
+
+    model: pm.Model
+    vars: tuple[Variable, ...]
+    acceptance: AcceptanceRule
+    default_batch: int | None = None
+    proposal: ProposalOption = None
+    control_variate: Taylor | None = None
+    subsample: Subsample | None = None
+    range_bound: RangeOption = None
+    steps_per_draw: int = 1
+    threshold: int = 1000
+    temperature: float = 1.0
+    tune: bool = True
+
+    def ravel(self, point: PointType) -> Vector:
+        """The state q of the block: the values of `vars` in one vector."""
+        if len(self.vars) == 1:
+            return np.array(point[self.vars[0].name], dtype=np.float64).ravel()
+        return np.concatenate([np.ravel(point[v.name]) for v in self.vars]).astype(np.float64)
+
+
+def checked_options(
+    vars: Variable | Sequence[Variable] | None,
+    acceptance: AcceptanceRule,
+    *,
+    range_bound: RangeOption = None,
+    default_batch: int | None = None,
+    proposal: ProposalOption = None,
+    control_variate: Taylor | None = None,
+    subsample: Subsample | None = None,
+    steps_per_draw: int = 1,
+    threshold: int = 1000,
+    temperature: float = 1.0,
+    tune: bool = True,
+    model: pm.Model | None = None,
+) -> MetropolisOptions:
+    """Check the keywords of a step; those that are left out here do not change what it does."""
+    if not is_real(temperature) or not 0.0 < temperature < np.inf:
+        raise ValueError(f"temperature must be a positive number, got {temperature!r}.")
+    checked_steps_per_draw(steps_per_draw)
+    if not isinstance(tune, bool | np.bool_):
+        raise ValueError(f"tune must be True or False, got {tune!r}.")
+    model = model_of(model)
+    value_vars = value_variables(model, vars)
+    refuse_discrete(value_vars)
+    return MetropolisOptions(
+        model=model,
+        vars=tuple(value_vars),
+        acceptance=acceptance,
+        default_batch=default_batch,
+        proposal=proposal,
+        control_variate=control_variate_of(control_variate),
+        subsample=subsample_of(subsample),
+        range_bound=range_bound,
+        steps_per_draw=int(steps_per_draw),
+        threshold=threshold,
+        temperature=float(temperature),
+        tune=bool(tune),
+    )
+
+
+def default_batch(options: RuleOptions) -> int | None:
+    """Batch size of a sequential test that has none: few remainders decide. None leaves it to the rule."""
+    return None if options.get("control_variate") is None else BATCH_OF_REMAINDERS
 
 
 def control_variate_of(given: Any) -> Taylor | None:

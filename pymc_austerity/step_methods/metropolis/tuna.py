@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance import Exact
-from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.row_constants import Curvature
-from pymc_austerity.bounds.row_sampler import Thinning
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.mode.mode_fit import Found
-from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine, make_thinning
-from pymc_austerity.step_methods.metropolis.options import ThinnedOptions
-from pymc_austerity.step_methods.metropolis.prediction import Prediction, few_digits, predict
+from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.options import TunaKeywords
+from pymc_austerity.step_methods.metropolis.plan import MetropolisPlan
+from pymc_austerity.step_methods.metropolis.prediction import Prediction, few_digits
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
-from pymc_austerity.validation import is_real
-
-_TAYLOR = Taylor(exact_rows=0)
-_EXACT = Exact()
+from pymc_austerity.step_methods.metropolis.tuna_plan import (
+    EXACT,
+    TAYLOR,
+    TunaPlan,
+    TunaRecipe,
+    checked_control_variate,
+    checked_tuna_options,
+    plan_tuna,
+    replan_tuna,
+)
 
 
 class TunaMH(SubsampledStep):
@@ -135,117 +135,79 @@ class TunaMH(SubsampledStep):
         **DTYPES_SHAPES,
         "bound_violations": (np.float64, []),
     }
-    # Whether all data are used instead.
-    _switched: bool = False
-    # Each remainder has a bound of its own; see `thinned`.
-    _bounds_together = False
+    _recipe: TunaRecipe
 
     def __init__(
         self,
         vars: Variable | Sequence[Variable] | None = None,
         *,
-        control_variate: Taylor = _TAYLOR,
+        control_variate: Taylor = TAYLOR,
         chi: float = 0.0,
         switch_above: float = 0.25,
         curvature: Mapping[str, Curvature] | None = None,
         debug: bool = False,
-        **options: Unpack[ThinnedOptions],
+        **options: Unpack[TunaKeywords],
     ) -> None:
-        if not is_real(chi) or not 0.0 <= chi < np.inf:
-            raise ValueError(f"chi must be a number >= 0, got {chi!r}. Larger values draw more rows.")
-        if not is_real(switch_above) or not switch_above > 0.0:
-            raise ValueError(
-                f"switch_above must be a positive share of the rows, or inf, got {switch_above!r}."
-            )
+        self._tuna = checked_tuna_options(chi, switch_above, curvature, debug)
         if "subsample" in options:
             raise TypeError(
                 "TunaMH draws single rows in proportion to their bounds: it has no option subsample."
             )
-        if control_variate is None:
-            raise ValueError(
-                "control_variate must be a Taylor(), got None: TunaMH has bounds on Taylor remainders only."
-            )
-        if isinstance(control_variate, Taylor):
-            if control_variate.exact_rows:
-                raise ValueError(
-                    f"exact_rows={control_variate.exact_rows} is not for TunaMH, which draws rows with large "
-                    "bounds the more often: leave it out."
-                )
-            control_variate = Taylor(control_variate.order, control_variate.center, exact_rows=0)
-        if curvature is not None and not (
-            isinstance(curvature, Mapping) and all(callable(f) for f in curvature.values())
-        ):
-            raise TypeError(f"curvature must be a dict from names of terms to functions, got {curvature!r}.")
-        if not isinstance(debug, bool | np.bool_):
-            raise ValueError(f"debug must be True or False, got {debug!r}.")
-        self._chi, self._switch_above, self._debug = float(chi), float(switch_above), bool(debug)
-        self._curvature = dict(curvature or {})
-        super().__init__(vars, control_variate=control_variate, **options)
+        taylor = checked_control_variate(control_variate)
+        super().__init__(vars, EXACT, control_variate=taylor, **options)
 
-    def _rule_for(self, n_local: int) -> AcceptanceRule:
-        return _EXACT
+    @classmethod
+    def from_plan(cls, plan: MetropolisPlan, point: PointType) -> Self:
+        """The step of a plan: what is left to do is to compile it."""
+        assert isinstance(plan, TunaPlan)
+        step = super().from_plan(plan, point)
+        step._tuna = plan.tuna
+        return step
 
-    def _engine_for(
-        self,
-        fact: Factorisation,
-        found: Found | None,
-        rule: AcceptanceRule,
-        bound: BoundProposal,
-        q: np.ndarray,
-        point: PointType,
-        fresh: bool,
-    ) -> CompiledKernel:
-        assert found is not None
-        if not fresh and self._switched:
-            return self._all_terms(fact, found, rule, bound, q, point)
-        most = fact.n_local if np.isfinite(self._switch_above) else np.inf
-        thinning = make_thinning(fact, found, point, self._curvature, most)
-        if fresh:
-            self.prediction = predict(thinning, bound, found, self._chi)
-            self._switched = self._too_many(self.prediction, thinning)
-        if self._switched:
-            return self._all_terms(fact, found, rule, bound, q, point)
-        return ThinnedEngine(found.expanded, thinning, self._chi, self._debug, bound, q, point)
+    def _planned(self, point: PointType) -> MetropolisPlan:
+        return plan_tuna(self._options, self._tuna, point)
 
-    def _all_terms(
-        self,
-        fact: Factorisation,
-        found: Found,
-        rule: AcceptanceRule,
-        bound: BoundProposal,
-        q: np.ndarray,
-        point: PointType,
-    ) -> CompiledKernel:
-        """The exact test; a surrogate moves on the polynomial, so its test is one of all remainders."""
-        found = found if bound.is_surrogate else found._replace(expanded=fact)
-        return super()._engine_for(fact, found, rule, bound, q, point, fresh=False)
+    def _planned_again(self, point: PointType) -> MetropolisPlan | None:
+        assert self._data_seen is not None
+        return replan_tuna(self._options, self._tuna, self._recipe, self._data_seen[0], point)
 
-    def _too_many(self, prediction: Prediction, thinning: Thinning) -> bool:
-        """Is the exact test on all data cheaper? Then say so, and why."""
-        n_local = thinning.constants.shape[1]
-        too_many = prediction.terms > self._switch_above * n_local
-        assert self._centre is not None
-        report = self._centre.report
-        if too_many or prediction.is_loose(report):
-            instead = "the exact test on all data is used instead. " if too_many else ""
+    def _tell(self, plan: MetropolisPlan) -> None:
+        """Warn if the exact test on all data is cheaper, or bounds are loose, and say why."""
+        assert isinstance(plan, TunaPlan)
+        recipe, prediction = plan.recipe, plan.recipe.prediction
+        assert recipe.mode_fit is not None
+        report = recipe.mode_fit.report
+        if recipe.reads_all or prediction.is_loose(report):
+            instead = "the exact test on all data is used instead. " if recipe.reads_all else ""
             warn(
-                f"TunaMH {'would draw' if too_many else 'draws'} about {few_digits(prediction.terms)} of "
-                f"{n_local:,} rows for a transition: {instead}{prediction.advice(report, n_local)}"
+                f"TunaMH {'would draw' if recipe.reads_all else 'draws'} about "
+                f"{few_digits(prediction.terms)} of {recipe.n_local:,} rows for a transition: "
+                f"{instead}{prediction.advice(report, recipe.n_local)}"
             )
-        return too_many
+
+    @property
+    def prediction(self) -> Prediction:
+        """Rows that are expected for a transition."""
+        return self._recipe.prediction
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether the exact test on all rows is used, because bounds are too loose."""
+        return self._recipe.reads_all
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
-        if self._switched:  # the rule that was switched to is named
+        if self.reads_all:  # the rule that was switched to is named
             return settings
         del settings["rule"], settings["range_bound"], settings["subsample"], settings["n_exact"]
         own = {
-            "chi": self._chi,
-            "switch_above": plain(self._switch_above),
-            "curvature": plain(self._curvature),
+            "chi": self._tuna.chi,
+            "switch_above": plain(self._tuna.switch_above),
+            "curvature": plain(self._tuna.curvature),
         }
         return {**own, **settings}
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
-        violations = np.nan if self._switched else self._engine.take_violations()
+        engine = self.engine
+        violations = engine.take_violations() if isinstance(engine, ThinnedEngine) else np.nan
         return {**super()._statistics(outcome, n), "bound_violations": violations}

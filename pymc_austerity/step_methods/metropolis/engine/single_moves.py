@@ -10,7 +10,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.kernels.moves import proposed_move, surrogate_move
 from pymc_austerity.kernels.subsample import CHUNK
-from pymc_austerity.proposals.base import bind, no_adaptation
+from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.target import SurrogateTarget, Target, Vector
@@ -50,14 +50,11 @@ class SingleMoves:
     """
 
     def __init__(self, step: SubsampledStep, point: PointType) -> None:
-        if step._engine is None:
-            step._build(point, check=False)
-        engine = step._engine
+        step.require_built(point)
+        engine, plan = step.engine, step.plan
         assert isinstance(engine, Engine)
-        self._step, self._compiled = step, engine._target
-        proxy = None if step._centre is None else step._centre.proxy
-        target_accept = step._decides_by.target_accept(step._n_dim)
-        self._proposal = bind(step._chosen_proposal, step._n_dim, target_accept, proxy)
+        self._step, self._options, self._compiled = step, plan.options, engine._target
+        self._proposal = plan.bound
         self._move = surrogate_move if self._proposal.is_surrogate else proposed_move
         record = SurrogateTarget if self._proposal.is_surrogate else Target
         self._target = self._compiled.interpreted(record)
@@ -68,11 +65,11 @@ class SingleMoves:
     @property
     def adapts(self) -> bool:
         """Does the proposal learn while tuning?"""
-        return self._step._adapts and self._proposal.adapt is not no_adaptation
+        return self._options.tune and self._proposal.adapt is not no_adaptation
 
     def from_state(self, point: PointType, rng: np.random.Generator) -> Move | None:
         """Propose a move from the state in `point`; None if no move that needs the data is proposed."""
-        args, q = self._compiled.args(point), self._step._ravel(point)
+        args, q = self._compiled.args(point), self._options.ravel(point)
         state = self._step.proposal_state
         with np.errstate(all="ignore"):
             for _ in range(_ATTEMPTS):

@@ -1,0 +1,229 @@
+"""Which step the evidence speaks for, in the order of the docstring of `recommend`; nothing is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import PointType
+from pytensor.gradient import grad
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.acceptance import Exact, TTest
+from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.model.refusal import NO_GRADIENT
+from pymc_austerity.proposals.laplace import Laplace
+from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
+from pymc_austerity.recommendation.nuts import RecommendedNUTS
+from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
+from pymc_austerity.step_methods.metropolis.options import (
+    BATCH_OF_REMAINDERS,
+    ProposalOption,
+    checked_options,
+)
+from pymc_austerity.step_methods.metropolis.plan import Survey, plan_metropolis, survey
+from pymc_austerity.step_methods.metropolis.prediction import few_digits
+from pymc_austerity.step_methods.metropolis.tuna import TunaMH
+from pymc_austerity.step_methods.metropolis.tuna_plan import TAYLOR
+from pymc_austerity.step_methods.recommendation import Recommendation
+
+# Of `AusterityMH`, as it is without keywords.
+_EPSILON = 0.01
+_EXACT = "exact: the posterior is the stationary distribution, up to rounding"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A step that is not yet made, and why it was chosen.
+
+    Attributes
+    ----------
+    why : Recommendation
+    make : callable
+        ``() -> step``; this compiles.
+    is_expanded, is_exact : bool
+        Whether the step uses a Taylor polynomial, and whether it is exact.
+    """
+
+    why: Recommendation
+    make: Callable[[], SubsampledStep | RecommendedNUTS]
+    is_expanded: bool = False
+    is_exact: bool = True
+
+
+@dataclass(frozen=True)
+class Costly:
+    """Why exact decisions would need many rows, and what would help."""
+
+    reason: str
+    remedy: str
+
+
+def choose(
+    evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType, *, approximate: bool
+) -> Choice:
+    """The first that applies: few rows, few rows with a small error, all rows, `pm.NUTS`."""
+    blank = blank_record(evidence, model, block, point)
+    if why_not_normal(evidence) is None:
+        costly = why_costly(evidence)
+        if costly is None:
+            return of_few_rows(evidence, blank, point)
+        if approximate:
+            return approximately(evidence, costly, blank, model, block, point)
+        return of_all_rows(evidence, costly, blank, model, block, point)
+    return by_nuts(evidence, blank, model, block)
+
+
+def why_costly(evidence: Evidence) -> Costly | None:
+    """Why `TunaMH` cannot be used, or would draw too many rows; None if it draws few."""
+    plan = evidence.plan
+    if plan is None:
+        return Costly(
+            "no bound is known for the remainders of all local terms",
+            "TunaMH(curvature=...), with a bound of your own for terms with a linear predictor, "
+            "reads few and is exact.",
+        )
+    if plan.recipe.reads_all:
+        rows, n_local = plan.recipe.prediction.terms, plan.recipe.n_local
+        return Costly(
+            f"TunaMH would draw about {few_digits(rows)} of {n_local:,} rows for a transition, more "
+            "than a quarter",
+            "With more data for each dimension TunaMH reads few and is exact.",
+        )
+    return None
+
+
+def blank_record(
+    evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType
+) -> Recommendation:
+    """What is known whatever is chosen."""
+    names = {value: rv.name for rv, value in model.rvs_to_values.items() if value in model.value_vars}
+    fact = evidence.factorisation
+    return Recommendation(
+        step="",
+        reason="",
+        vars=tuple(names.pop(value) for value in block),
+        others=tuple(names.values()),
+        n_local=None if fact is None else fact.n_local,
+        n_dim=sum(np.size(point[value.name]) for value in block),
+        certificate=evidence.certificate,
+        rows=None,
+        fit=evidence.report,
+        guarantee=_EXACT,
+        otherwise="",
+    )
+
+
+def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> Choice:
+    """`TunaMH`."""
+    plan, report = evidence.plan, evidence.report
+    assert plan is not None
+    assert report is not None
+    prediction = plan.recipe.prediction
+    otherwise = (
+        "Where more than a quarter of the rows is expected (fewer data, more dimensions), the exact test on "
+        "all rows."
+    )
+    if prediction.is_loose(report):
+        otherwise = prediction.advice(report, plan.recipe.n_local)
+    why = blank._replace(
+        step="TunaMH()",
+        reason="few rows decide exactly: the normal distribution at the mode fits, and remainders have "
+        "bounds",
+        rows=prediction.terms,
+        guarantee=f"{_EXACT}; every row that is drawn is compared with its bound",
+        otherwise=otherwise,
+    )
+    return Choice(why, lambda: TunaMH.from_plan(plan, point), is_expanded=True)
+
+
+def approximately(
+    evidence: Evidence,
+    costly: Costly,
+    blank: Recommendation,
+    model: pm.Model,
+    block: list[Variable],
+    point: PointType,
+) -> Choice:
+    """`AusterityMH`, the sequential test. The rows that it reads at every transition are searched for."""
+    options = checked_options(
+        block,
+        TTest(_EPSILON),
+        default_batch=BATCH_OF_REMAINDERS,
+        control_variate=Taylor(),
+        model=model,
+    )
+    plan = plan_metropolis(options, point, survey(options, point, factorisation=evidence.factorisation))
+    why = blank._replace(
+        step="AusterityMH(control_variate=Taylor())",
+        reason=f"approximate=True was given, and {costly.reason}",
+        rows=float(len(plan.recipe.exact_rows) + BATCH_OF_REMAINDERS),
+        guarantee=f"none: the estimated probability of a wrong decision is below epsilon, {_EPSILON}",
+        otherwise=f"recommend() gives the exact test on all rows. {costly.remedy}",
+    )
+    return Choice(why, lambda: AusterityMH.from_plan(plan, point), is_expanded=True, is_exact=False)
+
+
+def of_all_rows(
+    evidence: Evidence,
+    costly: Costly,
+    blank: Recommendation,
+    model: pm.Model,
+    block: list[Variable],
+    point: PointType,
+) -> Choice:
+    """`MetropolisHastings` on all rows, with the proposal that is fitted to the mode."""
+    surveyed = evidence.survey
+    assert surveyed is not None
+    if evidence.is_hierarchical:
+        written = "control_variate=Taylor(exact_rows=0), proposal=Surrogate()"
+        options = checked_options(block, Exact(), control_variate=TAYLOR, proposal=Surrogate(), model=model)
+        surveyed = replace(surveyed, proposal=options.proposal)
+    else:
+        written = "proposal=Laplace()"
+        options = checked_options(block, Exact(), proposal=Laplace(), model=model)
+        surveyed = without_expansion(surveyed, options.proposal)
+    plan = plan_metropolis(options, point, surveyed)
+    why = blank._replace(
+        step=f"MetropolisHastings({written})",
+        reason=f"the normal distribution at the mode fits, but {costly.reason}",
+        rows=float(plan.recipe.n_local),
+        otherwise="recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a "
+        f"transition, with a small error that is not bounded. {costly.remedy}",
+    )
+    expanded = evidence.is_hierarchical
+    return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_expanded=expanded)
+
+
+def without_expansion(surveyed: Survey, proposal: ProposalOption) -> Survey:
+    """The survey for a step on the terms themselves, whose proposal is fitted to the mode."""
+    found = surveyed.found
+    assert found is not None
+    found = found._replace(centre=found.centre._replace(expansion=None), expanded=surveyed.factorisation)
+    return replace(surveyed, proposal=proposal, found=found)
+
+
+def by_nuts(evidence: Evidence, blank: Recommendation, model: pm.Model, block: list[Variable]) -> Choice:
+    """`pm.NUTS`, if it can be used."""
+    reason = first_sentence(why_not_normal(evidence) or "")
+    try:
+        grad(model.logp(), block, disconnected_inputs="ignore")
+    except NO_GRADIENT as error:
+        raise ValueError(
+            f"{reason}; and pm.NUTS, which would be recommended then, needs a gradient ({error}). Leave "
+            "step= out, and pm.sample() chooses a step without; or use MetropolisHastings(), a random walk."
+        ) from error
+    why = blank._replace(
+        step="pm.NUTS()",
+        reason=reason,
+        otherwise="1,000 or more rows that depend on these variables and on their own data only, and a "
+        "posterior like a normal distribution at its only mode: many data for each parameter, proper priors, "
+        "hierarchies written centred. For a whole model pm.sample() without step= is as good as this step, "
+        "and starts each chain at another point.",
+    )
+    return Choice(why, lambda: RecommendedNUTS(block, model=model))

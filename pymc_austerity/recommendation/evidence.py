@@ -1,0 +1,131 @@
+"""What `recommend` finds out about a block of variables, as far as it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pymc as pm
+from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.bounds.row_constants import family_of
+from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.mode.mode_fit import CentreReport
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plan import Survey, factorised, survey
+from pymc_austerity.step_methods.metropolis.tuna_plan import (
+    EXACT,
+    TAYLOR,
+    NoBoundError,
+    TunaPlan,
+    checked_tuna_options,
+    plan_tuna,
+)
+
+# What independent draws of the fitted distribution need: an acceptance rate, and how sums of remainders vary.
+_ACCEPTANCE, _SPREAD = 0.2, 3.0
+# A surrogate follows any prior, but accepts by the remainders alone.
+_SURROGATE_SPREAD = 1.0
+# Above this share of the rows a `TunaMH` is not worth it.
+_MOST_ROWS = 0.25
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found out, in this order; what comes after the first that fails is None.
+
+    Attributes
+    ----------
+    factorisation : Factorisation or None
+        The local terms.
+    survey : Survey or None
+        ... and the mode.
+    plan : TunaPlan or None
+        ... and bounds on the remainders, if the normal distribution at the mode fits.
+    unsuitable : UnsuitableError or None
+        Why the model has no local terms or no mode.
+    no_bound : NoBoundError or None
+        Why there are no bounds.
+    certificate : str
+        Which bounds are known, in words.
+    """
+
+    factorisation: Factorisation | None = None
+    survey: Survey | None = None
+    plan: TunaPlan | None = None
+    unsuitable: UnsuitableError | None = None
+    no_bound: NoBoundError | None = None
+    certificate: str = "not looked for"
+
+    @property
+    def report(self) -> CentreReport | None:
+        """What is known of the mode."""
+        if self.survey is None or self.survey.found is None:
+            return None
+        return self.survey.found.centre.report
+
+    @property
+    def is_hierarchical(self) -> bool:
+        """Whether the block needs a surrogate: some of its variables are in no local term, or in features."""
+        return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
+
+
+def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence:
+    """Find local terms, mode and bounds for a `TunaMH`; nothing is compiled."""
+    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
+    tuna = checked_tuna_options(chi=0.0, switch_above=_MOST_ROWS, curvature=None, debug=False)
+    fact = None
+    try:
+        fact = factorised(options, point)
+        surveyed = survey(options, point, certify=False, factorisation=fact)
+    except UnsuitableError as error:
+        return Evidence(fact, unsuitable=error)
+    evidence = Evidence(fact, surveyed)
+    if why_not_normal(evidence) is not None:
+        return evidence
+    try:
+        plan = plan_tuna(options, tuna, point, surveyed)
+    except NoBoundError as error:
+        certificate = f"none: {first_sentence(error.reason)}"
+        return Evidence(fact, surveyed, no_bound=error, certificate=certificate)
+    return Evidence(fact, surveyed, plan, certificate=certificate_of(plan, point))
+
+
+def why_not_normal(evidence: Evidence) -> str | None:
+    """Why a step that is fitted to the mode would not work, or would mix slowly; None if it would do well."""
+    if evidence.unsuitable is not None:
+        return str(evidence.unsuitable)
+    report = evidence.report
+    assert report is not None
+    if report.n_modes > 1:
+        return (
+            f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
+        )
+    spread = f"sums of remainders vary by {report.remainder_sd:.2g}"
+    if evidence.is_hierarchical:
+        if not report.remainder_sd < _SURROGATE_SPREAD:
+            return f"The likelihood is far from its Taylor polynomial: {spread}"
+    elif not (report.acceptance >= _ACCEPTANCE and report.remainder_sd < _SPREAD):
+        return (
+            "The posterior is far from the normal distribution at its mode: independent draws would be "
+            f"accepted at a rate of about {report.acceptance:.2f}, and {spread}"
+        )
+    return None
+
+
+def certificate_of(plan: TunaPlan, point: PointType) -> str:
+    """The families of the local terms, whose third derivatives are bounded, and how large the bounds are."""
+    found, prediction = plan.survey.found, plan.recipe.prediction
+    assert found is not None
+    families = [family_of(each, point).name for each in found.function.predictors()]
+    return (
+        f"third derivatives of {' and '.join(dict.fromkeys(families))} terms "
+        f"(C = {prediction.total:.3g}, M = {prediction.size:.3g})"
+    )
+
+
+def first_sentence(message: str) -> str:
+    """What is the matter, without what to do about it."""
+    return message.split(". ")[0].rstrip(".")

@@ -1,0 +1,14 @@
+"""PyMC's NUTS, where it is the best step, with the reasons."""
+
+from __future__ import annotations
+
+import pymc as pm
+
+from pymc_austerity.step_methods.recommendation import Recommendation
+
+
+class RecommendedNUTS(pm.NUTS):
+    """`pymc.NUTS` as it is, with a record of why it was recommended."""
+
+    name = "nuts"
+    recommendation: Recommendation | None = None

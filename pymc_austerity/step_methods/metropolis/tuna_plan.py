@@ -1,0 +1,262 @@
+"""The plan of `TunaMH`: a bound on each Taylor remainder, and how many rows they will make it draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.acceptance import Exact
+from pymc_austerity.bounds.row_constants import Curvature
+from pymc_austerity.bounds.row_sampler import Thinning, thinning_of, tier_and_expected
+from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.mode.mode_fit import Found
+from pymc_austerity.model.factorisation import Factorisation, point_of
+from pymc_austerity.model.graph.shared_data import Fingerprint
+from pymc_austerity.model.structure.derivatives import LocalTerms
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import (
+    MetropolisPlan,
+    Recipe,
+    Survey,
+    bound_proposal,
+    mode_fit_of,
+    survey,
+    survey_again,
+)
+from pymc_austerity.step_methods.metropolis.prediction import Prediction, predict
+from pymc_austerity.validation import is_real
+
+# Expands all rows: those with large bounds are drawn the more often.
+TAYLOR = Taylor(exact_rows=0)
+# What is used where bounds are too loose, and for the acceptance rate that proposals aim at.
+EXACT = Exact()
+
+# Where rounding is measured: standard deviations from the centre (nearer than the chain, so that what is seen
+# of a wrong bound is much less than what the chain will see), and rows.
+_DISTANCES, _ROWS, _SEED = (1e-4, 1e-2, 0.1), 10_000, 2019
+# More than this, relative to a term, is not rounding; what may be met is some times what was seen.
+_ROUNDING, _MARGIN = 1e-6, 16.0
+
+
+@dataclass(frozen=True)
+class TunaOptions:
+    """What only `TunaMH` can be asked for; see there."""
+
+    chi: float
+    switch_above: float
+    curvature: Mapping[str, Curvature]
+    debug: bool
+
+
+def checked_tuna_options(chi: object, switch_above: object, curvature: object, debug: object) -> TunaOptions:
+    """Check the keywords of `TunaMH`."""
+    if not is_real(chi) or not 0.0 <= chi < np.inf:
+        raise ValueError(f"chi must be a number >= 0, got {chi!r}. Larger values draw more rows.")
+    if not is_real(switch_above) or not switch_above > 0.0:
+        raise ValueError(f"switch_above must be a positive share of the rows, or inf, got {switch_above!r}.")
+    if curvature is not None and not (
+        isinstance(curvature, Mapping) and all(callable(f) for f in curvature.values())
+    ):
+        raise TypeError(f"curvature must be a dict from names of terms to functions, got {curvature!r}.")
+    if not isinstance(debug, bool | np.bool_):
+        raise ValueError(f"debug must be True or False, got {debug!r}.")
+    return TunaOptions(float(chi), float(switch_above), dict(curvature or {}), bool(debug))
+
+
+def checked_control_variate(given: object) -> Taylor:
+    """The control variate of `TunaMH`, which reads no row at every transition."""
+    if given is None:
+        raise ValueError(
+            "control_variate must be a Taylor(), got None: TunaMH has bounds on Taylor remainders only."
+        )
+    if not isinstance(given, Taylor):
+        raise TypeError(f"control_variate must be None or Taylor(), got {given!r}.")
+    if given.exact_rows:
+        raise ValueError(
+            f"exact_rows={given.exact_rows} is not for TunaMH, which draws rows with large "
+            "bounds the more often: leave it out."
+        )
+    return Taylor(given.order, given.center, exact_rows=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunaRecipe(Recipe):
+    """What of the plan travels to other processes.
+
+    Attributes
+    ----------
+    prediction : Prediction
+        Rows that are expected for a transition.
+    reads_all : bool
+        Whether the exact test on all rows is used instead.
+    """
+
+    prediction: Prediction
+    reads_all: bool
+
+
+@dataclass(frozen=True)
+class TunaPlan(MetropolisPlan):
+    """A `TunaMH`, ready to be compiled. It has size N.
+
+    Attributes
+    ----------
+    tuna : TunaOptions
+    sampler : Thinning or None
+        The bounds, and rows drawn in proportion to them; None if all rows are read.
+    """
+
+    recipe: TunaRecipe
+    tuna: TunaOptions
+    sampler: Thinning | None
+
+    @property
+    def terms(self) -> Factorisation:
+        """Taylor remainders; the terms of the model if all are read, unless a surrogate moves the chain."""
+        if self.sampler is None and not self.bound.is_surrogate:
+            return self.survey.factorisation
+        return super().terms
+
+    def compile(self, point: PointType) -> CompiledKernel:
+        """Compile the transitions, which takes seconds if they are not in the cache on disk."""
+        if self.sampler is None:
+            return super().compile(point)
+        q, tuna = self.options.ravel(point), self.tuna
+        return ThinnedEngine(self.terms, self.sampler, tuna.chi, tuna.debug, self.bound, q, point)
+
+
+def plan_tuna(
+    options: MetropolisOptions, tuna: TunaOptions, point: PointType, surveyed: Survey | None = None
+) -> TunaPlan:
+    """Find mode and expansion, unless there is a survey, and bound what is left of each row.
+
+    Raises
+    ------
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+    UnsuitableError
+        If there is no mode.
+    NoBoundError
+        If no bound is known for the remainders of a term.
+    """
+    surveyed = survey(options, point, certify=False) if surveyed is None else surveyed
+    found = surveyed.found
+    assert found is not None
+    bound = bound_proposal(options, surveyed, EXACT, point)
+    sampler = row_sampler(surveyed, tuna, point)
+    prediction = predict(sampler, bound, found, tuna.chi)
+    n_local = surveyed.factorisation.n_local
+    reads_all = bool(prediction.terms > tuna.switch_above * n_local)
+    recipe = TunaRecipe(
+        n_local=n_local,
+        n_dim=len(options.ravel(point)),
+        rule=EXACT,
+        proposal=surveyed.proposal,
+        proposal_state=bound.state,
+        mode_fit=mode_fit_of(surveyed),
+        prediction=prediction,
+        reads_all=reads_all,
+    )
+    return TunaPlan(options, surveyed, bound, recipe, tuna, None if reads_all else sampler)
+
+
+def replan_tuna(
+    options: MetropolisOptions, tuna: TunaOptions, recipe: TunaRecipe, data: Fingerprint, point: PointType
+) -> TunaPlan | None:
+    """The same plan in another process, where the bounds are computed anew; None if the data are others."""
+    surveyed = survey_again(options, recipe, data, point)
+    if surveyed is None:
+        return None
+    bound = bound_proposal(options, surveyed, EXACT, point)
+    sampler = None if recipe.reads_all else row_sampler(surveyed, tuna, point)
+    return TunaPlan(options, surveyed, bound, recipe, tuna, sampler)
+
+
+class NoBoundError(UnboundedError):
+    """There is a term whose remainders have no known bound; `reason` says which, and why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"TunaMH needs a bound on the Taylor remainder of every local term: {self.reason.rstrip('.')}. "
+            "Give curvature for a term with a linear predictor, or use "
+            "AusterityMH(control_variate=Taylor()), which needs no bound."
+        )
+
+
+def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> Thinning:
+    """Bounds on the remainders of all local terms, and rows drawn in proportion to them.
+
+    Raises
+    ------
+    NoBoundError
+        If none is known for a term.
+    ValueError
+        If `curvature` is given for something else.
+    """
+    fact, found, curvature = surveyed.factorisation, surveyed.found, tuna.curvature
+    assert found is not None
+    # More rows than this are not drawn: all are read instead.
+    most = fact.n_local if np.isfinite(tuna.switch_above) else np.inf
+    names = [name for name, _ in fact.local_terms]
+    unknown = [name for name in curvature if name not in names]
+    if unknown:
+        raise ValueError(
+            f"curvature is given for {', '.join(map(repr, unknown))}, but the local terms of the model are "
+            f"{', '.join(map(repr, names))}."
+        )
+    centre = found.centre
+    assert centre.expansion is not None
+    whitening, directions = centre.bound_factors()
+    try:
+        thinning = thinning_of(
+            found.function.predictors(),
+            point,
+            centre.expansion.centre,
+            directions,
+            whitening,
+            centre.expansion.order,
+            centre.rounding,
+            most,
+            curvature,
+        )
+    except UnboundedError as error:
+        raise NoBoundError(str(error)) from None
+    return thinning._replace(rounding=rounding_allowance(thinning, found, point))
+
+
+def rounding_allowance(thinning: Thinning, found: Found, point: PointType) -> float:
+    """What rounding adds to remainders: the most that is seen beyond their bounds, with a margin.
+
+    It is measured at several distances from the centre, on the rows with the largest bounds and some others.
+    """
+    n_local = thinning.constants.shape[1]
+    rng = np.random.default_rng(_SEED)
+    some = np.arange(n_local)
+    if n_local > 2 * _ROWS:
+        largest = np.argpartition(thinning.constants[0], n_local - _ROWS)[-_ROWS:]
+        some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False))
+    terms, features, centre = LocalTerms(found.expanded), found.function.features, found.centre.at
+    _, directions = found.centre.padded_factors()
+    here = terms(point_of(found.expanded, centre, point), some)
+    allowance = thinning.rounding
+    for distance in _DISTANCES:
+        q = centre + distance * directions @ rng.standard_normal(directions.shape[1])
+        change = np.abs(terms(point_of(found.expanded, q, point), some) - here)
+        tier, expected = tier_and_expected(thinning, features(q), thinning.centre)
+        if not 0.0 < expected < math.inf:
+            continue
+        excess = change - thinning.constants[tier, some] / thinning.totals[tier] * expected
+        excess = excess[excess < _ROUNDING * (1.0 + np.abs(here))]  # larger ones are for the chain to report
+        allowance = max(allowance, _MARGIN * float(excess.max(initial=0.0)))
+    return allowance
