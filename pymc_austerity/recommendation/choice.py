@@ -17,7 +17,7 @@ from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
-from pymc_austerity.recommendation.nuts import RecommendedNUTS
+from pymc_austerity.recommendation.nuts import NUTS
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
@@ -51,7 +51,7 @@ class Choice:
     """
 
     why: Recommendation
-    make: Callable[[], SubsampledStep | RecommendedNUTS]
+    make: Callable[[], SubsampledStep | NUTS]
     is_expanded: bool = False
     is_exact: bool = True
 
@@ -226,4 +226,4 @@ def by_nuts(evidence: Evidence, blank: Recommendation, model: pm.Model, block: l
         "hierarchies written centred. For a whole model pm.sample() without step= is as good as this step, "
         "and starts each chain at another point.",
     )
-    return Choice(why, lambda: RecommendedNUTS(block, model=model))
+    return Choice(why, lambda: NUTS(block, model=model))

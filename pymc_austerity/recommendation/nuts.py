@@ -1,4 +1,4 @@
-"""PyMC's NUTS, where it is the best step, with the reasons."""
+"""PyMC's NUTS where it is the best step, with the reasons."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pymc as pm
 from pymc_austerity.step_methods.recommendation import Recommendation
 
 
-class RecommendedNUTS(pm.NUTS):
+class NUTS(pm.NUTS):
     """`pymc.NUTS` as it is, with a record of why it was recommended."""
 
-    name = "nuts"
     recommendation: Recommendation | None = None

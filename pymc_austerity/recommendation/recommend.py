@@ -19,7 +19,7 @@ from pymc_austerity.model.impossible import refuse_cut_counts, require_start
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.recommendation.choice import choose
 from pymc_austerity.recommendation.evidence import Evidence, gather
-from pymc_austerity.recommendation.nuts import RecommendedNUTS
+from pymc_austerity.recommendation.nuts import NUTS
 from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 
@@ -29,7 +29,7 @@ def recommend(
     vars: Variable | Sequence[Variable] | None = None,
     *,
     approximate: bool = False,
-) -> SubsampledStep | RecommendedNUTS:
+) -> SubsampledStep | NUTS:
     """Choose a step that suits the model, and say why; an exact one unless you allow another.
 
     Parameters

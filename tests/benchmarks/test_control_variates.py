@@ -81,7 +81,7 @@ def samplers(model, size):
     """Name and run of everything that is compared; few draws of what costs a pass each."""
     few = max(200, 10_000_000 // size)
     with model:
-        proxy = MetropolisHastings(proposal=Laplace())._centre.proxy
+        proxy = MetropolisHastings(proposal=Laplace()).recipe.mode_fit.proxy
     walk = RandomWalk(cov=2.38**2 / D * np.linalg.inv(proxy.precision))
     independent = Laplace(mix=0)
     taylor = Taylor()
@@ -127,7 +127,7 @@ def test_effective_draws_per_second(capsys, size):
             beta = result[0].posterior["beta"]
             reference = beta.mean(("chain", "draw")).values, beta.std(("chain", "draw")).values
             with model:
-                proxy = MetropolisHastings(proposal=Laplace())._centre.proxy
+                proxy = MetropolisHastings(proposal=Laplace()).recipe.mode_fit.proxy
         table.append(row(name, result, reference))
     sd = np.sqrt(np.diag(np.linalg.inv(proxy.precision)))
     laplace_shift = np.abs(proxy.mode - reference[0]).max() / reference[1].min()
@@ -210,11 +210,11 @@ def test_single_rows_and_blocks(capsys):
     }
     for name, (options, n) in cases.items():
         if "control_variate" not in options:
-            proxy = MetropolisHastings(proposal=Laplace(), model=model)._centre.proxy
+            proxy = MetropolisHastings(proposal=Laplace(), model=model).recipe.mode_fit.proxy
             options["proposal"] = RandomWalk(cov=2.38**2 / D * np.linalg.inv(proxy.precision))
         for subsample in ("gather", "block"):
             step = AusterityMH(model=model, subsample=subsample, steps_per_draw=10, **options)
-            point = {"beta": step._centre.proxy.mode if step._centre else proxy.mode}
+            point = {"beta": step.recipe.mode_fit.proxy.mode if step.recipe.mode_fit else proxy.mode}
             step.setup_chain(np.random.default_rng(1), 0, 0)
             point = {"beta": run_steps(step, point, 100)[0][-1]}
             began = time.process_time()

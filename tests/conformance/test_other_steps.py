@@ -1,5 +1,7 @@
 """Steps for other variables than real ones, those that need bounds, and what `recommend` returns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -67,7 +69,7 @@ def test_nuts_is_recommended():
     solved = two_blocks()
     with solved.model as model:
         step = recommend(vars=[model["b"]])
-        assert type(step) is pm.NUTS
+        assert isinstance(step, pm.NUTS)
         steps = [step, pm.Slice([model["a"]])]
     check_points(step, solved.draw(np.random.default_rng(0)))
     check_posterior(solved, steps)
@@ -79,10 +81,9 @@ def test_nuts_is_recommended():
 class HalfOfTheRows(TunaMH):
     """Draws half as many rows as their bounds ask for: remainders count half."""
 
-    def _engine_for(self, *args, **kwargs):
-        engine = super()._engine_for(*args, **kwargs)
-        engine.thinning = engine.thinning._replace(totals=0.5 * engine.thinning.totals)
-        return engine
+    def _compile(self, plan, point):
+        half = plan.sampler._replace(totals=0.5 * plan.sampler.totals)
+        super()._compile(replace(plan, sampler=half), point)
 
 
 class WithoutCounts(SCIR):

@@ -628,7 +628,7 @@ def test_the_sum_is_kept_from_draw_to_draw(per_draw, model, start):
         assert stats["n_used"] == N
         assert stats["n_stages"] == stats["exhausted"] == 1
         assert engine._current is current
-        q = step._ravel(point)
+        q = step._options.ravel(point)
         np.testing.assert_array_equal(current.q, q)
         assert current.total[0] == pytest.approx(total(q, engine._target.args(point), N, plain), rel=1e-14)
         assert current.total[0] == pytest.approx(float(logp(point)), rel=1e-12)
@@ -638,7 +638,7 @@ def positions(step, point, n):
     path = []
     for _ in range(n):
         point, _ = step.step(point)
-        path.append(step._ravel(point))
+        path.append(step._options.ravel(point))
     return np.array(path), point
 
 

@@ -103,7 +103,7 @@ def log_hastings(name, step, moves, move):
         return -moves._target.global_log_ratio(move.q_new, move.q, moves._compiled.args({}))
     if name not in ("laplace", "taylor", "first order"):
         return 0.0
-    proxy = step._centre.proxy
+    proxy = step.recipe.mode_fit.proxy
     after, before = ((q - proxy.mode) @ proxy.precision @ (q - proxy.mode) / 2 for q in (move.q_new, move.q))
     return after - before
 

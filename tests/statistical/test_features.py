@@ -2,6 +2,7 @@
 
 import warnings
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -31,7 +32,7 @@ def run(step, model, draws=DRAWS, tune=TUNE, per_draw=1):
     for k in range(tune + draws):
         if k == tune:
             step.stop_tuning()
-            step._steps_per_draw = per_draw
+            step._options = replace(step._options, steps_per_draw=per_draw)
         point, (stat,) = step.step(point)
         if k >= tune:
             q.append(np.concatenate([np.ravel(point[v.name]) for v in step.vars]))

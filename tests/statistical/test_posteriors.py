@@ -12,7 +12,7 @@ from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator
 from scipy import stats
 
-from pymc_austerity import AusterityMH, RandomWalk
+from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk
 from pymc_austerity.acceptance import TTest
 from pymc_austerity.model.compile import target as compile_
 from tests.kernels.engines import significant_without_fpc
@@ -185,15 +185,14 @@ class WithoutCorrection(TTest):
         return super().functions._replace(decide=significant_without_fpc)
 
 
-class AusterityWithoutCorrection(AusterityMH):
-    def _rule_for(self, n_local):
-        return WithoutCorrection(self._rule.epsilon, self._rule.batch_size)
+def without_correction(epsilon, batch_size, **options):
+    return MetropolisHastings(acceptance=WithoutCorrection(epsilon, batch_size), **options)
 
 
 def test_the_width_notices_a_lost_finite_population_correction(normal_mean):
     _, x, mean, sd = normal_mean
     wide = idealised(x, mean, sd, 2 * sd, 0.05)[1] / sd
-    _, spread, error = width_of_chain(normal_mean, 0.05, step=AusterityWithoutCorrection)
+    _, spread, error = width_of_chain(normal_mean, 0.05, step=without_correction)
     assert abs(spread - wide) > LIMIT * error
 
 

@@ -97,4 +97,4 @@ def test_no_bound_is_violated(family):
     print(f"acceptance {float(stats.acceptance_rate.mean()):.3f}")
     assert float(stats.bound_violations.sum()) == 0.0
     assert 0.0 < rows < 0.25 * N
-    assert not step._switched
+    assert not step.reads_all

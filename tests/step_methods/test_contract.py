@@ -118,7 +118,7 @@ class TestVariables:
         for method in compound.methods:
             _, (stats,) = method.step(line.initial_point())
             assert stats["n_used"] == N
-            assert method._steps_per_draw == 3
+            assert method.configuration["steps_per_draw"] == 3
 
 
 class TestPoint:

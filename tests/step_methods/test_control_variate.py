@@ -2,6 +2,7 @@
 
 import math
 from copy import deepcopy
+from dataclasses import replace
 
 import cloudpickle
 import numpy as np
@@ -85,7 +86,7 @@ def step(built):
 
 @pytest.fixture
 def near(built):
-    return {"beta": built._centre.proxy.mode + 0.01}
+    return {"beta": built.recipe.mode_fit.proxy.mode + 0.01}
 
 
 # The contract --------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ def test_copies_and_pickles_draw_the_same(step, near, copier):
 
 def test_an_unpickled_step_does_not_search_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.base.centre_for", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.centre_for", None)
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
 
@@ -138,7 +139,7 @@ def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
 
 def test_several_steps_for_each_draw(built, near):
     one, several = deepcopy(built), deepcopy(built)
-    several._steps_per_draw = 5
+    several._options = replace(several._options, steps_per_draw=5)
     for step in (one, several):
         step.setup_chain(np.random.default_rng(3), 0, 10)
     points, stats_ = move(one, near, 50)
@@ -153,16 +154,16 @@ def test_several_steps_for_each_draw(built, near):
 def test_new_data_move_the_centre():
     model = logistic_model()
     step = AusterityMH(model=model, control_variate=TAYLOR, rng=1)
-    before = step._centre
+    before = step.recipe.mode_fit
     step.setup_chain(np.random.default_rng(2), 0, 10)
-    assert step._centre is before  # nothing has changed
+    assert step.recipe.mode_fit is before  # nothing has changed
     with model:
         pm.set_data({"outcome": 1.0 - Y})
     step.setup_chain(np.random.default_rng(2), 0, 10)
     # Responses the other way round: the mode has the other sign.
-    np.testing.assert_allclose(step._centre.proxy.mode, -before.proxy.mode, atol=1e-4)
-    np.testing.assert_allclose(step._centre.expansion.centre, step._centre.proxy.mode)
-    _, stats_ = move(step, {"beta": step._centre.proxy.mode}, 60)
+    np.testing.assert_allclose(step.recipe.mode_fit.proxy.mode, -before.proxy.mode, atol=1e-4)
+    np.testing.assert_allclose(step.recipe.mode_fit.expansion.centre, step.recipe.mode_fit.proxy.mode)
+    _, stats_ = move(step, {"beta": step.recipe.mode_fit.proxy.mode}, 60)
     assert np.mean([s["mean_tree_accept"] for s in stats_]) > 0.7
     assert np.mean([s["n_used"] for s in stats_]) < 400
 
@@ -273,17 +274,17 @@ def test_without_an_error_it_is_a_plain_chain(model, near, temperature):
     np.testing.assert_allclose(as_array(points), expected, rtol=1e-10)
     assert 40 < sum(s["accepted"] for s in stats_) < 360
     assert all(s["n_used"] == N for s in stats_)
-    eta = X @ step._centre.proxy.mode
+    eta = X @ step.recipe.mode_fit.proxy.mode
     weights = expit(eta) * expit(-eta) / temperature
     precision = (X.T * weights) @ X + np.eye(2) / 4
-    np.testing.assert_allclose(step._centre.proxy.precision, precision, rtol=1e-6)
+    np.testing.assert_allclose(step.recipe.mode_fit.proxy.precision, precision, rtol=1e-6)
 
 
 def test_a_rule_that_reads_everything_is_not_blamed_for_it(model):
     """The warning is about posteriors; with an exact rule every decision reads all rows."""
     step = MetropolisHastings(model=model, control_variate=TAYLOR, rng=1)
     step.setup_chain(np.random.default_rng(1), 300, 10)
-    _, stats_ = move(step, {"beta": step._centre.proxy.mode}, 300)
+    _, stats_ = move(step, {"beta": step.recipe.mode_fit.proxy.mode}, 300)
     assert np.mean([s["mean_tree_accept"] for s in stats_]) > 0.7
 
 
@@ -305,9 +306,9 @@ def remainders(q_new, q, centre):
 def test_certified_remainders(model, near):
     step = MHSubLhd(model=model, control_variate=TAYLOR, rng=np.random.default_rng(7))
     assert step._engine._range_bound.function is certified_remainder_range
-    certificate, centre = step._centre.certificate, step._centre.expansion.centre
+    certificate, centre = step.recipe.mode_fit.certificate, step.recipe.mode_fit.expansion.centre
     assert isinstance(certificate, RemainderCertificate)
-    others = np.setdiff1d(np.arange(N), step._centre.exact)
+    others = np.setdiff1d(np.arange(N), step.recipe.mode_fit.exact)
     assert len(others) == N - 100
     rng = np.random.default_rng(8)
     for size in (0.01, 0.05, 0.3, 2.0):

@@ -111,9 +111,11 @@ def test_where_q_is_taken_for_the_features(model, built):
     """Bounds hold for phi(q) only."""
     found = differentiable(factorise(model), model.initial_point())
     assert isinstance(found, Composed)
-    assert len(built._centre.expansion.centre) == 4
-    assert found.n_dim == len(built._centre.at) == 3
-    np.testing.assert_allclose(found.features(built._centre.at), built._centre.expansion.centre)
+    assert len(built.recipe.mode_fit.expansion.centre) == 4
+    assert found.n_dim == len(built.recipe.mode_fit.at) == 3
+    np.testing.assert_allclose(
+        found.features(built.recipe.mode_fit.at), built.recipe.mode_fit.expansion.centre
+    )
 
 
 # Whitening --------------------------------------------------------------------------------------------
@@ -147,7 +149,7 @@ def test_whitening(define):
 @pytest.mark.slow("rewrites three models, and draws from each")
 def test_a_certificate_of_the_range(model):
     step = MHSubLhd(control_variate=Taylor(), proposal=Surrogate(), model=model, rng=1)
-    assert isinstance(step._centre.certificate, RemainderCertificate)
+    assert isinstance(step.recipe.mode_fit.certificate, RemainderCertificate)
     assert step._engine._range_bound.function is certified_remainder_range
     _, stats = move(fresh(step), model.initial_point(), 100)
     assert mean(stats, "mean_tree_accept") > 0.9
@@ -163,7 +165,7 @@ def test_no_certificate_for_the_family():
     with pytest.raises(ValueError, match=r"TunaMH needs a bound .* 'y'"):
         TunaMH(model=model)
     step = AusterityMH(control_variate=Taylor(), model=model, rng=1)
-    assert isinstance(step._centre.certificate, str)
+    assert isinstance(step.recipe.mode_fit.certificate, str)
     _, stats = move(fresh(step), model.initial_point(), 100)
     assert mean(stats, "n_used") < 500
 

@@ -59,7 +59,7 @@ def test_log_ratios_follow_the_other_variable(model, step):
         old = {**model.initial_point(), "phi": rng.normal(size=N)}
         new = {**old, "size_log__": np.array(0.3), "slope": np.array(-0.4)}
         args = compiled.args(old)
-        q, q_new = step._ravel(old), step._ravel(new)
+        q, q_new = step._options.ravel(old), step._ravel(new)
         found = target.log_ratios(q_new, q, np.arange(N), args).sum()
         found += target.global_log_ratio(q_new, q, args)
         assert found == pytest.approx(logp(new) - logp(old), abs=1e-8)

@@ -45,7 +45,7 @@ def test_a_worker_makes_certificates_for_the_data_it_has(model):
 def test_certificates_travel_where_the_data_are_the_same(model, monkeypatch):
     step = MHSubLhd(model=model)
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.base.certificates_of", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.certificates_of", None)
     other.step(model.initial_point())
     assert width(other) == width(step)
 
@@ -59,7 +59,7 @@ def test_an_interrupted_rebuild_leaves_nothing_of_the_old_data(model, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pymc_austerity.step_methods.metropolis.base.Engine", interrupted)
+        patch.setattr("pymc_austerity.step_methods.metropolis.plan.Engine", interrupted)
         with pytest.raises(KeyboardInterrupt):
             step.setup_chain(np.random.default_rng(2), 0, 10)
     step.setup_chain(np.random.default_rng(2), 0, 10)

@@ -27,10 +27,11 @@ from pymc_austerity import (
 from pymc_austerity.exceptions import SelfCheckError, warn
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.recommendation.record import Recommendation
+from pymc_austerity.recommendation import evidence
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
 from pymc_austerity.step_methods.metropolis.options import centre_for
+from pymc_austerity.step_methods.recommendation import Recommendation
 
 # The process is multi-threaded, says Python 3.12 when it forks.
 FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -164,16 +165,16 @@ def test_few_rows_decide(tuna):
     assert why.step == "TunaMH()"
     assert (why.n_local, why.n_dim, why.vars, why.others) == (20_000, 2, ("beta",), ("count",))
     assert why.rows == tuna.prediction.terms < 1.0
-    assert why.fit == tuna.centre
+    assert why.fit == tuna.mode_fit
 
 
 def test_it_is_as_if_it_had_been_built_by_hand(tuna):
     by_hand = TunaMH([logistic()["beta"]], model=logistic())
     assert vars(tuna).keys() == vars(by_hand).keys() | {"recommendation"}
     for name in ("whiten", "colour", "exact", "certificate", "rounding"):
-        np.testing.assert_equal(getattr(tuna._centre, name), getattr(by_hand._centre, name))
+        np.testing.assert_equal(getattr(tuna.recipe.mode_fit, name), getattr(by_hand.recipe.mode_fit, name))
     assert tuna.prediction == by_hand.prediction
-    assert (tuna._taylor.exact_rows, tuna._switched) == (0, False)
+    assert (tuna.control_variate.exact_rows, tuna.reads_all) == (0, False)
 
 
 def test_no_bound_is_known(exact):
@@ -196,8 +197,8 @@ def test_an_approximate_step_has_to_be_asked_for():
     assert type(step) is AusterityMH
     assert step.recommendation.rows == 150
     assert step.recommendation.guarantee.startswith("none")
-    assert len(step._centre.exact) == 100
-    assert step._taylor.exact_rows == 100
+    assert len(step.recipe.mode_fit.exact) == 100
+    assert step.control_variate.exact_rows == 100
 
 
 def test_an_exact_step_is_preferred():
@@ -215,28 +216,25 @@ def test_too_many_rows():
     assert "more data for each dimension" in why.otherwise
     by_hand = MetropolisHastings(model=model, proposal=Laplace())
     assert vars(step).keys() == vars(by_hand).keys() | {"recommendation"}
-    np.testing.assert_array_equal(step._centre.proxy.mode, by_hand._centre.proxy.mode)
-    assert step._centre.expansion is by_hand._centre.expansion is None
+    np.testing.assert_array_equal(step.recipe.mode_fit.proxy.mode, by_hand.recipe.mode_fit.proxy.mode)
+    assert step.recipe.mode_fit.expansion is by_hand.recipe.mode_fit.expansion is None
     assert step._data_seen == by_hand._data_seen
 
 
 def test_a_hierarchy():
     step = recommend(groups())
     assert type(step) is TunaMH
-    assert step._proposal is None
+    assert isinstance(step.recipe.proposal, Surrogate)
     assert isinstance(step.proposal_state, SurrogateState)
 
 
 def test_a_hierarchy_with_too_many_rows(monkeypatch):
-    original = TunaMH.__init__
-    monkeypatch.setattr(
-        TunaMH, "__init__", lambda self, *args, **kwargs: original(self, *args, switch_above=1e-6, **kwargs)
-    )
+    monkeypatch.setattr(evidence, "_MOST_ROWS", 1e-6)
     step = recommend(groups())
     assert type(step) is MetropolisHastings
-    assert isinstance(step._proposal, Surrogate)
-    assert step._taylor.exact_rows == 0
-    assert step._centre.expansion is not None
+    assert isinstance(step.recipe.proposal, Surrogate)
+    assert step.control_variate.exact_rows == 0
+    assert step.recipe.mode_fit.expansion is not None
     assert "proposal=Surrogate()" in step.recommendation.step
 
 
@@ -253,7 +251,7 @@ def test_a_hierarchy_with_too_many_rows(monkeypatch):
 )
 def test_nuts(parts, reason, n_local):
     step = recommend(model_with(*parts))
-    assert type(step) is pm.NUTS
+    assert isinstance(step, pm.NUTS)
     why = step.recommendation
     assert why.step == "pm.NUTS()"
     assert why.n_local == n_local
@@ -276,14 +274,14 @@ def test_nothing_to_subsample():
 def test_a_poor_fit_is_told_but_not_warned_of():
     """What is said of a step that is not taken stays unsaid: a warning would be an error here."""
     step = recommend(rare(3, 15))
-    assert type(step) is pm.NUTS
+    assert isinstance(step, pm.NUTS)
     assert "independent draws would be accepted at a rate of" in step.recommendation.reason
     assert step.recommendation.fit.remainder_sd > 3.0
 
 
 def test_a_part_of_the_likelihood():
     step = recommend(overdispersed(), overdispersed()["a"])
-    assert type(step) is pm.NUTS
+    assert isinstance(step, pm.NUTS)
     assert step.recommendation.reason.endswith("b, alpha_log__ would be moved by another step")
     assert step.recommendation.vars == ("a",)
     assert step.recommendation.others == ("b", "alpha")
@@ -294,7 +292,7 @@ def test_warnings_of_the_chosen_step_are_given(monkeypatch):
         warn("Told.")
         return centre_for(*args)
 
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.base.centre_for", telling)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.centre_for", telling)
     with pytest.warns(SubsamplingWarning, match="Told.") as caught:
         recommend(logistic())
     assert [w.filename for w in caught] == [__file__]
@@ -356,7 +354,7 @@ DEEP = [
     "pymc_austerity.mode.newton.minimize",
     "pymc_austerity.mode.fit.expand",
     "pymc_austerity.bounds.row_sampler.constants_of_rows",
-    "pymc_austerity.step_methods.metropolis.tuna.ThinnedEngine",
+    "pymc_austerity.step_methods.metropolis.tuna_plan.ThinnedEngine",
 ]
 
 
@@ -398,7 +396,7 @@ def tabulated_prior():
 def test_a_prior_that_is_not_smooth_is_a_reason():
     """An error of PyTensor, of the kind that is meant."""
     step = recommend(model_with(tabulated_prior))
-    assert type(step) is pm.NUTS
+    assert isinstance(step, pm.NUTS)
     assert "one of the short terms ('mu'), cannot be differentiated twice" in step.recommendation.reason
 
 
@@ -445,8 +443,8 @@ def test_impossible_data_are_refused_before_anything_is_compiled(define, said, m
         raise AssertionError("compiled")
 
     monkeypatch.setattr(pm, "NUTS", compiles)
-    for name in ("base.Engine", "tuna.ThinnedEngine"):
-        monkeypatch.setattr(f"pymc_austerity.step_methods.{name}", compiles)
+    for name in ("plan.Engine", "tuna_plan.ThinnedEngine"):
+        monkeypatch.setattr(f"pymc_austerity.step_methods.metropolis.{name}", compiles)
     with pytest.raises(ValueError, match=said):
         recommend(model_with(define))
 
@@ -488,7 +486,7 @@ def test_the_text_of_tuna(tuna):
         "of 20,000 for a transition",
         "predicted acceptance of independent draws 0.9",
         "standard deviation of the sum of remainders 0.0",
-        "exact: the posterior is the stationary law",
+        "exact: the posterior is the stationary distribution",
         "count: left to pm.sample()",
     ):
         assert fact in text
@@ -534,7 +532,7 @@ def test_a_whole_story(draw, tuna, compiled):
     sd = idata.posterior["beta"].std(("chain", "draw")).values
     assert np.all(np.abs(idata.posterior["beta"].mean(("chain", "draw")).values - mode) < sd)
     assert idata.posterior["count"].dtype.kind == "i"
-    assert step.recommendation == tuna.recommendation._replace(fit=step.centre)
+    assert step.recommendation == tuna.recommendation._replace(fit=step.mode_fit)
     parallel = draw(model, step, draws=300, tune=100, cores=2)
     assert idata.posterior["beta"].equals(parallel.posterior["beta"])
 

@@ -116,7 +116,7 @@ def test_a_pickled_step_with_other_data_begins_its_chain_afresh():
     other = cloudpickle.loads(cloudpickle.dumps(step))
     np.testing.assert_array_equal(other.proposal_state.mode, old)
     other.step({"beta": 0.5 * old + [3.0, 0.0]})
-    np.testing.assert_array_equal(other.proposal_state.mode, other._centre.proxy.mode)
+    np.testing.assert_array_equal(other.proposal_state.mode, other.recipe.mode_fit.proxy.mode)
     np.testing.assert_allclose(other.proposal_state.mode, 0.5 * old + [3.0, 0.0], atol=0.01)
 
 

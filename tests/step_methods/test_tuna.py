@@ -2,6 +2,7 @@
 
 import math
 from copy import deepcopy
+from dataclasses import replace
 
 import cloudpickle
 import numpy as np
@@ -11,7 +12,7 @@ from numba.extending import register_jitable
 from scipy import stats
 from scipy.special import expit
 
-import pymc_austerity.step_methods.metropolis.tuna as module
+import pymc_austerity.step_methods.metropolis.tuna_plan as module
 from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.families import logistic
@@ -96,7 +97,7 @@ def fresh(step, tune=0, seed=1):
 
 def mode_of(step):
     """A point at the centre; the order of the variables is that of the step."""
-    q, point, start = step._centre.proxy.mode, {}, 0
+    q, point, start = step.recipe.mode_fit.proxy.mode, {}, 0
     shapes = step._model.initial_point()
     for v in step.vars:
         size = np.size(shapes[v.name])
@@ -151,7 +152,7 @@ def test_copies_and_pickles_draw_the_same(step, near, copier):
 @INTERPRETED
 def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.base.centre_for", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.centre_for", None)
     monkeypatch.setattr(module, "predict", None)
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
@@ -194,7 +195,7 @@ def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
 
 def test_several_steps_for_each_draw(built, near):
     one, several = fresh(built, seed=3), fresh(built, seed=3)
-    several._steps_per_draw = 5
+    several._options = replace(several._options, steps_per_draw=5)
     points, stats_ = move(one, near, 100)
     fives, means = move(several, near, 20)
     for k in range(20):
@@ -312,12 +313,12 @@ def test_wrong_curvatures_are_refused(model, wrong):
 @pytest.mark.filterwarnings("ignore:TunaMH would draw:pymc_austerity.SubsamplingWarning")
 def test_options_that_are_right(model, options):
     step = TunaMH(model=model, **options)
-    assert len(step._centre.exact) == 0
+    assert len(step.recipe.mode_fit.exact) == 0
     assert step._engine.thinning.order == options.get("control_variate", Taylor()).order
 
 
 def test_the_default_is_without_exact_rows(built):
-    assert len(built._centre.exact) == 0
+    assert len(built.recipe.mode_fit.exact) == 0
     assert built._engine.n_local == built._engine.n_others == N
     assert built._engine.thinning.most == N
     assert (built._chi, built._switch_above, built._debug, built._curvature) == (0.0, 0.25, False, {})
@@ -341,7 +342,7 @@ def remainders(model, step, q):
     """Second-order remainders of all rows, in plain numpy."""
     x = np.asarray(design(N, 3)[1])
     y = model["outcome"].get_value()
-    centre = step._centre.expansion.centre
+    centre = step.recipe.mode_fit.expansion.centre
     start, t = x @ centre, x @ (q - centre)
     p = expit(start)
 
@@ -392,7 +393,7 @@ def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
     assert "term number" in text
     assert "AusterityMH" in text
     copy = fresh(step)
-    copy._steps_per_draw = 100
+    copy._options = replace(copy._options, steps_per_draw=100)
     with pytest.raises(
         ValueError, match=r"term number \d+ changed by -?\d.* bound on that is \d.*`curvature`"
     ):
@@ -467,7 +468,7 @@ def test_rows_that_are_computed_together_are_refused():
 
 
 def posterior_cov(step):
-    return np.linalg.inv(step._centre.proxy.precision)
+    return np.linalg.inv(step.recipe.mode_fit.proxy.precision)
 
 
 PROPOSALS = {
@@ -556,7 +557,7 @@ def test_it_is_switched_in_a_copy_and_in_a_pickle(rare):
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
         step = TunaMH(model=rare)
     for other in (deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))):
-        assert other._switched
+        assert other.reads_all
         assert other.prediction == step.prediction
 
 
@@ -586,7 +587,7 @@ def test_it_is_never_switched_if_nobody_wants_it(rare):
 def test_many_dimensions():
     with pytest.warns(SubsamplingWarning, match=r"loose in 62 dimensions, not the data difficult") as w:
         step = TunaMH(model=logistic_model(n_dim=62, seed=0))
-    assert step._switched
+    assert step.reads_all
     assert step.prediction.n_dim == 62
     assert any("AusterityMH(control_variate=Taylor()) would read some 150 rows" in str(x.message) for x in w)
 
@@ -598,7 +599,7 @@ def test_loose_bounds_are_told_where_they_pay_too(monkeypatch):
     )  # else for more rows
     with pytest.warns(SubsamplingWarning, match=r"TunaMH draws about .*loose in 62 dimensions.*AusterityMH"):
         step = TunaMH(model=logistic_model(n_dim=62, seed=0), switch_above=np.inf)
-    assert not step._switched
+    assert not step.reads_all
 
 
 @INTERPRETED
@@ -615,7 +616,7 @@ def nowhere(low, high, rows):
 def test_no_finite_bound(model):
     with pytest.warns(SubsamplingWarning, match="no finite bound near the mode"):
         step = TunaMH(model=model, curvature={"y": nowhere})
-    assert step._switched
+    assert step.reads_all
 
 
 @INTERPRETED
@@ -655,7 +656,7 @@ def binary_and_counts():
 
 def importance(log_density, step, n=4000):
     """Posterior means and standard deviations by weighing draws of a wider normal law, and their errors."""
-    rng, mode = np.random.default_rng(4), step._centre.proxy.mode
+    rng, mode = np.random.default_rng(4), step.recipe.mode_fit.proxy.mode
     z = 1.1 * rng.standard_normal((n, len(mode)))
     q = mode + z @ np.linalg.cholesky(posterior_cov(step)).T
     log_w = np.array([log_density(x) for x in q]) + 0.5 * (z**2).sum(axis=1) / 1.1**2
@@ -918,4 +919,4 @@ def test_normal_terms_have_no_remainders():
     assert mean(stats_, "mean_tree_accept") > 0.999
     q = np.array([p["beta"] for p in points])
     for d in range(2):
-        assert abs(z_of_mean(q[:, d], step._centre.proxy.mode[d])) < LIMIT
+        assert abs(z_of_mean(q[:, d], step.recipe.mode_fit.proxy.mode[d])) < LIMIT

@@ -121,7 +121,8 @@ class SubsampledStep(RebuiltStep):
         point : dict
             Values of all variables, to compile with.
         """
-        step = object.__new__(cls)
+        vars, model = list(plan.options.vars), plan.options.model
+        step: Self = cls.__new__(cls, vars, model=model, blocked=True)  # PyMC adds what its steps have
         step._begin(plan.options, None)
         step._compile(plan, point)
         step._data_seen = [plan.survey.data]
