@@ -25,7 +25,7 @@ from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.mode.mode_fit import Centre, CentreReport, Found, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of
@@ -187,7 +187,7 @@ class SubsampledStep(RebuiltStep):
     @property
     def _exact_rows(self) -> Index:
         """Rows that are read at every transition."""
-        return NO_STRATUM.rows if self._centre is None else self._centre.exact
+        return NO_ROWS if self._centre is None else self._centre.exact
 
     def _found(self, fact: Factorisation, point: PointType, proposal: Any, fresh: bool) -> Found | None:
         """Mode and expansion: searched for, or what another process has found."""

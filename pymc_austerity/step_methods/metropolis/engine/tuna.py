@@ -13,7 +13,7 @@ from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.bounds.row_sampler import Thinning, thinning_of, tier_and_expected
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.tuna import tuna_transitions
+from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
 from pymc_austerity.mode.mode_fit import Found
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, point_of
@@ -56,19 +56,18 @@ class ThinnedEngine(CompiledKernel):
     ) -> None:
         self.n_local = self.n_others = factorisation.n_local
         self.thinning = thinning
-        self._chi, self._debug = chi, debug
+        self._rule = TunaRule(chi, np.zeros(1, dtype=np.int64), debug)
         self._target = CompiledTarget(factorisation)
-        features = factorisation.features is not None
-        self._compile(tuna_transitions, {}, proposal, q, point, features=features)
+        self._compile(tuna_transitions, {}, ["log_ratios", "features"], proposal, q, point)
 
     def restart(self) -> None:
         """Begin to count violations."""
-        self._violations = np.zeros(1, dtype=np.int64)
+        self._rule = self._rule._replace(violations=np.zeros(1, dtype=np.int64))
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call."""
-        count = float(self._violations[0])
-        self._violations[0] = 0
+        count = float(self._rule.violations[0])
+        self._rule.violations[0] = 0
         return count
 
     def run(
@@ -89,9 +88,7 @@ class ThinnedEngine(CompiledKernel):
             q,
             self._target.args(point),
             self.thinning,
-            self._chi,
-            self._violations,
-            self._debug,
+            self._rule,
             proposal_state,
         )
         return outcome
