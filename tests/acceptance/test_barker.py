@@ -144,7 +144,8 @@ def test_equal_terms_decide_nothing():
     rule, n = Barker(100), 1000
     for terms in (np.zeros(n), np.full(n, 0.1)):
         run = compiled_decision(rule.functions)
-        _, read = run(20, np.random.default_rng(3), terms, np.arange(n), rule.bind(n))
+        schedule = rule.bind(n)
+        _, read = run(20, np.random.default_rng(3), terms, rows_of(schedule), schedule)
         assert np.all(read == n)
 
 
