@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba.extending import register_jitable
 from scipy.linalg import solve_triangular
 
 Vector = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 
-class Target(NamedTuple):
-    """Differences of a log density that is global(q) + sum over i < N of l_i(q).
+@register_jitable
+def no_global_log_ratio(q_new: Vector, q: Vector, args: tuple[Any, ...]) -> float:
+    """Stub of `Target.global_log_ratio`."""
+    raise NotImplementedError("This target has no global log ratio.")
 
-    A kernel only ever compares two states, so only differences are asked for.
+
+@register_jitable
+def no_log_ratios(q_new: Vector, q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
+    """Stub of `Target.log_ratios`."""
+    raise NotImplementedError("This target has no log ratios.")
+
+
+@register_jitable
+def no_log_terms(q: npt.NDArray[Any], index: Index, args: tuple[Any, ...]) -> Vector:
+    """Stub of `Target.log_terms`."""
+    raise NotImplementedError("This target has no local terms.")
+
+
+@register_jitable
+def no_global_gradient(q: Vector, args: tuple[Any, ...]) -> Vector:
+    """Stub of `Target.global_gradient`."""
+    raise NotImplementedError("This target has no gradient.")
+
+
+@register_jitable
+def state_itself(q: Vector, args: tuple[Any, ...]) -> Vector:
+    """`Target.features` where bounds are stated in q: phi(q) = q."""
+    return q
+
+
+class Target(NamedTuple):
+    """A log density that is global(q) + sum over i < N of l_i(q), as a kernel sees it.
+
+    A kernel calls some of these functions. The others are stubs, which raise an error (`features` returns q).
 
     Attributes
     ----------
@@ -25,72 +57,33 @@ class Target(NamedTuple):
     log_ratios : callable
         ``(q_new, q, index, args) -> ndarray (m,)``, l_i(q_new) - l_i(q) for the m positions i in `index`,
         in any order.
+    log_terms : callable
+        ``(q, index, args) -> ndarray (m,)``, l_i(q), for kernels that evaluate one state after the other; q
+        may be a vector of integers.
+    global_gradient : callable
+        ``(q, args) -> ndarray (D,)``, the gradient of global(q), for proposals that move along it.
+    features : callable
+        ``(q, args) -> ndarray (p,)``, phi(q), the coordinates in which bounds on the terms are stated.
 
     Notes
     -----
     `args` is a tuple handed through unread: the values of variables outside the block, and data. States
     are float vectors of shape (D,). Tests write a `Target` by hand; `model.compile` makes one from a
-    `Factorisation`.
+    `Factorisation`, and takes the parameters of each function from its stub. numba knows no defaults of a
+    NamedTuple: compiled code names all five functions.
     """
 
-    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
-    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
+    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float] = no_global_log_ratio
+    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector] = no_log_ratios
+    log_terms: Callable[[npt.NDArray[Any], Index, tuple[Any, ...]], Vector] = no_log_terms
+    global_gradient: Callable[[Vector, tuple[Any, ...]], Vector] = no_global_gradient
+    features: Callable[[Vector, tuple[Any, ...]], Vector] = state_itself
 
 
-class SurrogateTarget(NamedTuple):
-    """A `Target` whose global part can be differentiated, for proposals that move along its slope.
-
-    Attributes
-    ----------
-    global_log_ratio, log_ratios : callable
-        As in `Target`.
-    global_gradient : callable
-        ``(q, args) -> ndarray (D,)``, the gradient of global(q).
-    """
-
-    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
-    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
-    global_gradient: Callable[[Vector, tuple[Any, ...]], Vector]
-
-
-class FeatureTarget(NamedTuple):
-    """A `Target` whose terms have bounds that are stated in features of the state, phi(q).
-
-    Attributes
-    ----------
-    global_log_ratio, log_ratios : callable
-        As in `Target`.
-    features : callable
-        ``(q, args) -> ndarray (p,)``, phi(q).
-    """
-
-    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
-    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
-    features: Callable[[Vector, tuple[Any, ...]], Vector]
-
-
-class FeatureSurrogateTarget(NamedTuple):
-    """The same with the gradient of a `SurrogateTarget`."""
-
-    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
-    log_ratios: Callable[[Vector, Vector, Index, tuple[Any, ...]], Vector]
-    global_gradient: Callable[[Vector, tuple[Any, ...]], Vector]
-    features: Callable[[Vector, tuple[Any, ...]], Vector]
-
-
-class FullTarget(NamedTuple):
-    """The same log density for kernels that evaluate all N terms at one state after the other.
-
-    Attributes
-    ----------
-    global_log_ratio : callable
-        As in `Target`.
-    log_terms : callable
-        ``(q, index, args) -> ndarray (m,)``, l_i(q) for the positions i in `index`.
-    """
-
-    global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float]
-    log_terms: Callable[[Vector, Index, tuple[Any, ...]], Vector]
+# Names of the parameters of each function of a `Target`; the last is `args`.
+TARGET_PARAMETERS = {
+    name: tuple(inspect.signature(stub).parameters) for name, stub in Target._field_defaults.items()
+}
 
 
 def each_for_itself(positions: Index, point: Mapping[str, Any]) -> tuple[Index, Index]:

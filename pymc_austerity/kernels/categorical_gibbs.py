@@ -19,7 +19,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import CHUNK, draw_without_replacement, restore_order
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Target, Vector
 
 Draw = Callable[[np.random.Generator, Vector], int]
 
@@ -33,17 +33,19 @@ class ImpossibleRowError(CompiledError):
     )
 
 
-class RowTerms(NamedTuple):
-    """The terms of the log density that contain z_i, as functions of z_i.
+class BatchDraws(NamedTuple):
+    """How many rows are drawn at a time, and how.
 
     Attributes
     ----------
-    log_terms : callable
-        ``(categories, index, args) -> ndarray (m,)``: sum of the terms that contain z_i for the m rows i in
-        `index`, with z_i as in `categories`. Rows may be repeated.
+    batch_size : int
+        n, from 1 to N. With N all rows are drawn, in order, and no random numbers are spent on the choice.
+    draw : callable
+        ``(rng, log_weights) -> k``, or -1 where there is nothing to draw from: `draw_category`.
     """
 
-    log_terms: Callable[[Index, Index, tuple[Any, ...]], Vector]
+    batch_size: Any
+    draw: Draw
 
 
 class GibbsOutcome(NamedTuple):
@@ -100,9 +102,8 @@ def gibbs_updates(
     counts: Index,
     args: tuple[Any, ...],
     population: Index,
-    batch_size: int,
-    draw: Draw,
-    target: RowTerms,
+    rule: BatchDraws,
+    target: Target,
 ) -> GibbsOutcome:
     """Draw the categories of batches of rows, each batch uniformly without replacement.
 
@@ -119,11 +120,10 @@ def gibbs_updates(
         Handed to the functions of `target`.
     population : ndarray of int, shape (N,)
         The numbers 0, ..., N - 1 in order: work space, left as it was found.
-    batch_size : int
-        n, from 1 to N. With N all rows are drawn, in order, and no random numbers are spent on the choice.
-    draw : callable
-        ``(rng, log_weights) -> k``, or -1 where there is nothing to draw from: `draw_category`.
-    target : RowTerms
+    rule : BatchDraws
+    target : Target
+        Its ``log_terms(categories, index, args)`` are the sums of the terms of the log density that contain
+        z_i, for the m rows i in `index`, with z_i as in `categories`. Rows may be repeated.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def gibbs_updates(
     -----
     Costs O(n K) terms for each batch. Memory does not grow with the batch.
     """
-    n_categories = counts.shape[0]
+    n_categories, batch_size = counts.shape[0], rule.batch_size
     # Rows whose terms, of all categories, are evaluated at a time.
     at_once = max(1, CHUNK // n_categories)
     n_terms = n_changed = 0
@@ -156,7 +156,7 @@ def gibbs_updates(
             n_terms += index.shape[0]
             for r in range(some.shape[0]):
                 i = some[r]
-                new = draw(rng, log_weights[r * n_categories : (r + 1) * n_categories])
+                new = rule.draw(rng, log_weights[r * n_categories : (r + 1) * n_categories])
                 if new < 0:
                     raise ImpossibleRowError(i)
                 if new != z[i]:

@@ -8,27 +8,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.acceptance.base import Draw
+from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.moves import Move
 from pymc_austerity.kernels.subsample import CHUNK
-from pymc_austerity.proposals.base import Adapt, Propose
-from pymc_austerity.target import FullTarget, Vector
+from pymc_austerity.proposals.base import ProposalKernel
+from pymc_austerity.target import Target, Vector
 
 
 class Current(NamedTuple):
-    """The sum of the local terms at a state, kept from one transition to the next.
+    """The sum of all local terms at a state, kept from one transition to the next.
 
     Attributes
     ----------
+    n_local : int
+        N.
     q : ndarray of shape (D,)
         The state.
     total : ndarray of shape (1,)
         Sum of l_i(q); NaN if it is not known.
     """
 
+    n_local: int
     q: Vector
     total: Vector
+
+
+def unknown_sum(n_local: int, q: Vector) -> Current:
+    """At a state where nothing has been summed."""
+    return Current(n_local, q.copy(), np.array([np.nan]))
 
 
 @register_jitable
@@ -38,19 +45,35 @@ def full_transitions(
     rng: np.random.Generator,
     q: Vector,
     args: tuple[Any, ...],
-    n_local: int,
-    proposal: Any,
     current: Current,
-    move: Move,
-    propose: Propose,
-    adapt: Adapt,
-    draw: Draw,
-    target: FullTarget,
+    rule: RuleFunctions,
+    proposal: ProposalKernel,
+    target: Target,
 ) -> Outcome:
-    """Run Metropolis-Hastings transitions from `q`; parameters as of `metropolis.transitions`.
+    """Run Metropolis-Hastings transitions from `q`.
 
-    `current` is read if it belongs to `q`, and left at the last state.
+    Parameters
+    ----------
+    n_transitions : int
+    tune : bool
+        Whether the proposal learns.
+    rng : numpy.random.Generator
+    q : ndarray of shape (D,)
+    args : tuple
+        Handed to the functions of `target`.
+    current : Current
+        Read if it belongs to `q`, and left at the last state.
+    rule : RuleFunctions
+        Of which `draw` is called: with all terms read, there is nothing else to decide.
+    proposal : ProposalKernel
+    target : Target
+        Its `log_terms` are called.
+
+    Returns
+    -------
+    Outcome
     """
+    n_local = current.n_local
     n_accepted = n_used = n_stages = 0
     accepted = False
     mean = error = psi = math.nan
@@ -60,8 +83,8 @@ def full_transitions(
     if n_transitions:
         current.total[0] = math.nan  # until the end, in case a user's proposal raises
     for _ in range(n_transitions):
-        q_new, base = move(proposal, q, rng, args, propose, target)
-        threshold = draw(rng)
+        q_new, base = proposal.move(proposal, q, rng, args, target)
+        threshold = rule.draw(rng)
         psi = (threshold - base) / n_local
         if base == -math.inf or math.isnan(base):
             accepted, mean, error = False, math.nan, math.nan
@@ -77,7 +100,7 @@ def full_transitions(
             q = q_new
             n_accepted += 1
         if tune:
-            adapt(proposal, q, accepted)
+            proposal.adapt(proposal.state, q, accepted)
     if n_transitions:
         current.q[:] = q
         current.total[0] = here
@@ -85,7 +108,7 @@ def full_transitions(
 
 
 @register_jitable
-def total(q: Vector, args: tuple[Any, ...], n_local: int, target: FullTarget) -> float:
+def total(q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> float:
     """Sum of all local terms at q, by Neumaier's compensated summation.
 
     A difference of two sums of a million terms is compared with a number of the order of one.

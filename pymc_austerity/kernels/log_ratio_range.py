@@ -1,7 +1,7 @@
 """The range of all N log ratios, for rules whose guarantee needs it.
 
-A function ``(bound, q_new, q, args, n_local, target) -> float`` returns a number that
-max_i l_i - min_i l_i does not exceed; `bound` is whatever it needs.
+A function ``(bound, q_new, q, args, rows, target) -> float`` returns a number that
+max_i l_i - min_i l_i over the rows that are sampled from does not exceed; `bound` is whatever it needs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.bounds import log_ratio_range as certificate
 from pymc_austerity.bounds import remainder
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.state import features_at
-from pymc_austerity.kernels.stratum import among_others
-from pymc_austerity.kernels.subsample import CHUNK
+from pymc_austerity.kernels.subsample import CHUNK, Rows, among_others
 from pymc_austerity.target import Target, Vector
 
-RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], int, Target], float]
+RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], Rows, Target], float]
 
 # Rounding of log ratios, which are differences of larger numbers.
 _RELATIVE, _ABSOLUTE = 1e-6, 1e-9
@@ -40,7 +38,7 @@ class RangeBoundError(CompiledError):
 
 @register_jitable
 def no_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
     """For rules that do not ask for the range."""
     return math.nan
@@ -48,7 +46,7 @@ def no_range(
 
 @register_jitable
 def certified_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
     """From certificates, in O(D^2)."""
     return certificate.certified_range(bound, q_new, q)
@@ -56,20 +54,20 @@ def certified_range(
 
 @register_jitable
 def certified_remainder_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
     """From certificates of Taylor remainders, in O(D^2), or O(p^2) in p features of the state."""
-    return remainder.remainder_range(bound, features_at(target, q_new, args), features_at(target, q, args))
+    return remainder.remainder_range(bound, target.features(q_new, args), target.features(q, args))
 
 
 @register_jitable
 def exact_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
-    """Evaluate all log ratios, as the authors of MHSubLhd do; `bound` is the `Stratum`, which is left out."""
+    """Evaluate all log ratios, as the authors of MHSubLhd do."""
     low, high = math.inf, -math.inf
-    for start in range(0, n_local, CHUNK):
-        index = among_others(np.arange(start, min(start + CHUNK, n_local)), bound)
+    for start in range(0, rows.n_others, CHUNK):
+        index = among_others(np.arange(start, min(start + CHUNK, rows.n_others)), rows)
         for x in target.log_ratios(q_new, q, index, args):
             if math.isnan(x):
                 return math.inf  # nothing is known of the others' order, so all are read

@@ -2,7 +2,9 @@
 
 Algorithm 1 of Korattikara et al. (2014), figure 3 of Bardenet et al. (2014) and algorithm 1 of Seita et al.
 (2017) have one shape: propose, then read more and more log ratios until a rule is satisfied. They differ in
-the three functions of the rule (`acceptance.base`).
+the three functions of the rule (`acceptance.base`). A move from q to q' is accepted if the sum of the local
+log ratios exceeds log u - base; `base` is the rest of the log ratio, which the proposal tells
+(`proposals.base`).
 
 The functions here are plain Python in the subset that numba compiles. `model.compile` compiles them
 around the functions of a model; tests run them interpreted, with identical draws.
@@ -18,17 +20,40 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Accept, Decide, Draw, Sample, standard_error
 from pymc_austerity.kernels.log_ratio_range import RangeOf, check_range
-from pymc_austerity.kernels.moves import Move
-from pymc_austerity.kernels.stratum import Stratum, among_others
 from pymc_austerity.kernels.subsample import (
     CHUNK,
+    Rows,
+    among_others,
     draw_without_replacement,
     positions,
     random_offset,
     restore_order,
 )
-from pymc_austerity.proposals.base import Adapt, Propose
-from pymc_austerity.target import Index, Target, Vector
+from pymc_austerity.proposals.base import ProposalKernel
+from pymc_austerity.target import Target, Vector
+
+
+class Rule(NamedTuple):
+    """A decision rule for a population: its numbers, then its functions.
+
+    Attributes
+    ----------
+    schedule : NamedTuple
+        Stages of the decision, a `Schedule` or one like it.
+    bound : any
+        What `range_of` needs.
+    draw, decide, accept : callable
+        See `RuleFunctions`.
+    range_of : callable
+        See `kernels.log_ratio_range`.
+    """
+
+    schedule: Any
+    bound: Any
+    draw: Draw
+    decide: Decide
+    accept: Accept
+    range_of: RangeOf
 
 
 class Outcome(NamedTuple):
@@ -52,18 +77,9 @@ def transitions(
     rng: np.random.Generator,
     q: Vector,
     args: tuple[Any, ...],
-    population: Index,
-    stratum: Stratum,
-    proposal: Any,
-    schedule: Any,
-    bound: Any,
-    move: Move,
-    propose: Propose,
-    adapt: Adapt,
-    draw: Draw,
-    decide: Decide,
-    accept: Accept,
-    range_of: RangeOf,
+    rows: Rows,
+    rule: Rule,
+    proposal: ProposalKernel,
     target: Target,
 ) -> Outcome:
     """Run Metropolis-Hastings transitions from `q`.
@@ -77,62 +93,51 @@ def transitions(
     q : ndarray of shape (D,)
     args : tuple
         Handed to the functions of `target`.
-    population : ndarray of int, shape (N' // schedule.block,)
-        Numbers of the blocks, in order; see `subsample`.
-    stratum : Stratum
-        Rows evaluated at every step; the N' others are sampled from.
-    proposal, schedule, bound : NamedTuple
-        State of the proposal, stages of the decision rule, and what `range_of` needs.
-    move : callable
-        See `moves`.
-    propose, adapt : callable
-        See `BoundProposal`.
-    draw, decide, accept : callable
-        See `RuleFunctions`.
-    range_of : callable
-        See `ranges`.
+    rows : Rows
+        Exact rows, and the others, which are sampled from.
+    rule : Rule
+        Decides from a sample of the log ratios of the others.
+    proposal : ProposalKernel
     target : Target
 
     Returns
     -------
     Outcome
     """
-    n_others = schedule.ends[-1]
+    n_exact = rows.exact_rows.shape[0]
     n_accepted = n_used = n_stages = n_exhausted = 0
     accepted = False
     mean = error = psi = math.nan
     for _ in range(n_transitions):
-        q_new, base = move(proposal, q, rng, args, propose, target)
-        threshold = draw(rng)
+        q_new, base = proposal.move(proposal, q, rng, args, target)
+        threshold = rule.draw(rng)
         # A surrogate may stay where it is; then there is nothing to decide.
         stayed = base == math.inf and np.all(q_new == q)
-        if base > -math.inf and stratum.rows.shape[0] > 0 and not stayed:
-            for x in target.log_ratios(q_new, q, stratum.rows, args):
+        if base > -math.inf and n_exact > 0 and not stayed:
+            for x in target.log_ratios(q_new, q, rows.exact_rows, args):
                 base += x
-            n_used += stratum.rows.shape[0]
-        psi = (threshold - base) / n_others
+            n_used += n_exact
+        psi = (threshold - base) / rows.n_others
         if stayed:
             accepted, mean, error = True, 0.0, 0.0
         elif base == -math.inf or math.isnan(base):
             # Outside the support of the prior: reject without a look at the data.
             accepted, mean, error = False, math.nan, math.nan
         else:
-            width = range_of(bound, q_new, q, args, n_others, target)
-            sample, stages = sequential_test(
-                rng, psi, width, q_new, q, args, population, stratum, schedule, decide, target
-            )
+            width = rule.range_of(rule.bound, q_new, q, args, rows, target)
+            sample, stages = sequential_test(rng, psi, width, q_new, q, args, rows, rule, target)
             # A sum that is not finite: plus infinity is accepted, minus infinity and NaN are not.
             finite = math.isfinite(sample.mean)
-            accepted = accept(schedule, sample, psi, rng) if finite else sample.mean > psi
-            mean, error = sample.mean, standard_error(sample.n, n_others, sample.m2)
+            accepted = rule.accept(rule.schedule, sample, psi, rng) if finite else sample.mean > psi
+            mean, error = sample.mean, standard_error(sample.n, rows.n_others, sample.m2)
             n_used += sample.n
             n_stages += stages
-            n_exhausted += sample.n == n_others
+            n_exhausted += sample.n == rows.n_others
         if accepted:
             q = q_new
             n_accepted += 1
         if tune:
-            adapt(proposal, q, accepted)
+            proposal.adapt(proposal.state, q, accepted)
     return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, accepted, mean, error, psi)
 
 
@@ -144,29 +149,27 @@ def sequential_test(
     q_new: Vector,
     q: Vector,
     args: tuple[Any, ...],
-    population: Index,
-    stratum: Stratum,
-    schedule: Any,
-    decide: Decide,
+    rows: Rows,
+    rule: Rule,
     target: Target,
 ) -> tuple[Sample, int]:
-    """Read more and more log ratios until `decide` is satisfied.
+    """Read more and more log ratios until the rule is satisfied.
 
     Returns
     -------
     sample : Sample
     stages : int
     """
-    n_local = schedule.ends[-1]
+    schedule, population = rule.schedule, rows.population
     offset = random_offset(rng, schedule)
-    sample = Sample(0, n_local, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0)
+    sample = Sample(0, rows.n_others, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0)
     stage = 0
     while True:
         end = schedule.ends[stage]
         draw_without_replacement(rng, population, sample.n // schedule.block, end // schedule.block)
         for start in range(sample.n, end, CHUNK):
             stop = min(start + CHUNK, end)
-            index = among_others(positions(population, schedule, offset, start, stop), stratum)
+            index = among_others(positions(population, schedule, offset, start, stop), rows)
             sample = merge(sample, target.log_ratios(q_new, q, index, args))
             if not math.isfinite(sample.mean):
                 break
@@ -174,7 +177,7 @@ def sequential_test(
         stage += 1
         if not math.isfinite(sample.mean):
             break
-        if decide(schedule, stage - 1, sample, psi, width):
+        if rule.decide(schedule, stage - 1, sample, psi, width):
             break
     restore_order(population, end // schedule.block)
     return sample, stage

@@ -1,13 +1,19 @@
-"""Draw positions of a population without replacement, in blocks of neighbours.
+"""Which rows a transition reads: exact rows always, and a subsample of the others.
 
-Memory is read a line at a time, so 20 blocks of 25 rows come several times faster than 500 scattered
-rows once the data outgrow the cache. Where the rows are stored in random order (`model.compile` sees to
-that) a block is itself a random sample, and means over blocks have the variance of means over single
-rows. The blocks are laid out from a random offset, around the end, so every position is as likely as every
-other to be read, whether or not the block length divides N.
+Rare rows that carry much of a log ratio are missed by most subsamples, and a test on means does not notice.
+Evaluated at every step, these exact rows belong to what is known, like a prior.
+
+Positions of the others are drawn without replacement, in blocks of neighbours. Memory is read a line at a
+time, so 20 blocks of 25 rows come several times faster than 500 scattered rows once the data outgrow the
+cache. Where the rows are stored in random order (`model.compile` sees to that) a block is itself a random
+sample, and means over blocks have the variance of means over single rows. The blocks are laid out from a
+random offset, around the end, so every position is as likely as every other to be read, whether or not the
+block length divides N.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
@@ -35,9 +41,62 @@ def in_blocks(schedule: Schedule, *, always: bool = False) -> Schedule:
     return schedule._replace(block=block)
 
 
+class Rows(NamedTuple):
+    """The N local terms: exact rows, and N' others.
+
+    Attributes
+    ----------
+    n_others : int
+        N'.
+    population : ndarray of int, shape (N' // block,)
+        Numbers of the blocks of others, in order: the work space of `draw_without_replacement`.
+    exact_rows : ndarray of int, shape (K,)
+        Positions of the rows that are evaluated at every step, in order.
+    others_before : ndarray of int, shape (K,)
+        How many others are before each exact row.
+    """
+
+    n_others: int
+    population: Index
+    exact_rows: Index
+    others_before: Index
+
+
 def population_of(schedule: Schedule) -> Index:
     """The numbers of the blocks, in order: the work space of `draw_without_replacement`."""
     return np.arange(schedule.ends[-1] // schedule.block)
+
+
+NO_ROWS: Index = np.empty(0, dtype=np.int64)
+
+
+def rows_of(schedule: Schedule, exact_rows: Index = NO_ROWS) -> Rows:
+    """Rows of a decision in these stages, of which the last is all N' others."""
+    exact = np.sort(exact_rows).astype(np.int64)
+    return Rows(int(schedule.ends[-1]), population_of(schedule), exact, exact - np.arange(len(exact)))
+
+
+@register_jitable
+def among_others(index: Index, rows: Rows) -> Index:
+    """Positions in the population of the others number `index`.
+
+    Number p among the others has as many exact rows before it as have at most p others before them.
+    """
+    k = rows.others_before.shape[0]
+    if k == 0:
+        return index
+    result = np.empty_like(index)
+    for j in range(index.shape[0]):
+        p = index[j]
+        low, high = 0, k
+        while low < high:
+            middle = (low + high) // 2
+            if rows.others_before[middle] <= p:
+                low = middle + 1
+            else:
+                high = middle
+        result[j] = p + low
+    return result
 
 
 @register_jitable

@@ -24,7 +24,7 @@ Where remainders are bounded in features phi of the state, M is that of phi(q) a
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
@@ -34,10 +34,8 @@ from pymc_austerity.bounds.alias import draw_weighted
 from pymc_austerity.bounds.row_sampler import Thinning, tier_and_expected
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.moves import Move
-from pymc_austerity.kernels.state import features_at
 from pymc_austerity.kernels.subsample import CHUNK
-from pymc_austerity.proposals.base import Adapt, Propose
+from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.target import Index, Target, Vector
 
 # More rows than anybody waits for, if their number is finite at all.
@@ -54,6 +52,23 @@ class RemainderBoundError(CompiledError):
     )
 
 
+class TunaRule(NamedTuple):
+    """How rows are counted, and what happens where a bound is wrong.
+
+    Attributes
+    ----------
+    chi : float
+    violations : ndarray of int, shape (1,)
+        Counts terms that were larger than their bound.
+    debug : bool
+        Count them only; otherwise the first one is an error.
+    """
+
+    chi: float
+    violations: Index
+    debug: bool
+
+
 @register_jitable
 def tuna_transitions(
     n_transitions: int,
@@ -62,13 +77,8 @@ def tuna_transitions(
     q: Vector,
     args: tuple[Any, ...],
     thinning: Thinning,
-    chi: float,
-    violations: Index,
-    debug: bool,
-    proposal: Any,
-    move: Move,
-    propose: Propose,
-    adapt: Adapt,
+    rule: TunaRule,
+    proposal: ProposalKernel,
     target: Target,
 ) -> Outcome:
     """Run TunaMH transitions from `q`.
@@ -83,19 +93,11 @@ def tuna_transitions(
     args : tuple
         Handed to the functions of `target`.
     thinning : Thinning
-    chi : float
-    violations : ndarray of int, shape (1,)
-        Counts terms that were larger than their bound.
-    debug : bool
-        Count them only; otherwise the first one is an error.
-    proposal : NamedTuple
-        State of the proposal.
-    move : callable
-        See `moves`.
-    propose, adapt : callable
-        See `BoundProposal`.
+        Bounds on the remainders, and tables to draw rows by.
+    rule : TunaRule
+    proposal : ProposalKernel
     target : Target
-        Its local terms are the remainders. If it has `features`, `thinning` is for these.
+        Its local terms are the remainders. `thinning` is for its `features`.
 
     Returns
     -------
@@ -107,7 +109,7 @@ def tuna_transitions(
     accepted = False
     estimate = psi = error = math.nan
     for _ in range(n_transitions):
-        q_new, base = move(proposal, q, rng, args, propose, target)
+        q_new, base = proposal.move(proposal, q, rng, args, target)
         threshold = log_uniform(rng)
         psi = (threshold - base) / n_local
         estimate = error = math.nan
@@ -116,13 +118,11 @@ def tuna_transitions(
         elif base == -math.inf or math.isnan(base):
             accepted = False  # outside the support of the prior
         else:
-            phi_new, phi = features_at(target, q_new, args), features_at(target, q, args)
+            phi_new, phi = target.features(q_new, args), target.features(q, args)
             tier, expected = tier_and_expected(thinning, phi_new, phi)
             n_stages += 1
-            if expected * (1.0 + chi * expected) <= min(thinning.most, _TOO_MANY):
-                estimate, n = thinned_log_ratio(
-                    rng, q_new, q, args, thinning, tier, expected, chi, violations, debug, target
-                )
+            if expected * (1.0 + rule.chi * expected) <= min(thinning.most, _TOO_MANY):
+                estimate, n = thinned_log_ratio(rng, q_new, q, args, thinning, tier, expected, rule, target)
                 n_used += n
             else:  # for the move back too
                 estimate, error = sum_of_log_ratios(q_new, q, args, n_local, target), 0.0
@@ -133,7 +133,7 @@ def tuna_transitions(
             q = q_new
             n_accepted += 1
         if tune:
-            adapt(proposal, q, accepted)
+            proposal.adapt(proposal.state, q, accepted)
     return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, accepted, estimate / n_local, error, psi)
 
 
@@ -146,16 +146,14 @@ def thinned_log_ratio(
     thinning: Thinning,
     tier: int,
     expected: float,
-    chi: float,
-    violations: Index,
-    debug: bool,
+    rule: TunaRule,
     target: Target,
 ) -> tuple[float, int]:
     """Log of the product over the rows that were counted, and the number of rows drawn.
 
     Rows are read in the order in which they are stored.
     """
-    extra = chi * expected
+    extra = rule.chi * expected
     n = rng.poisson(expected * (1.0 + extra)) if expected > 0.0 else 0
     result = 0.0
     for start in range(0, n, CHUNK):
@@ -165,8 +163,8 @@ def thinned_log_ratio(
             # c_i M, with M = expected / C
             bound = thinning.constants[tier, index[k]] / thinning.totals[tier] * expected
             if not abs(log_ratios[k]) <= bound + thinning.rounding:  # or not a number
-                violations[0] += 1
-                if not debug:
+                rule.violations[0] += 1
+                if not rule.debug:
                     raise RemainderBoundError(index[k], log_ratios[k], bound)
                 if math.isnan(log_ratios[k]):
                     return -math.inf, n

@@ -16,7 +16,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError, UnsuitableError
-from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.mode.mode_fit import Centre, CentreReport, Found, warn_if_poor
 from pymc_austerity.mode.newton import Maximum
@@ -101,9 +101,7 @@ def find_centre(
     )
     factors = QuadraticProxy(found.q, found.precision).factors()
     at = search.whole(found.q)
-    centre = Centre(
-        proxy, None, NO_STRATUM.rows, "no bound was looked for", 0.0, search.free, *factors, report, at
-    )
+    centre = Centre(proxy, None, NO_ROWS, "no bound was looked for", 0.0, search.free, *factors, report, at)
     expanded = fact
     if taylor is not None:
         totals = search.function.of_features(at)

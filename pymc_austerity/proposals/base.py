@@ -1,7 +1,7 @@
 """What a proposal is to a kernel.
 
 Like a decision rule, a built-in proposal is a small frozen object for the user, and binds to a state of plain
-arrays with two pure functions, `propose` and `adapt`, that numba can compile. A user may also hand in any
+arrays with pure functions, `propose` and `adapt`, that numba can compile. A user may also hand in any
 function ``(q, rng) -> (q_new, log_hastings)``, or an object with such a method `propose`.
 """
 
@@ -14,10 +14,46 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.target import QuadraticProxy, Vector
+from pymc_austerity.target import QuadraticProxy, Target, Vector
 
-Propose = Callable[..., Any]
+Propose = Callable[[Any, Vector, np.random.Generator], tuple[Vector, float]]
 Adapt = Callable[[Any, Vector, bool], None]
+Move = Callable[[Any, Vector, np.random.Generator, tuple[Any, ...], Target], tuple[Vector, float]]
+
+
+class ProposalKernel(NamedTuple):
+    """A proposal as a kernel sees it.
+
+    Attributes
+    ----------
+    state : NamedTuple of ndarrays
+        Everything that adaptation changes, in place.
+    propose : callable
+        ``(state, q, rng) -> (q_new, log_hastings)``.
+    move : callable
+        ``(proposal, q, rng, args, target) -> (q_new, base)``, where `proposal` is this record and `base` the
+        log of the Metropolis-Hastings ratio without the local terms. A base of infinity, with q_new = q, says
+        that there is nothing to decide.
+    adapt : callable
+        ``(state, q, accepted) -> None``.
+    """
+
+    state: Any
+    propose: Propose
+    move: Move
+    adapt: Adapt
+
+
+@register_jitable
+def proposed_move(
+    proposal: ProposalKernel, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
+) -> tuple[Vector, float]:
+    """Propose; `base` is the change of the global terms, and the proposal's own log ratio.
+
+    With a control variate the global terms contain its polynomial.
+    """
+    q_new, log_hastings = proposal.propose(proposal.state, q, rng)
+    return q_new, target.global_log_ratio(q_new, q, args) + log_hastings
 
 
 class BoundProposal(NamedTuple):
@@ -34,12 +70,15 @@ class BoundProposal(NamedTuple):
         ``(state, q, accepted) -> None``, called after each transition while tuning; q is the state of the
         chain after the transition.
     compilable : bool
-        Whether the two functions are known to compile. A user's function is tried, and runs
+        Whether the functions are known to compile. A user's function is tried, and runs
         interpreted, with a warning, if it does not.
     plain : callable, optional
         A user's function ``(q, rng) -> (q_new, log_hastings)`` as it was given.
-    is_surrogate : bool, default False
-        Whether `propose` is ``(state, q, rng, args, target) -> q_new``, reversible for the global terms.
+    move : callable, default proposed_move
+        What a kernel calls; see `ProposalKernel`. A proposal that needs the global terms of the target has a
+        `move` of its own, and need not have `propose`.
+    target_functions : tuple of str
+        Functions of the `Target` that `move` calls.
     """
 
     state: Any
@@ -47,7 +86,17 @@ class BoundProposal(NamedTuple):
     adapt: Adapt
     compilable: bool = True
     plain: Callable[..., Any] | None = None
-    is_surrogate: bool = False
+    move: Move = proposed_move
+    target_functions: tuple[str, ...] = ("global_log_ratio",)
+
+    @property
+    def is_surrogate(self) -> bool:
+        """Whether moves are reversible for the global terms, instead of having a density of their own."""
+        return self.move is not proposed_move
+
+    def kernel(self, state: Any) -> ProposalKernel:
+        """The proposal with this state, for a kernel."""
+        return ProposalKernel(state, self.propose, self.move, self.adapt)
 
 
 class Proposal(Protocol):

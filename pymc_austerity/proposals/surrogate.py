@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
-from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.proposals.base import BoundProposal, ProposalKernel
 from pymc_austerity.proposals.laplace import squared, times_upper
-from pymc_austerity.target import QuadraticProxy, Vector
+from pymc_austerity.target import QuadraticProxy, Target, Vector
 from pymc_austerity.validation import is_whole
 
 # Leapfrog steps of a trajectory, at most.
@@ -97,7 +97,13 @@ class Surrogate:
             accepted=np.zeros(1),
             counts=np.zeros(1, dtype=np.int64),
         )
-        return BoundProposal(state, inner_transitions, adapt_step_size, is_surrogate=True)
+        return BoundProposal(
+            state,
+            no_density,
+            adapt_step_size,
+            move=surrogate_move,
+            target_functions=("global_log_ratio", "global_gradient"),
+        )
 
 
 class SurrogateState(NamedTuple):
@@ -114,8 +120,33 @@ class SurrogateState(NamedTuple):
 
 
 @register_jitable
+def no_density(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
+    """Stub of `ProposalKernel.propose`: q_new depends on the target, and its density is not known."""
+    raise NotImplementedError("A surrogate has no proposal density.")
+
+
+@register_jitable
+def surrogate_move(
+    proposal: ProposalKernel, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
+) -> tuple[Vector, float]:
+    """Move by a kernel that is reversible for the global terms (Liu 2001)."""
+    q_new = inner_transitions(proposal.state, q, rng, args, target)
+    return q_new, base_of_surrogate(q_new, q)
+
+
+@register_jitable
+def base_of_surrogate(q_new: Vector, q: Vector) -> float:
+    """What the local log ratios are added to.
+
+    exp(global) K(q, q') is symmetric in q and q', so the change of the global terms and the ratio of the
+    proposal densities cancel. If all inner moves were rejected there is nothing to test: base is infinite.
+    """
+    return math.inf if np.all(q_new == q) else 0.0
+
+
+@register_jitable
 def inner_transitions(
-    state: SurrogateState, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Any
+    state: SurrogateState, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
 ) -> Vector:
     """Repeat one Hamiltonian Monte Carlo transition that is reversible for the surrogate density."""
     total = 0.0

@@ -13,13 +13,13 @@ from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.kernels.categorical_gibbs import (
+    BatchDraws,
     GibbsOutcome,
     ImpossibleRowError,
-    RowTerms,
     draw_category,
     gibbs_updates,
 )
-from pymc_austerity.model.compile.backend import exact_arithmetic
+from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
@@ -177,7 +177,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         self._batch_size = n_local if rows is None else rows
         self._n_local = n_local
         warn_of_given(found)
-        self._updates = found.compile(gibbs_updates, {"draw": draw_category}, RowTerms)
+        self._updates = found.compile(gibbs_updates, {"rule": BatchDraws(..., draw_category)}, ["log_terms"])
         self._population = np.arange(found.n_local)
         self._counted = None
         with exact_arithmetic(), tell_if_slow():  # the first call compiles

@@ -15,7 +15,7 @@ from pymc.step_methods.compound import CompoundStep
 from pytensor.graph.basic import Variable
 from pytensor.xtensor.type import XTensorType
 
-from pymc_austerity.model.compile.backend import exact_arithmetic
+from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.restricted import RestrictedModel
 from pymc_austerity.model.starting_point import initial_point as default_point

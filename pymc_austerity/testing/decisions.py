@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from pymc_austerity.acceptance.base import AcceptanceRule, Sample
 from pymc_austerity.acceptance.exact import Exact, ExactBarker, all_seen
+from pymc_austerity.kernels.subsample import population_of, rows_of
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
 from pymc_austerity.testing.engines import Trace, all_terms, compiled, interpreted, jumps_of, one_jump
 from pymc_austerity.testing.targets import Chain, normal_chain
@@ -34,10 +35,10 @@ def decisions(
     rule: AcceptanceRule, chain: Chain, i: int, j: int, n: int, seed: int, ranges: np.ndarray
 ) -> Trace:
     """Transitions from state i in which j is proposed."""
-    n_local = chain.terms.shape[1]
+    schedule = rule.bind(chain.terms.shape[1])
     return compiled(rule.functions)(
-        n, True, np.random.default_rng(seed), np.array([float(i)]), chain.args, np.arange(n_local),
-        one_jump(chain, j), rule.bind(n_local), ranges,
+        n, True, np.random.default_rng(seed), np.array([float(i)]), chain.args, rows_of(schedule),
+        one_jump(chain, j), schedule, ranges,
     )  # fmt: skip
 
 
@@ -151,16 +152,20 @@ def check_compiled(rule: AcceptanceRule, *, n_transitions: int = 100, seed: int 
     """Interpreted and compiled kernels do the same with the same random numbers, and leave nothing behind."""
     chain = normal_chain()
     n_local = chain.terms.shape[1]
-    population, schedule = np.arange(n_local), rule.bind(n_local)
+    schedule = rule.bind(n_local)
+    rows = rows_of(schedule)
     kept, ranges = deepcopy(schedule), chain.ranges
     results = []
     for run in (compiled(rule.functions), interpreted(rule.functions), compiled(rule.functions)):
         rng = np.random.default_rng(seed)
         start, jumps = np.zeros(1), jumps_of(chain)
-        trace = run(n_transitions, False, rng, start, chain.args, population, jumps, schedule, ranges)
+        trace = run(n_transitions, False, rng, start, chain.args, rows, jumps, schedule, ranges)
         results.append((trace, rng.random()))
         require_same(
-            "Population", population, np.arange(n_local), "A decision leaves its traces in the next one."
+            "Population",
+            rows.population,
+            population_of(schedule),
+            "A decision leaves its traces in the next one.",
         )
         require_same_state("Schedule", schedule, kept, "The rule changes its schedule while it decides.")
     (one, after), (other, other_after), (again, _) = results

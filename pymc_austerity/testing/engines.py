@@ -11,14 +11,14 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import RuleFunctions
-from pymc_austerity.kernels.full_data import Current, full_transitions
+from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
 from pymc_austerity.kernels.log_ratio_range import RangeOf
-from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.stratum import NO_STRATUM
-from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.subsample import Rows
+from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import Target, Vector
-from pymc_austerity.testing.targets import CHAIN, CHAIN_TERMS, Chain
+from pymc_austerity.testing.targets import CHAIN, Chain
 
 
 class Trace(NamedTuple):
@@ -72,7 +72,7 @@ def one_jump(chain: Chain, there: int) -> Jumps:
 
 @register_jitable
 def tabulated_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
     """The exact range of the log ratios of a `Chain`; `bound` is its `ranges`."""
     return bound[int(q[0]), int(q_new[0])]  # type: ignore[no-any-return]
@@ -82,12 +82,12 @@ Run = Callable[..., Trace]
 
 
 def interpreted(rule: RuleFunctions, range_of: RangeOf = tabulated_range) -> Run:
-    """``(n, stay, rng, start, args, population, jumps, schedule, ranges) -> Trace``.
+    """``(n, stay, rng, start, args, rows, jumps, schedule, ranges) -> Trace``.
 
     With `stay` each transition begins at `start`, and not where the one before ended.
     """
-    draw, decide, accept = rule
-    global_log_ratio, log_ratios = CHAIN
+    make_rule, make_target = constructor(Rule(..., ..., *rule, range_of)), constructor(CHAIN)
+    make_proposal = constructor(BoundProposal(None, jump, no_adaptation).kernel(...))
 
     def run(
         n: int,
@@ -95,7 +95,7 @@ def interpreted(rule: RuleFunctions, range_of: RangeOf = tabulated_range) -> Run
         rng: np.random.Generator,
         start: Vector,
         args: Any,
-        population: Any,
+        rows: Rows,
         jumps: Any,
         schedule: Any,
         ranges: Any,
@@ -106,9 +106,7 @@ def interpreted(rule: RuleFunctions, range_of: RangeOf = tabulated_range) -> Run
         q = start
         for t in range(n):
             out = transitions(
-                1, False, rng, q, args, population, NO_STRATUM, jumps, schedule, ranges,
-                proposed_move, jump, no_adaptation, draw, decide, accept, range_of,
-                Target(global_log_ratio, log_ratios),
+                1, False, rng, q, args, rows, make_rule(schedule, ranges), make_proposal(jumps), make_target()
             )  # fmt: skip
             state[t], accepted[t], n_used[t], n_stages[t] = out.q[0], out.accepted, out.n_used, out.n_stages
             mean[t], psi[t] = out.log_ratio_mean, out.psi
@@ -146,11 +144,11 @@ def compiled(rule: RuleFunctions) -> Run:
 def all_terms(rule: RuleFunctions, chain: Chain, n: int, rng: np.random.Generator) -> np.ndarray:
     """Decisions of the kernel that keeps the sum at the current state, interpreted; from state 0."""
     q, accepted = np.zeros(1), np.empty(n, np.bool_)
-    current = Current(q.copy(), np.array([np.nan]))
+    current = unknown_sum(chain.terms.shape[1], q)
+    proposal = BoundProposal(jumps_of(chain), jump, no_adaptation)
     for t in range(n):
         out = full_transitions(
-            1, False, rng, q, chain.args, chain.terms.shape[1], jumps_of(chain), current,
-            proposed_move, jump, no_adaptation, rule.draw, CHAIN_TERMS,
-        )  # fmt: skip
+            1, False, rng, q, chain.args, current, rule, proposal.kernel(proposal.state), CHAIN
+        )
         q, accepted[t] = out.q, out.accepted
     return accepted

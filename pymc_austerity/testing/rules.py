@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.acceptance.exact import Exact, ExactBarker
+from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.testing.compare import error_of_mean, require_close
 from pymc_austerity.testing.decisions import (
     check_compiled,
@@ -128,7 +129,7 @@ def check_law(
     chain = normal_chain()
     schedule, n_local = rule.bind(chain.terms.shape[1]), chain.terms.shape[1]
     trace = compiled(rule.functions)(
-        n_draws, False, np.random.default_rng(seed), np.zeros(1), chain.args, np.arange(n_local),
+        n_draws, False, np.random.default_rng(seed), np.zeros(1), chain.args, rows_of(schedule),
         jumps_of(chain), schedule, chain.ranges,
     )  # fmt: skip
     visits = trace.state[:, None] == np.arange(len(chain.law))

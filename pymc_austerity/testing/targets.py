@@ -14,7 +14,7 @@ import numpy as np
 from numba.extending import register_jitable
 from scipy.special import ndtri
 
-from pymc_austerity.target import FullTarget, Index, Target, Vector
+from pymc_austerity.target import Index, Target, Vector
 
 # An enumerated chain --------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ class Chain(NamedTuple):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """For the functions of `CHAIN` and `CHAIN_TERMS`."""
+        """For the functions of `CHAIN`."""
         return self.terms, self.prior
 
     @property
@@ -122,8 +122,7 @@ def chain_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     return args[0][int(q[0])][index]  # type: ignore[no-any-return]
 
 
-CHAIN = Target(chain_global, chain_log_ratios)
-CHAIN_TERMS = FullTarget(chain_global, chain_terms)
+CHAIN = Target(chain_global, chain_log_ratios, chain_terms)
 
 
 # Laws with independent coordinates ------------------------------------------------------------------
@@ -210,8 +209,7 @@ def regression_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     return out
 
 
-REGRESSION = Target(normal_prior, regression_log_ratios)
-REGRESSION_TERMS = FullTarget(normal_prior, regression_terms)
+REGRESSION = Target(normal_prior, regression_log_ratios, regression_terms)
 
 
 class Normal(NamedTuple):

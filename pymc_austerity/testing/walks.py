@@ -13,10 +13,10 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.exact import Exact
 from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.stratum import NO_STRATUM
-from pymc_austerity.proposals.base import Adapt, BoundProposal, Propose
+from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.subsample import Rows, rows_of
+from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.proposals.base import BoundProposal, ProposalKernel
 from pymc_austerity.target import Index, Target, Vector
 from pymc_austerity.testing.targets import Law
 
@@ -29,7 +29,7 @@ class Walks(NamedTuple):
     propose : callable
         ``(state, q, rng) -> (q_new, log_hastings)``.
     run : callable
-        ``(starts, n, tune, rng, population, state, schedule) -> (ends, n_accepted)``.
+        ``(starts, n, tune, rng, rows, state, schedule) -> (ends, n_accepted)``.
     """
 
     propose: Callable[..., Any]
@@ -39,12 +39,13 @@ class Walks(NamedTuple):
         self, starts: np.ndarray, n: int, tune: bool, rng: np.random.Generator, state: Any
     ) -> tuple[np.ndarray, int]:
         """Run `n` transitions from each of `starts`; return where they end, and how many were accepted."""
-        return self.run(starts, n, tune, rng, np.arange(1), state, Exact().bind(1))
+        schedule = Exact().bind(1)
+        return self.run(starts, n, tune, rng, rows_of(schedule), state, schedule)
 
 
 def interpreted(bound: BoundProposal, law: Law) -> Walks:
     """In plain Python."""
-    return Walks(bound.propose, _walk(bound.propose, bound.adapt, law.log_density))
+    return Walks(bound.propose, _walk(bound.kernel(...), law.log_density))
 
 
 def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None:
@@ -55,7 +56,7 @@ def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None
     AssertionError
         If numba cannot compile a proposal that says it can.
     """
-    walks = _dispatchers(bound.propose, bound.adapt, law.log_density)
+    walks = _dispatchers(bound.kernel(...), law.log_density)
     rng, state = np.random.default_rng(0), deepcopy(bound.state)
     try:
         walks.propose(state, starts[0], rng)
@@ -68,36 +69,36 @@ def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None
 
 
 @lru_cache(maxsize=32)
-def _dispatchers(propose: Propose, adapt: Adapt, log_density: Callable[[Vector], float]) -> Walks:
+def _dispatchers(proposal: ProposalKernel, log_density: Callable[[Vector], float]) -> Walks:
     """To be compiled when they are called."""
+    propose = proposal.propose
 
     def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-        return propose(state, q, rng)  # type: ignore[no-any-return]
+        return propose(state, q, rng)
 
-    return Walks(numba.njit(one), numba.njit(_walk(propose, adapt, log_density)))
+    return Walks(numba.njit(one), numba.njit(_walk(proposal, log_density)))
 
 
 def _walk(
-    propose: Propose, adapt: Adapt, log_density: Callable[[Vector], float]
+    proposal: ProposalKernel, log_density: Callable[[Vector], float]
 ) -> Callable[..., tuple[np.ndarray, int]]:
-    global_log_ratio, log_ratios = _target_of(log_density)
-    draw, decide, accept = Exact().functions
+    make_target, make_proposal = constructor(_target_of(log_density)), constructor(proposal)
+    make_rule = constructor(Rule(..., 0, *Exact().functions, no_range))
 
     def walk(
         starts: np.ndarray,
         n: int,
         tune: bool,
         rng: np.random.Generator,
-        population: Index,
+        rows: Rows,
         state: Any,
         schedule: Any,
     ) -> tuple[np.ndarray, int]:
         ends, n_accepted = np.empty_like(starts), 0
         for c in range(starts.shape[0]):
             out = transitions(
-                n, tune, rng, starts[c].copy(), (), population, NO_STRATUM, state, schedule, 0,
-                proposed_move, propose, adapt, draw, decide, accept, no_range,
-                Target(global_log_ratio, log_ratios),
+                n, tune, rng, starts[c].copy(), (), rows, make_rule(schedule), make_proposal(state),
+                make_target(),
             )  # fmt: skip
             ends[c] = out.q
             n_accepted += out.n_accepted

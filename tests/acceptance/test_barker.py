@@ -13,10 +13,10 @@ from pymc_austerity.acceptance import Barker, ExactBarker
 from pymc_austerity.acceptance.barker import noise_variance, normal_distance
 from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.acceptance.exact import barker_target_accept
-from pymc_austerity.kernels.metropolis import merge, sequential_test
-from pymc_austerity.kernels.stratum import NO_STRATUM
-from pymc_austerity.target import Target
-from tests.kernels.engines import given_terms, nothing
+from pymc_austerity.kernels.metropolis import Rule, merge, sequential_test
+from pymc_austerity.kernels.subsample import rows_of
+from pymc_austerity.model.compile.records import constructor
+from tests.kernels.engines import GIVEN
 from tests.statistical.errors import LIMIT
 
 N = 20_000
@@ -24,20 +24,17 @@ N = 20_000
 
 @cache
 def compiled_decision(functions):
-    """``(n_calls, rng, terms, population, schedule) -> (accepted, n)`` with psi = 0."""
-    draw, decide, accept = functions
+    """``(n_calls, rng, terms, rows, schedule) -> (accepted, n)`` with psi = 0."""
+    make_rule, make_target = constructor(Rule(..., 0, *functions, None)), constructor(GIVEN)
 
     @numba.njit
-    def run(n_calls, rng, terms, population, schedule):
+    def run(n_calls, rng, terms, rows, schedule):
         accepted, read = np.empty(n_calls, np.bool_), np.empty(n_calls)
-        q, n = np.zeros(1), len(terms)
+        q, n, rule = np.zeros(1), len(terms), make_rule(schedule)
         for t in range(n_calls):
-            psi = draw(rng) / n
-            sample, _ = sequential_test(
-                rng, psi, np.nan, q, q, (terms,), population, NO_STRATUM, schedule, decide,
-                Target(nothing, given_terms),
-            )  # fmt: skip
-            accepted[t], read[t] = accept(schedule, sample, psi, rng), sample.n
+            psi = rule.draw(rng) / n
+            sample, _ = sequential_test(rng, psi, np.nan, q, q, (terms,), rows, rule, make_target())
+            accepted[t], read[t] = rule.accept(schedule, sample, psi, rng), sample.n
         return accepted, read
 
     return run
@@ -52,7 +49,8 @@ def normal_terms(log_ratio, total_sd, n=N):
 def acceptance(rule, log_ratio, total_sd, n_calls, functions=None, n=N, seed=1):
     run = compiled_decision(functions or rule.functions)
     terms, rng = normal_terms(log_ratio, total_sd, n), np.random.default_rng(seed)
-    accepted, read = run(n_calls, rng, terms, np.arange(n), rule.bind(n))
+    schedule = rule.bind(n)
+    accepted, read = run(n_calls, rng, terms, rows_of(schedule), schedule)
     return accepted.mean(), read
 
 
@@ -146,7 +144,8 @@ def test_equal_terms_decide_nothing():
     rule, n = Barker(100), 1000
     for terms in (np.zeros(n), np.full(n, 0.1)):
         run = compiled_decision(rule.functions)
-        _, read = run(20, np.random.default_rng(3), terms, np.arange(n), rule.bind(n))
+        schedule = rule.bind(n)
+        _, read = run(20, np.random.default_rng(3), terms, rows_of(schedule), schedule)
         assert np.all(read == n)
 
 

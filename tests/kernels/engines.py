@@ -9,10 +9,21 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import standard_error
 from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import sequential_test, transitions
-from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.kernels.metropolis import Rule, sequential_test, transitions
+from pymc_austerity.kernels.subsample import NO_ROWS, Rows
+from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.proposals.base import ProposalKernel, no_adaptation, proposed_move
 from pymc_austerity.target import Target
+
+
+def by(propose, state=None, adapt=no_adaptation, move=proposed_move):
+    """A proposal of this function, for a kernel."""
+    return ProposalKernel(state, propose, move, adapt)
+
+
+def rule_of(rule, schedule, bound=0, range_of=no_range):
+    """A decision rule, or its functions, with these stages, for a kernel."""
+    return Rule(schedule, bound, *getattr(rule, "functions", rule), range_of)
 
 
 class Trace(NamedTuple):
@@ -29,19 +40,18 @@ class Trace(NamedTuple):
 
 
 def _make_trace(propose, adapt, rule, target, kernel=transitions, range_of=no_range):
-    draw, decide, accept = rule
-    global_log_ratio, log_ratios = target
+    make_rule, make_target = constructor(Rule(..., ..., *rule, range_of)), constructor(target)
+    make_proposal = constructor(by(propose, ..., adapt))
 
-    def trace(n, tune, rng, q, args, population, proposal, schedule, bound=0):
+    def trace(n, tune, rng, q, args, rows, proposal, schedule, bound=0):
         states = np.empty((n, q.shape[0]))
         accepted, exhausted = np.empty(n, np.bool_), np.empty(n, np.int64)
         used, stages = np.empty(n, np.int64), np.empty(n, np.int64)
         mean, error, psi = np.empty(n), np.empty(n), np.empty(n)
         for t in range(n):
             out = kernel(
-                1, tune, rng, q, args, population, NO_STRATUM, proposal, schedule, bound,
-                proposed_move, propose, adapt, draw, decide, accept, range_of,
-                Target(global_log_ratio, log_ratios),
+                1, tune, rng, q, args, rows, make_rule(schedule, bound), make_proposal(proposal),
+                make_target(),
             )  # fmt: skip
             q = out.q
             states[t], accepted[t], used[t] = q, out.accepted, out.n_used
@@ -53,7 +63,7 @@ def _make_trace(propose, adapt, rule, target, kernel=transitions, range_of=no_ra
 
 
 def interpreted_trace(propose, adapt, rule, target, **kwargs):
-    """``(n, tune, rng, q, args, population, proposal, schedule) -> Trace``, in plain Python."""
+    """``(n, tune, rng, q, args, rows, proposal, schedule) -> Trace``, in plain Python."""
     return _make_trace(propose, adapt, rule, target, **kwargs)
 
 
@@ -66,16 +76,14 @@ def compiled_trace(propose, adapt, rule, target, **kwargs):
 @cache
 def compiled_transitions(propose, adapt, rule, target):
     """`transitions` compiled around its functions, as `model.compile` does it."""
-    draw, decide, accept = rule
-    global_log_ratio, log_ratios = target
+    make_rule, make_target = constructor(Rule(..., ..., *rule, no_range)), constructor(target)
+    make_proposal = constructor(by(propose, ..., adapt))
 
     @numba.njit
-    def engine(n, tune, rng, q, args, population, proposal, schedule):
+    def engine(n, tune, rng, q, args, rows, proposal, schedule):
         return transitions(
-            n, tune, rng, q, args, population, NO_STRATUM, proposal, schedule, 0,
-            proposed_move, propose, adapt, draw, decide, accept, no_range,
-            Target(global_log_ratio, log_ratios),
-        )  # fmt: skip
+            n, tune, rng, q, args, rows, make_rule(schedule, 0), make_proposal(proposal), make_target()
+        )
 
     return engine
 
@@ -127,16 +135,17 @@ GIVEN = Target(nothing, given_terms)
 @cache
 def compiled_test(decide):
     """``(n_calls, rng, psi, terms, population, schedule, width) -> (n, stages, mean)``, of length n_calls."""
+    make_rule = constructor(Rule(..., 0, None, decide, None, None))
+    make_target = constructor(GIVEN)
 
     @numba.njit
     def run(n_calls, rng, psi, terms, population, schedule, width=np.nan):
         n, stages, mean = np.empty(n_calls), np.empty(n_calls), np.empty(n_calls)
-        q = np.zeros(1)
+        q, rows = np.zeros(1), Rows(terms.shape[0], population, NO_ROWS, NO_ROWS)
         for t in range(n_calls):
             sample, stages[t] = sequential_test(
-                rng, psi, width, q, q, (terms,), population, NO_STRATUM, schedule, decide,
-                Target(nothing, given_terms),
-            )  # fmt: skip
+                rng, psi, width, q, q, (terms,), rows, make_rule(schedule), make_target()
+            )
             n[t], mean[t] = sample.n, sample.mean
         return n, stages, mean
 

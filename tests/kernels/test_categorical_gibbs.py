@@ -12,11 +12,13 @@ from scipy import stats
 
 from pymc_austerity.kernels import categorical_gibbs
 from pymc_austerity.kernels.categorical_gibbs import (
+    BatchDraws,
     GibbsOutcome,
-    RowTerms,
     draw_category,
     gibbs_updates,
 )
+from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.target import Target
 from tests.kernels.engines import ScriptedRng
 
 P_LIMIT = 1e-4
@@ -76,8 +78,8 @@ def transition_matrix(kernel=gibbs_updates, terms=table_terms, batch_size=BATCH)
                 z, counts = state.copy(), np.bincount(state, minlength=K)
                 draw, population = Enumerated(choices), np.arange(N)
                 kernel(
-                    1, ScriptedRng(uniforms), z, counts, (PRIOR, LIKELIHOOD), population, batch_size, draw,
-                    RowTerms(terms),
+                    1, ScriptedRng(uniforms), z, counts, (PRIOR, LIKELIHOOD), population,
+                    BatchDraws(batch_size, draw), Target(log_terms=terms),
                 )  # fmt: skip
                 np.testing.assert_array_equal(counts, np.bincount(z, minlength=K))
                 np.testing.assert_array_equal(population, np.arange(N))
@@ -115,8 +117,9 @@ class TestInvariance:
         for uniforms in batches(BATCH):
             z, counts = np.full(N, 1), np.array([0, N, 0])
             gibbs_updates(
-                1, ScriptedRng(uniforms), z, counts, (PRIOR, stay), np.arange(N), BATCH,
-                lambda rng, log_weights: int(np.argmax(log_weights)), RowTerms(table_terms),
+                1, ScriptedRng(uniforms), z, counts, (PRIOR, stay), np.arange(N),
+                BatchDraws(BATCH, lambda rng, log_weights: int(np.argmax(log_weights))),
+                Target(log_terms=table_terms),
             )  # fmt: skip
             matrix[(z == 0) @ (1, 2, 4, 8)] += 1.0 / len(batches(BATCH))
         pairs = [2**i + 2**j for i, j in itertools.combinations(range(N), 2)]
@@ -198,16 +201,25 @@ class TestDraw:
         assert draw_category(ScriptedRng(), np.array(log_weights)) == -1
 
 
+make_rule = constructor(BatchDraws(..., draw_category))
+make_target = constructor(Target(log_terms=table_terms))
+
+
 @numba.njit
 def compiled(n_updates, rng, z, counts, args, population, batch_size):
-    return gibbs_updates(
-        n_updates, rng, z, counts, args, population, batch_size, draw_category, RowTerms(table_terms)
-    )
+    return gibbs_updates(n_updates, rng, z, counts, args, population, make_rule(batch_size), make_target())
 
 
 def interpreted(n_updates, rng, z, counts, args, population, batch_size, terms=table_terms):
     return gibbs_updates(
-        n_updates, rng, z, counts, args, population, batch_size, draw_category, RowTerms(terms)
+        n_updates,
+        rng,
+        z,
+        counts,
+        args,
+        population,
+        BatchDraws(batch_size, draw_category),
+        Target(log_terms=terms),
     )
 
 

@@ -13,19 +13,25 @@ from numba.extending import register_jitable
 
 from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk, SubsamplingWarning
 from pymc_austerity.acceptance import Exact, ExactBarker
+from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.acceptance.exact import logistic
-from pymc_austerity.kernels.full_data import Current, full_transitions, total
-from pymc_austerity.kernels.log_ratio_range import no_range
+from pymc_austerity.kernels.full_data import Current, full_transitions, total, unknown_sum
 from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.stratum import NO_STRATUM
-from pymc_austerity.kernels.subsample import CHUNK
+from pymc_austerity.kernels.subsample import CHUNK, rows_of
+from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
-from pymc_austerity.target import FullTarget, Target
-from tests.kernels.engines import REGRESSION, ScriptedRng, compiled_trace, interpreted_trace, normal_prior
+from pymc_austerity.target import Target
+from tests.kernels.engines import (
+    REGRESSION,
+    ScriptedRng,
+    by,
+    compiled_trace,
+    interpreted_trace,
+    normal_prior,
+    rule_of,
+)
 from tests.kernels.three_states import (
-    FULL_TABLE,
     LAW,
     RIGHT,
     TABLE,
@@ -47,9 +53,9 @@ INF, NAN = math.inf, math.nan
 RULES = {"exact": Exact(), "barker": ExactBarker()}
 
 
-def unknown(q):
+def unknown(n_local, q):
     """A state whose sum is not known."""
-    return Current(np.array(q, float), np.array([NAN]))
+    return unknown_sum(n_local, np.array(q, float))
 
 
 @register_jitable
@@ -66,21 +72,26 @@ def regression_rows(q, index, args):
     return out
 
 
-FULL_REGRESSION = FullTarget(normal_prior, regression_rows)
+FULL_REGRESSION = Target(normal_prior, log_terms=regression_rows)
+
+
+def only(draw):
+    """A decision rule of which nothing but this is called."""
+    return RuleFunctions(draw, None, None)
 
 
 def make_trace(propose, adapt, draw, target):
-    """``(n, tune, rng, q, args, n_local, proposal, current) -> (states, accepted, used, mean, psi)``."""
-    global_log_ratio, log_terms = target
+    """``(n, tune, rng, q, args, current, proposal) -> (states, accepted, used, mean, psi)``."""
+    make_rule, make_target = constructor(only(draw)), constructor(target)
+    make_proposal = constructor(by(propose, ..., adapt))
 
-    def trace(n, tune, rng, q, args, n_local, proposal, current):
+    def trace(n, tune, rng, q, args, current, proposal):
         states, accepted = np.empty((n, q.shape[0])), np.empty(n, np.bool_)
         used, mean, psi = np.empty(n, np.int64), np.empty(n), np.empty(n)
         for t in range(n):
             out = full_transitions(
-                1, tune, rng, q, args, n_local, proposal, current,
-                proposed_move, propose, adapt, draw, FullTarget(global_log_ratio, log_terms),
-            )  # fmt: skip
+                1, tune, rng, q, args, current, make_rule(), make_proposal(proposal), make_target()
+            )
             q = out.q
             states[t], accepted[t], used[t] = q, out.accepted, out.n_used
             mean[t], psi[t] = out.log_ratio_mean, out.psi
@@ -96,14 +107,14 @@ def compiled_full(propose, adapt, draw, target):
 
 @cache
 def compiled_at_once(propose, adapt, draw, target):
-    global_log_ratio, log_terms = target
+    make_rule, make_target = constructor(only(draw)), constructor(target)
+    make_proposal = constructor(by(propose, ..., adapt))
 
     @numba.njit
-    def engine(n, tune, rng, q, args, n_local, proposal, current):
+    def engine(n, tune, rng, q, args, current, proposal):
         return full_transitions(
-            n, tune, rng, q, args, n_local, proposal, current,
-            proposed_move, propose, adapt, draw, FullTarget(global_log_ratio, log_terms),
-        )  # fmt: skip
+            n, tune, rng, q, args, current, make_rule(), make_proposal(proposal), make_target()
+        )
 
     return engine
 
@@ -141,11 +152,12 @@ def run_both(n, n_local, bound, rule, sequential, full, seed):
     data, outcomes = regression(n_local), []
     rng, state = np.random.default_rng(seed), deepcopy(bound.state)
     trace = sequential(bound.propose, bound.adapt, rule.functions, REGRESSION)
-    theirs = trace(n, True, rng, START.copy(), data, np.arange(n_local), state, rule.bind(n_local))
+    schedule = rule.bind(n_local)
+    theirs = trace(n, True, rng, START.copy(), data, rows_of(schedule), state, schedule)
     outcomes.append((theirs, state, rng.random()))
     rng, state = np.random.default_rng(seed), deepcopy(bound.state)
     trace = full(bound.propose, bound.adapt, rule.functions.draw, FULL_REGRESSION)
-    ours = trace(n, True, rng, START.copy(), data, n_local, state, unknown(START))
+    ours = trace(n, True, rng, START.copy(), data, unknown(n_local, START), state)
     outcomes.append((ours, state, rng.random()))
     return outcomes
 
@@ -205,8 +217,8 @@ def test_many_transitions_at_once_equal_one_at_a_time():
     functions = bound.propose, bound.adapt, draw, FULL_REGRESSION
     results = []
     for compiled in (compiled_full, compiled_at_once):
-        rng, state, current = np.random.default_rng(5), deepcopy(bound.state), unknown(START)
-        out = compiled(*functions)(200, True, rng, START.copy(), regression(400), 400, state, current)
+        rng, state, current = np.random.default_rng(5), deepcopy(bound.state), unknown(400, START)
+        out = compiled(*functions)(200, True, rng, START.copy(), regression(400), current, state)
         results.append((out, state, current, rng.random()))
     (each, each_state, each_current, each_after), (out, state, current, after) = results
     states, accepted, used, mean, psi = each
@@ -224,10 +236,10 @@ def test_many_transitions_at_once_equal_one_at_a_time():
 
 def test_the_sum_does_not_drift():
     """After many accepted moves it is still that of the terms at the state, to the last bit."""
-    bound, current = PROPOSALS["scales"], unknown(START)
+    bound, current = PROPOSALS["scales"], unknown(400, START)
     functions = bound.propose, bound.adapt, Exact().functions.draw, FULL_REGRESSION
     out = compiled_at_once(*functions)(
-        5000, False, np.random.default_rng(6), START.copy(), regression(400), 400, bound.state, current
+        5000, False, np.random.default_rng(6), START.copy(), regression(400), current, bound.state
     )
     assert out.n_accepted > 500
     assert current.total[0] == total(out.q, regression(400), 400, FULL_REGRESSION)
@@ -238,8 +250,8 @@ def test_the_sum_does_not_drift():
 def test_a_transition_asks_for_the_proposal_and_then_for_one_u():
     rng, bound = ScriptedRng([0.5], [0.1, -0.2]), RandomWalk(0.1).bind(D)
     full_transitions(
-        1, False, rng, START, regression(400), 400, bound.state, unknown(START),
-        proposed_move, bound.propose, bound.adapt, Exact().functions.draw, FULL_REGRESSION,
+        1, False, rng, START, regression(400), unknown(400, START), Exact().functions,
+        bound.kernel(bound.state), FULL_REGRESSION,
     )  # fmt: skip
     assert rng.calls == ["normal", "random"]
 
@@ -254,7 +266,7 @@ class Reader:
         self.n_local, self.support = n_local, support
         self.y = np.random.default_rng(7).normal(size=n_local)
         self.calls = []
-        self.target = FullTarget(self.global_log_ratio, self.log_terms)
+        self.target = Target(self.global_log_ratio, log_terms=self.log_terms)
 
     def global_log_ratio(self, q_new, q, args):
         return 0.0 if abs(q_new[0]) < self.support else -INF
@@ -274,14 +286,14 @@ class Reader:
     def move(self, n, q, current, seed=8, scale=0.1):
         bound = RandomWalk(scale).bind(1)
         return full_transitions(
-            n, False, np.random.default_rng(seed), np.array(q), (), self.n_local, bound.state, current,
-            proposed_move, bound.propose, bound.adapt, Exact().functions.draw, self.target,
+            n, False, np.random.default_rng(seed), np.array(q), (), current, Exact().functions,
+            bound.kernel(bound.state), self.target,
         )  # fmt: skip
 
 
 @pytest.mark.parametrize("n_local", [300, 2 * CHUNK + 1])
 def test_one_pass_for_each_transition(n_local):
-    reader, current = Reader(n_local), unknown([0.0])
+    reader, current = Reader(n_local), unknown(n_local, [0.0])
     out = reader.move(20, [0.0], current)
     states = reader.passes()
     assert len(states) == 21  # one for a start that is unknown
@@ -293,21 +305,21 @@ def test_one_pass_for_each_transition(n_local):
     out = reader.move(20, out.q, current, seed=9)
     assert len(reader.passes()) == 20
     # The sum is right, and not only cheap.
-    again = unknown([0.0])
+    again = unknown(n_local, [0.0])
     reader.move(0, [0.0], again)
     assert reader.passes() == []
     assert current.total[0] == total(out.q, (), n_local, reader.target) != kept
 
 
 def test_a_sum_of_another_state_or_none_is_computed_anew():
-    reader, current = Reader(300), unknown([0.0])
+    reader, current = Reader(300), unknown(300, [0.0])
     out = reader.move(10, [0.0], current)
     reader.passes()
     moved = reader.move(10, [0.1], current, seed=10)
     states = reader.passes()
     assert len(states) == 11
     assert states[0] == 0.1
-    fresh = reader.move(10, [0.1], unknown([0.1]), seed=10)
+    fresh = reader.move(10, [0.1], unknown(300, [0.1]), seed=10)
     np.testing.assert_array_equal(moved.q, fresh.q)
     assert moved.n_accepted == fresh.n_accepted
     reader.passes()
@@ -320,7 +332,7 @@ def test_a_sum_of_another_state_or_none_is_computed_anew():
 
 
 def test_outside_the_prior_no_data_are_read():
-    reader, current = Reader(300, support=0.0), unknown([0.0])
+    reader, current = Reader(300, support=0.0), unknown(300, [0.0])
     out = reader.move(20, [0.0], current)
     assert len(reader.passes()) == 1
     assert (out.n_used, out.n_stages, out.n_exhausted, out.n_accepted) == (0, 0, 0, 0)
@@ -330,7 +342,7 @@ def test_outside_the_prior_no_data_are_read():
 
 
 def test_states_are_not_shared_with_the_caller():
-    reader, q, current = Reader(300), np.array([0.0]), unknown([0.0])
+    reader, q, current = Reader(300), np.array([0.0]), unknown(300, [0.0])
     out = reader.move(20, q, current)
     assert q[0] == 0.0
     assert not np.shares_memory(out.q, current.q)
@@ -341,7 +353,7 @@ def test_states_are_not_shared_with_the_caller():
 
 
 def total_of(terms):
-    target = FullTarget(lambda *_: 0.0, lambda q, index, args: args[0][index])
+    target = Target(log_terms=lambda q, index, args: args[0][index])
     return total(np.zeros(1), (terms,), len(terms), target)
 
 
@@ -383,19 +395,21 @@ def one_transition(old, new, global_=0.0, hastings=0.0, u=0.5, rule=RULES["exact
     def propose(state, q, rng):
         return np.ones(1), hastings
 
-    full = FullTarget(lambda *_: global_, lambda q, index, args: terms[int(q[0])][index])
-    current = unknown([0.0])
+    target = Target(
+        lambda *_: global_,
+        lambda q_new, q, index, args: (terms[1] - terms[0])[index],
+        lambda q, index, args: terms[int(q[0])][index],
+    )
+    current, schedule = unknown(n_local, [0.0]), rule.bind(n_local)
     with np.errstate(invalid="ignore"):  # inf - inf; compiled code does not warn
         ours = full_transitions(
-            1, False, ScriptedRng([u]), np.zeros(1), (), n_local, None, current,
-            proposed_move, propose, no_adaptation, rule.functions.draw, full,
-        )  # fmt: skip
+            1, False, ScriptedRng([u]), np.zeros(1), (), current, rule.functions, by(propose), target
+        )
         theirs = transitions(
-            1, False, ScriptedRng([u]), np.zeros(1), (), np.arange(n_local), NO_STRATUM, None,
-            rule.bind(n_local), 0, proposed_move, propose, no_adaptation, *rule.functions, no_range,
-            Target(lambda *_: global_, lambda q_new, q, index, args: (terms[1] - terms[0])[index]),
+            1, False, ScriptedRng([u]), np.zeros(1), (), rows_of(schedule), rule_of(rule, schedule),
+            by(propose), target,
         )  # fmt: skip
-        expected = total(ours.q, (), n_local, full)
+        expected = total(ours.q, (), n_local, target)
     assert ours.accepted == theirs.accepted == ours.q[0] == ours.n_accepted
     assert ours.psi == theirs.psi or math.isnan(ours.psi)
     assert current.q[0] == ours.q[0]
@@ -455,15 +469,13 @@ def no_global(q_new, q, args):
     return 0.0
 
 
-def full_matrix(draw, hastings=RIGHT, target=FULL_TABLE, kept=None):
+def full_matrix(draw, hastings=RIGHT, target=TABLE, kept=None):
     """Transition probabilities of the kernel; `kept`: a sum that it believes to be that of its state."""
 
     def transition(rng, q):
-        current = unknown(q) if kept is None else Current(q.copy(), np.array([kept]))
-        return full_transitions(
-            1, False, rng, q, (TERMS,), TERMS.shape[1], hastings, current, proposed_move, jump,
-            no_adaptation, draw, target,
-        )  # fmt: skip
+        n_local = TERMS.shape[1]
+        current = unknown(n_local, q) if kept is None else Current(n_local, q.copy(), np.array([kept]))
+        return full_transitions(1, False, rng, q, (TERMS,), current, only(draw), by(jump, hastings), target)
 
     return matrix_by_bisection(transition)
 
@@ -485,8 +497,8 @@ def test_transition_probabilities_of_three_states_are_exact(name):
     [
         {"hastings": WITHOUT},
         {"hastings": WRONG_WAY_ROUND},
-        {"target": FullTarget(no_global, FULL_TABLE.log_terms)},
-        {"target": FullTarget(FULL_TABLE.global_log_ratio, rows_wrong_sign)},
+        {"target": TABLE._replace(global_log_ratio=no_global)},
+        {"target": TABLE._replace(log_terms=rows_wrong_sign)},
         {"kept": TERMS[0].sum()},  # the sum of another state
     ],
 )
@@ -504,12 +516,13 @@ def states_of(kernel, draw, hastings, n, seed):
     rng, q = np.random.default_rng(seed), np.zeros(1)
     n_local = TERMS.shape[1]
     if kernel == "full":
-        trace = compiled_full(jump, no_adaptation, draw, FULL_TABLE)
-        return trace(n, False, rng, q, (TERMS,), n_local, hastings, unknown(q))[0][:, 0].astype(int)
+        trace = compiled_full(jump, no_adaptation, draw, TABLE)
+        return trace(n, False, rng, q, (TERMS,), unknown(n_local, q), hastings)[0][:, 0].astype(int)
     rule = ExactBarker()
     functions = rule.functions._replace(draw=draw)
     trace = compiled_trace(jump, no_adaptation, functions, TABLE)
-    out = trace(n, False, rng, q, (TERMS,), np.arange(n_local), hastings, rule.bind(n_local))
+    schedule = rule.bind(n_local)
+    out = trace(n, False, rng, q, (TERMS,), rows_of(schedule), hastings, schedule)
     return out.q[:, 0].astype(int)
 
 
@@ -598,11 +611,11 @@ def test_a_sum_that_is_used_again_is_noticed(model, start, monkeypatch):
     step = AusterityMH(
         [model["slope"]], model=model, epsilon=0, proposal=RandomWalk(SCALE), rng=np.random.default_rng(15)
     )
-    engine, kept = step._engine, unknown(start["slope"])
+    engine, kept = step._engine, unknown(N, start["slope"])
 
     def run(n, tune, rng, q, point, proposal_state):
         args = engine._target.args(point)
-        return engine._transitions(n, tune, rng, q, args, engine.n_local, proposal_state, kept)
+        return engine._transitions(n, tune, rng, q, args, kept, proposal_state)
 
     monkeypatch.setattr(engine, "run", run)
     slopes, sigmas, _ = chain_beside_slice(step, model, start, 400)
@@ -620,7 +633,7 @@ def test_the_sum_is_kept_from_draw_to_draw(per_draw, model, start):
     """With all variables in one block nothing else can move: the sum is that of the last state."""
     step = joint_step(model, steps_per_draw=per_draw)
     engine, point = step._engine, start
-    logp, plain = model.compile_logp(vars=[model["y"]]), engine._target.interpreted(FullTarget)
+    logp, plain = model.compile_logp(vars=[model["y"]]), engine._target.interpreted()
     point, _ = step.step(point)
     current = engine._current
     for _ in range(50):

@@ -18,16 +18,15 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from pymc_austerity import AusterityMH
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.base import Sample, Schedule, standard_error
-from pymc_austerity.kernels.log_ratio_range import no_range
 from pymc_austerity.kernels.metropolis import (
+    Rule,
     draw_without_replacement,
     merge,
     restore_order,
     sequential_test,
     transitions,
 )
-from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.kernels.subsample import NO_ROWS, Rows, rows_of
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.target import Target
@@ -35,11 +34,13 @@ from tests.kernels.engines import (
     GIVEN,
     REGRESSION,
     ScriptedRng,
+    by,
     compiled_test,
     compiled_trace,
     compiled_transitions,
     interpreted_trace,
     nothing,
+    rule_of,
     significant_without_fpc,
 )
 from tests.kernels.three_states import (
@@ -102,11 +103,11 @@ RULES = {
 
 
 def run(trace, n, bound, rule, data, seed, tune=True, q=(0.5, -1.0)):
-    n_local = len(data[-1])
     rng, state = np.random.default_rng(seed), deepcopy(bound.state)
-    population = np.arange(n_local)
-    result = trace(n, tune, rng, np.array(q, float), data, population, state, rule.bind(n_local))
-    return result, state, population, rng.random()
+    schedule = rule.bind(len(data[-1]))
+    rows = rows_of(schedule)
+    result = trace(n, tune, rng, np.array(q, float), data, rows, state, schedule)
+    return result, state, rows.population, rng.random()
 
 
 # (a) Interpreted and compiled ---------------------------------------------------------------------
@@ -243,14 +244,13 @@ def table_terms_wrong_sign(q_new, q, index, args):
 
 def kernel_matrix(hastings, rule, target):
     """Transition probabilities of the kernel; with `Exact` its decision is monotone in u."""
-    n_local = TERMS.shape[1]
-    schedule = rule.bind(n_local)
+    schedule = rule.bind(TERMS.shape[1])
 
     def transition(rng, q):
+        rows = rows_of(schedule)
         return transitions(
-            1, False, rng, q, (TERMS,), np.arange(n_local), NO_STRATUM,
-            hastings, schedule, 0, proposed_move, jump, no_adaptation, *rule.functions, no_range, target,
-        )  # fmt: skip
+            1, False, rng, q, (TERMS,), rows, rule_of(rule, schedule), by(jump, hastings), target
+        )
 
     return matrix_by_bisection(transition)
 
@@ -280,10 +280,10 @@ def moves(trace, n, hastings, terms, rule, seed):
 
     Given its state, each move is a fresh draw from that row of the transition matrix.
     """
-    states = trace(
-        n, False, np.random.default_rng(seed), np.array([0.0]), (terms,), np.arange(terms.shape[1]),
-        hastings, rule.bind(terms.shape[1]),
-    ).q[:, 0].astype(int)  # fmt: skip
+    schedule = rule.bind(terms.shape[1])
+    rng = np.random.default_rng(seed)
+    out = trace(n, False, rng, np.array([0.0]), (terms,), rows_of(schedule), hastings, schedule)
+    states = out.q[:, 0].astype(int)
     return states, counts_of_moves(states)
 
 
@@ -297,8 +297,9 @@ def test_frequencies_of_three_states():
 def given_test(rng, psi, terms, population, schedule, decide):
     """`sequential_test` on given terms: (terms read, stages, mean, standard error)."""
     sample, stages = sequential_test(
-        rng, psi, math.nan, None, None, (terms,), population, NO_STRATUM, schedule, decide, GIVEN
-    )
+        rng, psi, math.nan, None, None, (terms,), Rows(len(terms), population, NO_ROWS, NO_ROWS),
+        Rule(schedule, 0, None, decide, None, None), GIVEN,
+    )  # fmt: skip
     assert sample.n_local == len(terms)
     return sample.n, stages, sample.mean, standard_error(sample.n, sample.n_local, sample.m2)
 
@@ -510,10 +511,10 @@ def test_reading_everything_uses_no_random_numbers():
 
 def test_a_transition_asks_for_the_proposal_and_then_for_one_u(regression):
     rng = ScriptedRng([0.5], [0.1, -0.2])
-    bound, rule = RandomWalk(0.1).bind(D), Exact()
+    bound, rule, schedule = RandomWalk(0.1).bind(D), Exact(), Exact().bind(N)
     transitions(
-        1, False, rng, np.zeros(D), regression, np.arange(N), NO_STRATUM, bound.state,
-        rule.bind(N), 0, proposed_move, bound.propose, bound.adapt, *rule.functions, no_range, REGRESSION,
+        1, False, rng, np.zeros(D), regression, rows_of(schedule), rule_of(rule, schedule),
+        bound.kernel(bound.state), REGRESSION,
     )  # fmt: skip
     assert rng.calls == ["normal", "random"]
 
@@ -588,10 +589,11 @@ def one_transition(global_=0.0, terms=None, hastings=0.0, u=0.5, rule=None, data
         read.extend(index.tolist())
         return terms[index]
 
+    schedule = rule.bind(len(terms))
     out = transitions(
-        1, False, ScriptedRng([u, *[0.0] * 100]), np.zeros(1), (), np.arange(len(terms)), NO_STRATUM,
-        None, rule.bind(len(terms)), 0, proposed_move, lambda *_: (np.ones(1), hastings), no_adaptation,
-        *rule.functions, no_range, Target(lambda *_: global_, log_ratios),
+        1, False, ScriptedRng([u, *[0.0] * 100]), np.zeros(1), (), rows_of(schedule),
+        rule_of(rule, schedule), by(lambda *_: (np.ones(1), hastings)),
+        Target(lambda *_: global_, log_ratios),
     )  # fmt: skip
     assert out.q[0] == out.accepted == out.n_accepted
     assert out.n_used == len(read)

@@ -11,18 +11,16 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.acceptance.base import above, log_uniform
-from pymc_austerity.acceptance.exact import all_seen
-from pymc_austerity.kernels.full_data import Current, full_transitions
+from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
 from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.moves import proposed_move, surrogate_move
-from pymc_austerity.kernels.stratum import NO_STRATUM, stratum_of
-from pymc_austerity.proposals.base import no_adaptation
+from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.subsample import NO_ROWS, rows_of
+from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.proposals.base import proposed_move
+from pymc_austerity.proposals.surrogate import base_of_surrogate
 from pymc_austerity.target import Target
-from tests.kernels.engines import ScriptedRng
+from tests.kernels.engines import ScriptedRng, by, rule_of
 from tests.kernels.three_states import (
-    FULL_TABLE,
     GLOBAL,
     JUMPS,
     LAW,
@@ -32,7 +30,6 @@ from tests.kernels.three_states import (
     WRONG_WAY_ROUND,
     counts_of_moves,
     jump,
-    table_global,
     table_terms,
     worst_p,
 )
@@ -72,7 +69,7 @@ INNER = metropolis(GLOBAL, JUMPS)
 
 
 @register_jitable
-def inner_jump(state, q, rng, args, target):
+def inner_jump(state, q, rng):
     """From row to column of a matrix of probabilities."""
     i, j, u = int(q[0]), 0, rng.random()
     while u >= state[i, j] and j < 2:
@@ -82,27 +79,34 @@ def inner_jump(state, q, rng, args, target):
 
 
 @register_jitable
-def with_change_of_global(proposal, q, rng, args, propose, target):
+def surrogate_move(proposal, q, rng, args, target):
+    """That of `Surrogate`, with another inner kernel."""
+    q_new = proposal.propose(proposal.state, q, rng)
+    return q_new, base_of_surrogate(q_new, q)
+
+
+@register_jitable
+def with_change_of_global(proposal, q, rng, args, target):
     """A planted bug: the global terms are held against the move once more."""
-    q_new = propose(proposal, q, rng, args, target)
+    q_new = proposal.propose(proposal.state, q, rng)
     return q_new, target.global_log_ratio(q_new, q, args)
 
 
 @register_jitable
-def with_change_taken_off(proposal, q, rng, args, propose, target):
+def with_change_taken_off(proposal, q, rng, args, target):
     """A planted bug: as for an independent draw of the global terms."""
-    q_new = propose(proposal, q, rng, args, target)
+    q_new = proposal.propose(proposal.state, q, rng)
     return q_new, -target.global_log_ratio(q_new, q, args)
 
 
 def one_transition(
-    inner, rng, q, *, move=surrogate_move, target=TABLE, terms=TERMS, rule=None, stratum=NO_STRATUM
+    inner, rng, q, *, move=surrogate_move, target=TABLE, terms=TERMS, rule=None, exact_rows=NO_ROWS
 ):
     rule = rule or Exact()
-    n_others = terms.shape[1] - len(stratum.rows)
+    schedule = rule.bind(terms.shape[1] - len(exact_rows))
     return transitions(
-        1, False, rng, q, (terms,), np.arange(n_others), stratum, inner, rule.bind(n_others), 0,
-        move, inner_jump, no_adaptation, *rule.functions, no_range, target,
+        1, False, rng, q, (terms,), rows_of(schedule, exact_rows), rule_of(rule, schedule),
+        by(inner_jump, inner, move=move), target,
     )  # fmt: skip
 
 
@@ -200,7 +204,7 @@ EXPANDED = Target(expanded_global, table_terms)
 
 @pytest.mark.parametrize("rows", [[], [2], [0, 3, 6]], ids=str)
 def test_with_a_polynomial_the_law_is_the_same(rows):
-    options = {"target": EXPANDED, "terms": TERMS - POLYNOMIAL, "stratum": stratum_of(np.array(rows, int))}
+    options = {"target": EXPANDED, "terms": TERMS - POLYNOMIAL, "exact_rows": np.array(rows, int)}
     inner = metropolis(WITH_POLYNOMIAL, JUMPS)
     np.testing.assert_allclose(stationary(outer_matrix(inner, **options)), LAW, atol=1e-12)
     assert error_of_law(INNER, **options) > 0.02  # an inner kernel that forgets the polynomial
@@ -214,7 +218,7 @@ def test_a_proposal_is_offset_by_the_global_terms_and_its_own_ratio():
         into_j = JUMPS[i, :j].sum() + 0.5 * JUMPS[i, j]
         for state, sign in ((RIGHT, 1.0), (WRONG_WAY_ROUND, -1.0)):
             q_new, base = proposed_move(
-                state, np.array([float(i)]), ScriptedRng([into_j]), (TERMS,), jump, TABLE
+                by(jump, state), np.array([float(i)]), ScriptedRng([into_j]), (TERMS,), TABLE
             )
             assert q_new[0] == j
             expected = GLOBAL[j] - GLOBAL[i] + sign * math.log(JUMPS[j, i] / JUMPS[i, j])
@@ -222,7 +226,7 @@ def test_a_proposal_is_offset_by_the_global_terms_and_its_own_ratio():
 
 
 def test_a_surrogate_has_no_offset():
-    q_new, base = surrogate_move(INNER, np.zeros(1), ScriptedRng([0.99]), (TERMS,), inner_jump, TABLE)
+    q_new, base = surrogate_move(by(inner_jump, INNER), np.zeros(1), ScriptedRng([0.99]), (TERMS,), TABLE)
     assert (q_new[0], base) == (2.0, 0.0)
 
 
@@ -252,11 +256,9 @@ def test_a_surrogate_that_stays_reads_nothing_and_is_accepted(u, rule):
     assert out.log_ratio_mean == out.log_ratio_se == 0.0
 
 
-def test_a_surrogate_that_stays_does_not_read_the_stratum():
+def test_a_surrogate_that_stays_does_not_read_the_exact_rows():
     target = Target(TABLE.global_log_ratio, Unread())
-    out = one_transition(
-        INNER, Staying(0.5), np.zeros(1), target=target, stratum=stratum_of(np.array([1, 4]))
-    )
+    out = one_transition(INNER, Staying(0.5), np.zeros(1), target=target, exact_rows=np.array([1, 4]))
     assert out.accepted
     assert out.n_used == 0
 
@@ -274,10 +276,10 @@ def stay(state, q, rng):
 @pytest.mark.parametrize(("log_hastings", "u"), [(-5.0, 0.5), (5.0, 0.5), (-0.1, 0.95)])
 def test_a_proposal_that_stays_with_another_density_is_decided(log_hastings, u):
     """A user's function may say so; only a move without any offset is certain."""
+    schedule = Exact().bind(N_LOCAL)
     out = transitions(
-        1, False, ScriptedRng([u]), np.zeros(1), (TERMS,), np.arange(N_LOCAL), NO_STRATUM,
-        np.array([log_hastings]), Exact().bind(N_LOCAL), 0, proposed_move, stay, no_adaptation,
-        *Exact().functions, no_range, TABLE,
+        1, False, ScriptedRng([u]), np.zeros(1), (TERMS,), rows_of(schedule), rule_of(Exact(), schedule),
+        by(stay, np.array([log_hastings])), TABLE,
     )  # fmt: skip
     assert out.accepted == (math.log(u) < log_hastings)
     assert out.n_used == N_LOCAL
@@ -286,16 +288,19 @@ def test_a_proposal_that_stays_with_another_density_is_decided(log_hastings, u):
 # The other kernel, and compiled ---------------------------------------------------------------------------
 
 
+make_rule = constructor(Rule(..., 0, *Exact().functions, no_range))
+make_proposal = constructor(by(inner_jump, ..., move=surrogate_move))
+make_target = constructor(TABLE)
+
+
 @numba.njit
-def compiled_states(n, rng, inner, terms, population, stratum, schedule):
+def compiled_states(n, rng, inner, terms, rows, schedule):
     states, accepted = np.empty(n, np.int64), 0
     q = np.zeros(1)
     for t in range(n):
         out = transitions(
-            1, False, rng, q, (terms,), population, stratum, inner, schedule, 0,
-            surrogate_move, inner_jump, no_adaptation, log_uniform, all_seen, above, no_range,
-            Target(table_global, table_terms),
-        )  # fmt: skip
+            1, False, rng, q, (terms,), rows, make_rule(schedule), make_proposal(inner), make_target()
+        )
         q = out.q
         accepted += out.accepted
         states[t] = int(q[0])
@@ -304,10 +309,9 @@ def compiled_states(n, rng, inner, terms, population, stratum, schedule):
 
 @pytest.mark.parametrize("rows", [[], [1, 4]], ids=str)
 def test_frequencies_and_compiled_draws(rows):
-    stratum = stratum_of(np.array(rows, int))
-    n_others = N_LOCAL - len(rows)
+    schedule = Exact().bind(N_LOCAL - len(rows))
     terms = 0.3 * TERMS  # every state is visited often
-    rest = terms, np.arange(n_others), stratum, Exact().bind(n_others)
+    rest = terms, rows_of(schedule, np.array(rows, int)), schedule
     matrix = outer_matrix(INNER, terms=terms)
     states, accepted = compiled_states(60_000, np.random.default_rng(4), INNER, *rest)
     assert worst_p(counts_of_moves(states), matrix) > P_LIMIT
@@ -321,12 +325,12 @@ def test_frequencies_and_compiled_draws(rows):
 
 def test_the_kernel_of_all_terms_makes_the_same_moves():
     """Surrogate moves with sums that are kept from one transition to the next."""
-    rng, q, current = np.random.default_rng(5), np.zeros(1), Current(np.zeros(1), np.array([np.nan]))
+    rng, q, current = np.random.default_rng(5), np.zeros(1), unknown_sum(N_LOCAL, np.zeros(1))
     found = []
     for _ in range(400):
         out = full_transitions(
-            1, False, rng, q, (TERMS,), N_LOCAL, INNER, current, surrogate_move, inner_jump,
-            no_adaptation, Exact().functions.draw, FULL_TABLE,
+            1, False, rng, q, (TERMS,), current, Exact().functions,
+            by(inner_jump, INNER, move=surrogate_move), TABLE,
         )  # fmt: skip
         q = out.q
         found.append(int(q[0]))

@@ -17,13 +17,14 @@ from pymc_austerity.bounds.alias import AliasTable, alias_table
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import Thinning
 from pymc_austerity.kernels import tuna
-from pymc_austerity.kernels.moves import proposed_move
 from pymc_austerity.kernels.subsample import CHUNK
+from pymc_austerity.kernels.tuna import TunaRule
+from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import Target
 from tests.bounds.test_alias import recovered
-from tests.kernels.engines import ScriptedRng
+from tests.kernels.engines import ScriptedRng, by
 from tests.kernels.three_states import (
     GLOBAL,
     JUMPS,
@@ -32,8 +33,6 @@ from tests.kernels.three_states import (
     WITHOUT,
     counts_of_moves,
     jump,
-    table_global,
-    table_terms,
     worst_p,
 )
 
@@ -123,6 +122,11 @@ def uniform_for(table, row):
     return (cell + 0.5 * (1.0 + table.share[cell])) / n
 
 
+def counting(chi=0.0, debug=False):
+    """A rule that has met no violation yet."""
+    return TunaRule(chi, np.zeros(1, np.int64), debug)
+
+
 class Kernel(NamedTuple):
     terms: np.ndarray
     thinning: Thinning
@@ -137,8 +141,8 @@ class Kernel(NamedTuple):
         draws = [uniform_for(self.thinning.tables[tier], row) for row in rows]
         rng = Rng([into_j, u, *draws, *keeps], len(rows))
         out = tuna.tuna_transitions(
-            1, False, rng, np.array([float(i)]), (self.terms,), self.thinning, self.chi,
-            np.zeros(1, np.int64), False, self.proposal, proposed_move, jump, no_adaptation, self.target,
+            1, False, rng, np.array([float(i)]), (self.terms,), self.thinning, counting(self.chi),
+            by(jump, self.proposal), self.target,
         )  # fmt: skip
         assert not out.accepted or out.q[0] == j
         return out, rng
@@ -302,17 +306,16 @@ class Trace(NamedTuple):
     psi: np.ndarray
 
 
-def make_trace(propose, adapt, global_log_ratio, log_ratios, kernel):
-    def trace(n, tune, rng, q, args, thinning, chi, violations, debug, proposal):
+def make_trace(propose, adapt, target, kernel):
+    make_proposal, make_target = constructor(by(propose, ..., adapt)), constructor(target)
+
+    def trace(n, tune, rng, q, args, thinning, rule, proposal):
         states = np.empty((n, q.shape[0]))
         accepted, exhausted = np.empty(n, np.bool_), np.empty(n, np.int64)
         used, stages = np.empty(n, np.int64), np.empty(n, np.int64)
         mean, error, psi = np.empty(n), np.empty(n), np.empty(n)
         for t in range(n):
-            out = kernel(
-                1, tune, rng, q, args, thinning, chi, violations, debug, proposal,
-                proposed_move, propose, adapt, Target(global_log_ratio, log_ratios),
-            )  # fmt: skip
+            out = kernel(1, tune, rng, q, args, thinning, rule, make_proposal(proposal), make_target())
             q = out.q
             states[t], accepted[t], used[t] = q, out.accepted, out.n_used
             stages[t], exhausted[t] = out.n_stages, out.n_exhausted
@@ -323,15 +326,14 @@ def make_trace(propose, adapt, global_log_ratio, log_ratios, kernel):
 
 
 @cache
-def compiled_trace(propose, adapt, global_log_ratio, log_ratios, kernel=tuna.tuna_transitions):
-    return numba.njit(make_trace(propose, adapt, global_log_ratio, log_ratios, kernel))
+def compiled_trace(propose, adapt, target, kernel=tuna.tuna_transitions):
+    return numba.njit(make_trace(propose, adapt, target, kernel))
 
 
 def chain_of(thinning, chi, n=400_000, proposal=RIGHT, seed=5, kernel=tuna.tuna_transitions):
     """A compiled chain on the three states."""
-    trace = compiled_trace(jump, no_adaptation, table_global, table_terms, kernel)
-    rng, violations = np.random.default_rng(seed), np.zeros(1, np.int64)
-    return trace(n, False, rng, np.zeros(1), (LARGE,), thinning, chi, violations, False, proposal)
+    trace, rng = compiled_trace(jump, no_adaptation, TABLE, kernel), np.random.default_rng(seed)
+    return trace(n, False, rng, np.zeros(1), (LARGE,), thinning, counting(chi), proposal)
 
 
 LARGE_SETTINGS = {"sharp": ({}, 0.0), "chi": ({"slack": 1.1}, 0.2), "some on all rows": ({"most": 1.0}, 0.0)}
@@ -408,7 +410,7 @@ def rational_terms(q_new, q, index, args):
     return out
 
 
-RATIONAL = (normal_global, rational_terms)
+RATIONAL = Target(normal_global, rational_terms)
 
 
 @pytest.fixture(scope="module")
@@ -430,16 +432,16 @@ def bounds_of(data, most=np.inf, factor=1.0, rounding=1e-12):
 
 def run(trace, n, data, thinning, *, chi=0.0, seed=2, debug=False, tune=True, kernel_rng=None):
     bound = AdaptiveRandomWalk().bind(D, 0.3)
-    rng, violations = np.random.default_rng(seed), np.zeros(1, np.int64)
-    found = trace(n, tune, rng, np.zeros(D), data, thinning, chi, violations, debug, bound.state)
-    return found, bound.state, rng.random(), violations[0]
+    rng, rule = np.random.default_rng(seed), counting(chi, debug)
+    found = trace(n, tune, rng, np.zeros(D), data, thinning, rule, bound.state)
+    return found, bound.state, rng.random(), rule.violations[0]
 
 
 WALK = AdaptiveRandomWalk().bind(D, 0.3)
 
 
 def both():
-    functions = WALK.propose, WALK.adapt, *RATIONAL
+    functions = WALK.propose, WALK.adapt, RATIONAL
     return compiled_trace(*functions), make_trace(*functions, tuna.tuna_transitions)
 
 
@@ -478,15 +480,10 @@ def test_poisson_numbers_are_those_of_numpy(mean):
 def test_many_transitions_at_once_equal_one_at_a_time(data):
     thinning = bounds_of(data, 10.0)
     each, _, after, _ = run(both()[0], 200, data, thinning)
-    rng, violations, state = (
-        np.random.default_rng(2),
-        np.zeros(1, np.int64),
-        AdaptiveRandomWalk().bind(D, 0.3),
-    )
+    rng, walk = np.random.default_rng(2), AdaptiveRandomWalk().bind(D, 0.3)
     out = tuna.tuna_transitions(
-        200, True, rng, np.zeros(D), data, thinning, 0.0, violations, False, state.state,
-        proposed_move, WALK.propose, WALK.adapt, Target(*RATIONAL),
-    )  # fmt: skip
+        200, True, rng, np.zeros(D), data, thinning, counting(), walk.kernel(walk.state), RATIONAL
+    )
     np.testing.assert_array_equal(out.q, each.q[-1])
     assert out.n_accepted == each.accepted.sum()
     assert out.n_used == each.n_used.sum()
@@ -508,9 +505,8 @@ def test_all_that_was_drawn_is_read(data, n):
     rng = Rng(np.random.default_rng(7).random(2 * n), n)
     thinning = bounds_of(data)
     result, used = tuna.thinned_log_ratio(
-        rng, np.ones(D), np.zeros(D), data, thinning, 0, 3.0, 0.0, np.zeros(1, np.int64), False,
-        Target(normal_global, log_ratios),
-    )  # fmt: skip
+        rng, np.ones(D), np.zeros(D), data, thinning, 0, 3.0, counting(), Target(normal_global, log_ratios)
+    )
     assert (result, used, rng.uniforms) == (0.0, n, [])
     assert sum(map(len, asked)) == n
     assert all(len(index) <= CHUNK and np.all(np.diff(index) >= 0) for index in asked)
@@ -546,6 +542,10 @@ def test_wrong_bounds_are_counted(data, which):
     assert run(both()[which], 300, data, bounds_of(data), debug=True)[3] == 0
 
 
+def one_further(state, q, rng):
+    return q + 1.0, 0.0
+
+
 def one_move(log_ratio, bound=0.25, *, keep=0.5, u=0.5, debug=False, rounding=1e-12, chi=0.0):
     """A move in which row 0, of one, is drawn once."""
     table = AliasTable(np.ones(1), np.zeros(1, np.int32))
@@ -555,13 +555,10 @@ def one_move(log_ratio, bound=0.25, *, keep=0.5, u=0.5, debug=False, rounding=1e
         2, np.zeros(1), np.eye(1), np.full(3, np.inf), c[:, 0], c, (table, table, table), rounding, np.inf
     )
     target = Target(lambda q_new, q, args: 0.0, lambda q_new, q, index, args: np.full(1, log_ratio))
-    rng, violations = Rng([u, 0.3, keep], 1), np.zeros(1, np.int64)
-    out = tuna.tuna_transitions(
-        1, False, rng, np.zeros(1), (), thinning, chi, violations, debug, None, proposed_move,
-        lambda proposal, q, rng: (q + 1.0, 0.0), no_adaptation, target,
-    )  # fmt: skip
+    rng, rule = Rng([u, 0.3, keep], 1), counting(chi, debug)
+    out = tuna.tuna_transitions(1, False, rng, np.zeros(1), (), thinning, rule, by(one_further), target)
     assert rng.mean == pytest.approx(bound * (1 + chi * bound))
-    return out, violations[0]
+    return out, rule.violations[0]
 
 
 def test_rounding_is_forgiven():
@@ -607,9 +604,8 @@ def test_outside_of_the_prior_no_data_are_read(data):
         rng = Rng([0.5, *[0.5] * 9], 3)
         target = Target(lambda q_new, q, args, base=base: base, lambda *args: 1 / 0)
         out = tuna.tuna_transitions(
-            1, False, rng, np.zeros(D), data, bounds_of(data), 0.0, np.zeros(1, np.int64), False, None,
-            proposed_move, lambda proposal, q, rng: (q + 1.0, 0.0), no_adaptation, target,
-        )  # fmt: skip
+            1, False, rng, np.zeros(D), data, bounds_of(data), counting(), by(one_further), target
+        )
         assert (out.accepted, out.n_used, out.n_stages) == (False, 0, 0)
         assert rng.calls == ["random"]
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.target import FullTarget, Target
+from pymc_austerity.target import Target
 from tests.kernels.engines import ScriptedRng
 from tests.statistical.errors import p_of_counts
 
@@ -43,15 +43,12 @@ def table_terms(q_new, q, index, args):
     return args[0][int(q_new[0])][index] - args[0][int(q[0])][index]
 
 
-TABLE = Target(table_global, table_terms)
-
-
 @register_jitable
 def table_rows(q, index, args):
     return args[0][int(q[0])][index]
 
 
-FULL_TABLE = FullTarget(table_global, table_rows)
+TABLE = Target(table_global, table_terms, table_rows)
 
 
 def metropolis_matrix():

@@ -16,7 +16,7 @@ from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.structure.composed import Composed, differentiable
 from pymc_austerity.model.structure.derivatives import Differentiable, LocalTerms
 from pymc_austerity.model.structure.features import features_of
-from pymc_austerity.target import Expansion, FeatureSurrogateTarget
+from pymc_austerity.target import Expansion
 from tests.model.features import (
     FEATURES,
     GROUPS,
@@ -264,7 +264,7 @@ def test_compiled(define):
     case = case_of(define)
     expanded = expand(case.fact, case.expansion(), case.function)
     compiled = CompiledTarget(expanded)
-    target, args = compiled.interpreted(FeatureSurrogateTarget), compiled.args(case.point)
+    target, args = compiled.interpreted(), compiled.args(case.point)
     q, q_new, some = case.near(2), case.near(3), np.arange(0, expanded.n_local, 5)
     np.testing.assert_allclose(target.features(q, args), case.function.features(q), rtol=1e-13)
     terms = LocalTerms(expanded)

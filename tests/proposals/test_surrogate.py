@@ -12,9 +12,9 @@ from scipy import integrate, stats
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.moves import proposed_move, surrogate_move
-from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.subsample import rows_of
+from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import Surrogate, surrogate
 from pymc_austerity.proposals.base import bind, is_fitted
 from pymc_austerity.proposals.laplace import squared, times_upper
@@ -23,8 +23,8 @@ from pymc_austerity.proposals.surrogate import (
     inner_transitions,
     round_slope,
 )
-from pymc_austerity.target import QuadraticProxy, SurrogateTarget
-from tests.kernels.engines import ScriptedRng
+from pymc_austerity.target import QuadraticProxy, Target
+from tests.kernels.engines import ScriptedRng, by, rule_of
 from tests.proposals.skewed import SHAPES, SHEAR, fit, skewed_args, skewed_ratio, zeros
 from tests.statistical.errors import LIMIT, error_of_mean
 
@@ -44,6 +44,9 @@ def test_wrong_parameters_are_refused(n_inner):
 def test_binding():
     bound = bind(Surrogate(), 3, 0.44, PROXY)
     assert bound.is_surrogate
+    assert bound.target_functions == ("global_log_ratio", "global_gradient")
+    with pytest.raises(NotImplementedError, match="no proposal density"):
+        bound.propose(bound.state, np.zeros(3), np.random.default_rng(1))
     assert bound.compilable
     assert is_fitted(Surrogate())
     assert bound.state.n_inner[0] == 5
@@ -104,8 +107,8 @@ def skewed_gradient(q, args):
     return out
 
 
-NORMAL = SurrogateTarget(normal_ratio, zeros, normal_gradient)
-SKEWED = SurrogateTarget(skewed_ratio, zeros, skewed_gradient)
+NORMAL = Target(normal_ratio, zeros, global_gradient=normal_gradient)
+SKEWED = Target(skewed_ratio, zeros, global_gradient=skewed_gradient)
 
 
 def normal_args(n_dim):
@@ -221,7 +224,7 @@ def test_numbers_of_steps_are_1_to_10_and_equally_likely():
         found[-1] += 1
         return np.zeros(1)
 
-    target = SurrogateTarget(lambda *_: 0.0, zeros, counted)
+    target = Target(lambda *_: 0.0, zeros, global_gradient=counted)
     state, rng = Surrogate(1).bind_to(QuadraticProxy(np.zeros(1), np.eye(1))).state, np.random.default_rng(5)
     for _ in range(3000):
         found.append(-1)  # the slope at the start
@@ -253,7 +256,7 @@ def test_a_divergent_trajectory_stays(where, bad):
     q = np.full(2, 0.25)
     with np.errstate(all="ignore"):
         result = inner_transitions(
-            state, q, np.random.default_rng(1), (), SurrogateTarget(ratio, zeros, gradient)
+            state, q, np.random.default_rng(1), (), Target(ratio, zeros, global_gradient=gradient)
         )
     np.testing.assert_array_equal(result, [0.25, 0.25])
     assert state.accepted[0] == 0.0
@@ -264,13 +267,13 @@ def test_a_divergent_trajectory_stays(where, bad):
 
 @cache
 def chain_of(inner, target):
-    global_log_ratio, log_ratios, global_gradient = target
+    make_target = constructor(target)
 
     @numba.njit
     def chain(n, rng, state, q, args):
         draws, accepted = np.empty((n, q.shape[0])), np.empty(n)
         for t in range(n):
-            q = inner(state, q, rng, args, SurrogateTarget(global_log_ratio, log_ratios, global_gradient))
+            q = inner(state, q, rng, args, make_target())
             draws[t], accepted[t] = q, state.accepted[0]
         return draws, accepted
 
@@ -373,19 +376,16 @@ def test_interpreted_and_compiled_draws_are_identical(name):
 
 @cache
 def transitions_of(target, compiled=True):
-    draw, decide, accept = Exact().functions
-    global_log_ratio, log_ratios, global_gradient = target
+    make_rule, make_target = constructor(Rule(..., 0, *Exact().functions, no_range)), constructor(target)
+    make_proposal = constructor(Surrogate().bind_to(fit(2)).kernel(...))
 
-    def run(n, tune, rng, q, args, state, schedule):
+    def run(n, tune, rng, q, args, state, rows, schedule):
         draws, scales = np.empty((n, q.shape[0])), np.empty(n)
-        population = np.arange(schedule.ends[-1])
         n_accepted = n_used = 0
         for t in range(n):
             out = transitions(
-                1, tune, rng, q, args, population, NO_STRATUM, state, schedule, 0,
-                surrogate_move, inner_transitions, adapt_step_size, draw, decide, accept, no_range,
-                SurrogateTarget(global_log_ratio, log_ratios, global_gradient),
-            )  # fmt: skip
+                1, tune, rng, q, args, rows, make_rule(schedule), make_proposal(state), make_target()
+            )
             q = out.q
             draws[t], scales[t] = q, state.scale[0]
             n_accepted += out.n_accepted
@@ -399,7 +399,8 @@ def test_the_step_size_adapts_only_when_it_is_told():
     run, args = transitions_of(SKEWED), skewed_args(3)
     state = Surrogate(1).bind_to(rough(3)).state
     start = state.scale[0]
-    rest = fit(3).mode, args, state, Exact().bind(1)
+    schedule = Exact().bind(1)
+    rest = fit(3).mode, args, state, rows_of(schedule), schedule
     _, scales, _, _ = run(200, False, np.random.default_rng(1), *rest)
     np.testing.assert_array_equal(scales, start)
     assert state.counts[0] == 0
@@ -418,8 +419,8 @@ def test_the_step_size_adapts_only_when_it_is_told():
 def test_the_step_size_is_found_from_far_away(start):
     state = Surrogate(2).bind_to(fit(3)).state
     state.scale[0] = start
-    run = transitions_of(SKEWED)
-    run(500, True, np.random.default_rng(5), fit(3).mode, skewed_args(3), state, Exact().bind(1))
+    run, schedule, rng = transitions_of(SKEWED), Exact().bind(1), np.random.default_rng(5)
+    run(500, True, rng, fit(3).mode, skewed_args(3), state, rows_of(schedule), schedule)
     assert 0.3 < state.scale[0] < 3.0
 
 
@@ -455,7 +456,7 @@ def remainders(q_new, q, index, args):
     return out
 
 
-OUTER = SurrogateTarget(skewed_ratio, remainders, skewed_gradient)
+OUTER = Target(skewed_ratio, remainders, global_gradient=skewed_gradient)
 
 
 def posterior_means(functions):
@@ -494,7 +495,9 @@ def outer_run(n, *, compiled=True, seed=6):
     state.scale[0] = 1.0
     rng = np.random.default_rng(seed)
     schedule = Exact().bind(N_LOCAL)
-    return transitions_of(OUTER, compiled)(n, False, rng, fit(2).mode, skewed_args(2), state, schedule)
+    return transitions_of(OUTER, compiled)(
+        n, False, rng, fit(2).mode, skewed_args(2), state, rows_of(schedule), schedule
+    )
 
 
 def test_with_the_outer_test_the_law_is_the_posterior(truth):
@@ -514,13 +517,12 @@ def test_the_global_terms_must_not_be_counted_twice(truth):
     def propose(state, q, rng):
         return inner_transitions(state, q, rng, skewed_args(2), OUTER), 0.0
 
-    draw, decide, accept = Exact().functions
     state, schedule = Surrogate(1).bind_to(fit(2)).state, Exact().bind(N_LOCAL)
     rng, q, draws, target = np.random.default_rng(7), fit(2).mode, [], OUTER
     for _ in range(4000):
         q = transitions(
-            1, False, rng, q, skewed_args(2), np.arange(N_LOCAL), NO_STRATUM, state, schedule, 0,
-            proposed_move, propose, adapt_step_size, draw, decide, accept, no_range, target,
+            1, False, rng, q, skewed_args(2), rows_of(schedule), rule_of(Exact(), schedule),
+            by(propose, state), target,
         ).q  # fmt: skip
         draws.append(q)
     assert z_of_posterior(np.array(draws), truth) > LIMIT

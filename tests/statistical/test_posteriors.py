@@ -14,7 +14,7 @@ from scipy import stats
 
 from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk
 from pymc_austerity.acceptance import TTest
-from pymc_austerity.model.compile import target as compile_
+from pymc_austerity.model.compile import numba_backend
 from tests.kernels.engines import significant_without_fpc
 from tests.statistical.errors import LIMIT, sd_with_error, z_of_mean, z_of_sd
 from tests.statistical.theory import sequential_test_law, stationary, walk_on_grid
@@ -35,19 +35,28 @@ def sample(model, step, draws, tune, seed, **kwargs):
 
 # Planted bugs: copies of the engine that are wrong about the target -----------------------------------
 
-LOST_PRIOR = {"global_log_ratio_function(q_new, q, *args)[0].item()": "0.0"}
+LOST_PRIOR = {"global_log_ratio": ("global_log_ratio_function(q_new, q, *args)[0].item()", "0.0")}
 TEMPERED = {
-    right: f"0.5 * {right}"
-    for right in ("log_ratios_function(q_new, q, index, *args)[0]", "log_terms_function(q, index, *args)[0]")
+    name: (right, f"0.5 * {right}")
+    for name, right in {
+        "log_ratios": "log_ratios_function(q_new, q, index, *args)[0]",
+        "log_terms": "log_terms_function(q, index, *args)[0]",
+    }.items()
 }
 
 
 @pytest.fixture
 def plant(monkeypatch):
+    source_of = numba_backend.target_function_source
+
     def change(bug):
-        for right, wrong in bug.items():
-            assert right in compile_._FUNCTIONS
-            monkeypatch.setattr(compile_, "_FUNCTIONS", compile_._FUNCTIONS.replace(right, wrong))
+        def planted(name, **options):
+            source = source_of(name, **options)
+            right, wrong = bug.get(name, ("", ""))
+            assert right in source
+            return source.replace(right, wrong)
+
+        monkeypatch.setattr(numba_backend, "target_function_source", planted)
 
     return change
 

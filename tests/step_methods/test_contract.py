@@ -273,7 +273,7 @@ class TestCopies:
         assert other._model is line
         for shared in ("_transitions", "_target", "_schedule"):
             assert getattr(other._engine, shared) is getattr(step._engine, shared)
-        assert other._engine._population is not step._engine._population
+        assert other._engine._rows.population is not step._engine._rows.population
 
     def test_a_copy_in_a_container_is_copied_once(self, step):
         one, two = deepcopy([step, step])
@@ -478,4 +478,4 @@ class TestChains:
                 move(step, near, 1)
         step.setup_chain(np.random.default_rng(8), 0, 10)
         assert_same_path(expected, move(step, near, 3))
-        assert np.array_equal(np.sort(step._engine._population), np.arange(N))
+        assert np.array_equal(np.sort(step._engine._rows.population), np.arange(N))

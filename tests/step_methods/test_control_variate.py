@@ -484,14 +484,14 @@ def test_the_default_proposal(model):
 )
 def test_the_number_of_exact_rows(model, given, expected):
     step = AusterityMH(model=model, control_variate=given)
-    rows = step._engine._stratum.rows
+    rows = step._engine.exact_rows
     assert len(np.unique(rows)) == len(rows) == step.configuration["n_exact"] == expected
     assert step._engine._schedule.ends[-1] == step._engine.n_others == N - expected
 
 
 def test_few_rows_have_fewer_exact_ones():
     step = AusterityMH(model=logistic_model(500), control_variate=TAYLOR, threshold=100)
-    assert len(step._engine._stratum.rows) == 50
+    assert len(step._engine.exact_rows) == 50
 
 
 def test_the_name_of_a_term_does_not_choose_the_kernel():

@@ -160,7 +160,7 @@ def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypa
 def test_copies_count_on_their_own(built, near):
     """Violations of one chain are not those of another."""
     one, other = fresh(built), fresh(built)
-    one._engine._violations[0] = 7
+    one._engine._rule.violations[0] = 7
     assert move(other, near, 1)[1][0]["bound_violations"] == 0.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 7.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 0.0

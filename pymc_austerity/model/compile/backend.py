@@ -1,4 +1,4 @@
-"""Who runs the functions of a model and the kernels around them: numba, or Python itself.
+"""Which backend runs the functions of a model and the kernels around them: numba, or Python itself.
 
 Whatever is built under `interpreted` is run by Python, with equal decisions, and nothing is compiled for it.
 That is many times slower per transition, and there at once: it is for tests, and for looking into a kernel.
@@ -6,61 +6,18 @@ That is many times slower per transition, and there at once: it is for tests, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
 
 import pytensor
-from pytensor.graph.basic import Variable
 
-from pymc_austerity.model.compile.native import interruptible
-from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
+from pymc_austerity.model.compile.numba_backend import NumbaBackend
+from pymc_austerity.model.compile.protocol import Backend
+from pymc_austerity.model.compile.python_backend import PythonBackend
 
-
-def exact_arithmetic() -> Any:
-    """Compile within this context without reordering of sums.
-
-    With PyTensor's default, `fastmath`, code that was just compiled and the same code from the disk differ
-    in the last bit, and with them the statistics of one seed in two processes.
-    """
-    return pytensor.config.change_flags(numba__fastmath=False)
-
-
-@dataclass(frozen=True)
-class Backend:
-    """A way to run what is made from a model.
-
-    Attributes
-    ----------
-    name : str
-    mode : Mode or str
-        PyTensor's mode for functions of the model.
-    is_native : bool
-        Whether kernels are compiled around these functions.
-    """
-
-    name: str
-    mode: Any
-    is_native: bool
-
-    def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
-        """A PyTensor function of some graphs. It takes arrays as they are, without a look at them."""
-        with exact_arithmetic():
-            return pytensor.function(
-                inputs, outputs, mode=self.mode, on_unused_input="ignore", trust_input=True
-            )
-
-    def entry(self, function: Any) -> Any:
-        """What Python calls to run a `function`: arrays in, a sequence of arrays out."""
-        return interruptible(function.vm.jit_fn) if self.is_native else function
-
-
-NUMBA = Backend("numba", "NUMBA", is_native=True)
-# Powers as nested squares are one operation, which Python would do element by element.
-_IN_NUMPY = INTERPRETED_STABLE.excluding("local_pow_to_nested_squaring")
-PYTHON = Backend("python", _IN_NUMPY, is_native=False)
+NUMBA = NumbaBackend()
+PYTHON = PythonBackend()
 
 _current: ContextVar[Backend] = ContextVar("pymc_austerity_backend", default=NUMBA)
 

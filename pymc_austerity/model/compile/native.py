@@ -54,49 +54,33 @@ def generator_at(typing_context: Any, addresses: Any) -> Any:
     return types.npy_rng(addresses), generate
 
 
-def engine_source(kernel: Callable[..., Any], own: list[str], functions: list[str], fields: list[str]) -> str:
-    """Source of ``engine``, the kernel without its functions, as `NativeKernel` calls it."""
-    arguments = ", ".join(own)
-    handed_over = ", ".join("generator_at(rng)" if name == "rng" else name for name in own)
-    record = ", ".join(f"{name}_" for name in fields)
-    lines = [
-        f"def engine({arguments}):",
-        f"    outcome = kernel({handed_over}, {', '.join(functions)}, Record({record}))",
-    ]
-    if _moves(kernel):
-        lines += ["    q[:] = outcome.q", "    return outcome[1:]"]
-    else:
-        lines += ["    return outcome[:]"]
-    return "\n".join(lines)
-
-
 def _outcome(kernel: Callable[..., Any]) -> Any:
     return get_type_hints(kernel)["return"]
 
 
-def _moves(kernel: Callable[..., Any]) -> bool:
+def returns_state(kernel: Callable[..., Any]) -> bool:
     """Does the kernel return a state q, besides numbers?"""
     return bool(_outcome(kernel)._fields[0] == "q")
 
 
 class NativeKernel:
-    """A compiled kernel, to be called as the kernel itself.
+    """A compiled kernel.
 
     Parameters
     ----------
     engine : callable
-        Compiled from `engine_source`.
+        Compiled from the source that `numba_backend.engine_source` returns.
     kernel : callable
         Returns a NamedTuple of numbers, of which the first may be the state q.
     own : list of str
-        Its parameters, without the functions. If it returns q, that array is written over.
+        Names of what it is called with. If it returns q, that array is written over.
     """
 
     def __init__(self, engine: Any, kernel: Callable[..., Any], own: list[str]) -> None:
         self._engine = engine
         self._outcome = _outcome(kernel)
         self._rng_at = own.index("rng")
-        self._q_at = own.index("q") if _moves(kernel) else None
+        self._q_at = own.index("q") if returns_state(kernel) else None
         # The last generator, and its addresses: to find these takes as long as a transition.
         self._generator: tuple[Any, Any] = (None, None)
         self._entry_point: Any = None

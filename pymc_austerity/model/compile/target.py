@@ -1,75 +1,33 @@
-"""From a `Factorisation` to compiled transitions.
+"""From a `Factorisation` to the functions of a `Target`.
 
-Private internals of PyTensor and numba live here and in `native`.
-
-A kernel (`pymc_austerity.kernels`) is a plain function of plain functions. Here the functions of a model
-are compiled by PyTensor's numba backend, and the kernel is compiled around them into one native function that
-runs many transitions without returning to Python, and is cached on disk. Interpreted (`model.backend`), the
-kernel is called as it is.
+A kernel (`pymc_austerity.kernels`) is a plain function of plain functions. Here are the graphs of these
+functions, and their arguments at a point. A backend (`model.compile.protocol`) makes functions of the graphs,
+and puts the kernel around them.
 """
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from numba.extending import register_jitable
 from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
-from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import ancestors
-from pytensor.link.numba.cache import compile_numba_function_src
-from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
-from pymc_austerity.model.compile.backend import current_backend, exact_arithmetic
-from pymc_austerity.model.compile.cache_key import is_of_package, key_of
-from pymc_austerity.model.compile.native import (
-    NativeKernel,
-    compiled,
-    engine_source,
-    generator_at,
-    interruptible,
-)
+from pymc_austerity.model.compile.backend import current_backend
+from pymc_austerity.model.compile.native import interruptible
+from pymc_austerity.model.compile.protocol import ReadyKernel
+from pymc_austerity.model.compile.python_backend import InterpretedKernel, target_function
+from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.compile.row_order import in_random_order
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
 from pymc_austerity.model.population import Positions
-from pymc_austerity.target import Target
-
-logger = logging.getLogger(__name__)
-
-_FUNCTIONS = """
-def log_ratios(q_new, q, index, args):
-    return log_ratios_function(q_new, q, index, *args)[0]
-
-def log_terms(q, index, args):
-    return log_terms_function(q, index, *args)[0]
-
-def global_gradient(q, args):
-    return global_gradient_function(q, *args)[0]
-
-def global_log_ratio(q_new, q, args):
-    return global_log_ratio_function(q_new, q, *args)[0].item()
-
-def features(q, args):
-    return features_function(q, *args)[0]
-"""
-
-
-def _own_operations(graph: FunctionGraph) -> Iterator[type[Op]]:
-    """Operations of a graph that this package defines; PyTensor's keys have their names alone."""
-    for node in graph.apply_nodes:
-        if is_of_package(type(node.op)):
-            yield type(node.op)
-        if isinstance(node.op, HasInnerGraph):
-            yield from _own_operations(node.op.fgraph)
+from pymc_austerity.target import TARGET_PARAMETERS, Target
 
 
 class CompiledTarget:
@@ -126,12 +84,10 @@ class CompiledTarget:
         self._args = [*(self.values[n] for n in self.other_names), *leaves]
         args = [*self._args, *(given.placeholder for given in self.given)]
         self._outputs = outputs
+        own = {"q_new": self._q_new, "q": self._q, "index": self._index}
         self._inputs = {
-            "log_ratios": [self._q_new, self._q, self._index, *args],
-            "log_terms": [self._q, self._index, *args],
-            "global_log_ratio": [self._q_new, self._q, *args],
-            "global_gradient": [self._q, *args],
-            "features": [self._q, *args],
+            name: [*(own[parameter] for parameter in parameters[:-1]), *args]
+            for name, parameters in TARGET_PARAMETERS.items()
         }
         self._functions: dict[str, Any] = {}
 
@@ -191,81 +147,53 @@ class CompiledTarget:
         return interruptible(self.backend.function(self._args, [given.source for given in self.given]))
 
     def _function(self, name: str) -> Any:
-        """One of the functions of a record, made by PyTensor when it is first asked for."""
-        if name == "global_gradient" and name not in self._outputs:
-            self._outputs[name] = grad(self._global, self._q, disconnected_inputs="ignore")
+        """One of the functions of the target, made by the backend when it is first asked for."""
         if name not in self._functions:
-            self._functions[name] = self.backend.function(self._inputs[name], [self._outputs[name]])
+            self._functions[name] = self.backend.function(self._inputs[name], [self._graph(name)])
         return self._functions[name]
 
-    def interpreted(self, record: type[Any] = Target) -> Any:
-        """The target as functions that Python can call; numba, if that is the backend, compiles each."""
-        made = {name: self.backend.entry(self._function(name)) for name in record._fields}
-        functions = {
-            "log_ratios": lambda q_new, q, index, args: made["log_ratios"](q_new, q, index, *args)[0],
-            "log_terms": lambda q, index, args: made["log_terms"](q, index, *args)[0],
-            "global_gradient": lambda q, args: made["global_gradient"](q, *args)[0],
-            "global_log_ratio": lambda q_new, q, args: made["global_log_ratio"](q_new, q, *args)[0].item(),
-            "features": lambda q, args: made["features"](q, *args)[0],
-        }
-        return record(*(functions[name] for name in record._fields))
+    def _graph(self, name: str) -> Variable:
+        if name == "global_gradient":
+            return grad(self._global, self._q, disconnected_inputs="ignore")
+        return self._outputs[name]
 
-    def interpret(
-        self,
-        kernel: Callable[..., Any],
-        functions: Mapping[str, Callable[..., Any]],
-        record: type[Any] = Target,
-    ) -> Any:
-        """Let Python run `kernel` around this target; parameters and result as of `compile`."""
-        # Compiled code is silent too: what is not finite is looked at.
-        return np.errstate(all="ignore")(partial(kernel, **functions, target=self.interpreted(record)))
+    def _has(self, name: str) -> bool:
+        """Whether the model has this function; without features, they are the state itself."""
+        return name in self._outputs or name == "global_gradient"
+
+    def interpreted(self) -> Target:
+        """The target as functions that Python can call; each is made when it is first called."""
+        return Target(**{name: self._called_from_python(name) for name in Target._fields if self._has(name)})
+
+    def _called_from_python(self, name: str) -> Callable[..., Any]:
+        @cache
+        def entry() -> Callable[..., Any]:
+            return self.backend.entry(self._function(name))
+
+        return target_function(lambda *args: entry()(*args))
+
+    def interpret(self, kernel: Callable[..., Any], records: Records) -> InterpretedKernel:
+        """Let Python run `kernel` around this target; parameters as of `compile`."""
+        return InterpretedKernel(kernel, {**records, "target": self.interpreted()})
 
     def compile(
-        self,
-        kernel: Callable[..., Any],
-        functions: Mapping[str, Callable[..., Any]],
-        record: type[Any] = Target,
-    ) -> Any:
-        """Compile `kernel` around this target, if the backend does that.
+        self, kernel: Callable[..., Any], records: Records, target_functions: Iterable[str]
+    ) -> ReadyKernel:
+        """Put a kernel around this target; numba compiles it when it is first called.
 
         Parameters
         ----------
         kernel : callable
-            Its last parameters are those in `functions`, in order, and `target`.
-        functions : dict of str to callable
-            Functions that the kernel takes, such as a proposal and a decision rule. If all are functions of
-            this package, the compiled code is kept on disk, and found again by the package's sources.
-        record : type of NamedTuple, default Target
-            What `target` is, one of those in `pymc_austerity.target`. Only its functions are compiled.
+            Its last parameter is `target`.
+        records : dict of str to NamedTuple
+            Functions that the kernel takes, such as a proposal and a decision rule; see `records`.
+        target_functions : iterable of str
+            Functions of the `Target` that are called. The others are stubs.
 
         Returns
         -------
-        NativeKernel
-            The kernel as a function of its remaining parameters.
+        ReadyKernel
+            The kernel as a function of what `records.call_parameters` says.
         """
-        if not self.backend.is_native:
-            return self.interpret(kernel, functions, record)
-        parameters = list(inspect.signature(kernel).parameters)
-        own = parameters[: len(parameters) - len(functions) - 1]
-        fields = list(record._fields)
-        source = engine_source(kernel, own, list(functions), fields)
-        with exact_arithmetic():
-            built = {name: numba_funcify_ensure_cache(self._function(name).maker.fgraph) for name in fields}
-        graph_keys = [cache_key for _, cache_key in built.values()]
-        operations = {op for name in fields for op in _own_operations(self._function(name).maker.fgraph)}
-        ours = [NativeKernel, *sorted(operations, key=repr)]
-        key = key_of([*graph_keys, _FUNCTIONS, source], [kernel, *functions.values(), record, *ours])
-        # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
-        # dispatcher as a value has one, and numba then refuses to cache.
-        environment: dict[str, Any] = {
-            "__name__": kernel.__module__,
-            "kernel": kernel,
-            "Record": record,
-            "generator_at": generator_at,
-            **{f"{name}_function": function for name, (function, _) in built.items()},
-            **functions,
-        }
-        for name in fields:
-            plain = compile_numba_function_src(_FUNCTIONS, name, environment, {})
-            environment[f"{name}_"] = register_jitable(plain)
-        return NativeKernel(compiled(source, "engine", environment, key), kernel, own)
+        functions = {name: self._function(name) for name in target_functions if self._has(name)}
+        return self.backend.compile(functions, kernel, records)

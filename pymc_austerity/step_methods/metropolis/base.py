@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 import pytensor
 from pymc.initial_point import PointType
-from pymc.step_methods.compound import StepMethodState
+from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import RandomGenerator, get_random_generator
 
@@ -122,7 +122,7 @@ class SubsampledStep(RebuiltStep):
             Values of all variables, to compile with.
         """
         vars, model = list(plan.options.vars), plan.options.model
-        step: Self = cls.__new__(cls, vars, model=model, blocked=True)  # PyMC adds what its steps have
+        step: Self = BlockedStep.__new__(cls, vars, model=model, blocked=True)  # PyMC adds what its steps have
         step._begin(plan.options, None)
         step._compile(plan, point)
         step._data_seen = [plan.survey.data]

@@ -15,7 +15,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_batch_size
 from pymc_austerity.bounds.log_ratio_range import RangeCertificates
 from pymc_austerity.bounds.remainder import RemainderCertificate
-from pymc_austerity.kernels.stratum import NO_STRATUM
+from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.mode.mode_fit import Centre, Found
 from pymc_austerity.model.factorisation import Factorisation
@@ -90,7 +90,7 @@ class Recipe:
     @property
     def exact_rows(self) -> Index:
         """Rows that are read at every transition."""
-        return NO_STRATUM.rows if self.mode_fit is None else self.mode_fit.exact
+        return NO_ROWS if self.mode_fit is None else self.mode_fit.exact
 
     @property
     def independent_moves(self) -> float:

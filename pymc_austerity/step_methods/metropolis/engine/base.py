@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, Self
 
@@ -11,21 +11,11 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.moves import proposed_move, surrogate_move
-from pymc_austerity.model.compile.backend import Backend, exact_arithmetic
-from pymc_austerity.model.compile.native import NativeKernel
+from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_arithmetic
+from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.messages import first_line, tell_if_slow, warn_of_given
-from pymc_austerity.target import FeatureSurrogateTarget, FeatureTarget, SurrogateTarget, Target
-
-# What a kernel needs of the model: for a surrogate or not, with bounds in features or not.
-_RECORDS: dict[tuple[bool, bool], type[Any]] = {
-    (False, False): Target,
-    (True, False): SurrogateTarget,
-    (False, True): FeatureTarget,
-    (True, True): FeatureSurrogateTarget,
-}
 
 
 class CompiledKernel:
@@ -46,7 +36,7 @@ class CompiledKernel:
     reads_all = False
     needs_range = False
     _target: CompiledTarget
-    _transitions: Any
+    _transitions: ReadyKernel
     _seen_state: Any = None
 
     @property
@@ -79,37 +69,27 @@ class CompiledKernel:
     def _compile(
         self,
         kernel: Callable[..., Outcome],
-        functions: dict[str, Any],
+        records: Records,
+        target_functions: Iterable[str],
         proposal: BoundProposal,
         q: np.ndarray,
         point: PointType,
         *,
-        record: type[Any] | None = None,
-        features: bool = False,
         suspects: str = "proposal",
         certain: bool = True,
     ) -> None:
-        """Compile `kernel` around the target, the proposal and `functions`, if the backend does that.
+        """Put `kernel` around the target, the proposal and `records`, and make no transition with it.
 
-        `record` is what the target is to the kernel, by default what the proposal needs, and `features` of
-        the state if there are bounds in them.
+        `target_functions` are those that the kernel calls, besides those that the proposal does.
 
         Functions of a user, named by `suspects`, may not compile: then, unless `certain` that all do, the
         kernel runs interpreted.
         """
-        if record is None:
-            record = _RECORDS[proposal.is_surrogate, features]
-        functions = {
-            "move": surrogate_move if proposal.is_surrogate else proposed_move,
-            "propose": proposal.propose,
-            "adapt": proposal.adapt,
-            **functions,
-        }
+        records = {**records, "proposal": proposal.kernel(...)}
         warn_of_given(self._target)
         self.restart()
-        self._transitions = self._target.compile(kernel, functions, record)
-        if not self.backend.is_native:
-            return
+        functions = dict.fromkeys([*target_functions, *proposal.target_functions])
+        self._transitions = self._target.compile(kernel, records, functions)
         try:
             with exact_arithmetic(), tell_if_slow():  # the first call compiles
                 self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
@@ -121,7 +101,7 @@ class CompiledKernel:
                 "many times slower."
             )
             self._seen_state = None
-            self._transitions = self._target.interpret(kernel, functions, record)
+            self._transitions = self._target.interpret(kernel, records)
 
     def _call(self, proposal_state: Any, *args: Any) -> Any:
         """Call the transitions.
@@ -132,6 +112,6 @@ class CompiledKernel:
         if proposal_state is self._seen_state:
             return self._transitions.again(*args)
         outcome = self._transitions(*args)
-        if isinstance(self._transitions, NativeKernel) and self._transitions.is_settled:
+        if self._transitions.is_settled:
             self._seen_state = proposal_state
         return outcome

@@ -34,7 +34,7 @@ class RangeBound(NamedTuple):
     Attributes
     ----------
     function : callable
-        See `kernels.ranges`.
+        See `kernels.log_ratio_range`.
     at : callable
         ``(point) -> bound``: the first argument of `function`, for the present values of other variables.
     compilable : bool, default True
@@ -144,7 +144,7 @@ def _from_function(function: Callable[..., Any], q: np.ndarray) -> RangeBound:
         function = register_jitable(function)
 
     @register_jitable
-    def range_of(bound: Any, q_new: np.ndarray, q: np.ndarray, args: Any, n_local: int, target: Any) -> float:
+    def range_of(bound: Any, q_new: np.ndarray, q: np.ndarray, args: Any, rows: Any, target: Any) -> float:
         width = function(q.copy(), q_new.copy())
         if not 0.0 <= width < math.inf:
             raise RangeFunctionError(width)

@@ -9,18 +9,17 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, above
 from pymc_austerity.acceptance.exact import all_seen
-from pymc_austerity.kernels.full_data import Current, full_transitions
-from pymc_austerity.kernels.log_ratio_range import certified_remainder_range, exact_range
-from pymc_austerity.kernels.metropolis import Outcome, transitions
-from pymc_austerity.kernels.stratum import stratum_of
-from pymc_austerity.kernels.subsample import in_blocks, population_of
+from pymc_austerity.kernels.full_data import Current, full_transitions, unknown_sum
+from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
+from pymc_austerity.kernels.metropolis import Outcome, Rule, transitions
+from pymc_austerity.kernels.subsample import Rows, in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.range_bound import RangeBound
 from pymc_austerity.step_methods.metropolis.options import Subsample
-from pymc_austerity.target import FullTarget, Index
+from pymc_austerity.target import Index
 
 
 class Engine(CompiledKernel):
@@ -41,6 +40,13 @@ class Engine(CompiledKernel):
         Draw single rows, or blocks of neighbours of shuffled rows; None chooses.
     q, point : ndarray, dict
         A state, and the values of all variables, to compile with.
+
+    Attributes
+    ----------
+    full : bool
+        Whether it is the kernel of all terms.
+    exact_rows : ndarray of int
+        Where these rows are stored, in order.
     """
 
     def __init__(
@@ -64,24 +70,18 @@ class Engine(CompiledKernel):
         self._schedule = rule.bind(self.n_others)
         self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
         self._target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
-        self._stratum = stratum_of(self._target.stored_at(exact_rows))
-        kernel: Any
-        functions: dict[str, Any]
+        self.exact_rows = np.sort(self._target.stored_at(exact_rows)).astype(np.int64)
         if self.full:
-            kernel, record, functions = full_transitions, FullTarget, {"draw": rule.functions.draw}
-        else:
-            kernel, record, functions = transitions, None, rule.functions._asdict()
-            functions["range_of"] = range_bound.function
-        suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
+            self._compile(full_transitions, {"rule": rule.functions}, ["log_terms"], proposal, q, point)
+            return
         self._compile(
-            kernel,
-            functions,
+            transitions,
+            {"rule": Rule(..., ..., *rule.functions, range_bound.function)},
+            ["log_ratios", *["features"] * (range_bound.function is certified_remainder_range)],
             proposal,
             q,
             point,
-            record=record,
-            features=range_bound.function is certified_remainder_range and factorisation.features is not None,
-            suspects=suspects,
+            suspects="proposal" if range_bound.compilable else "proposal or range_bound",
             certain=range_bound.compilable,
         )
 
@@ -108,7 +108,7 @@ class Engine(CompiledKernel):
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""
-        self._population = None if self.full else population_of(self._schedule)
+        self._rows: Rows | None = None if self.full else rows_of(self._schedule, self.exact_rows)
         self._current: Current | None = None
 
     def run(
@@ -124,12 +124,9 @@ class Engine(CompiledKernel):
         args = self._target.args(point)
         if self.full:
             if self._current is None or self._target.other_names:  # others may have moved since
-                self._current = Current(q.copy(), np.array([np.nan]))
-            own: tuple[Any, ...] = (self.n_local, proposal_state, self._current)
+                self._current = unknown_sum(self.n_local, q)
+            own: tuple[Any, ...] = (self._current, proposal_state)
         else:
-            # The range of all is computed over the rows that are sampled from.
-            exact = self._range_bound.function is exact_range
-            bound = self._stratum if exact else self._range_bound.at(point)
-            own = (self._population, self._stratum, proposal_state, self._schedule, bound)
+            own = (self._rows, self._schedule, self._range_bound.at(point), proposal_state)
         outcome: Outcome = self._call(proposal_state, n, tune, rng, q, args, *own)
         return outcome

@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.kernels.moves import proposed_move, surrogate_move
 from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
-from pymc_austerity.target import SurrogateTarget, Target, Vector
+from pymc_austerity.target import Vector
 
 # Moves that are decided without the data are proposed anew so many times.
 _ATTEMPTS = 100
@@ -55,11 +54,9 @@ class SingleMoves:
         assert isinstance(engine, Engine)
         self._step, self._options, self._compiled = step, plan.options, engine._target
         self._proposal = plan.bound
-        self._move = surrogate_move if self._proposal.is_surrogate else proposed_move
-        record = SurrogateTarget if self._proposal.is_surrogate else Target
-        self._target = self._compiled.interpreted(record)
-        self._stratum = engine._stratum.rows
-        self._others = np.delete(np.arange(engine.n_local), self._stratum)
+        self._target = self._compiled.interpreted()
+        self._exact_rows = engine.exact_rows
+        self._others = np.delete(np.arange(engine.n_local), self._exact_rows)
         self.n_others = engine.n_others
 
     @property
@@ -70,13 +67,13 @@ class SingleMoves:
     def from_state(self, point: PointType, rng: np.random.Generator) -> Move | None:
         """Propose a move from the state in `point`; None if no move that needs the data is proposed."""
         args, q = self._compiled.args(point), self._options.ravel(point)
-        state = self._step.proposal_state
+        proposal = self._proposal.kernel(self._step.proposal_state)
         with np.errstate(all="ignore"):
             for _ in range(_ATTEMPTS):
-                q_new, base = self._move(state, q, rng, args, self._proposal.propose, self._target)
+                q_new, base = proposal.move(proposal, q, rng, args, self._target)
                 if math.isfinite(base):
-                    if len(self._stratum):
-                        base += float(np.sum(self._target.log_ratios(q_new, q, self._stratum, args)))
+                    if len(self._exact_rows):
+                        base += float(np.sum(self._target.log_ratios(q_new, q, self._exact_rows, args)))
                     chunks = [self._others[a : a + CHUNK] for a in range(0, self.n_others, CHUNK)]
                     parts = [self._target.log_ratios(q_new, q, chunk, args) for chunk in chunks]
                     return Move(q, q_new, base, np.concatenate(parts))

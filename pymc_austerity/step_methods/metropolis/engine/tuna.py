@@ -9,7 +9,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.bounds.row_sampler import Thinning
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.tuna import tuna_transitions
+from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
@@ -44,19 +44,18 @@ class ThinnedEngine(CompiledKernel):
     ) -> None:
         self.n_local = self.n_others = factorisation.n_local
         self.thinning = thinning
-        self._chi, self._debug = chi, debug
+        self._rule = TunaRule(chi, np.zeros(1, dtype=np.int64), debug)
         self._target = CompiledTarget(factorisation)
-        features = factorisation.features is not None
-        self._compile(tuna_transitions, {}, proposal, q, point, features=features)
+        self._compile(tuna_transitions, {}, ["log_ratios", "features"], proposal, q, point)
 
     def restart(self) -> None:
         """Begin to count violations."""
-        self._violations = np.zeros(1, dtype=np.int64)
+        self._rule = self._rule._replace(violations=np.zeros(1, dtype=np.int64))
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call."""
-        count = float(self._violations[0])
-        self._violations[0] = 0
+        count = float(self._rule.violations[0])
+        self._rule.violations[0] = 0
         return count
 
     def run(
@@ -77,9 +76,7 @@ class ThinnedEngine(CompiledKernel):
             q,
             self._target.args(point),
             self.thinning,
-            self._chi,
-            self._violations,
-            self._debug,
+            self._rule,
             proposal_state,
         )
         return outcome

@@ -1,4 +1,4 @@
-"""Rows that are evaluated at every step: their numbering, and decisions about the others."""
+"""Exact rows, evaluated at every step: their numbering, and decisions about the others."""
 
 import inspect
 import math
@@ -15,13 +15,19 @@ from scipy.special import ndtr, ndtri, stdtr
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels import metropolis
 from pymc_austerity.kernels.log_ratio_range import exact_range, no_range
-from pymc_austerity.kernels.moves import proposed_move
-from pymc_austerity.kernels.stratum import NO_STRATUM, Stratum, among_others, stratum_of
-from pymc_austerity.kernels.subsample import in_blocks, population_of, positions
+from pymc_austerity.kernels.metropolis import Rule
+from pymc_austerity.kernels.subsample import (
+    NO_ROWS,
+    among_others,
+    in_blocks,
+    population_of,
+    positions,
+    rows_of,
+)
+from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import RandomWalk
-from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import Target
-from tests.kernels.engines import REGRESSION, ScriptedRng
+from tests.kernels.engines import REGRESSION, ScriptedRng, by, rule_of
 from tests.kernels.three_states import (
     RIGHT,
     TABLE,
@@ -39,11 +45,16 @@ INF, NAN = math.inf, math.nan
 
 
 @st.composite
-def strata(draw, largest=60):
-    """(N, rows of a stratum that leaves at least one row)."""
+def exact_rows(draw, largest=60):
+    """(N, exact rows that leave at least one other)."""
     n = draw(st.integers(1, largest))
     rows = draw(st.lists(st.integers(0, n - 1), unique=True, max_size=n - 1))
     return n, rows
+
+
+def numbering(n, rows):
+    """`Rows` of n terms, of which some are exact."""
+    return rows_of(Exact().bind(n - len(rows)), np.array(rows, dtype=np.int64))
 
 
 def others_of(n, rows):
@@ -51,18 +62,18 @@ def others_of(n, rows):
 
 
 @settings(deadline=None, max_examples=300, derandomize=True)
-@given(stratum=strata())
-@example(stratum=(1, []))
-@example(stratum=(2, [0]))
-@example(stratum=(2, [1]))
-@example(stratum=(9, [0, 1, 2, 3]))
-@example(stratum=(9, [5, 6, 7, 8]))
-@example(stratum=(9, [0, 8]))
-@example(stratum=(9, [8, 2, 7, 0, 3, 1, 5, 6]))
-def test_among_others_is_the_increasing_bijection(stratum):
-    n, rows = stratum
+@given(case=exact_rows())
+@example(case=(1, []))
+@example(case=(2, [0]))
+@example(case=(2, [1]))
+@example(case=(9, [0, 1, 2, 3]))
+@example(case=(9, [5, 6, 7, 8]))
+@example(case=(9, [0, 8]))
+@example(case=(9, [8, 2, 7, 0, 3, 1, 5, 6]))
+def test_among_others_is_the_increasing_bijection(case):
+    n, rows = case
     others = others_of(n, rows)
-    found = among_others(np.arange(len(others)), stratum_of(np.array(rows, dtype=np.int64)))
+    found = among_others(np.arange(len(others)), numbering(n, rows))
     np.testing.assert_array_equal(found, others)
 
 
@@ -70,30 +81,30 @@ def test_numbers_in_any_order_and_compiled():
     rng = np.random.default_rng(1)
     rows = rng.choice(1000, 100, replace=False)
     index, kept = rng.permutation(900), rows.copy()
-    stratum = stratum_of(rows)
-    found = among_others(index, stratum)
+    numbered = numbering(1000, rows)
+    found = among_others(index, numbered)
     np.testing.assert_array_equal(found, others_of(1000, rows)[index])
-    np.testing.assert_array_equal(numba.njit(among_others)(index, stratum), found)
+    np.testing.assert_array_equal(numba.njit(among_others)(index, numbered), found)
     np.testing.assert_array_equal(rows, kept)
     assert found.dtype == np.int64
 
 
-def test_without_a_stratum_nothing_is_renumbered():
+def test_without_exact_rows_nothing_is_renumbered():
     index = np.array([3, 0, 2])
-    np.testing.assert_array_equal(among_others(index, NO_STRATUM), index)
-    assert len(NO_STRATUM.rows) == 0
+    np.testing.assert_array_equal(among_others(index, numbering(4, NO_ROWS)), index)
+    assert len(NO_ROWS) == 0
 
 
 @settings(deadline=None, max_examples=200, derandomize=True)
-@given(stratum=strata(200), batch=st.integers(2, 40), share=st.floats(0, 1, exclude_max=True))
-def test_blocks_that_cover_everything_cover_the_others_once(stratum, batch, share):
-    n, rows = stratum
+@given(case=exact_rows(200), batch=st.integers(2, 40), share=st.floats(0, 1, exclude_max=True))
+def test_blocks_that_cover_everything_cover_the_others_once(case, batch, share):
+    n, rows = case
     others = others_of(n, rows)
     rule = TTest(0.05, batch if batch <= len(others) else None)
     schedule = in_blocks(rule.bind(len(others)), always=True)
     offset = int(share * len(others))
     numbers = positions(population_of(schedule), schedule, offset, 0, len(others))
-    found = among_others(numbers, stratum_of(np.array(rows, dtype=np.int64)))
+    found = among_others(numbers, numbering(n, rows))
     np.testing.assert_array_equal(np.sort(found), others)
 
 
@@ -115,10 +126,10 @@ def reference(values, n_others, psi, rule):
             return n, seen.mean() > psi, error
 
 
-def one_transition(kernel, rule, terms, rows, rng, *, base=(0.0, 0.0), blocks=False, stratum=None):
+def one_transition(kernel, rule, terms, exact, rng, *, base=(0.0, 0.0), blocks=False, numbered=rows_of):
     """One interpreted transition from 0 to 1 with given log ratios, and the rows of each call."""
     terms = np.asarray(terms, dtype=float)
-    schedule = rule.bind(len(terms) - len(rows))
+    schedule = rule.bind(len(terms) - len(exact))
     if blocks:
         schedule = in_blocks(schedule, always=True)
     calls = []
@@ -128,13 +139,12 @@ def one_transition(kernel, rule, terms, rows, rng, *, base=(0.0, 0.0), blocks=Fa
         calls.append(index.copy())
         return terms[index]
 
-    population = population_of(schedule)
+    rows = numbered(schedule, np.array(exact, dtype=np.int64))
     out = kernel(
-        1, False, rng, np.zeros(1), (), population, stratum or stratum_of(np.array(rows, dtype=np.int64)),
-        None, schedule, 0, proposed_move, lambda *_: (np.ones(1), base[1]), no_adaptation,
-        *rule.functions, no_range, Target(lambda *_: base[0], log_ratios),
+        1, False, rng, np.zeros(1), (), rows, rule_of(rule, schedule),
+        by(lambda *_: (np.ones(1), base[1])), Target(lambda *_: base[0], log_ratios),
     )  # fmt: skip
-    np.testing.assert_array_equal(population, population_of(schedule))
+    np.testing.assert_array_equal(rows.population, population_of(schedule))
     assert out.q[0] == out.accepted == out.n_accepted
     return out, calls
 
@@ -155,7 +165,7 @@ class UniformsOf:
 RULES = [TTest(0.05, 10), TTest(0.2, 4, boundary=0.8), TTest(0.5, 30), TTest(0.01, 20)]
 
 
-def check_transitions(kernel, rule, *, blocks=False, stratum=stratum_of):
+def check_transitions(kernel, rule, *, blocks=False, numbered=rows_of):
     """psi, rows, stops and decisions of many transitions, computed again with numpy."""
     stopped = {False: 0, True: 0}
     for seed in range(60):
@@ -168,7 +178,7 @@ def check_transitions(kernel, rule, *, blocks=False, stratum=stratum_of):
         base[0] -= terms.sum()  # a decision that is not clear
         uniforms = UniformsOf([seed, 2])
         out, calls = one_transition(
-            kernel, rule, terms, rows, uniforms, base=base, blocks=blocks, stratum=stratum(rows)
+            kernel, rule, terms, rows, uniforms, base=base, blocks=blocks, numbered=numbered
         )
         n_others = n - k
         psi = (math.log(uniforms.first) - base.sum() - math.fsum(terms[rows])) / n_others
@@ -192,14 +202,10 @@ def check_transitions(kernel, rule, *, blocks=False, stratum=stratum_of):
     return stopped
 
 
-def given_rows(rows):
-    return stratum_of(rows.astype(np.int64))
-
-
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_the_t_test_is_one_of_the_others(rule, blocks):
-    stopped = check_transitions(metropolis.transitions, rule, blocks=blocks, stratum=given_rows)
+    stopped = check_transitions(metropolis.transitions, rule, blocks=blocks)
     assert stopped[False] >= 3
     if rule.epsilon < 0.2:
         assert stopped[True] >= 3
@@ -216,15 +222,15 @@ def planted(old, new):
 
 BUGS = {
     "N in psi": (
-        "psi = (threshold - base) / n_others",
-        "psi = (threshold - base) / (n_others + stratum.rows.shape[0])",
+        "psi = (threshold - base) / rows.n_others",
+        "psi = (threshold - base) / (rows.n_others + n_exact)",
     ),
     "the sum forgotten": ("                base += x\n", "                pass\n"),
     "sampled again": (
-        "index = among_others(positions(population, schedule, offset, start, stop), stratum)",
+        "index = among_others(positions(population, schedule, offset, start, stop), rows)",
         "index = positions(population, schedule, offset, start, stop)",
     ),
-    "not counted": ("n_used += stratum.rows.shape[0]", "pass"),
+    "not counted": ("n_used += n_exact", "pass"),
 }
 
 
@@ -232,27 +238,27 @@ BUGS = {
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
 def test_planted_bugs_are_seen(bug, blocks):
     with pytest.raises(AssertionError):
-        check_transitions(planted(*BUGS[bug]), RULES[0], blocks=blocks, stratum=given_rows)
+        check_transitions(planted(*BUGS[bug]), RULES[0], blocks=blocks)
 
 
 def test_a_wrong_numbering_is_seen():
-    """One row of the stratum counts as one of the others, and one of these is never read."""
+    """One exact row counts as one of the others, and one of these is never read."""
 
-    def off_by_one(rows):
-        rows = np.sort(rows).astype(np.int64)
-        return Stratum(rows, rows - np.arange(len(rows)) + 1)
+    def off_by_one(schedule, exact):
+        rows = rows_of(schedule, exact)
+        return rows._replace(others_before=rows.others_before + 1)
 
     with pytest.raises(AssertionError):
-        check_transitions(metropolis.transitions, RULES[0], stratum=off_by_one)
+        check_transitions(metropolis.transitions, RULES[0], numbered=off_by_one)
 
 
 # The exact rule -----------------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=200, derandomize=True)
-@given(stratum=strata(30), seed=st.integers(0, 2**32 - 1), u=st.floats(1e-6, 1 - 1e-6))
-def test_the_exact_decision_is_that_of_all_terms(stratum, seed, u):
-    n, rows = stratum
+@given(case=exact_rows(30), seed=st.integers(0, 2**32 - 1), u=st.floats(1e-6, 1 - 1e-6))
+def test_the_exact_decision_is_that_of_all_terms(case, seed, u):
+    n, rows = case
     rng = np.random.default_rng(seed)
     terms, base = rng.normal(size=n), rng.normal(size=2)
     base[0] -= terms.sum()
@@ -266,13 +272,13 @@ def test_the_exact_decision_is_that_of_all_terms(stratum, seed, u):
 
 
 def matrix_with(kernel, rows):
-    """Transition probabilities of three states with a stratum."""
+    """Transition probabilities of three states with exact rows."""
     schedule = Exact().bind(TERMS.shape[1] - len(rows))
 
     def transition(rng, q):
         return kernel(
-            1, False, rng, q, (TERMS,), population_of(schedule), stratum_of(np.array(rows)),
-            RIGHT, schedule, 0, proposed_move, jump, no_adaptation, *Exact().functions, no_range, TABLE,
+            1, False, rng, q, (TERMS,), rows_of(schedule, np.array(rows)), rule_of(Exact(), schedule),
+            by(jump, RIGHT), TABLE,
         )  # fmt: skip
 
     return matrix_by_bisection(transition)
@@ -298,7 +304,7 @@ def test_planted_bugs_change_the_transition_probabilities(bug):
     ("special", "accepted"),
     [({0: -INF}, False), ({0: NAN}, False), ({0: INF, 1: -INF}, False), ({0: INF}, True), ({0: 1e300}, True)],
 )
-def test_a_sum_of_the_stratum_that_is_not_finite(special, accepted, rule):
+def test_a_sum_of_the_exact_rows_that_is_not_finite(special, accepted, rule):
     terms = np.array([0.0, 0.5, -1.0, -2.0, -1.0, -2.5, -1.5, -0.5])
     terms[list(special)] = list(special.values())
     with np.errstate(invalid="ignore"):
@@ -311,7 +317,7 @@ def test_a_sum_of_the_stratum_that_is_not_finite(special, accepted, rule):
 
 
 @pytest.mark.parametrize("base", [-INF, NAN])
-def test_outside_the_prior_the_stratum_is_not_read(base):
+def test_outside_the_prior_the_exact_rows_are_not_read(base):
     terms = np.ones(8)
     out, calls = one_transition(
         metropolis.transitions, TTest(0.05, 2), terms, [0, 1], UniformsOf(1), base=(base, 0.0)
@@ -345,17 +351,15 @@ def regression():
 
 
 def _make_trace(propose, adapt, rule, target, range_of=no_range):
-    draw, decide, accept = rule
-    global_log_ratio, log_ratios = target
+    make_rule, make_target = constructor(Rule(..., 0, *rule, range_of)), constructor(target)
+    make_proposal = constructor(by(propose, ..., adapt))
 
-    def trace(n, rng, q, args, population, stratum, proposal, schedule, bound):
+    def trace(n, rng, q, args, rows, proposal, schedule):
         states, kept = np.empty((n, q.shape[0])), np.empty((n, 6))
         for t in range(n):
             out = metropolis.transitions(
-                1, False, rng, q, args, population, stratum, proposal, schedule, bound,
-                proposed_move, propose, adapt, draw, decide, accept, range_of,
-                Target(global_log_ratio, log_ratios),
-            )  # fmt: skip
+                1, False, rng, q, args, rows, make_rule(schedule), make_proposal(proposal), make_target()
+            )
             q = out.q
             states[t] = q
             kept[t, 0], kept[t, 1], kept[t, 2] = out.accepted, out.n_used, out.n_stages
@@ -374,20 +378,19 @@ def trace_of(functions, compiled=True, range_of=no_range):
     return numba.njit(made) if compiled else made
 
 
-def run(rule, data, rows, *, n=400, compiled=True, blocks=False, seed=3, range_of=no_range):
-    schedule = rule.bind(N - len(rows))
+def run(rule, data, exact, *, n=400, compiled=True, blocks=False, seed=3, range_of=no_range):
+    schedule = rule.bind(N - len(exact))
     if blocks:
         schedule = in_blocks(schedule, always=True)
-    stratum, population = stratum_of(np.asarray(rows, dtype=np.int64)), population_of(schedule)
+    rows = rows_of(schedule, np.asarray(exact, dtype=np.int64))
     rng = np.random.default_rng(seed)
     trace = trace_of(rule.functions, compiled, range_of)
-    bound = stratum if range_of is exact_range else 0
-    result = trace(n, rng, np.array([0.5, -1.0]), data, population, stratum, WALK.state, schedule, bound)
-    np.testing.assert_array_equal(population, population_of(schedule))
+    result = trace(n, rng, np.array([0.5, -1.0]), data, rows, WALK.state, schedule)
+    np.testing.assert_array_equal(rows.population, population_of(schedule))
     return *result, rng.random()
 
 
-def test_an_exact_chain_is_the_same_with_a_stratum(regression):
+def test_an_exact_chain_is_the_same_with_exact_rows(regression):
     plain, plain_stats, plain_after = run(Exact(), regression, [])
     for rows in (ROWS, [0], np.arange(N - 1)):
         states, stats, after = run(Exact(), regression, rows)
@@ -406,7 +409,7 @@ def test_interpreted_and_compiled_chains_are_identical(rule, blocks, regression)
     assert after == plain_after
     exactly = [0, 1, 2, 3, 5]
     np.testing.assert_array_equal(stats[:, exactly], plain_stats[:, exactly])
-    # The sum of the stratum is numpy's, whose order of additions numba does not follow.
+    # The sum of the exact rows is numpy's, whose order of additions numba does not follow.
     np.testing.assert_allclose(stats[:, 4], plain_stats[:, 4], rtol=1e-9, atol=1e-15)
     assert 20 < stats[:, 0].sum() < 180
     assert np.all(stats[:, 1] >= len(ROWS))
@@ -417,15 +420,15 @@ def test_interpreted_and_compiled_chains_are_identical(rule, blocks, regression)
 
 
 def test_the_range_is_that_of_the_others(regression):
-    """`exact_range` over the rows that are sampled from; those of the stratum may be anything."""
+    """`exact_range` over the rows that are sampled from; exact rows may be anything."""
     x, y = regression
     old, new = np.array([0.5, -1.0]), np.array([0.6, -0.9])
     wild = y.copy()
     wild[ROWS] += 1e6
-    found = exact_range(stratum_of(ROWS), new, old, (x, wild), N - len(ROWS), REGRESSION)
+    found = exact_range(0, new, old, (x, wild), numbering(N, ROWS), REGRESSION)
     ratios = 0.5 * ((y - x @ old) ** 2 - (y - x @ new) ** 2)
     assert found == pytest.approx(np.ptp(ratios[others_of(N, ROWS)]), rel=1e-12)
-    assert exact_range(NO_STRATUM, new, old, (x, y), N, REGRESSION) == pytest.approx(np.ptp(ratios))
+    assert exact_range(0, new, old, (x, y), numbering(N, []), REGRESSION) == pytest.approx(np.ptp(ratios))
 
 
 # Which of the others are read ----------------------------------------------------------------------------
@@ -441,8 +444,7 @@ def test_all_others_are_equally_likely_to_be_read(blocks):
         schedule = in_blocks(schedule, always=True)
         assert schedule.block == 10
     terms = np.random.default_rng(5).normal(size=n)
-    stratum, counts, rng = stratum_of(rows), np.zeros(n), np.random.default_rng(6)
-    population = population_of(schedule)
+    numbered, counts, rng = rows_of(schedule, rows), np.zeros(n), np.random.default_rng(6)
 
     def log_ratios(q_new, q, index, args):
         counts[index] += 1
@@ -450,8 +452,8 @@ def test_all_others_are_equally_likely_to_be_read(blocks):
 
     for _ in range(calls):
         metropolis.sequential_test(
-            rng, -10.0, NAN, None, None, (), population, stratum, schedule,
-            rule.functions.decide, Target(None, log_ratios),
+            rng, -10.0, NAN, None, None, (), numbered, rule_of(rule, schedule),
+            Target(log_ratios=log_ratios),
         )  # fmt: skip
     assert np.all(counts[rows] == 0)
     z = z_of_count(counts[others_of(n, rows)], calls, 10 / 54)

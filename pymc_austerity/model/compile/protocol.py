@@ -1,0 +1,81 @@
+"""What a backend is: whoever runs functions of a model, and the kernels around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import pytensor
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.model.compile.records import Records
+
+
+def exact_arithmetic() -> Any:
+    """Compile within this context without reordering of sums.
+
+    With PyTensor's default, `fastmath`, code that was just compiled and the same code from the disk differ
+    in the last bit, and with them the statistics of one seed in two processes.
+    """
+    return pytensor.config.change_flags(numba__fastmath=False)
+
+
+def pytensor_function(inputs: Sequence[Variable], outputs: Sequence[Variable], mode: Any) -> Any:
+    """A PyTensor function of some graphs. It takes arrays as they are, without a look at them."""
+    with exact_arithmetic():
+        return pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore", trust_input=True)
+
+
+class ReadyKernel(Protocol):
+    """A kernel around a target, to be called with what `records.call_parameters` says."""
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the kernel, compiling it first if need be."""
+
+    def again(self, *args: Any) -> Any:
+        """Run the kernel on arguments of the same types as before, which nobody looks at."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether `again` may be called."""
+
+
+class Backend(Protocol):
+    """A way to run what is made from a model: compile(functions of a target, kernel, records).
+
+    Attributes
+    ----------
+    mode : Mode or str
+        PyTensor's mode for functions of the model.
+
+    Notes
+    -----
+    `model.compile.target` makes the graphs of a `Target`, and asks for `function` of each that is called. A
+    backend that does not hold the rows in memory changes these and nothing else: kernels read rows only by
+    ``log_ratios(q_new, q, index, args)`` and ``log_terms(q, index, args)``, at most `CHUNK` rows at a time.
+    """
+
+    @property
+    def mode(self) -> Any:
+        """PyTensor's mode, or its name."""
+
+    def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
+        """A function of some graphs, for `entry` and `compile`."""
+
+    def entry(self, function: Any) -> Callable[..., Any]:
+        """What Python calls to run a `function`: arrays in, a sequence of arrays out."""
+
+    def compile(
+        self, functions: Mapping[str, Any], kernel: Callable[..., Any], records: Records
+    ) -> ReadyKernel:
+        """Put a kernel around a target and records.
+
+        Parameters
+        ----------
+        functions : dict of str to function
+            Each made by `function`, by its name in `Target`. The others remain stubs.
+        kernel : callable
+            Its last parameter is `target`.
+        records : dict of str to NamedTuple
+            By the name of the kernel's parameter; see `records`.
+        """

@@ -1,0 +1,61 @@
+"""Records of numbers and functions, as kernels take them.
+
+A record that is handed to a backend is a NamedTuple of the functions that are compiled in. In place of a
+number, an array or a tuple of these it has an ellipsis: that field is open, and comes with each call, in the
+order of the kernel's parameters. For example
+
+    transitions(n_transitions, tune, rng, q, args, rows, rule, proposal, target)
+
+with ``rule=Rule(..., ..., draw, decide, accept, range_of)`` and
+``proposal=ProposalKernel(..., propose, move, adapt)`` is called with n_transitions, tune, rng, q, args, rows,
+rule_schedule, rule_bound, proposal_state.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from numba.extending import register_jitable
+from pytensor.link.numba.cache import compile_numba_function_src
+
+Records = Mapping[str, Any]
+
+
+def open_fields(record: Any) -> list[str]:
+    """Names of the fields that come with each call."""
+    return [name for name, value in zip(record._fields, record, strict=True) if value is ...]
+
+
+def functions_of(record: Any) -> list[Callable[..., Any]]:
+    """The functions in a record."""
+    return [value for value in record if value is not ...]
+
+
+def filled(record: Any, values: Iterator[Any]) -> Any:
+    """The record with its open fields taken from `values`."""
+    return type(record)(*(next(values) if value is ... else value for value in record))
+
+
+def call_parameters(kernel: Callable[..., Any], records: Records) -> list[str]:
+    """What a kernel is called with: its parameters, and of records the open fields."""
+    names: list[str] = []
+    for name in inspect.signature(kernel).parameters:
+        names += [f"{name}_{field}" for field in open_fields(records[name])] if name in records else [name]
+    return names
+
+
+def constructor_source(record: Any) -> str:
+    """Source of a function ``make`` of the open fields, which returns the record."""
+    return f"def make({', '.join(open_fields(record))}):\n    return Record({', '.join(record._fields)})"
+
+
+def constructor(record: Any) -> Callable[..., Any]:
+    """The same for compiled code, which no function can be handed to from outside."""
+    functions = {name: value for name, value in zip(record._fields, record, strict=True) if value is not ...}
+    environment = {"__name__": __name__, "Record": type(record), **functions}
+    made: Callable[..., Any] = register_jitable(
+        compile_numba_function_src(constructor_source(record), "make", environment, {})
+    )
+    return made
