@@ -106,14 +106,11 @@ class Conjugacy:
 
     def place(self, log_theta: Array, point: Mapping[str, Any]) -> Place:
         """Where derivatives are taken when the processes are at `log_theta`."""
-        return Place(self.references(log_theta), self.gradient.args(point))
-
-    def references(self, log_theta: Array) -> tuple[Array, ...]:
-        """Natural values at which derivatives are taken when the processes are at `log_theta`."""
         structure = self.structure
-        return structure.form.references_at(
+        references = structure.form.references_at(
             self.prior.family, log_theta, structure.references, constant=structure.constant
         )
+        return Place(references, self.gradient.args(point))
 
     def full(self, place: Place) -> Totals:
         """Statistics of all the data."""
