@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import SCIR, MetropolisHastings, MinibatchCategoricalGibbs, TunaMH, recommend
+from pymc_austerity.step_methods.gamma.scir import ExactDynamics
 from pymc_austerity.testing import check_posterior, check_step
 from pymc_austerity.testing.models import allocations, log_rates, rates, shares, two_blocks
 from pymc_austerity.testing.steps import check_points
@@ -86,11 +87,17 @@ class HalfOfTheRows(TunaMH):
         super()._compile(replace(plan, sampler=half), point)
 
 
-class WithoutCounts(SCIR):
+class OfThePrior(ExactDynamics):
     """The shape of the prior in the place of that of the posterior."""
 
-    def _move(self, prior, log_theta, shape, alpha, step_size):
-        return super()._move(prior, log_theta, alpha, alpha, step_size)
+    def move(self, rng, family, log_theta, shape, alpha, step_size):
+        return super().move(rng, family, log_theta, alpha, alpha, step_size)
+
+
+class WithoutCounts(SCIR):
+    """Prior and posterior are the same."""
+
+    dynamics = OfThePrior()
 
 
 class OfTheNeighbour(MinibatchCategoricalGibbs):

@@ -6,11 +6,11 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import FactorisationError
-from pymc_austerity.model.conjugacy import forms as conjugacy_module
-from pymc_austerity.model.conjugacy.forms import Conjugacy
+from pymc_austerity.model.conjugacy.families.dirichlet import Dirichlet
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.recognise import analyse
+from pymc_austerity.model.conjugacy.statistics import Conjugacy, Place
 
 N, K, V = 1200, 4, 7
 _rng = np.random.default_rng(5)
@@ -163,16 +163,16 @@ def test_statistics(define):
         form, s, t = define()
     conjugacy, point = conjugacy_of(model)
     gradient, structure = conjugacy.gradient, conjugacy.structure
-    assert structure.form == form
-    args = gradient.args(point)
-    full = conjugacy.full(structure.references, args)
+    assert structure.form.name == form
+    place = Place(structure.references, gradient.args(point))
+    full = conjugacy.full(place)
     np.testing.assert_allclose(full.s, as_table(s, full.s.shape), rtol=1e-9)
     np.testing.assert_allclose(full.t, as_table(t, full.t.shape), rtol=1e-9)
-    total = conjugacy.short(structure.references, args)
+    total = conjugacy.short(place)
     rng = np.random.default_rng(2)
     for k, size in enumerate(gradient.sizes):
         order = rng.permutation(size)
-        groups = conjugacy.groups(k, structure.references, args, order, np.array([3, 4, size - 7]))
+        groups = conjugacy.groups(k, place, order, np.array([3, 4, size - 7]))
         assert groups.totals.s.shape == (3, *full.s.shape)
         total = total.plus(type(total)(groups.totals.s.sum(axis=0), groups.totals.t.sum(axis=0)))
     np.testing.assert_allclose(total.s, full.s, rtol=1e-8)
@@ -196,7 +196,7 @@ def test_what_depends_on_other_variables():
         beta = pm.Normal("beta")
         pm.Poisson("y", pm.Gamma("w", 1.0, 1.0) * pt.exp(beta * Y), observed=Z)
     structure = conjugacy_of(model)[0].structure
-    assert structure.form == "rate"
+    assert structure.form.name == "rate"
     assert not structure.constant
 
 
@@ -222,7 +222,7 @@ def test_not_conjugate(name):
     with pm.Model() as model:
         NOT_CONJUGATE[name]()
     structure = conjugacy_of(model)[0].structure
-    assert structure.form == "frozen"
+    assert structure.form.name == "frozen"
     assert structure.nonlinear == ("y",)
 
 
@@ -242,7 +242,7 @@ def test_responsibilities_of_a_component_of_weight_zero():
     conjugacy, point = conjugacy_of(model)
     assert conjugacy.structure.shift == N
     for log_w in (np.log([0.2, 0.3, 0.5]), np.array([-1e4, np.log(0.4), np.log(0.6)])):
-        found = conjugacy.full((log_w,), conjugacy.gradient.args(point)).s[0] + N * np.exp(log_w)
+        found = conjugacy.full(Place((log_w,), conjugacy.gradient.args(point))).s[0] + N * np.exp(log_w)
         log_terms = log_w - 0.5 * (Y[:, None] - np.array([-1.0, 0.0, 1.0])) ** 2
         terms = np.exp(log_terms - log_terms.max(axis=1, keepdims=True))
         expected = (terms / terms.sum(axis=1, keepdims=True)).sum(axis=0)
@@ -260,12 +260,12 @@ def drift_and_slopes():
         pm.Potential("zero", 300.0 * (w.sum() - 1.0) * w[0])
     conjugacy, point = conjugacy_of(model)
     log_w = np.log([0.2, 0.3, 0.5])
-    found = conjugacy.full((log_w,), conjugacy.gradient.args(point)).s[0]
+    found = conjugacy.full(Place((log_w,), conjugacy.gradient.args(point))).s[0]
     logp = model.compile_logp([model["y"], model["zero"]])
     slopes = []
     for j in range(3):
         ends = [log_w + e * np.eye(3)[j] for e in (-1e-5, 1e-5)]
-        low, high = (logp({"w_simplex__": conjugacy.prior.value(end[None])}) for end in ends)
+        low, high = (logp({"w_simplex__": conjugacy.prior.family.value(end[None])}) for end in ends)
         slopes.append((high - low) / 2e-5)
     return found, np.array(slopes)
 
@@ -277,7 +277,7 @@ def test_frozen_drift_is_the_slope_along_the_simplex():
 
 def test_a_drift_that_is_not_centred_is_noticed(monkeypatch):
     """Planted: w_j g_j without the sum of w_k g_k, which is not constant here."""
-    monkeypatch.setattr(conjugacy_module, "centred", lambda prior, table, weights: table)
+    monkeypatch.setattr(Dirichlet, "tangent", lambda self, table, weights: table)
     found, slopes = drift_and_slopes()
     assert np.max(np.abs(found - slopes)) > 1.0
 
@@ -289,7 +289,7 @@ def test_rows_that_are_coupled():
         pm.Normal("y", pt.cumsum(mu * w), 1.0, observed=Y)
     with pytest.raises(FactorisationError, match="'y'"):
         conjugacy_of(model)
-    assert conjugacy_of(model, subsampled=False)[0].structure.form == "frozen"
+    assert conjugacy_of(model, subsampled=False)[0].structure.form.name == "frozen"
 
 
 def test_a_derivative_that_is_not_finite():

@@ -5,19 +5,23 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from pymc_austerity.model.conjugacy.families.beta import Beta
+from pymc_austerity.model.conjugacy.families.dirichlet import Dirichlet
+from pymc_austerity.model.conjugacy.families.gamma import Gamma
+from pymc_austerity.model.conjugacy.families.inverse_gamma import InverseGamma
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 
 VARIABLES = {
-    "gamma": (lambda **kw: pm.Gamma("x", 2.0, 3.0, shape=4, **kw), "gamma", (2.0, 3.0)),
-    "gamma by moments": (lambda **kw: pm.Gamma("x", mu=2.0, sigma=1.0, **kw), "gamma", (4.0, 2.0)),
-    "exponential": (lambda **kw: pm.Exponential("x", 3.0, **kw), "gamma", (1.0, 3.0)),
-    "chi-squared": (lambda **kw: pm.ChiSquared("x", 5.0, **kw), "gamma", (2.5, 0.5)),
-    "inverse gamma": (lambda **kw: pm.InverseGamma("x", 2.0, 3.0, **kw), "inverse gamma", (2.0, 3.0)),
-    "beta": (lambda **kw: pm.Beta("x", 2.0, 3.0, shape=(2, 2), **kw), "beta", ([2.0, 3.0], 1.0)),
-    "dirichlet": (lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], **kw), "dirichlet", ([0.1, 1.0, 2.0], 1.0)),
+    "gamma": (lambda **kw: pm.Gamma("x", 2.0, 3.0, shape=4, **kw), Gamma, (2.0, 3.0)),
+    "gamma by moments": (lambda **kw: pm.Gamma("x", mu=2.0, sigma=1.0, **kw), Gamma, (4.0, 2.0)),
+    "exponential": (lambda **kw: pm.Exponential("x", 3.0, **kw), Gamma, (1.0, 3.0)),
+    "chi-squared": (lambda **kw: pm.ChiSquared("x", 5.0, **kw), Gamma, (2.5, 0.5)),
+    "inverse gamma": (lambda **kw: pm.InverseGamma("x", 2.0, 3.0, **kw), InverseGamma, (2.0, 3.0)),
+    "beta": (lambda **kw: pm.Beta("x", 2.0, 3.0, shape=(2, 2), **kw), Beta, ([2.0, 3.0], 1.0)),
+    "dirichlet": (lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], **kw), Dirichlet, ([0.1, 1.0, 2.0], 1.0)),
     "dirichlets": (
         lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], shape=(4, 3), **kw),
-        "dirichlet",
+        Dirichlet,
         ([0.1, 1.0, 2.0], 1.0),
     ),
 }
@@ -30,14 +34,14 @@ def prior_of(define, **kwargs):
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_kind_and_parameters(name):
-    define, kind, (alpha, rate) = VARIABLES[name]
+def test_family_and_parameters(name):
+    define, family, (alpha, rate) = VARIABLES[name]
     model, prior = prior_of(define)
-    assert prior.kind == kind
+    assert type(prior.family) is family
     found = prior.parameters(model.initial_point())
-    assert found[0].shape == (prior.n_rows, prior.n_parts)
+    assert found[0].shape == (prior.family.n_rows, prior.family.n_parts)
     np.testing.assert_allclose(found[0], np.broadcast_to(alpha, found[0].shape))
-    np.testing.assert_allclose(found[1], np.full((prior.n_rows, 1), rate))
+    np.testing.assert_allclose(found[1], np.full((prior.family.n_rows, 1), rate))
 
 
 @pytest.mark.parametrize("transformed", [True, False])
@@ -45,16 +49,17 @@ def test_kind_and_parameters(name):
 def test_values_of_a_point_are_those_of_pymc(name, transformed):
     define, _, _ = VARIABLES[name]
     model, prior = prior_of(define, **({} if transformed else {"default_transform": None}))
-    assert prior.transformed == transformed
+    family = prior.family
+    assert family.transformed == transformed
     x = pm.draw(model["x"], random_seed=1)
     transform = model.rvs_to_transforms[model["x"]]
     value = transform.forward(x, *model["x"].owner.inputs).eval() if transformed else x
-    logs = prior.log_gammas(value)
-    expected = np.log(x).reshape(prior.n_rows, -1)
-    if prior.kind == "inverse gamma":
+    logs = family.log_gammas(value)
+    expected = np.log(x).reshape(family.n_rows, -1)
+    if isinstance(family, InverseGamma):
         expected = -expected
     np.testing.assert_allclose(logs[:, : expected.shape[1]], expected, rtol=1e-9, atol=1e-12)
-    again = prior.value(logs + (5.0 if prior.is_simplex else 0.0))  # the total does not matter
+    again = family.value(logs + (5.0 if family.carries_total else 0.0))  # the total does not matter
     assert again.shape == np.shape(value)
     np.testing.assert_allclose(again, value, rtol=1e-9, atol=1e-12)
 
@@ -62,11 +67,12 @@ def test_values_of_a_point_are_those_of_pymc(name, transformed):
 @pytest.mark.parametrize("name", ["gamma", "inverse gamma", "beta", "dirichlets"])
 def test_values_far_below_the_smallest_number(name):
     _, prior = prior_of(VARIABLES[name][0])
-    logs = np.zeros((prior.n_rows, prior.n_parts))
+    family = prior.family
+    logs = np.zeros((family.n_rows, family.n_parts))
     logs[:, 0] = -1e4
-    value = prior.value(logs)
+    value = family.value(logs)
     assert np.all(np.isfinite(value))
-    np.testing.assert_allclose(prior.log_gammas(value)[:, 0], -1e4 - np.log(max(prior.n_parts - 1, 1)))
+    np.testing.assert_allclose(family.log_gammas(value)[:, 0], -1e4 - np.log(max(family.n_parts - 1, 1)))
 
 
 def test_parameters_may_depend_on_other_variables():

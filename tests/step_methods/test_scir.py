@@ -115,8 +115,8 @@ def test_no_pickle_has_size_n():
             step = SCIR([w], batch_size=20)
         step.step(model.initial_point())
         step._model = None
-        for prior in step._priors:
-            prior._model = prior.rv = None
+        for chain in step._chains:
+            chain.prior._model = chain.prior.rv = None
         step.vars = []
         sizes.append(len(cloudpickle.dumps(step.__getstate__())))
         assert len(cloudpickle.dumps(step.sampling_state)) < 20_000

@@ -1,31 +1,27 @@
-"""Is a likelihood linear in log w, and for gamma variables in w? What are its sufficient statistics?
+"""Forms of a likelihood in one variable, by its derivatives: three that are conjugate, and any other.
 
-With G = dl/d(natural value), from `conjugacy_gradients`, there are four forms:
+With G = dl/d(natural value), from `gradients`:
 
     counts   Dirichlet w, l = sum of s_j log w_j           G = s, whatever w is
     affine   beta or Dirichlet w, the same on the simplex  G, centred, = s - M w with M = sum of s_j
     rate     gamma theta, l = s log theta - t theta        G = s - t theta
     frozen   any other: G where the process is now
 
-In the first three s and t come from G at one or two fixed references, where nothing is ever zero or
-infinite. Which form it is, is decided by numbers: predictions at random points, for each term, have to be
-right (`conjugacy_analysis`).
+In the first three s and t follow from G at one or two fixed references, where nothing is ever zero or
+infinite. `recognise` decides by numbers which form a likelihood has.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
-from pymc_austerity.model.conjugacy.priors import GammaPrior
-
 Array = npt.NDArray[np.float64]
-Form = Literal["counts", "affine", "rate", "frozen"]
 
 # What is left of zero after cancellation, relative to what was cancelled.
 _ROUNDING = 1e-11
@@ -45,150 +41,232 @@ class Totals(NamedTuple):
         return Totals(self.s + weight * other.s, self.t + weight * other.t)
 
 
-class Groups(NamedTuple):
-    """Statistics of parts of a minibatch.
+class Coordinates(Protocol):
+    """What a form asks of a variable: its natural values as a table, and what they stand for."""
 
-    Attributes
-    ----------
-    totals : Totals
-        Of each group, unscaled; its first axis has one entry for each group.
-    sizes : ndarray of int
-        Rows of each group.
-    n_rows : int
-        N, rows of the local term.
-    """
-
-    totals: Totals
-    sizes: npt.NDArray[np.int64]
     n_rows: int
+    n_parts: int
+
+    def table(self, derivatives: Array) -> Array:
+        """Derivatives by natural values, flat, as a table with one row for each of the variable's."""
+
+    def natural(self, log_gammas: Array) -> Array:
+        """Natural values of a table of logarithms of gamma variables."""
+
+    def weights(self, natural: Array) -> Array:
+        """Theta or w, (n_rows, n_parts)."""
+
+    def tangent(self, table: Array, weights: Array) -> Array:
+        """Derivatives along the values that the variable can take, (n_rows, n_parts)."""
+
+    def reference_pair(self, near: Array) -> tuple[Array, Array]:
+        """Two natural values whose weights differ in every row."""
+
+    def shifted(self, shape: Array, rate: Array, log_theta: Array, shift: float) -> tuple[Array, Array]:
+        """Shapes and rates of a drift with M w_j, or M theta, added to both sides of it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Structure:
-    """What was found out about one variable. Nothing in it has size N.
+class LikelihoodForm(ABC):
+    """How statistics follow from derivatives. Objects hold nothing and are equal if their classes are.
 
     Attributes
     ----------
-    form : {"counts", "affine", "rate", "frozen"}
-    references : tuple of ndarray
-        Natural values at which G is taken; none if frozen.
-    nonlinear : tuple of str
-        Names of terms that are of no other form.
-    totals : Totals or None
-        Over all data, if they depend on no other variable.
-    shift : float
-        M of a frozen simplex.
+    name : str
+        What the attribute `forms` of a step calls it.
+    is_conjugate : bool
+        Whether s and t do not depend on the variable.
+    adds_to_rate : bool
+        Whether t is a sum over rows.
     """
 
-    form: Form
-    references: tuple[Array, ...]
-    nonlinear: tuple[str, ...]
-    totals: Totals | None
-    shift: float
+    name: ClassVar[str]
+    is_conjugate: ClassVar[bool] = True
+    adds_to_rate: ClassVar[bool] = False
 
-    @property
-    def constant(self) -> bool:
-        """Whether s and t depend on no other variable."""
-        return self.totals is not None
+    @abstractmethod
+    def statistics(
+        self, coordinates: Coordinates, derivatives: Sequence[Array], references: Sequence[Array]
+    ) -> Totals:
+        """S and t from derivatives G at the references; linear in G."""
 
+    def references_at(
+        self, coordinates: Coordinates, log_theta: Array, stored: tuple[Array, ...], *, constant: bool
+    ) -> tuple[Array, ...]:
+        """Where derivatives are taken when the processes are at `log_theta`.
 
-class Conjugacy:
-    """Sufficient statistics of the likelihood of one variable, or its derivatives.
-
-    Parameters
-    ----------
-    prior : GammaPrior
-    gradient : LikelihoodGradient
-    structure : Structure
-    """
-
-    def __init__(self, prior: GammaPrior, gradient: LikelihoodGradient, structure: Structure) -> None:
-        self.prior, self.gradient, self.structure = prior, gradient, structure
-        self._short: Totals | None = None
-
-    def references(self, natural: Callable[[], Array]) -> tuple[Array, ...]:
-        """Where derivatives are taken; `natural` gives the present natural values.
-
-        Near the present theta little is lost in s - t theta, which may be far from where the step was built.
+        Parameters
+        ----------
+        coordinates : Coordinates
+        log_theta : ndarray of shape (n_rows, n_parts)
+        stored : tuple of ndarray
+            References of the time when the form was found.
+        constant : bool
+            Whether s and t depend on no other variable.
         """
-        if self.structure.form == "rate" and not self.structure.constant:
-            here = natural()
-            return here, here + np.log(2.0)
-        return self.structure.references or (natural(),)
+        return stored
 
-    def full(self, references: Sequence[Array], args: tuple[Any, ...]) -> Totals:
-        """Statistics of all the data."""
-        if self.structure.totals is not None:
-            return self.structure.totals
-        return self._statistics([self.gradient.terms(r, args).sum(axis=0) for r in references], references)
-
-    def short(self, references: Sequence[Array], args: tuple[Any, ...]) -> Totals:
-        """Statistics of the terms that are not subsampled."""
-        if self._short is not None:
-            return self._short
-        found = self._statistics([self.gradient.short(r, args).sum(axis=0) for r in references], references)
-        if self.structure.constant:
-            self._short = found
-        return found
-
-    def groups(
-        self, term: int, references: Sequence[Array], args: tuple[Any, ...], index: Any, sizes: Any
-    ) -> Groups:
-        """Statistics of consecutive groups, of these sizes, of the rows `index` of a local term."""
-        ends = np.cumsum(sizes)
-        sums = [
-            np.array(
-                [
-                    self.gradient.rows(term, r, index[end - size : end], args)
-                    for size, end in zip(sizes, ends, strict=True)
-                ]
-            )
-            for r in references
-        ]
-        return Groups(self._statistics(sums, references), sizes, self.gradient.sizes[term])
-
-    def _statistics(self, derivatives: Sequence[Array], references: Sequence[Array]) -> Totals:
-        return statistics(self.prior, self.structure.form, derivatives, references)
+    def gamma_parameters(
+        self, coordinates: Coordinates, shape: Array, rate: Array, log_theta: Array, shift: float
+    ) -> tuple[Array, Array]:
+        """Shapes and rates of the processes during a transition, from those of prior and statistics."""
+        return shape, rate
 
 
-def statistics(
-    prior: GammaPrior, form: Form, derivatives: Sequence[Array], references: Sequence[Array]
-) -> Totals:
-    """S and t from derivatives G at the references; linear in G. Frozen: s is G, centred on a simplex."""
-    tables = [g.reshape(*g.shape[:-1], prior.n_rows, width_of(prior)) for g in derivatives]
-    zero = np.zeros((*tables[0].shape[:-1], 1))
-    if form == "counts" or (form == "frozen" and not prior.is_simplex):
-        return Totals(tables[0], zero)
-    weights = [weights_of(prior, r) for r in references]
-    if form == "rate":
+class ConjugateForm(LikelihoodForm):
+    """A form that can be verified: derivatives at any point follow from s and t."""
+
+    def first_references(
+        self,
+        coordinates: Coordinates,
+        start: Array,
+        gradient: Callable[[Array], Array],
+        prior: tuple[Array, Array],
+    ) -> tuple[Array, ...]:
+        """Natural values at which derivatives are taken when the form is looked for.
+
+        Parameters
+        ----------
+        coordinates : Coordinates
+        start : ndarray
+            Natural values of the point of the model.
+        gradient : callable
+            Derivatives of all terms by natural values, summed.
+        prior : (ndarray, ndarray)
+            Shapes and rates of the prior.
+        """
+        return coordinates.reference_pair(start)
+
+    @abstractmethod
+    def residuals(self, coordinates: Coordinates, found: Totals, tables: Array, weights: Array) -> Array:
+        """Derivatives at `weights` less those that s and t predict there."""
+
+
+@dataclass(frozen=True)
+class Counts(ConjugateForm):
+    """A sum of s_j log w_j, as counts of categories have it."""
+
+    name = "counts"
+
+    def first_references(
+        self,
+        coordinates: Coordinates,
+        start: Array,
+        gradient: Callable[[Array], Array],
+        prior: tuple[Array, Array],
+    ) -> tuple[Array, ...]:
+        """One is enough: derivatives are the same everywhere."""
+        return coordinates.reference_pair(start)[:1]
+
+    def statistics(
+        self, coordinates: Coordinates, derivatives: Sequence[Array], references: Sequence[Array]
+    ) -> Totals:
+        """S is G."""
+        table = coordinates.table(derivatives[0])
+        return Totals(table, np.zeros((*table.shape[:-1], 1)))
+
+    def residuals(self, coordinates: Coordinates, found: Totals, tables: Array, weights: Array) -> Array:
+        """G - s."""
+        return tables - found.s
+
+
+@dataclass(frozen=True)
+class Affine(ConjugateForm):
+    """A sum of s_j log w_j on the simplex; outside of it the graph may be anything."""
+
+    name = "affine"
+
+    def statistics(
+        self, coordinates: Coordinates, derivatives: Sequence[Array], references: Sequence[Array]
+    ) -> Totals:
+        """M from the change of centred derivatives between two points, and s = G + M w."""
+        tables = [coordinates.table(g) for g in derivatives]
+        weights = [coordinates.weights(r) for r in references]
+        inside = [coordinates.tangent(g, w) for g, w in zip(tables, weights, strict=True)]
+        change = weights[1] - weights[0]
+        count = ((inside[0] - inside[1]) * change).sum(axis=-1, keepdims=True) / (change**2).sum(
+            axis=-1, keepdims=True
+        )
+        s = inside[0] + count * weights[0]
+        zero = np.zeros((*tables[0].shape[:-1], 1))
+        return Totals(np.where(np.abs(s) <= _ROUNDING * np.abs(count), 0.0, s), zero)
+
+    def residuals(self, coordinates: Coordinates, found: Totals, tables: Array, weights: Array) -> Array:
+        """Centred G - (s - M w)."""
+        expected = found.s - found.s.sum(axis=-1, keepdims=True) * weights
+        return coordinates.tangent(tables, weights) - expected
+
+
+@dataclass(frozen=True)
+class Rate(ConjugateForm):
+    """A likelihood s log theta - t theta of gamma variables."""
+
+    name = "rate"
+    adds_to_rate = True
+
+    def first_references(
+        self,
+        coordinates: Coordinates,
+        start: Array,
+        gradient: Callable[[Array], Array],
+        prior: tuple[Array, Array],
+    ) -> tuple[Array, ...]:
+        """Near the conditional mean, where s and t theta are of one size: little is lost in s - t theta."""
+        alpha, rate = prior
+        first = np.where(np.isfinite(start), start, 0.0)
+        for _ in range(2):
+            pair = coordinates.reference_pair(first)
+            s, t = self.statistics(coordinates, [gradient(r) for r in pair], pair)
+            mean = ((alpha + s) / (rate + t)).ravel()
+            first = np.where(np.isfinite(mean) & (mean > 0.0), np.log(np.abs(mean)), first)
+        return coordinates.reference_pair(first)
+
+    def statistics(
+        self, coordinates: Coordinates, derivatives: Sequence[Array], references: Sequence[Array]
+    ) -> Totals:
+        """T from the change of derivatives between two points, and s = G + t theta."""
+        tables = [coordinates.table(g) for g in derivatives]
+        weights = [coordinates.weights(r) for r in references]
         t = (tables[0] - tables[1]) / (weights[1] - weights[0])
         s = tables[0] + t * weights[0]
         return Totals(np.where(np.abs(s) <= _ROUNDING * np.abs(t * weights[0]), 0.0, s), t)
-    inside = [centred(prior, g, w) for g, w in zip(tables, weights, strict=True)]
-    if form == "frozen":
-        return Totals(inside[0], zero)
-    change = weights[1] - weights[0]
-    count = ((inside[0] - inside[1]) * change).sum(axis=-1, keepdims=True) / (change**2).sum(
-        axis=-1, keepdims=True
-    )
-    s = inside[0] + count * weights[0]
-    return Totals(np.where(np.abs(s) <= _ROUNDING * np.abs(count), 0.0, s), zero)
+
+    def residuals(self, coordinates: Coordinates, found: Totals, tables: Array, weights: Array) -> Array:
+        """G - (s - t theta)."""
+        return tables - (found.s - found.t * weights)
+
+    def references_at(
+        self, coordinates: Coordinates, log_theta: Array, stored: tuple[Array, ...], *, constant: bool
+    ) -> tuple[Array, ...]:
+        """Near the present theta, which may be far from where the step was built, little is lost."""
+        return stored if constant else coordinates.reference_pair(coordinates.natural(log_theta))
 
 
-def width_of(prior: GammaPrior) -> int:
-    """Natural values in a row."""
-    return 1 if prior.kind == "beta" else prior.n_parts
+@dataclass(frozen=True)
+class Frozen(LikelihoodForm):
+    """No conjugate form: s is the derivative where the process is now, held fixed during a transition."""
+
+    name = "frozen"
+    is_conjugate = False
+
+    def statistics(
+        self, coordinates: Coordinates, derivatives: Sequence[Array], references: Sequence[Array]
+    ) -> Totals:
+        """S is G, centred on a simplex."""
+        table = coordinates.table(derivatives[0])
+        zero = np.zeros((*table.shape[:-1], 1))
+        return Totals(coordinates.tangent(table, coordinates.weights(references[0])), zero)
+
+    def references_at(
+        self, coordinates: Coordinates, log_theta: Array, stored: tuple[Array, ...], *, constant: bool
+    ) -> tuple[Array, ...]:
+        """The present values."""
+        return (coordinates.natural(log_theta),)
+
+    def gamma_parameters(
+        self, coordinates: Coordinates, shape: Array, rate: Array, log_theta: Array, shift: float
+    ) -> tuple[Array, Array]:
+        """With M on both sides of the drift, which keeps shapes positive."""
+        return coordinates.shifted(shape, rate, log_theta, shift)
 
 
-def weights_of(prior: GammaPrior, natural: Array) -> Array:
-    """Theta or w, (n_rows, n_parts)."""
-    if prior.kind == "beta":
-        return 1.0 / (1.0 + np.exp(np.stack([-natural, natural], axis=1)))
-    return np.exp(natural).reshape(prior.n_rows, prior.n_parts)
-
-
-def centred(prior: GammaPrior, table: Array, weights: Array) -> Array:
-    """w_j (g_j - sum of w_k g_k): derivatives along the simplex, whatever the graph is outside of it."""
-    if prior.kind == "beta":  # one derivative, by the log odds
-        return np.concatenate([table, -table], axis=-1)
-    return table - weights * table.sum(axis=-1, keepdims=True)
+COUNTS, AFFINE, RATE, FROZEN = Counts(), Affine(), Rate(), Frozen()

@@ -83,11 +83,9 @@ class LikelihoodGradient:
         check: bool,
     ) -> None:
         view = LikelihoodView(model, prior)
-        start = np.log(np.full(prior.shape, 1.0 / prior.n_parts))
-        if prior.kind == "beta":
-            start = np.zeros(prior.shape)
-        here = {**{k: v for k, v in point.items() if k != prior.value_name}, view.natural.name: start}
-        self._size = int(np.prod(prior.shape))
+        others = {name: value for name, value in point.items() if name != prior.value_name}
+        here = {**others, view.natural.name: prior.family.central_natural()}
+        self._size = int(np.prod(prior.family.array_shape))
         self.names: list[str] = []
         self.sizes: list[int] = []
         self.parents: list[str] = []

@@ -34,14 +34,14 @@ class _FromNatural(Transform):
     name = "natural"
 
     def __init__(self, prior: GammaPrior) -> None:
-        self._prior = prior
-        self.ndim_supp = int(prior.kind == "dirichlet")
+        self._family = prior.family
+        self.ndim_supp = prior.rv.owner.op.ndim_supp
 
     def forward(self, value: Variable, *inputs: Variable) -> Variable:
         raise NotImplementedError
 
     def backward(self, value: Variable, *inputs: Variable) -> Variable:
-        return self._prior.from_natural(value)
+        return self._family.from_natural(value)
 
     def log_jac_det(self, value: Variable, *inputs: Variable) -> Variable:
         """Zero; PyMC asks for it in a term that is not used."""
@@ -66,7 +66,7 @@ class LikelihoodView(pm.Model):
     def __init__(self, model: pm.Model, prior: GammaPrior) -> None:
         self.__dict__.update(model.__dict__)  # instead of pm.Model.__init__, which makes an empty model
         self._rv = prior.rv
-        self.natural = pt.tensor(f"{prior.name}_natural__", dtype="float64", shape=prior.shape)
+        self.natural = pt.tensor(f"{prior.name}_natural__", dtype="float64", shape=prior.family.array_shape)
         self.rvs_to_values = {**model.rvs_to_values, prior.rv: self.natural}
         self.values_to_rvs = {value: rv for rv, value in self.rvs_to_values.items()}
         self.rvs_to_transforms = {**model.rvs_to_transforms, prior.rv: _FromNatural(prior)}

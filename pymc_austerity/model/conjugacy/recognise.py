@@ -1,4 +1,4 @@
-"""Find out by numbers which form a likelihood has in one variable (see `conjugacy`)."""
+"""Find out by numbers which form a likelihood has in one variable (see `forms`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_austerity.model.conjugacy.forms import (
-    Array,
-    Form,
-    Structure,
-    centred,
-    statistics,
-    weights_of,
-    width_of,
-)
+from pymc_austerity.model.conjugacy.families.base import GammaFamily
+from pymc_austerity.model.conjugacy.forms import FROZEN, Array, ConjugateForm
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.model.conjugacy.statistics import Place, Structure
+from pymc_austerity.model.graph.rewrite import INTERPRETED
 
 # Random points at which a form is verified, for each of several values of the other variables, which are
 # moved by up to these distances.
@@ -41,84 +36,52 @@ def analyse(
     ValueError
         Naming the term whose derivative is not a number at `point`.
     """
-    others = [gradient.args(point), *_elsewhere(model, gradient, point, rng)]
-    forms: list[Form] = ["counts", "affine"] if prior.kind == "dirichlet" else ["affine"]
-    start = prior.natural(prior.log_gammas(point[prior.value_name]))
+    family = prior.family
+    here = gradient.args(point)
+    others = [here, *_elsewhere(model, gradient, point, rng)]
+    start = family.natural(family.log_gammas(point[prior.value_name]))
+
+    def total(natural: Array) -> Array:
+        return gradient.terms(natural, here).sum(axis=0)
+
+    wrong: list[str] = []
     with np.errstate(all="ignore"):
-        wrong: list[str] = []
-        for form in forms if prior.is_simplex else ["rate"]:
-            references = _references(prior, form, gradient, others[0], start, point)  # type: ignore[arg-type]
-            wrong, flat = _differing_terms(prior, form, gradient, others, references, rng)  # type: ignore[arg-type]
+        for form in family.forms:
+            references = form.first_references(family, start, total, prior.parameters(point))
+            wrong, flat = _differing_terms(family, form, gradient, others, references, rng)
             # Terms without any derivative at all points prove nothing: they are of no form.
             wrong = wrong or flat
             if not wrong:
-                return _structure(prior, form, gradient, others[0], references)  # type: ignore[arg-type]
-        here = gradient.terms(start, others[0])
-    for name, derivative in zip(gradient.names, here, strict=True):
+                return _conjugate(family, form, gradient, Place(references, here))
+        derivatives = gradient.terms(start, here)
+    for name, derivative in zip(gradient.names, derivatives, strict=True):
         if not np.all(np.isfinite(derivative)):
             raise ValueError(
                 f"The derivative of the term {name!r} by {prior.name!r} is not finite at the initial point. "
                 "Give the step an initial_point= at which the log density is smooth."
             )
-    shift = 0.0
-    if prior.is_simplex:
-        shift = float(gradient.n_local + len(gradient.names) - len(gradient.sizes))
-        if prior.kind == "dirichlet":
-            per_row = here.sum(axis=0).reshape(prior.n_rows, prior.n_parts).sum(axis=1)
-            shift = max(shift, float(per_row.max()))
-    return Structure("frozen", (), tuple(dict.fromkeys(wrong)), None, shift)
+    n_terms = gradient.n_local + len(gradient.names) - len(gradient.sizes)
+    shift = family.default_shift(derivatives, n_terms)
+    return Structure(FROZEN, (), tuple(dict.fromkeys(wrong)), None, shift)
 
 
-def _structure(
-    prior: GammaPrior,
-    form: Form,
-    gradient: LikelihoodGradient,
-    args: tuple[Any, ...],
-    references: tuple[Array, ...],
+def _conjugate(
+    family: GammaFamily, form: ConjugateForm, gradient: LikelihoodGradient, place: Place
 ) -> Structure:
-    """A likelihood of a known form, with its statistics if these depend on no other variable.
+    """A likelihood of a conjugate form, with its statistics if these depend on no other variable.
 
     That they do not change from one point to another would prove nothing.
     """
     totals = None
     if not gradient.parents:
-        totals = statistics(
-            prior, form, [gradient.terms(r, args).sum(axis=0) for r in references], references
-        )
-    return Structure(form, references, (), totals, 0.0)
-
-
-def _references(
-    prior: GammaPrior,
-    form: Form,
-    gradient: LikelihoodGradient,
-    args: tuple[Any, ...],
-    start: Array,
-    point: Mapping[str, Any],
-) -> tuple[Array, ...]:
-    """Natural values at which derivatives are taken."""
-    if prior.kind == "beta":
-        return np.full(prior.n_rows, -np.log(3.0)), np.full(prior.n_rows, np.log(3.0))
-    if prior.is_simplex:
-        flat = np.full(prior.n_rows * prior.n_parts, -np.log(prior.n_parts))
-        if form == "counts":
-            return (flat,)
-        tilted = np.tile(1.0 + np.arange(prior.n_parts) / prior.n_parts, (prior.n_rows, 1))
-        return flat, np.log(tilted / tilted.sum(axis=1, keepdims=True)).ravel()
-    # Near the conditional mean, where s and t theta are of one size and little is lost in s - t theta.
-    alpha, rate = prior.parameters(point)
-    first = np.where(np.isfinite(start), start, 0.0)
-    for _ in range(2):
-        pair = first, first + np.log(2.0)
-        s, t = statistics(prior, form, [gradient.terms(r, args).sum(axis=0) for r in pair], pair)
-        mean = ((alpha + s) / (rate + t)).ravel()
-        first = np.where(np.isfinite(mean) & (mean > 0.0), np.log(np.abs(mean)), first)
-    return first, first + np.log(2.0)
+        derivatives = [gradient.terms(r, place.args).sum(axis=0) for r in place.references]
+        totals = form.statistics(family, derivatives, place.references)
+    return Structure(form, place.references, (), totals, 0.0)
 
 
 def _differing_terms(
-    prior: GammaPrior,
-    form: Form,
+    family: GammaFamily,
+    form: ConjugateForm,
     gradient: LikelihoodGradient,
     others: Sequence[tuple[Any, ...]],
     references: tuple[Array, ...],
@@ -132,20 +95,14 @@ def _differing_terms(
         if k > 0 and not np.all(np.isfinite(at)):
             continue  # out of the support, perhaps
         seen |= np.any(at, axis=(0, 2))
-        found = statistics(prior, form, at, references)
-        scale = np.abs(found.s) + np.abs(found.t) * _scale(prior, references)
+        found = form.statistics(family, at, references)
+        scale = np.abs(found.s) + np.abs(found.t) * family.weights(references[0])
         scale = scale.max(axis=(-1, -2), initial=0.0)[..., None, None] + 1e-300
         for _ in range(_N_POINTS):
-            natural = _random_natural(prior, references[0], rng)
-            weights = weights_of(prior, natural)
-            tables = gradient.terms(natural, args)
-            tables = tables.reshape(len(tables), prior.n_rows, width_of(prior))
-            if form == "affine":
-                tables = centred(prior, tables, weights)
-                expected = found.s - found.s.sum(axis=-1, keepdims=True) * weights
-            else:
-                expected = found.s - found.t * weights if form == "rate" else found.s
-            right = np.abs(tables - expected) <= _TOLERANCE * scale
+            natural = family.random_natural(references[0], rng)
+            tables = family.table(gradient.terms(natural, args))
+            residuals = form.residuals(family, found, tables, family.weights(natural))
+            right = np.abs(residuals) <= _TOLERANCE * scale
             wrong += [n for n, ok in zip(gradient.names, right.all(axis=(1, 2)), strict=True) if not ok]
         if wrong:
             break
@@ -153,26 +110,15 @@ def _differing_terms(
 
 
 def wrong_terms_at(
-    prior: GammaPrior,
+    family: GammaFamily,
+    form: ConjugateForm,
     gradient: LikelihoodGradient,
-    structure: Structure,
-    references: tuple[Array, ...],
-    args: tuple[Any, ...],
+    place: Place,
     rng: np.random.Generator,
 ) -> list[str]:
     """Names of terms that are not of the form that was found, at other values of the other variables."""
     with np.errstate(all="ignore"):
-        return _differing_terms(prior, structure.form, gradient, [args], references, rng)[0]
-
-
-def _scale(prior: GammaPrior, references: Sequence[Array]) -> Array:
-    return weights_of(prior, references[0])
-
-
-def _random_natural(prior: GammaPrior, reference: Array, rng: np.random.Generator) -> Array:
-    if prior.kind == "dirichlet":
-        return np.log(rng.dirichlet(np.ones(prior.n_parts), prior.n_rows)).ravel()
-    return reference + rng.uniform(-1.0, 1.0, reference.shape)
+        return _differing_terms(family, form, gradient, [place.args], place.references, rng)[0]
 
 
 def _elsewhere(
@@ -203,7 +149,9 @@ def _drawn(model: pm.Model, name: str, value: np.ndarray, rng: np.random.Generat
     variable = next(v for v in model.value_vars if v.name == name)
     shape = (len(_DISTANCES), *value.shape)
     try:
-        drawn = np.asarray(pm.draw(model.values_to_rvs[variable], draws=shape[0], random_seed=rng))
+        drawn = np.asarray(
+            pm.draw(model.values_to_rvs[variable], draws=shape[0], random_seed=rng, mode=INTERPRETED)
+        )
     # A flat prior has no draws; and draws of parents may be no parameters of the distribution.
     except (NotImplementedError, ValueError):
         drawn = value + rng.integers(0, 2, shape)

@@ -3,15 +3,66 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from pymc_austerity.model.conjugacy.forms import Conjugacy
-from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.model.conjugacy.families import GammaFamily
+from pymc_austerity.model.conjugacy.statistics import Conjugacy
 from pymc_austerity.step_methods.gamma.base import GammaProcessStep
-from pymc_austerity.step_methods.gamma.estimates import Estimate
+from pymc_austerity.step_methods.gamma.dynamics import Dynamics
+from pymc_austerity.step_methods.gamma.estimates import Array, Estimate, Estimator
 from pymc_austerity.step_methods.gamma.transition import each_row, exact_transitions
 
-Array = npt.NDArray[np.float64]
+
+class ExactDynamics(Dynamics):
+    """Transitions of Cox-Ingersoll-Ross processes without error of discretisation."""
+
+    def move(
+        self,
+        rng: np.random.Generator,
+        family: GammaFamily,
+        log_theta: Array,
+        shape: Array,
+        alpha: Array,
+        step_size: Array,
+    ) -> Array:
+        """Transition (3.3) of Baker et al. (2018)."""
+        return each_row(exact_transitions, rng, log_theta, shape, step_size)
+
+    def renews_total(self, conjugacy: Conjugacy, estimate: Estimate) -> bool:
+        """Where its shape, the sum of the a, is known and changes with other variables.
+
+        Steps that move these know nothing of a total that is carried along, whose law depends on them too.
+        Given the sum of the a it is a gamma variable, independent of w.
+        """
+        changes = bool(conjugacy.prior.parents)
+        if not conjugacy.form.is_conjugate:  # centred: the sum is that of alpha, and M
+            return changes
+        return not estimate.groups and (changes or not conjugacy.structure.constant)
+
+    def require_shape(self, conjugacy: Conjugacy, estimator: Estimator, shape: Array) -> None:
+        """Refuse shapes that are not positive: no gamma variable has them.
+
+        Raises
+        ------
+        ValueError
+            Naming the variable and its terms.
+        """
+        least = float(shape.min())
+        if least > 0.0 and np.isfinite(shape.sum()):
+            return
+        if not np.isfinite(shape.sum()):
+            why = "Is the log density finite there? Take a smaller step_size, or start nearer to the mode."
+        elif not conjugacy.form.is_conjugate:
+            why = "Use another step method, such as pm.NUTS, or give a larger shift="
+            why += " or a larger batch_size." if estimator.is_subsampled else "."
+        elif estimator.is_anchored:
+            why = "The anchor is too old for this minibatch: use a smaller refresh=, or a larger batch_size."
+        else:
+            why = "The likelihood falls with every power of the variable: use another step method."
+        names = ", ".join(repr(name) for name in dict.fromkeys(conjugacy.gradient.names))
+        raise ValueError(
+            f"The estimate of the shape a of {conjugacy.prior.name!r} from the terms {names} is {least:.4g} "
+            f"in one component; it must be positive. {why}"
+        )
 
 
 class SCIR(GammaProcessStep):
@@ -114,38 +165,4 @@ class SCIR(GammaProcessStep):
     """
 
     name = "scir"
-
-    def _move(
-        self, prior: GammaPrior, log_theta: Array, shape: Array, alpha: Array, step_size: Array
-    ) -> Array:
-        return each_row(exact_transitions, self.rng, log_theta, shape, step_size)
-
-    def _renews_total(self, conjugacy: Conjugacy, estimate: Estimate) -> bool:
-        """Where its shape, the sum of the a, is known and changes with other variables.
-
-        Steps that move these know nothing of a total that is carried along, whose law depends on them too.
-        Given the sum of the a it is a gamma variable, independent of w.
-        """
-        changes = bool(conjugacy.prior.parents)
-        if conjugacy.structure.form == "frozen":  # centred: the sum is that of alpha, and M
-            return changes
-        return not estimate.groups and (changes or not conjugacy.structure.constant)
-
-    def _check_shape(self, prior: GammaPrior, conjugacy: Conjugacy, shape: Array) -> None:
-        least = float(shape.min())
-        if least > 0.0 and np.isfinite(shape.sum()):
-            return
-        if not np.isfinite(shape.sum()):
-            why = "Is the log density finite there? Take a smaller step_size, or start nearer to the mode."
-        elif conjugacy.structure.form == "frozen":
-            why = "Use another step method, such as pm.NUTS, or give a larger shift="
-            why += "." if self._batch_size is None else " or a larger batch_size."
-        elif self._anchored:
-            why = "The anchor is too old for this minibatch: use a smaller refresh=, or a larger batch_size."
-        else:
-            why = "The likelihood falls with every power of the variable: use another step method."
-        names = ", ".join(repr(name) for name in dict.fromkeys(conjugacy.gradient.names))
-        raise ValueError(
-            f"The estimate of the shape a of {prior.name!r} from the terms {names} is {least:.4g} in one "
-            f"component; it must be positive. {why}"
-        )
+    dynamics = ExactDynamics()

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.model.conjugacy.families import GammaFamily
+from pymc_austerity.model.conjugacy.statistics import Conjugacy
 from pymc_austerity.step_methods.gamma.base import GammaProcessStep
+from pymc_austerity.step_methods.gamma.dynamics import Dynamics
+from pymc_austerity.step_methods.gamma.estimates import Array, Estimator
 from pymc_austerity.step_methods.gamma.transition import each_row, euler_transitions
-
-Array = npt.NDArray[np.float64]
 
 # A reflected normal variable is never zero, but it may be rounded to it.
 _SMALLEST = 1e-300
+
+
+class EulerDynamics(Dynamics):
+    """Euler's method, reflected at zero."""
+
+    def move(
+        self,
+        rng: np.random.Generator,
+        family: GammaFamily,
+        log_theta: Array,
+        shape: Array,
+        alpha: Array,
+        step_size: Array,
+    ) -> Array:
+        """Theta' = |theta + h (a - theta) + sqrt(2 h theta) xi|."""
+        theta = np.exp(log_theta)
+        drift = family.projected_shape(theta, shape, alpha) - theta
+        return np.log(np.maximum(each_row(euler_transitions, rng, theta, drift, step_size), _SMALLEST))
+
+    def require_shape(self, conjugacy: Conjugacy, estimator: Estimator, shape: Array) -> None:
+        """Any shape will do: processes are reflected."""
+
+    def total_shape(self, alpha: Array, shape: Array) -> Array:
+        """The sum of alpha, to which the drift takes the total."""
+        return alpha.sum(axis=1)
 
 
 class SGRLD(GammaProcessStep):
@@ -63,16 +88,4 @@ class SGRLD(GammaProcessStep):
     """
 
     name = "sgrld"
-
-    def _move(
-        self, prior: GammaPrior, log_theta: Array, shape: Array, alpha: Array, step_size: Array
-    ) -> Array:
-        theta = np.exp(log_theta)
-        if prior.is_simplex:
-            weights = theta / theta.sum(axis=1, keepdims=True)
-            shape = shape - weights * (shape - alpha).sum(axis=1, keepdims=True)
-        moved = each_row(euler_transitions, self.rng, theta, shape - theta, step_size)
-        return np.log(np.maximum(moved, _SMALLEST))
-
-    def _first_total(self, alpha: Array, shape: Array) -> Array:
-        return alpha.sum(axis=1)
+    dynamics = EulerDynamics()

@@ -1,0 +1,147 @@
+"""Sufficient statistics of the likelihood of one variable: of all the data, or of some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.model.conjugacy.forms import Array, LikelihoodForm, Totals
+from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
+from pymc_austerity.model.conjugacy.priors import GammaPrior
+
+
+class Place(NamedTuple):
+    """Where derivatives are taken.
+
+    Attributes
+    ----------
+    references : tuple of ndarray
+        Natural values of the variable.
+    args : tuple
+        Other variables and data, as `LikelihoodGradient` takes them.
+    """
+
+    references: tuple[Array, ...]
+    args: tuple[Any, ...]
+
+
+class Groups(NamedTuple):
+    """Statistics of parts of a minibatch.
+
+    Attributes
+    ----------
+    totals : Totals
+        Of each group, unscaled; its first axis has one entry for each group.
+    sizes : ndarray of int
+        Rows of each group.
+    n_rows : int
+        N, rows of the local term.
+    """
+
+    totals: Totals
+    sizes: npt.NDArray[np.int64]
+    n_rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What was found out about one variable. Nothing in it has size N.
+
+    Attributes
+    ----------
+    form : LikelihoodForm
+    references : tuple of ndarray
+        Natural values at which G is taken; none if frozen.
+    nonlinear : tuple of str
+        Names of terms that are of no conjugate form.
+    totals : Totals or None
+        Over all data, if they depend on no other variable.
+    shift : float
+        M of a frozen simplex.
+    """
+
+    form: LikelihoodForm
+    references: tuple[Array, ...]
+    nonlinear: tuple[str, ...]
+    totals: Totals | None
+    shift: float
+
+    @property
+    def constant(self) -> bool:
+        """Whether s and t depend on no other variable."""
+        return self.totals is not None
+
+
+class Conjugacy:
+    """Sufficient statistics of the likelihood of one variable, or its derivatives. It has size N.
+
+    Parameters
+    ----------
+    prior : GammaPrior
+    gradient : LikelihoodGradient
+    structure : Structure
+    batch_sizes : sequence of int, optional
+        Rows of each local term in a minibatch. Default: all are read.
+    """
+
+    def __init__(
+        self,
+        prior: GammaPrior,
+        gradient: LikelihoodGradient,
+        structure: Structure,
+        batch_sizes: Sequence[int] | None = None,
+    ) -> None:
+        self.prior, self.gradient, self.structure = prior, gradient, structure
+        self.batch_sizes = batch_sizes
+        self._short: Totals | None = None
+
+    @property
+    def form(self) -> LikelihoodForm:
+        """The form of the likelihood."""
+        return self.structure.form
+
+    def place(self, log_theta: Array, point: Mapping[str, Any]) -> Place:
+        """Where derivatives are taken when the processes are at `log_theta`."""
+        structure = self.structure
+        references = structure.form.references_at(
+            self.prior.family, log_theta, structure.references, constant=structure.constant
+        )
+        return Place(references, self.gradient.args(point))
+
+    def full(self, place: Place) -> Totals:
+        """Statistics of all the data."""
+        if self.structure.totals is not None:
+            return self.structure.totals
+        derivatives = [self.gradient.terms(r, place.args).sum(axis=0) for r in place.references]
+        return self._statistics(derivatives, place)
+
+    def short(self, place: Place) -> Totals:
+        """Statistics of the terms that are not subsampled."""
+        if self._short is not None:
+            return self._short
+        derivatives = [self.gradient.short(r, place.args).sum(axis=0) for r in place.references]
+        found = self._statistics(derivatives, place)
+        if self.structure.constant:
+            self._short = found
+        return found
+
+    def groups(self, term: int, place: Place, index: Any, sizes: Any) -> Groups:
+        """Statistics of consecutive groups, of these sizes, of the rows `index` of a local term."""
+        ends = np.cumsum(sizes)
+        sums = [
+            np.array(
+                [
+                    self.gradient.rows(term, r, index[end - size : end], place.args)
+                    for size, end in zip(sizes, ends, strict=True)
+                ]
+            )
+            for r in place.references
+        ]
+        return Groups(self._statistics(sums, place), sizes, self.gradient.sizes[term])
+
+    def _statistics(self, derivatives: Sequence[Array], place: Place) -> Totals:
+        return self.structure.form.statistics(self.prior.family, derivatives, place.references)
