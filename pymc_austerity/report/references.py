@@ -88,7 +88,7 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
         # Sums of terms are kept from one transition to the next, those of remainders are not.
         needs = taylor if isinstance(proposal, Surrogate) else None
         step = MetropolisHastings(block, proposal=proposal, control_variate=needs, model=model)
-        why = _misfit(step.centre, isinstance(proposal, Surrogate))
+        why = _misfit(step.mode_fit, isinstance(proposal, Surrogate))
         if not why:
             return step, []
     except UnsuitableError as error:

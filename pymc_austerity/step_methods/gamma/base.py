@@ -14,19 +14,18 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
-from pymc.util import RandomGenerator, get_random_generator
+from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_noise
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior, gamma_priors
 from pymc_austerity.model.conjugacy.recognise import analyse
 from pymc_austerity.model.conjugacy.statistics import Conjugacy
 from pymc_austerity.model.factorise import model_of, value_variables
-from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.step_methods.base import RebuiltStep
+from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma.counts import Counter, CountsOfStep, require_counts
@@ -90,10 +89,7 @@ class GammaProcessStep(RebuiltStep):
             steps_per_draw=steps_per_draw,
             threshold=threshold,
         )
-        if compile_kwargs:
-            warn(
-                f"{type(self).__name__} compiles with numba; compile_kwargs={compile_kwargs!r} was not used."
-            )
+        warn_of_compile_kwargs(self, compile_kwargs)
         self._schedule = step_size_of(step_size)
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
@@ -101,12 +97,12 @@ class GammaProcessStep(RebuiltStep):
         self.tune = False
         self._counter = self._checked_counter(counts)
         point = default_point(self._model) if initial_point is None else dict(initial_point)
-        priors = gamma_priors(self._model, self.vars, point)
+        gamma_priors(self._model, self.vars, point)  # refuses what is not made of gamma variables
         refuse_discrete(self.vars)
         warn_of_long_deterministics(self._model, point)
         self._given_point = {n: np.array(v) for n, v in (initial_point or {}).items() if np.size(v) <= _FEW}
         self.n_transitions, self._chains = 0, []
-        self._build(priors, point)
+        self._build_anew(point)
         self._check_counts(point)
 
     def _checked_counter(self, counts: Any) -> Counter | None:
@@ -127,13 +123,13 @@ class GammaProcessStep(RebuiltStep):
 
     # Building -------------------------------------------------------------------------------
 
-    def _build(self, priors: Sequence[GammaPrior], point: PointType) -> None:
+    def _build(self, point: PointType) -> None:
         """Find out what the likelihood of each variable is, and warn of what follows. Chains begin anew."""
         # What has size N is not held twice, and is gone if this fails.
         self._chains = [replace(chain, compiled=None) for chain in self._chains]
         chains = []
         with tell_if_slow():
-            for prior in priors:
+            for prior in gamma_priors(self._model, self.vars, point):
                 gradient = self._gradient(prior, point, check=True)
                 structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
                 conjugacy = Conjugacy(prior, gradient, structure, self._batch_sizes(prior, gradient))
@@ -143,22 +139,18 @@ class GammaProcessStep(RebuiltStep):
         warn_of_unused(conjugacies, self._options)
         for conjugacy in conjugacies:
             warn_of_errors(conjugacy, point, self._schedule(0), self._options)
-        self._data_seen = self._fingerprints()
         self._n_local = sum(conjugacy.gradient.n_local for conjugacy in conjugacies)
         self._counts_checked = False
 
-    def _compile(self, point: PointType) -> None:
-        """Compile likelihoods whose structure is known, in a worker."""
+    def _rebuild(self, point: PointType) -> bool:
+        """Compile likelihoods whose structure is known."""
         priors = gamma_priors(self._model, self.vars, point)
         with tell_if_slow():
             self._chains = [
                 replace(chain, prior=prior, compiled=self._known_likelihood(chain, prior, point))
                 for chain, prior in zip(self._chains, priors, strict=True)
             ]
-        if self._fingerprints() != self._data_seen:  # other data in this process
-            carried = self.log_theta, self.written, self.anchors
-            self._build(priors, point)
-            self.log_theta, self.written, self.anchors = carried
+        return self._fingerprints() == self._data_seen
 
     def _known_likelihood(self, chain: VariableChain, prior: GammaPrior, point: PointType) -> Conjugacy:
         gradient = self._gradient(prior, point, check=False)
@@ -176,13 +168,12 @@ class GammaProcessStep(RebuiltStep):
         n = batch_rows(self._options.batch_size, gradient.n_local, prior.name, gradient.longest)
         return None if n is None else allotted_rows(n, gradient.sizes)
 
-    def _fingerprints(self) -> list[Any]:
-        """What tells whether shared data have been replaced."""
-        return [fingerprint(chain.conjugacy.gradient.graph) for chain in self._chains]
+    def _graphs(self) -> list[LogDensityGraph]:
+        compiled = [chain.compiled for chain in self._chains]
+        return [each.gradient.graph for each in compiled if each is not None]
 
-    def _replaced_data_point(self) -> PointType:
-        """Where to build for other data, whose shapes may be others."""
-        point = default_point(self._model)
+    def _point_for_other_data(self) -> PointType:
+        point = super()._point_for_other_data()
         for name, value in self._given_point.items():
             if name in point and np.shape(value) == np.shape(point[name]):
                 point[name] = value
@@ -190,21 +181,7 @@ class GammaProcessStep(RebuiltStep):
 
     # PyMC's contract ------------------------------------------------------------------------
 
-    @property
-    def _is_compiled(self) -> bool:
-        """Whether likelihoods are here, and not left out of a pickle."""
-        return all(chain.compiled is not None for chain in self._chains)
-
-    def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
-        """Start a chain afresh; rebuild if shared data have changed since the step was built."""
-        super().setup_chain(rng, tune, draws)
-        if self._is_compiled:
-            if self._fingerprints() != self._data_seen:
-                point = self._replaced_data_point()
-                self._build(gamma_priors(self._model, self.vars, point), point)
-            else:
-                for chain in self._chains:
-                    chain.conjugacy.gradient.graph.adopt_data()
+    def _begin_chain(self, n_tune: int) -> None:
         self.tune = False
         self.n_transitions = 0
         self._chains = [VariableChain(chain.prior, chain.structure, chain.compiled) for chain in self._chains]
@@ -214,8 +191,9 @@ class GammaProcessStep(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions of every variable in turn."""
-        if not self._is_compiled:
-            self._compile(point)
+        carried = self.log_theta, self.written, self.anchors
+        if self.require_built(point):  # other data in this process
+            self.log_theta, self.written, self.anchors = carried
         self._check_counts(point)
         estimator, options = self._estimator(), self._options
         began = self.n_transitions

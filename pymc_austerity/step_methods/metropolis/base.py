@@ -121,8 +121,11 @@ class SubsampledStep(RebuiltStep):
         point : dict
             Values of all variables, to compile with.
         """
+        # PyMC adds to a new object what its steps have.
         vars, model = list(plan.options.vars), plan.options.model
-        step: Self = BlockedStep.__new__(cls, vars, model=model, blocked=True)  # PyMC adds what its steps have
+        step: Self = BlockedStep.__new__(
+            cls, vars, model=model, blocked=True
+        )
         step._begin(plan.options, None)
         step._compile(plan, point)
         step._data_seen = [plan.survey.data]
