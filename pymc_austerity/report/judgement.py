@@ -13,7 +13,7 @@ from xarray import DataTree
 
 from pymc_austerity.diagnostics import agreement
 from pymc_austerity.report.convergence import convergence
-from pymc_austerity.report.render.numbers import with_error
+from pymc_austerity.report.numbers import with_error
 
 Verdict = Literal["agrees", "differs", "cannot tell", "failed"]
 

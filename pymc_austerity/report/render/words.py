@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -12,11 +10,9 @@ from pymc_austerity.diagnostics import decision_summary
 from pymc_austerity.diagnostics.samplers import NotRecordedError
 from pymc_austerity.plots.style import percent
 from pymc_austerity.report.judgement import FEWEST_EFFECTIVE, LARGEST_RHAT, LEVEL, Judgement
-from pymc_austerity.report.render.numbers import ABSENT, number, with_error
+from pymc_austerity.report.numbers import ABSENT, number, with_error
+from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
-
-if TYPE_CHECKING:
-    from pymc_austerity.report.comparison import Comparison
 
 _WORST = 10
 _DECISIONS = {
@@ -32,7 +28,7 @@ NORMALITY_NOTE = (
 )
 
 
-def headline(comparison: Comparison) -> str:
+def headline(comparison: Results) -> str:
     """What was compared with what."""
     n = len(comparison.results)
     run = comparison.standard
@@ -51,7 +47,7 @@ def verdict_of(judgement: Judgement) -> str:
     return f"{joint.get(judgement.verdict, judgement.verdict + ':')} {judgement.reason}"
 
 
-def cost_table(comparison: Comparison) -> pd.DataFrame:
+def cost_table(comparison: Results) -> pd.DataFrame:
     """What each step cost, as text."""
     table = comparison.to_dataframe()
     share = [ABSENT if np.isnan(x) else percent(x) for x in table["fraction_used"]]
@@ -70,7 +66,7 @@ def cost_table(comparison: Comparison) -> pd.DataFrame:
     )
 
 
-def agreement_table(comparison: Comparison) -> pd.DataFrame:
+def agreement_table(comparison: Results) -> pd.DataFrame:
     """How far each step is from the reference, as text."""
     rows = {}
     for name, row in comparison.to_dataframe().iloc[1:].iterrows():
@@ -123,7 +119,7 @@ def decisions_table(run: Run) -> pd.DataFrame | None:
     return table.map(number).rename(columns=_DECISIONS)
 
 
-def reliability(comparison: Comparison) -> list[str]:
+def reliability(comparison: Results) -> list[str]:
     """What the comparison can tell, and what it cannot."""
     tables = [j.table for _, j, _ in comparison.results if j.table is not None]
     lines = []
@@ -159,7 +155,7 @@ def reliability(comparison: Comparison) -> list[str]:
     return lines
 
 
-def configuration_lines(comparison: Comparison) -> list[str]:
+def configuration_lines(comparison: Results) -> list[str]:
     """How it was run, with which versions."""
     import arviz
     import pymc
