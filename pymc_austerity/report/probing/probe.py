@@ -147,7 +147,7 @@ def probe(
             )
         rows.append(summarise(move.log_ratios, int(batch_size), n_batches, for_batches))
         base.append(move.base)
-    rule = copy.configuration["rule"]
+    rule, control_variate = copy.configuration["rule"], copy.configuration["control_variate"]
     attrs = {
         "n_local": moves.n_others,
         "n_exact": copy.configuration["n_exact"],
@@ -155,7 +155,7 @@ def probe(
         "epsilon": float(rule.get("epsilon", np.nan)) if isinstance(rule, dict) else np.nan,
         "boundary": float(rule.get("boundary", 0.5)) if isinstance(rule, dict) else 0.5,
         "rule": rule["name"] if isinstance(rule, dict) else rule,
-        "control_variate": "" if copy._taylor is None else type(copy._taylor).__name__,
+        "control_variate": "" if control_variate is None else control_variate["name"],
         "step": f"{type(step).__name__}({', '.join(copy.configuration['vars'])})",
     }
     return group_of(rows, base, attrs)
@@ -175,7 +175,7 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
             f"probe looks at accept-or-reject decisions, and {name} makes none from subsamples of log "
             "ratios. Give it one step of AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
         )
-    if step._model is not model:
+    if any(v not in model.value_vars for v in step.vars):
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")
     for parameter, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0), ("draws", draws, 1)):
         if not is_whole(value) or value < least:
@@ -195,7 +195,8 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
 
 def _batch_size(step: SubsampledStep, n_others: int) -> int:
     """Terms of the first batch of the step's test, or of one that it might have."""
-    own = getattr(step._decides_by, "batch_size", None)
+    rule = step.configuration["rule"]
+    own = rule.get("batch_size") if isinstance(rule, dict) else None
     if own is None or not 2 <= own < n_others:
         return min(_BATCH_SIZE, n_others // 2)
     return int(own)
