@@ -13,7 +13,7 @@ import xarray as xr
 from scipy import stats
 from scipy.special import ndtri
 
-from pymc_austerity.diagnostics.batch_law import (
+from pymc_austerity.diagnostics.batch_means import (
     HEAVY,
     acceptance_errors,
     missed_rows,
@@ -107,8 +107,8 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     on one side up and on the other down. Rows that carry the share s of the variance and are missing in a
     batch make the standard error too small by sqrt(1 - s), which adds Phi(-G sqrt(1 - s)) - epsilon. Rows
     count as missed if the top 1, 10 or 100 of them (by their distance from the mean) carry 20 % more of the
-    variance than they would under a normal law, and a batch holds less than five of them on average. Of 1000
-    normal numbers the top 100 carry 44 %, and no batch of 500 misses them: that is no alarm.
+    variance than they would under a normal distribution, and a batch holds less than five of them on average.
+    Of 1000 normal numbers the top 100 carry 44 %, and no batch of 500 misses them: that is no alarm.
 
     Both are errors at the threshold. At most the share 1 - exp(-4 G noise) of the decisions is near to it,
     with noise the standard error of the sum of the log ratios after the first batch. Without a control

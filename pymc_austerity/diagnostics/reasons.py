@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from pymc_austerity.diagnostics.batch_law import HEAVY
+from pymc_austerity.diagnostics.batch_means import HEAVY
 from pymc_austerity.diagnostics.log_ratios import TOP
 
 Verdict = Literal["safe", "doubtful", "unsafe"]

@@ -55,11 +55,11 @@ def plot_batch_mean_qq(
 
     Notes
     -----
-    Figure 7 of Korattikara et al. (2014) as quantile plots, in which tails can be seen: the test decides
-    there. The title is the verdict of `diagnostics.normality`. Points above the line on the right, or below
-    it on the left, are batches that stop the test more often than epsilon says. The band is that of equal
-    local levels: each order statistic stays within the same quantiles of its Beta law, chosen by simulation
-    of independent batches.
+    Figure 7 of Korattikara et al. (2014) as quantile plots, in which tails can be seen: the test
+    decides there. The title is the verdict of `diagnostics.normality`. Points above the line on the right, or
+    below it on the left, are batches that stop the test more often than epsilon says. The band is that of
+    equal local levels: each order statistic stays within the same quantiles of its Beta distribution, chosen
+    by simulation of independent batches.
 
     *When it fails*: rows so rare that no batch has one of them do not show here.
 

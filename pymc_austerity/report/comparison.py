@@ -20,8 +20,8 @@ class Comparison(Results):
     Attributes
     ----------
     results : tuple of (Run, Judgement, Probed)
-        Of every step: what it did, whether its posterior agrees with the reference, and whether a normal
-        law holds for its batch means.
+        Of every step: what it did, whether its posterior agrees with the reference, and whether its
+        batch means are normal.
     standard : Run
         The reference.
     var_names : tuple of str

@@ -88,7 +88,7 @@ class Results:
             * ``shift``, ``shift_error``, ``shift_of``: the most significant shift of a mean, in posterior
               sds, its Monte Carlo error, and the scalar. The same for ``sd_ratio``. ``ks``: the largest
               Kolmogorov-Smirnov distance.
-            * ``normality``: whether a normal law holds for batch means.
+            * ``normality``: whether batch means are normal.
             * ``verdict``, ``reason``.
         """
         rows = {self.reference_name: self._standard_row()}

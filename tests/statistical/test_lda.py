@@ -11,7 +11,7 @@ import pytest
 
 from pymc_austerity.applications.topics import lda
 from pymc_austerity.applications.topics.corpus import from_documents
-from tests.kernels.test_lda import collapsed_law
+from tests.applications.test_lda import collapsed_law
 from tests.statistical.errors import LIMIT, error_of_mean
 
 V, K, ALPHA, BETA = 3, 2, 0.4, 0.5

@@ -30,7 +30,7 @@ def as_markdown(comparison: Results) -> str:
     probes = [
         f"{_bold(run.name)}: {probe.verdict}. {_inline(probe.reason)}" for run, _, probe in comparison.results
     ]
-    parts += ["## Normal law of batch means", _list(probes)]
+    parts += ["## Normality of batch means", _list(probes)]
     if any(probe.log_ratios is not None for _, _, probe in comparison.results):
         parts.append(words.NORMALITY_NOTE)
     remarks = remarks_of(comparison)

@@ -74,7 +74,7 @@ def agreement_table(comparison: Results) -> pd.DataFrame:
             "shift of a mean (sd)": _of(with_error(row["shift"], row["shift_error"], True), row["shift_of"]),
             "sd ratio": _of(with_error(row["sd_ratio"], row["sd_ratio_error"]), row["sd_ratio_of"]),
             "largest KS distance": number(row["ks"], 2),
-            "normal law of batch means": row["normality"],
+            "normal batch means": row["normality"],
             "verdict": row["verdict"],
         }
     return pd.DataFrame.from_dict(rows, orient="index")
@@ -128,9 +128,9 @@ def reliability(comparison: Results) -> list[str]:
         limit = max(j.limit for _, j, _ in comparison.results if j.table is not None)
         lines.append(
             f"{n} scalar{'s' if n > 1 else ''} with three comparisons each (mean, sd, distribution): a step "
-            f"is said to differ from {limit:.1f} standard errors on. At this limit a step with the right law "
-            f"is said to differ with a probability of about {LEVEL:g}, however many scalars there are; that "
-            "is for each step."
+            f"is said to differ from {limit:.1f} standard errors on. At this limit a step with the right "
+            f"distribution is said to differ with a probability of about {LEVEL:g}, however many scalars "
+            "there are; that is for each step."
         )
         lines.append(
             "Numbers in brackets are Monte Carlo standard errors, of the step and of the reference together. "
