@@ -22,7 +22,7 @@ from pymc_austerity.design.curves import LawCurves
 _RARE, _NODES = 40.0, 96
 
 
-class MoveLaw(NamedTuple):
+class DecisionErrors(NamedTuple):
     """What a test does with moves, on average over u.
 
     Attributes
@@ -84,8 +84,8 @@ def acceptance_error(
 
     *Guarantee*: exact for means of batches that are normal with known variance.
 
-    *When it fails*: as `error`. And the errors of single moves say little about the stationary law, in which
-    they add up over all moves: see `stationary_error_bound`.
+    *When it fails*: as `error`. And the errors of single moves say little about the stationary distribution,
+    in which they add up over all moves: see `stationary_error_bound`.
 
     References
     ----------
@@ -104,7 +104,7 @@ def acceptance_error(
     array([-0.183,  0.061,  0.093])
     """
     mu, sigma_l, shape = _moves(mu, sigma_l)
-    return _shaped(move_law(mu, sigma_l, N, batch_size, epsilon, boundary).signed, shape)
+    return _shaped(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).signed, shape)
 
 
 def expected_data_usage(
@@ -146,13 +146,13 @@ def expected_data_usage(
     array([0.612, 0.63 , 0.547])
     """
     mu, sigma_l, shape = _moves(mu, sigma_l)
-    return _shaped(move_law(mu, sigma_l, N, batch_size, epsilon, boundary).data_usage, shape)
+    return _shaped(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).data_usage, shape)
 
 
-def move_law(
+def decision_errors(
     mu: Floats, sigma_l: Floats, N: int, batch_size: int, epsilon: float, boundary: float
-) -> MoveLaw:
-    """`MoveLaw` of moves (mu, sigma_l), arrays of one length."""
+) -> DecisionErrors:
+    """`DecisionErrors` of moves (mu, sigma_l), arrays of one length."""
     batch, n_local = check_batch(batch_size, N)
     for name, value in (("epsilon", epsilon), ("boundary", boundary)):
         check_real(name, value, -np.inf, np.inf, "a number")
@@ -170,7 +170,7 @@ def move_law(
         signed[rows] = left[0] - right[0]
         absolute[rows] = left[0] + right[0]
         used[rows] = np.clip(curves.pi_1 + left[1] + right[1], curves.pi_1, 1.0)
-    return MoveLaw(signed, absolute, used)
+    return DecisionErrors(signed, absolute, used)
 
 
 def _part(log_ratio: Floats, sd_sum: Floats, curves: LawCurves, side: float) -> tuple[Floats, Floats]:
@@ -192,8 +192,8 @@ def _part(log_ratio: Floats, sd_sum: Floats, curves: LawCurves, side: float) -> 
     v = side * s * sd_sum[:, None] - log_ratio[:, None]
     # Past the ends only by rounding.
     density = np.exp(-np.maximum(v, 0.0)) * sd_sum[:, None] * curves.unit * np.cosh(position) * half * weights
-    law = curves(s)
-    return np.sum(density * law.error, axis=1), np.sum(density * (law.data_usage - curves.pi_1), axis=1)
+    test = curves(s)
+    return np.sum(density * test.error, axis=1), np.sum(density * (test.data_usage - curves.pi_1), axis=1)
 
 
 def _moves(mu: Any, sigma_l: Any) -> tuple[Floats, Floats, tuple[int, ...]]:

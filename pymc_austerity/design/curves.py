@@ -14,7 +14,7 @@ from numpy.polynomial import chebyshev
 from scipy.special import ndtri
 
 from pymc_austerity.design.checks import Floats
-from pymc_austerity.design.sequential_walk import SequentialLaw, sequential_law
+from pymc_austerity.design.sequential_walk import OperatingCharacteristics, operating_characteristics
 
 # Sizes of the polynomials to try, and the size of the last coefficients at which one is good enough.
 _SIZES, _TAIL = (136, 272, 544, 1088, 2176), 1e-11
@@ -28,7 +28,7 @@ class LawCurves:
     Parameters
     ----------
     pi_1, epsilon, boundary : float
-        As of `sequential_law`.
+        As of `operating_characteristics`.
     """
 
     def __init__(self, pi_1: float, epsilon: float, boundary: float) -> None:
@@ -44,22 +44,22 @@ class LawCurves:
         for size in _SIZES:
             x = np.cos(np.pi * (np.arange(size) + 0.5) / size)
             drift = self.unit * np.sinh(0.5 * self._top * (1.0 + x))
-            law = sequential_law(drift, pi_1, epsilon, boundary)
-            coefficients = chebyshev.chebvander(x, size - 1).T @ np.stack(law, axis=1) * 2.0 / size
+            values = operating_characteristics(drift, pi_1, epsilon, boundary)
+            coefficients = chebyshev.chebvander(x, size - 1).T @ np.stack(values, axis=1) * 2.0 / size
             coefficients[0] /= 2.0
             if np.abs(coefficients[-8:]).max() < _TAIL:
                 break
         size_of_rest = np.cumsum(np.abs(coefficients).max(axis=1)[::-1])[::-1]
         self._coefficients = coefficients[: max(1, int(np.sum(size_of_rest > _TAIL)))]
 
-    def __call__(self, mu_std: Floats) -> SequentialLaw:
+    def __call__(self, mu_std: Floats) -> OperatingCharacteristics:
         """At `mu_std` >= 0, of any shape."""
         if self.reads_all:
-            return SequentialLaw(np.zeros_like(mu_std), np.ones_like(mu_std))
+            return OperatingCharacteristics(np.zeros_like(mu_std), np.ones_like(mu_std))
         certain = mu_std >= self.end
         x = 2.0 * np.arcsinh(np.where(certain, self.end, mu_std) / self.unit) / self._top - 1.0
         wrong, used = chebyshev.chebval(x, self._coefficients)
-        return SequentialLaw(
+        return OperatingCharacteristics(
             np.where(certain, 0.0, np.clip(wrong, 0.0, 0.5)),
             np.where(certain, self.pi_1, np.clip(used, self.pi_1, 1.0)),
         )

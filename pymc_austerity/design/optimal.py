@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from pymc_austerity.design.acceptance import move_law
+from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.checks import (
     Floats,
     check_batch,
@@ -21,7 +21,7 @@ from pymc_austerity.design.checks import (
     check_real,
     numbers,
 )
-from pymc_austerity.design.sequential_walk import MOST_STAGES, sequential_law
+from pymc_austerity.design.sequential_walk import MOST_STAGES, operating_characteristics
 from pymc_austerity.exceptions import warn
 
 BATCH_SIZES = (50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 5000)
@@ -182,10 +182,10 @@ def optimal_design(
     best, nearest = None, None
     for size, epsilon, boundary in product(sizes, map(float, epsilons), map(float, boundaries)):
         if moves is None:
-            law = sequential_law(np.zeros(1), size / n_local, epsilon, boundary)
-            error, used = float(law.error[0]), float(law.data_usage[0])
+            tied = operating_characteristics(np.zeros(1), size / n_local, epsilon, boundary)
+            error, used = float(tied.error[0]), float(tied.data_usage[0])
         else:
-            found = move_law(*moves, n_local, size, epsilon, boundary)
+            found = decision_errors(*moves, n_local, size, epsilon, boundary)
             error, used = float(np.abs(found.signed).mean()), float(found.data_usage.mean())
         kind: Literal["average", "worst case"] = "worst case" if moves is None else "average"
         design = Design(epsilon, size, boundary, error, used, kind, n_local)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.design.checks import Floats, check_boundary, check_epsilon, check_share, numbers
-from pymc_austerity.design.sequential_walk import sequential_law
+from pymc_austerity.design.sequential_walk import operating_characteristics
 
 
 def error(
@@ -119,7 +119,7 @@ def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[flo
     distinct, which = np.unique(np.stack(tests, axis=1), axis=0, return_inverse=True)
     for k, test in enumerate(distinct):
         rows = which.ravel() == k
-        wrong[rows], used[rows] = sequential_law(drift[rows], *map(float, test))
+        wrong[rows], used[rows] = operating_characteristics(drift[rows], *map(float, test))
     if shape == ():
         return float(wrong[0]), float(used[0])
     return wrong.reshape(shape), used.reshape(shape)

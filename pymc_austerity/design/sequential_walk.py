@@ -1,4 +1,4 @@
-r"""The law of the sequential test, by quadrature.
+r"""How often the sequential test errs and how much it reads, by quadrature.
 
 After a share pi of the terms, tau = pi / (1 - pi), the statistic (mean - psi) / (its standard error) is
 z = W(tau) / sqrt(tau), with W a Brownian motion of drift mu_std (equations 10 to 12 of Korattikara et al.
@@ -27,7 +27,7 @@ from scipy.special import ndtr, ndtri, roots_legendre
 
 from pymc_austerity.design.checks import Floats
 
-# Standard deviations beyond which a normal law holds nothing (2e-17).
+# Standard deviations beyond which a normal distribution has no mass (2e-17).
 _REACH = 8.5
 # Probability below which a path counts as stopped.
 _NOTHING = 1e-17
@@ -38,7 +38,7 @@ _BLOCK, _CHUNK = 64, 2048
 MOST_STAGES = 20_000
 
 
-class SequentialLaw(NamedTuple):
+class OperatingCharacteristics(NamedTuple):
     """What a sequential test does, for each drift.
 
     Attributes
@@ -69,7 +69,9 @@ def stage_shares(pi_1: float) -> Floats:
     return shares
 
 
-def sequential_law(drift: Floats, pi_1: float, epsilon: float, boundary: float) -> SequentialLaw:
+def operating_characteristics(
+    drift: Floats, pi_1: float, epsilon: float, boundary: float
+) -> OperatingCharacteristics:
     """Error and data usage of the z-test with bounds G_j = Phi^-1(1 - epsilon) pi_j^(1/2 - boundary).
 
     Parameters
@@ -82,12 +84,12 @@ def sequential_law(drift: Floats, pi_1: float, epsilon: float, boundary: float) 
 
     Returns
     -------
-    SequentialLaw
+    OperatingCharacteristics
     """
     shares = stage_shares(pi_1)
     wrong, used = np.zeros(len(drift)), np.full(len(drift), shares[0])
     if len(shares) == 1 or epsilon == 0.0:
-        return SequentialLaw(wrong, np.ones(len(drift)))
+        return OperatingCharacteristics(wrong, np.ones(len(drift)))
     bounds = -ndtri(epsilon) * shares[:-1] ** (0.5 - boundary)
     tau = shares[:-1] / (1.0 - shares[:-1])
     back = np.sqrt(np.append(tau[:-1] / tau[1:], 0.0))  # r of the step to the next stage
@@ -120,7 +122,7 @@ def sequential_law(drift: Floats, pi_1: float, epsilon: float, boundary: float) 
         alive = alive[within > _NOTHING]
         if not alive.size:
             break
-    return SequentialLaw(wrong, np.clip(used, shares[0], 1.0))
+    return OperatingCharacteristics(wrong, np.clip(used, shares[0], 1.0))
 
 
 def _survival(z: Floats, r: float, s: float, nodes: Floats, masses: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""From the error of a transition to that of the stationary law."""
+"""From the error of a transition to that of the stationary distribution."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pymc_austerity.design.checks import Floats, numbers
 
 
 def stationary_error_bound(delta_max: npt.ArrayLike, eta: npt.ArrayLike) -> float | Floats:
-    r"""Bound on the distance between the posterior and the law of a chain with approximate decisions.
+    r"""Bound on the distance of a chain with approximate decisions from the posterior.
 
     Parameters
     ----------
     delta_max : float or array_like in [0, 1]
         Largest error \|Delta\| of the acceptance probability, over all states and moves.
     eta : float or array_like in [0, 1)
-        Contraction of the exact chain: a transition brings any law nearer to the posterior, in total
+        Contraction of the exact chain: a transition brings any distribution nearer to the posterior, in total
         variation, by at least this factor.
 
     Returns

@@ -184,14 +184,14 @@ def expected_share(
     if not is_real(relative_range) or not 0.0 <= relative_range < math.inf:
         raise ValueError(f"relative_range must be finite and not negative, got {relative_range!r}.")
     # Distance of the log ratio from log u: a normal variable plus an exponential one.
-    law = exponnorm(1.0 / spread, loc=-0.5 * spread**2, scale=spread)
+    distance = exponnorm(1.0 / spread, loc=-0.5 * spread**2, scale=spread)
     share, look = np.full(spread.shape, t / n_local), 1
     while t < n_local:
         x = math.log(5.0 * p / ((p - 1.0) * delta)) + p * math.log(look)
         radius = math.sqrt(2.0 * x * (n_local / t - 1.0))
         reach = spread * (radius + _KAPPA * relative_range * math.sqrt(n_local) * x / t)
         following = min(max(t + 1, math.ceil(growth * t)), n_local)
-        share += (following - t) / n_local * (law.cdf(reach) - law.cdf(-reach))
+        share += (following - t) / n_local * (distance.cdf(reach) - distance.cdf(-reach))
         t, look = following, look + 1
     return float(share) if share.ndim == 0 else share
 

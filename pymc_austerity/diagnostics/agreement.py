@@ -53,7 +53,7 @@ def agreement(idata_a: Any, idata_b: Any, *, var_names: str | Sequence[str] | No
         * ``ks``: largest difference of the distribution functions of all draws, and ``ks_pvalue``, the
           p-value of this test for the draws thinned until they are nearly independent.
         * ``wasserstein``: mean distance of the quantiles, in standard deviations of the reference. It is
-          positive for two samples of one law: some 1 / sqrt(ESS).
+          positive for two samples of one distribution: some 1 / sqrt(ESS).
         * ``ess_a``, ``ess_b``: effective sample sizes (bulk).
 
         A constant that both samples have agrees perfectly. What cannot be computed is NaN: with draws that
@@ -71,14 +71,14 @@ def agreement(idata_a: Any, idata_b: Any, *, var_names: str | Sequence[str] | No
 
     Notes
     -----
-    *Guarantee*: for long chains that mix, ``shift / shift_error`` is standard normal if the two laws are
-    equal. With many scalars some are beyond 2: for K of them compare with the normal quantile at
+    *Guarantee*: for long chains that mix, ``shift / shift_error`` is standard normal if the two distributions
+    are equal. With many scalars some are beyond 2: for K of them compare with the normal quantile at
     1 - 0.05 / (2 K).
 
     *When it fails*: the errors are estimated from the chains. Chains that have not found all modes, or are
     shorter than some hundred effective draws, are more apart than they say. ``sd_ratio_error`` needs a fourth
-    moment: of two samples of a Cauchy law the sds differ by more than three errors in a quarter of the cases.
-    Equal marginal laws do not make equal joint laws.
+    moment: of two samples of a Cauchy distribution the sds differ by more than three errors in a quarter of
+    the cases. Equal marginal distributions do not make equal joint ones.
 
     References
     ----------
@@ -146,10 +146,10 @@ def _compare(a: Array, b: Array) -> list[float]:
 def _thinned(draws: Array) -> Array:
     """Draws that are nearly independent: a regular part of each chain, two for three effective draws.
 
-    The limit law of the distance is one of independent draws. Putting the effective sample size of a mean
-    into it makes p-values far too large, for distribution functions of dependent draws vary less than their
-    mean. Effective draws are those of the location or of the scale, whichever mixes more slowly: in chains
-    whose draws alternate about the mean, or whose scale changes slowly, the location alone hides it.
+    The limit distribution of the distance is one of independent draws. Putting the effective sample size of a
+    mean into it makes p-values far too large, for distribution functions of dependent draws vary less than
+    their mean. Effective draws are those of the location or of the scale, whichever mixes more slowly: in
+    chains whose draws alternate about the mean, or whose scale changes slowly, the location alone hides it.
     """
     sizes = [ess(draws), ess(np.abs(draws - np.median(draws))), float(draws.size)]
     size = float(np.nanmin(sizes))

@@ -53,13 +53,13 @@ def decisions(idata: Any, *, near_tie: float = 3.0) -> xr.Dataset:
     error, of which the probability is estimated that the mean of all N is on the other side.
 
     *Guarantee*: none. It is what the sample itself says, and three things are not in it. It relies on a
-    normal law of the batch mean: where rare rows were missed, the standard error is too small and the
-    estimate with it (`normality` looks for that). It is taken at the stage that stopped, beyond the bound of
-    the test, so that it is always below epsilon. A test that looks several times and stops at the first clear
-    difference errs more often than its last look says where means are near the threshold: four times as often
-    for log ratios as of a random walk with steps of the size of the posterior (S from 1 to 2.4, in 20 stages
-    at epsilon = 0.05). It errs less often where log ratios are far larger than 1 (`design.error` has the
-    whole sequence). And decisions near a tie, which err the most, matter the least: the acceptance
+    normal distribution of the batch mean: where rare rows were missed, the standard error is too small and
+    the estimate with it (`normality` looks for that). It is taken at the stage that stopped, beyond the bound
+    of the test, so that it is always below epsilon. A test that looks several times and stops at the first
+    clear difference errs more often than its last look says where means are near the threshold: four times as
+    often for log ratios as of a random walk with steps of the size of the posterior (S from 1 to 2.4, in 20
+    stages at epsilon = 0.05). It errs less often where log ratios are far larger than 1 (`design.error` has
+    the whole sequence). And decisions near a tie, which err the most, matter the least: the acceptance
     probability averages over u, and errors to both sides cancel (`design.acceptance_error`).
 
     *When it fails*: for Barker's rule without a stamp: its decisions are random, and there is no error in

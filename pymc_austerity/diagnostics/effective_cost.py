@@ -69,9 +69,9 @@ def effective_cost(
     *Guarantee*: but for these the count is exact. The effective sample size is an estimate, off by some 10 %
     for a few hundred effective draws.
 
-    *When it fails*: a cheap chain that has the wrong law is cheap: look at `agreement` too. For `SCIR` and
-    `MinibatchCategoricalGibbs` statistics cannot show that they are means of several transitions: stamp the
-    result, or give `steps_per_draw`.
+    *When it fails*: a cheap chain that has the wrong distribution is cheap: look at `agreement` too. For
+    `SCIR` and `MinibatchCategoricalGibbs` statistics cannot show that they are means of several transitions:
+    stamp the result, or give `steps_per_draw`.
 
     Examples
     --------

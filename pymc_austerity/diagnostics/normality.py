@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import xarray as xr
 from scipy import stats
 from scipy.special import ndtri
 
-from pymc_austerity.diagnostics.batch_law import (
+from pymc_austerity.diagnostics.batch_means import (
     HEAVY,
     acceptance_errors,
     missed_rows,
@@ -24,10 +24,8 @@ from pymc_austerity.diagnostics.batch_law import (
     tail_index,
 )
 from pymc_austerity.diagnostics.log_ratios import TOP, Array, log_ratios_of
-from pymc_austerity.diagnostics.reasons import other_rule, reason_for
+from pymc_austerity.diagnostics.reasons import Findings, Verdict, other_rule, reason_for
 from pymc_austerity.validation import is_real, is_whole
-
-Verdict = Literal["safe", "doubtful", "unsafe"]
 
 # Share of the moves, or of the decisions, from which on it matters that they are unsafe.
 _SOME = 0.1
@@ -109,8 +107,8 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     on one side up and on the other down. Rows that carry the share s of the variance and are missing in a
     batch make the standard error too small by sqrt(1 - s), which adds Phi(-G sqrt(1 - s)) - epsilon. Rows
     count as missed if the top 1, 10 or 100 of them (by their distance from the mean) carry 20 % more of the
-    variance than they would under a normal law, and a batch holds less than five of them on average. Of 1000
-    normal numbers the top 100 carry 44 %, and no batch of 500 misses them: that is no alarm.
+    variance than they would under a normal distribution, and a batch holds less than five of them on average.
+    Of 1000 normal numbers the top 100 carry 44 %, and no batch of 500 misses them: that is no alarm.
 
     Both are errors at the threshold. At most the share 1 - exp(-4 G noise) of the decisions is near to it,
     with noise the standard error of the sum of the log ratios after the first batch. Without a control
@@ -161,6 +159,13 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     """
     group = log_ratios_of(idata)
     n, epsilon, m = _settings(group, batch_size, epsilon)
+    found = _findings(group, n, m, epsilon)
+    reason = reason_for(found) + other_rule(group)
+    return Normality(found.verdict, reason, found.table, quantiles(group))
+
+
+def _findings(group: xr.Dataset, n: int, m: int, epsilon: float) -> Findings:
+    """Predicted errors of a test of m of the n terms, move by move, and the verdict on all moves."""
     bound = -float(ndtri(epsilon))
     factor = (2.0 * bound**2 + 1.0) * float(stats.norm.pdf(bound)) / (6.0 * math.sqrt(m))
     shift = factor * np.abs(group["skewness"].values)
@@ -192,8 +197,7 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     mean, spread = _mean_and_error(error)
     bad = alarm | ((error > epsilon) & (near >= _MOST))
     verdict = _verdict(mean, spread, epsilon, bool(np.any(infinite)) or float(bad.mean()) >= _SOME)
-    reason = reason_for(verdict, table, missed, far, infinite, epsilon, n, m) + other_rule(group)
-    return Normality(verdict, reason, table, quantiles(group))
+    return Findings(verdict, table, missed, far, infinite, epsilon, n, m)
 
 
 def _settings(group: xr.Dataset, batch_size: Any, epsilon: Any) -> tuple[int, float, int]:

@@ -1,13 +1,22 @@
-"""The reason for a verdict on normality, in words."""
+"""The reason for a verdict on normality: which causes and remarks apply, and their words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Literal
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from pymc_austerity.diagnostics.batch_law import HEAVY
+from pymc_austerity.diagnostics.batch_means import HEAVY
 from pymc_austerity.diagnostics.log_ratios import TOP
+
+Verdict = Literal["safe", "doubtful", "unsafe"]
+Flags = npt.NDArray[np.bool_]
 
 # Share of the decisions below which it is said that few are near the threshold.
 _FEW = 0.1
@@ -17,81 +26,229 @@ _LARGE = 0.01
 _LEVEL = 0.001
 
 
-def reason_for(
-    verdict: str,
-    table: pd.DataFrame,
-    missed: np.ndarray,
-    far: np.ndarray,
-    infinite: np.ndarray,
-    epsilon: float,
-    n: int,
-    m: int,
-) -> str:
-    """One sentence for the verdict, and what else is to be known."""
-    causes = []
-    total, error = len(table), float(table["error"].mean())
-    same = not table["top_1"].notna().any()
-    if np.any(infinite):
-        causes.append(
-            f"in {np.sum(infinite)} of {total} moves some terms are not finite, and a subsample that misses "
-            "them accepts what is impossible"
-        )
-    if verdict == "unsafe" and np.any(missed):
-        j = int(np.flatnonzero(missed.any(axis=0))[-1])
-        share = float(np.median(table[f"top_{TOP[j]}"][missed[:, j]]))
-        rows = f"top {TOP[j]} of {n:,} rows carry" if TOP[j] > 1 else f"largest of {n:,} rows carries"
-        causes.append(
-            f"the {rows} {100 * share:.0f} % of the variance in {missed.any(axis=1).sum()} of {total} moves, "
-            f"and a batch of {m:,} holds {TOP[j] * m / n:.2g} of them on average"
-        )
-    elif verdict == "unsafe" and np.any(far):
-        j = int(np.flatnonzero(far)[np.argmax(table["top_10"].to_numpy()[far])])
-        causes.append(
-            f"in {far.sum()} of {total} moves a few rows lie far from the others (tail index "
-            f"{table['tail_index'].iloc[j]:.1f}; the top 10 of {n:,} carry "
-            f"{100 * table['top_10'].iloc[j]:.0f} % of the variance), and batches that miss them decide "
-            "otherwise"
-        )
-    if same and not causes:
-        causes.append("all log ratios of a move are equal, and the test reads on")
-    elif verdict == "safe":
-        causes.append(
-            f"a test of {m:,} terms is predicted to err {error:.2g} more often than it says, in the mean of "
-            f"{total} moves (epsilon is {epsilon:g}), and the top 100 of {n:,} rows carry at most "
-            f"{100 * table['top_100'].max():.2g} % of the variance"
-        )
-    elif not causes or error > epsilon:
-        if not causes:
-            causes.append(f"the log ratios are skewed (skewness {_largest(table['skewness']):.2g})")
-        causes.append(
-            f"a test of {m:,} terms is predicted to err {error:.2g} more often than it says in the mean of "
-            f"{total} moves, and {table['error'].max():.2g} in the worst (epsilon is {epsilon:g})"
-        )
-    text = f"The t-test is {verdict} here, because {'; and '.join(causes)}."
-    near = float(table["near"].mean())
-    if near < _FEW and not same:
-        text += f" At most {100 * near:.2g} % of the decisions are near enough to the threshold for an error."
-    rejected = int((table["shapiro_pvalue"] < _LEVEL / total).sum())
-    if rejected:
-        text += f" Batch means are visibly not normal in {rejected} of {total} moves (Shapiro-Wilk)."
-    heavy = float(table["tail_index"].median())
-    if heavy < HEAVY:
-        text += f" The log ratios have heavy tails (index {heavy:.1f})."
-    delta = float(table["acceptance_error"].abs().mean())  # of those that are known
-    if np.isfinite(delta):
-        begins = " But with" if verdict == "safe" and delta > _LARGE else " With"
-        text += (
-            f"{begins} normal batch means too, epsilon = {epsilon:g} changes the acceptance probability by "
-            f"{delta:.2g}, in the mean of these moves."
-        )
-    return text
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What was found of the log ratios of some moves.
+
+    Attributes
+    ----------
+    verdict : "safe", "doubtful" or "unsafe"
+    table : DataFrame
+        One row for each move, as in `Normality.table`.
+    missed : ndarray of bool, shape (moves, len(TOP))
+        Whether batches miss the top 1, 10 or 100 rows, and these carry much of the variance.
+    far, infinite : ndarray of bool, shape (moves,)
+        Whether a few rows lie far from the others; whether some log ratios are not finite.
+    epsilon : float
+        Tolerance of the test.
+    n_local, batch_size : int
+        Terms in all, and in a batch.
+    """
+
+    verdict: Verdict
+    table: pd.DataFrame
+    missed: Flags
+    far: Flags
+    infinite: Flags
+    epsilon: float
+    n_local: int
+    batch_size: int
+
+    @property
+    def n_moves(self) -> int:
+        """Number of moves."""
+        return len(self.table)
+
+    @property
+    def mean_error(self) -> float:
+        """Predicted excess of errors over epsilon, in the mean of the moves."""
+        return float(self.table["error"].mean())
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether all log ratios of each move are equal: no row has a share of the variance."""
+        return not bool(self.table["top_1"].notna().any())
+
+    @property
+    def share_near(self) -> float:
+        """Share of the decisions that are near the threshold, at most."""
+        return float(self.table["near"].mean())
+
+    @property
+    def n_not_normal(self) -> int:
+        """Moves whose batch means a Shapiro-Wilk test rejects."""
+        return int((self.table["shapiro_pvalue"] < _LEVEL / self.n_moves).sum())
+
+    @property
+    def tail_index(self) -> float:
+        """Median of Hill's index over the moves."""
+        return float(self.table["tail_index"].median())
+
+    @property
+    def acceptance_error(self) -> float:
+        """Mean absolute error of the acceptance probabilities with normal batch means; NaN if not known."""
+        return float(self.table["acceptance_error"].abs().mean())
+
+
+class Cause(Enum):
+    """Why a verdict is what it is."""
+
+    NOT_FINITE = auto()
+    MISSED_ROWS = auto()
+    FAR_ROWS = auto()
+    ALL_EQUAL = auto()
+    RARE_ERRORS = auto()
+    SKEWED = auto()
+    FREQUENT_ERRORS = auto()
+
+
+class Remark(Enum):
+    """What else is to be known, whatever the verdict."""
+
+    FEW_NEAR = auto()
+    NOT_NORMAL = auto()
+    HEAVY_TAILS = auto()
+    EPSILON_ALONE = auto()
+
+
+def causes_of(found: Findings) -> list[Cause]:
+    """Causes of the verdict, the most serious first; at least one."""
+    causes = [Cause.NOT_FINITE] if found.infinite.any() else []
+    if found.verdict == "unsafe":
+        if found.missed.any():
+            causes.append(Cause.MISSED_ROWS)
+        elif found.far.any():
+            causes.append(Cause.FAR_ROWS)
+    if found.all_equal and not causes:
+        return [Cause.ALL_EQUAL]
+    if found.verdict == "safe":
+        return [*causes, Cause.RARE_ERRORS]
+    if not causes:
+        return [Cause.SKEWED, Cause.FREQUENT_ERRORS]
+    return [*causes, Cause.FREQUENT_ERRORS] if found.mean_error > found.epsilon else causes
+
+
+def remarks_of(found: Findings) -> list[Remark]:
+    """What is told besides the causes."""
+    holds = {
+        Remark.FEW_NEAR: found.share_near < _FEW and not found.all_equal,
+        Remark.NOT_NORMAL: found.n_not_normal > 0,
+        Remark.HEAVY_TAILS: found.tail_index < HEAVY,
+        Remark.EPSILON_ALONE: bool(np.isfinite(found.acceptance_error)),
+    }
+    return [remark for remark, does_hold in holds.items() if does_hold]
+
+
+def reason_for(found: Findings) -> str:
+    """One sentence for the verdict, and one for each remark."""
+    causes = "; and ".join(_CAUSES[cause](found) for cause in causes_of(found))
+    remarks = [_REMARKS[remark](found) for remark in remarks_of(found)]
+    return " ".join([f"The t-test is {found.verdict} here, because {causes}.", *remarks])
 
 
 def other_rule(group: xr.Dataset) -> str:
-    """A word for steps that do not use the t-test."""
+    """What is added for steps that do not use the t-test; empty for those that do."""
     rule = group.attrs.get("rule", "TTest")
     return "" if rule == "TTest" else f" ({group.attrs['step']} decides by {rule}, not by a t-test.)"
 
 
-def _largest(values: pd.Series) -> float:
-    return float(values.iloc[int(np.nanargmax(np.abs(values.to_numpy())))])
+# The words of causes -----------------------------------------------------------------------------
+
+
+def _not_finite(found: Findings) -> str:
+    return (
+        f"in {found.infinite.sum()} of {found.n_moves} moves some terms are not finite, and a subsample that "
+        "misses them accepts what is impossible"
+    )
+
+
+def _missed_rows(found: Findings) -> str:
+    j = int(np.flatnonzero(found.missed.any(axis=0))[-1])
+    top, n, m = TOP[j], found.n_local, found.batch_size
+    share = float(np.median(found.table[f"top_{top}"][found.missed[:, j]]))
+    rows = f"top {top} of {n:,} rows carry" if top > 1 else f"largest of {n:,} rows carries"
+    return (
+        f"the {rows} {100 * share:.0f} % of the variance in {found.missed.any(axis=1).sum()} of "
+        f"{found.n_moves} moves, and a batch of {m:,} holds {top * m / n:.2g} of them on average"
+    )
+
+
+def _far_rows(found: Findings) -> str:
+    j = int(np.flatnonzero(found.far)[np.argmax(found.table["top_10"].to_numpy()[found.far])])
+    worst = found.table.iloc[j]
+    return (
+        f"in {found.far.sum()} of {found.n_moves} moves a few rows lie far from the others (tail index "
+        f"{worst['tail_index']:.1f}; the top 10 of {found.n_local:,} carry {100 * worst['top_10']:.0f} % of "
+        "the variance), and batches that miss them decide otherwise"
+    )
+
+
+def _all_equal(found: Findings) -> str:
+    return "all log ratios of a move are equal, and the test reads on"
+
+
+def _rare_errors(found: Findings) -> str:
+    return (
+        f"a test of {found.batch_size:,} terms is predicted to err {found.mean_error:.2g} more often than it "
+        f"says, in the mean of {found.n_moves} moves (epsilon is {found.epsilon:g}), and the top 100 of "
+        f"{found.n_local:,} rows carry at most {100 * found.table['top_100'].max():.2g} % of the variance"
+    )
+
+
+def _skewed(found: Findings) -> str:
+    skewness = found.table["skewness"].to_numpy()
+    return f"the log ratios are skewed (skewness {skewness[np.nanargmax(np.abs(skewness))]:.2g})"
+
+
+def _frequent_errors(found: Findings) -> str:
+    return (
+        f"a test of {found.batch_size:,} terms is predicted to err {found.mean_error:.2g} more often than it "
+        f"says in the mean of {found.n_moves} moves, and {found.table['error'].max():.2g} in the worst "
+        f"(epsilon is {found.epsilon:g})"
+    )
+
+
+_CAUSES: dict[Cause, Callable[[Findings], str]] = {
+    Cause.NOT_FINITE: _not_finite,
+    Cause.MISSED_ROWS: _missed_rows,
+    Cause.FAR_ROWS: _far_rows,
+    Cause.ALL_EQUAL: _all_equal,
+    Cause.RARE_ERRORS: _rare_errors,
+    Cause.SKEWED: _skewed,
+    Cause.FREQUENT_ERRORS: _frequent_errors,
+}
+
+# The words of remarks ----------------------------------------------------------------------------
+
+
+def _few_near(found: Findings) -> str:
+    return (
+        f"At most {100 * found.share_near:.2g} % of the decisions are near enough to the threshold for an "
+        "error."
+    )
+
+
+def _not_normal(found: Findings) -> str:
+    return (
+        f"Batch means are visibly not normal in {found.n_not_normal} of {found.n_moves} moves (Shapiro-Wilk)."
+    )
+
+
+def _heavy_tails(found: Findings) -> str:
+    return f"The log ratios have heavy tails (index {found.tail_index:.1f})."
+
+
+def _epsilon_alone(found: Findings) -> str:
+    begins = "But with" if found.verdict == "safe" and found.acceptance_error > _LARGE else "With"
+    return (
+        f"{begins} normal batch means too, epsilon = {found.epsilon:g} changes the acceptance probability by "
+        f"{found.acceptance_error:.2g}, in the mean of these moves."
+    )
+
+
+_REMARKS: dict[Remark, Callable[[Findings], str]] = {
+    Remark.FEW_NEAR: _few_near,
+    Remark.NOT_NORMAL: _not_normal,
+    Remark.HEAVY_TAILS: _heavy_tails,
+    Remark.EPSILON_ALONE: _epsilon_alone,
+}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.design import error
-from pymc_austerity.design.acceptance import move_law
+from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.plots.pairs import read_pairs
 from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, panels, tidy
 
@@ -71,8 +71,8 @@ def plot_acceptance_error(
     'subsampled acceptance probability'
     """
     moves = read_pairs(pairs, N)
-    law = move_law(*moves, batch_size, epsilon, boundary)
-    delta, wrong = law.signed, law.absolute
+    errors = decision_errors(*moves, batch_size, epsilon, boundary)
+    delta, wrong = errors.signed, errors.absolute
     worst = float(error(0.0, batch_size / moves.N, epsilon, boundary=boundary))
     exact = moves.acceptance
     axes = panels(ax, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import xarray as xr
 
 from pymc_austerity.diagnostics import agreement
 from pymc_austerity.diagnostics.scalars import scalars
-from pymc_austerity.plots.collection import check_visuals, collection, draw, titled
 from pymc_austerity.plots.optional import optional
+from pymc_austerity.plots.panel import Visuals, check_visuals, panel_plot, panels_of
 from pymc_austerity.plots.style import APPROXIMATE, EXACT
 
 _VISUALS = ("density", "title", "ylabel", "legend")
@@ -20,13 +20,14 @@ _SAMPLE = ("chain", "draw")
 _POINT = "_point"
 
 
+@panel_plot(_VISUALS)
 def plot_agreement(
     approximate: Any,
     exact: Any,
     *,
     var_names: str | Sequence[str] | None = None,
     names: tuple[str, str] = ("approximate", "exact"),
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    visuals: Visuals = None,
     plot_collection: Any = None,
     backend: str | None = None,
     **pc_kwargs: Any,
@@ -41,14 +42,7 @@ def plot_agreement(
         Which variables; None for all that both have.
     names : tuple of 2 str, default ("approximate", "exact")
         What the legend calls them.
-    visuals : mapping, default None
-        Keywords, or False, for `density`, `title`, `ylabel`, `legend`.
-    plot_collection : PlotCollection, default None
-        Panels to draw into.
-    backend : str, default None
-        Plotting library, as ArviZ names it; None for that in ``arviz.rcParams["plot.backend"]``.
-    **pc_kwargs
-        Given to ``arviz_plots.PlotCollection.wrap``.
+    panel_parameters
 
     Returns
     -------
@@ -92,9 +86,10 @@ def plot_agreement(
     pc_kwargs.setdefault("aes", {"color": ["model"]})
     pc_kwargs.setdefault("color", [APPROXIMATE, EXACT])
     dims = [d for d in densities.dims if d not in ("model", "plot_axis") and not str(d).endswith(_POINT)]
-    pc = collection(
+    panels = panels_of(
         densities,
         ["__variable__", *map(str, dims)],
+        visuals=visuals,
         plot_collection=plot_collection,
         backend=backend,
         pc_kwargs=pc_kwargs,
@@ -102,15 +97,14 @@ def plot_agreement(
         col_wrap=4,
         panel=(3.2, 2.9),
     )
-    draw(pc, visuals, "density", azp.visuals.line_xy, width=1.8)
+    panels.draw("density", azp.visuals.line_xy, width=1.8)
     panel = densities.isel(model=0, plot_axis=0, drop=True)
     panel = panel.isel({d: 0 for d in panel.dims if str(d).endswith(_POINT)}, drop=True).fillna(0.0)
     whole = {"ignore_aes": "all", "data": panel}
-    draw(pc, visuals, "title", titled, text=_titles(panel, table), size=10, **whole)
-    draw(pc, visuals, "ylabel", azp.visuals.labelled_y, text="density", **whole)
-    if (visuals or {}).get("legend", True) is not False and "color" in pc.aes_set:
-        pc.add_legend("model", title="posterior")
-    return pc
+    panels.draw_title(_titles(panel, table), size=10, **whole)
+    panels.draw("ylabel", azp.visuals.labelled_y, text="density", **whole)
+    panels.draw_legend("model", title="posterior")
+    return panels.collection
 
 
 def _refuse_many(exact: Any, var_names: str | Sequence[str] | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +11,8 @@ import xarray as xr
 from scipy import stats
 
 from pymc_austerity.diagnostics import Normality, normality
-from pymc_austerity.plots.collection import check_visuals, collection, draw, titled
 from pymc_austerity.plots.optional import optional
+from pymc_austerity.plots.panel import Visuals, check_visuals, panel_plot, panels_of
 from pymc_austerity.plots.style import APPROXIMATE, EXACT
 from pymc_austerity.validation import is_real
 
@@ -23,11 +22,12 @@ _COLUMNS, _PANEL = 5, 2.7
 _LETTERS = 11
 
 
+@panel_plot(_VISUALS, dimension="pair")
 def plot_batch_mean_qq(
     idata: Any,
     *,
     band: float = 0.99,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    visuals: Visuals = None,
     plot_collection: Any = None,
     backend: str | None = None,
     **pc_kwargs: Any,
@@ -40,14 +40,7 @@ def plot_batch_mean_qq(
         With the group `log_ratios`, as `probe` or `diagnostics.from_log_ratios` makes it.
     band : float in (0, 1), default 0.99
         Probability with which all points of a panel lie in the grey band if the t-test is right.
-    visuals : mapping, default None
-        Keywords, or False, for `band`, `line`, `points`, `title`, `xlabel`, `ylabel`, `figure_title`.
-    plot_collection : PlotCollection, default None
-        Panels to draw into, with the dimension `pair`.
-    backend : str, default None
-        Plotting library, as ArviZ names it; None for that in ``arviz.rcParams["plot.backend"]``.
-    **pc_kwargs
-        Given to ``arviz_plots.PlotCollection.wrap``.
+    panel_parameters
 
     Returns
     -------
@@ -62,11 +55,11 @@ def plot_batch_mean_qq(
 
     Notes
     -----
-    Figure 7 of Korattikara et al. (2014) as quantile plots, in which tails can be seen: the test decides
-    there. The title is the verdict of `diagnostics.normality`. Points above the line on the right, or below
-    it on the left, are batches that stop the test more often than epsilon says. The band is that of equal
-    local levels: each order statistic stays within the same quantiles of its Beta law, chosen by simulation
-    of independent batches.
+    Figure 7 of Korattikara et al. (2014) as quantile plots, in which tails can be seen: the test
+    decides there. The title is the verdict of `diagnostics.normality`. Points above the line on the right, or
+    below it on the left, are batches that stop the test more often than epsilon says. The band is that of
+    equal local levels: each order statistic stays within the same quantiles of its Beta distribution, chosen
+    by simulation of independent batches.
 
     *When it fails*: rows so rare that no batch has one of them do not show here.
 
@@ -91,9 +84,10 @@ def plot_batch_mean_qq(
     pairs = points.sizes["pair"]
     width = int(_LETTERS * max(6.0, _PANEL * min(pairs, _COLUMNS)))
     verdict = textwrap.wrap(found.reason, width, break_on_hyphens=False)
-    pc = collection(
+    panels = panels_of(
         points.to_dataset(),
         ["pair"],
+        visuals=visuals,
         plot_collection=plot_collection,
         backend=backend,
         pc_kwargs=pc_kwargs,
@@ -103,22 +97,19 @@ def plot_batch_mean_qq(
         above=0.2 * len(verdict),
     )
     limits = _band(found, int(idata["log_ratios"].attrs["batch_size"]), band)
-    draw(pc, visuals, "band", azp.visuals.fill_between_y, data=limits, color="#d9d9d9")
+    panels.draw("band", azp.visuals.fill_between_y, data=limits, color="#d9d9d9")
     diagonal = points.copy()
     diagonal.loc[{"plot_axis": "y"}] = x
-    draw(pc, visuals, "line", azp.visuals.line_xy, data=diagonal, color=EXACT, width=1.0)
-    draw(pc, visuals, "points", azp.visuals.scatter_xy, color=APPROXIMATE, size=8)
+    panels.draw("line", azp.visuals.line_xy, data=diagonal, color=EXACT, width=1.0)
+    panels.draw("points", azp.visuals.scatter_xy, color=APPROXIMATE, size=8)
     panel = points.isel(plot_axis=0, quantile=0, drop=True).fillna(0.0)
     texts = xr.DataArray([f"move {k}" for k in range(pairs)], dims="pair", coords={"pair": points["pair"]})
-    draw(pc, visuals, "title", titled, text=texts, size=10, data=panel)
-    draw(pc, visuals, "xlabel", azp.visuals.labelled_x, text="quantile of Student's t", size=9, data=panel)
-    draw(pc, visuals, "ylabel", azp.visuals.labelled_y, text="studentised batch mean", size=9, data=panel)
-    given = (visuals or {}).get("figure_title", True)
-    if given is not False:
-        pc.add_title(
-            "\n".join(verdict), **({"size": 11} | (dict(given) if isinstance(given, Mapping) else {}))
-        )
-    return pc
+    panels.draw_title(texts, size=10, data=panel)
+    panels.draw("xlabel", azp.visuals.labelled_x, text="quantile of Student's t", size=9, data=panel)
+    panels.draw("ylabel", azp.visuals.labelled_y, text="studentised batch mean", size=9, data=panel)
+    if panels.shows("figure_title"):
+        panels.collection.add_title("\n".join(verdict), **panels.keywords("figure_title", {"size": 11}))
+    return panels.collection
 
 
 def _band(found: Normality, m: int, band: float) -> xr.DataArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy.typing as npt
 import xarray as xr
 
 from pymc_austerity.diagnostics.data_usage import n_local
-from pymc_austerity.plots.collection import check_visuals, collection, draw, titled
 from pymc_austerity.plots.optional import optional
+from pymc_austerity.plots.panel import Visuals, check_visuals, panel_plot, panels_of
 from pymc_austerity.plots.sampler_statistics import sampler_statistics, title
 from pymc_austerity.plots.style import APPROXIMATE, EXACT, few_digits, percent, short_log_axis
 from pymc_austerity.validation import is_whole
@@ -19,11 +18,12 @@ from pymc_austerity.validation import is_whole
 _VISUALS = ("histogram", "mean", "total", "title", "xlabel", "ylabel", "xscale", "yscale")
 
 
+@panel_plot(_VISUALS, dimension="sampler")
 def plot_batch_sizes(
     idata: Any,
     *,
     bins: int = 30,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    visuals: Visuals = None,
     plot_collection: Any = None,
     backend: str | None = None,
     **pc_kwargs: Any,
@@ -37,14 +37,7 @@ def plot_batch_sizes(
         with dims (chain, draw) or (chain, draw, sampler).
     bins : int >= 1, default 30
         Bins of equal width in the logarithm; between whole numbers there is at most one edge.
-    visuals : mapping, default None
-        Keywords, or False, for `histogram`, `mean`, `total`, `title`, `xlabel`, `ylabel`, `xscale`, `yscale`.
-    plot_collection : PlotCollection, default None
-        Panels to draw into, with the dimension `sampler`.
-    backend : str, default None
-        Plotting library, as ArviZ names it; None for that in ``arviz.rcParams["plot.backend"]``.
-    **pc_kwargs
-        Given to ``arviz_plots.PlotCollection.wrap``.
+    panel_parameters
 
     Returns
     -------
@@ -86,22 +79,21 @@ def plot_batch_sizes(
         title(name, _summary(values, float(n)))
         for name, values, n in zip(names, n_used.values, total.values, strict=True)
     ]
-    pc = collection(
+    panels = panels_of(
         n_used.to_dataset(),
         ["sampler"],
+        visuals=visuals,
         plot_collection=plot_collection,
         backend=backend,
         pc_kwargs=pc_kwargs,
         n_panels=n_used.sizes["sampler"],
     )
-    draw(pc, visuals, "xscale", azp.visuals.set_xscale, scale="log", ignore_aes="all")
-    draw(pc, visuals, "yscale", azp.visuals.set_yscale, scale="log", ignore_aes="all")
+    panels.draw("xscale", azp.visuals.set_xscale, scale="log", ignore_aes="all")
+    panels.draw("yscale", azp.visuals.set_yscale, scale="log", ignore_aes="all")
     # Above the bars, which arviz-plots draws over vertical lines.
-    line = {"ignore_aes": "all", "width": 1.6, "zorder": 3} if pc.backend == "matplotlib" else {}
-    draw(pc, visuals, "histogram", _histogram, bins=bins, color=APPROXIMATE, alpha=0.55, ignore_aes="all")
-    draw(
-        pc,
-        visuals,
+    line = {"ignore_aes": "all", "width": 1.6, "zorder": 3} if panels.backend == "matplotlib" else {}
+    panels.draw("histogram", _histogram, bins=bins, color=APPROXIMATE, alpha=0.55, ignore_aes="all")
+    panels.draw(
         "mean",
         azp.visuals.vline,
         data=mean.where(mean > 0.0),
@@ -109,16 +101,16 @@ def plot_batch_sizes(
         linestyle="--",
         **line,
     )
-    draw(pc, visuals, "total", azp.visuals.vline, data=total, color=EXACT, **line)
+    panels.draw("total", azp.visuals.vline, data=total, color=EXACT, **line)
     panel = mean.fillna(0.0)
     texts = xr.DataArray(titles, dims="sampler", coords={"sampler": n_used["sampler"]})
     whole = {"ignore_aes": "all", "data": panel}
-    draw(pc, visuals, "title", titled, text=texts, size=11, **whole)
-    draw(pc, visuals, "xlabel", azp.visuals.labelled_x, text="terms read per transition", **whole)
-    draw(pc, visuals, "ylabel", azp.visuals.labelled_y, text="share of draws per term", **whole)
-    if pc.backend == "matplotlib":
-        draw(pc, visuals, "xscale", lambda da, target, **_: short_log_axis(target.xaxis), ignore_aes="all")
-    return pc
+    panels.draw_title(texts, size=11, **whole)
+    panels.draw("xlabel", azp.visuals.labelled_x, text="terms read per transition", **whole)
+    panels.draw("ylabel", azp.visuals.labelled_y, text="share of draws per term", **whole)
+    if panels.backend == "matplotlib":
+        panels.draw("xscale", lambda da, target, **_: short_log_axis(target.xaxis), ignore_aes="all")
+    return panels.collection
 
 
 class Histogram(NamedTuple):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from pymc_austerity.plots.collection import check_visuals, collection, draw, titled
 from pymc_austerity.plots.optional import optional
+from pymc_austerity.plots.panel import Visuals, check_visuals, panel_plot, panels_of
 from pymc_austerity.plots.sampler_statistics import sampler_statistics, title
 from pymc_austerity.plots.style import EXACT, colours, percent, short_log_axis
 from pymc_austerity.validation import is_whole
@@ -20,11 +19,12 @@ _VISUALS = ("blocks", "mean", "title", "xlabel", "ylabel", "yscale", "legend")
 _WIDE = 10.0
 
 
+@panel_plot(_VISUALS, dimension="sampler")
 def plot_data_usage(
     idata: Any,
     *,
     n_blocks: int = 100,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
+    visuals: Visuals = None,
     plot_collection: Any = None,
     backend: str | None = None,
     **pc_kwargs: Any,
@@ -39,14 +39,7 @@ def plot_data_usage(
     n_blocks : int >= 1, default 100
         Draws are averaged in so many blocks of neighbours, or fewer if there are fewer draws: 10^5 draws are
         as readable as 100.
-    visuals : mapping, default None
-        Keywords, or False, for `blocks`, `mean`, `title`, `xlabel`, `ylabel`, `yscale`, `legend`.
-    plot_collection : PlotCollection, default None
-        Panels to draw into, with the dimension `sampler`.
-    backend : str, default None
-        Plotting library, as ArviZ names it; None for that in ``arviz.rcParams["plot.backend"]``.
-    **pc_kwargs
-        Given to ``arviz_plots.PlotCollection.wrap``.
+    panel_parameters
 
     Returns
     -------
@@ -93,9 +86,10 @@ def plot_data_usage(
     n_chains = shares.sizes["chain"]
     pc_kwargs.setdefault("aes", {"color": ["chain"]})
     pc_kwargs.setdefault("color", colours(n_chains))
-    pc = collection(
+    panels = panels_of(
         blocks.to_dataset(),
         ["sampler"],
+        visuals=visuals,
         plot_collection=plot_collection,
         backend=backend,
         pc_kwargs=pc_kwargs,
@@ -104,13 +98,11 @@ def plot_data_usage(
     # A line through one point cannot be seen.
     single = blocks.sizes["block"] == 1
     line = azp.visuals.scatter_xy if single else azp.visuals.line_xy
-    draw(pc, visuals, "blocks", line, **({} if single else {"width": 1.2}))
+    panels.draw("blocks", line, **({} if single else {"width": 1.2}))
     average = (100.0 * means).rename("data_usage")
     panel = blocks.isel(block=0, chain=0, plot_axis=0, drop=True).fillna(0.0)
     whole = {"ignore_aes": "all", "data": panel}
-    draw(
-        pc,
-        visuals,
+    panels.draw(
         "mean",
         azp.visuals.hline,
         data=average,
@@ -120,15 +112,15 @@ def plot_data_usage(
         ignore_aes="all",
     )
     texts = xr.DataArray(titles, dims="sampler", coords={"sampler": shares["sampler"]})
-    draw(pc, visuals, "title", titled, text=texts, size=11, **whole)
-    draw(pc, visuals, "xlabel", azp.visuals.labelled_x, text="draw", **whole)
-    draw(pc, visuals, "ylabel", azp.visuals.labelled_y, text="data read per transition (% of N)", **whole)
-    draw(pc, visuals, "yscale", _scale, data=blocks, ignore_aes="all")
-    if pc.backend == "matplotlib":
-        draw(pc, visuals, "yscale", lambda da, target, **_: short_log_axis(target.yaxis), ignore_aes="all")
-    if n_chains > 1 and (visuals or {}).get("legend", True) is not False and "color" in pc.aes_set:
-        pc.add_legend("chain")
-    return pc
+    panels.draw_title(texts, size=11, **whole)
+    panels.draw("xlabel", azp.visuals.labelled_x, text="draw", **whole)
+    panels.draw("ylabel", azp.visuals.labelled_y, text="data read per transition (% of N)", **whole)
+    panels.draw("yscale", _scale, data=blocks, ignore_aes="all")
+    if panels.backend == "matplotlib":
+        panels.draw("yscale", lambda da, target, **_: short_log_axis(target.yaxis), ignore_aes="all")
+    if n_chains > 1:
+        panels.draw_legend("chain")
+    return panels.collection
 
 
 def _block_means(shares: xr.DataArray, n_blocks: int) -> xr.DataArray:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.design import Design, optimal_design
-from pymc_austerity.design.acceptance import move_law
+from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.plots.pairs import Pairs, read_pairs
 from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, panels, tidy
 
@@ -117,8 +117,8 @@ class _Judgement(NamedTuple):
 
 
 def _judge(design: Design, moves: Pairs) -> _Judgement:
-    law = move_law(*moves, design["batch_size"], design["epsilon"], design["boundary"])
-    return _Judgement(float(np.abs(law.signed).mean()), float(law.data_usage.mean()))
+    errors = decision_errors(*moves, design["batch_size"], design["epsilon"], design["boundary"])
+    return _Judgement(float(np.abs(errors.signed).mean()), float(errors.data_usage.mean()))
 
 
 def _split(pairs: Any, test_pairs: Any, N: int | None) -> tuple[Pairs, Pairs]:

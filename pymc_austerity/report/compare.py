@@ -72,8 +72,8 @@ def compare(
         The difference that matters, in posterior standard deviations for means, and in the logarithm of the
         ratio for standard deviations. "Agrees" means that larger ones are excluded.
     n_pairs : int >= 0, default 10
-        Moves at which all local terms are evaluated after the run, to find whether a normal law holds for
-        batch means (`probe`, `diagnostics.normality`); 0 for none.
+        Moves at which all local terms are evaluated after the run, to find whether batch means are
+        normal (`probe`, `diagnostics.normality`); 0 for none.
     max_draws : int, default 20000
         Draws that a chain makes at most, where the budget is not one of draws. Limits memory.
     random_seed : int, optional
@@ -91,12 +91,12 @@ def compare(
 
     Notes
     -----
-    The comparison of approximate Metropolis-Hastings with regular inference of Chen, Mansinghka & Ghahramani
-    (2015), made automatically. A step "differs" if the mean, the sd or the distribution of a scalar is
-    further from the reference than Monte Carlo errors explain, with a probability of 0.01 that a step with
-    the right law is said to differ, whatever the number of scalars (Bonferroni). It "agrees" if none is, and
-    differences of `tolerance` are excluded. Else, and where chains have not converged, it "cannot
-    tell".
+    The comparison of approximate Metropolis-Hastings with regular inference of Chen, Mansinghka &
+    Ghahramani (2015), made automatically. A step "differs" if the mean, the sd or the distribution of a
+    scalar is further from the reference than Monte Carlo errors explain, with a probability of 0.01 that a
+    step with the right distribution is said to differ, whatever the number of scalars (Bonferroni). It
+    "agrees" if none is, and differences of `tolerance` are excluded. Else, and where chains have not
+    converged, it "cannot tell".
 
     *Guarantee*: none, this is a test. The Monte Carlo errors of both sides are part of it.
 

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pandas as pd
-from xarray import DataTree
-
-from pymc_austerity.report.convergence import convergence
-from pymc_austerity.report.judgement import Judgement
-from pymc_austerity.report.names import OF_REFERENCE
-from pymc_austerity.report.probing.of_run import Probed
-from pymc_austerity.report.run import Run, Settings
-
-Result = tuple[Run, Judgement, Probed]
+from pymc_austerity.report.render.markdown import as_fragment, as_markdown
+from pymc_austerity.report.render.page import as_html
+from pymc_austerity.report.render.words import headline, verdict_of
+from pymc_austerity.report.results import Results
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Comparison:
+class Comparison(Results):
     """Several steps on one model, compared with a reference.
 
     Made by `compare`.
@@ -28,8 +20,8 @@ class Comparison:
     Attributes
     ----------
     results : tuple of (Run, Judgement, Probed)
-        Of every step: what it did, whether its posterior agrees with the reference, and whether a normal
-        law holds for its batch means.
+        Of every step: what it did, whether its posterior agrees with the reference, and whether its
+        batch means are normal.
     standard : Run
         The reference.
     var_names : tuple of str
@@ -56,74 +48,8 @@ class Comparison:
     (2, 1000)
     """
 
-    results: tuple[Result, ...]
-    standard: Run
-    var_names: tuple[str, ...]
-    tolerance: float
-    settings: Settings
-    notes: tuple[str, ...] = ()
-
-    @property
-    def runs(self) -> dict[str, DataTree]:
-        """Draws of the steps that did not fail, by name."""
-        return {run.name: run.idata for run, _, _ in self.results if run.idata is not None}
-
-    @property
-    def reference(self) -> DataTree | None:
-        """Draws of the reference; None if it failed."""
-        return self.standard.idata
-
-    @property
-    def reference_name(self) -> str:
-        """What the reference is called beside the steps."""
-        return f"{self.standard.name}{OF_REFERENCE}"
-
-    @property
-    def failures(self) -> dict[str, str]:
-        """Why steps failed, by name; of the reference too, by `reference_name`."""
-        errors = {run.name: run.error for run, _, _ in self.results}
-        errors[self.reference_name] = self.standard.error
-        return {name: error for name, error in errors.items() if error}
-
-    @property
-    def verdicts(self) -> dict[str, str]:
-        """What was found of each step, by name: "agrees", "differs", "cannot tell" or "failed"."""
-        return {run.name: judgement.verdict for run, judgement, _ in self.results}
-
-    def to_dataframe(self) -> pd.DataFrame:
-        """One row for the reference, and one for each step.
-
-        Returns
-        -------
-        DataFrame
-            Columns:
-
-            * ``draws`` after tuning, of all chains; ``seconds`` and ``tuning_seconds`` that they took.
-            * ``terms``: local terms evaluated after tuning; for NUTS gradients of terms. ``fraction_used``:
-              share of the N terms that a transition evaluated. NaN if they are not counted.
-            * ``ess``, ``rhat``: of the worst scalar; the smaller of bulk and tail ESS.
-            * ``ess_per_second``; ``terms_per_effective_draw``.
-            * ``shift``, ``shift_error``, ``shift_of``: the most significant shift of a mean, in posterior
-              sds, its Monte Carlo error, and the scalar. The same for ``sd_ratio``. ``ks``: the largest
-              Kolmogorov-Smirnov distance.
-            * ``normality``: whether a normal law holds for batch means.
-            * ``verdict``, ``reason``.
-        """
-        rows = {self.reference_name: self._standard_row()}
-        rows |= {run.name: _row(run, judgement, probe) for run, judgement, probe in self.results}
-        return pd.DataFrame.from_dict(rows, orient="index")
-
-    def _standard_row(self) -> dict[str, Any]:
-        run = self.standard
-        table = None if run.idata is None else convergence(run.idata, list(self.var_names))
-        judgement = Judgement("cannot tell", run.error, convergence=table)
-        verdict = "failed" if run.error else "reference"
-        return {**_row(run, judgement, None), "verdict": verdict}
-
     def to_markdown(self) -> str:
         """Verdicts, tables and remarks as text."""
-        from pymc_austerity.report.render.markdown import as_markdown
-
         return as_markdown(self)
 
     def to_html(self, path: str | Path | None = None) -> str:
@@ -144,8 +70,6 @@ class Comparison:
         ImportError
             If the extra `plots` is not installed: ``pip install "pymc_austerity[plots]"``.
         """
-        from pymc_austerity.report.render.page import as_html
-
         text = as_html(self)
         if path is not None:
             path = Path(path)
@@ -154,8 +78,6 @@ class Comparison:
         return text
 
     def __repr__(self) -> str:
-        from pymc_austerity.report.render.words import headline, verdict_of
-
         lines = [headline(self)]
         lines += [f"  {run.name}: {verdict_of(judgement)}" for run, judgement, _ in self.results]
         n = sum(len(run.messages) for run, _, _ in self.results) + len(self.standard.messages)
@@ -164,44 +86,4 @@ class Comparison:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from pymc_austerity.report.render.markdown import as_fragment
-
         return as_fragment(self)
-
-
-def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]:
-    """The row of a step in the table."""
-    table, chains = judgement.table, judgement.convergence
-    ess = np.nan if chains is None else float(chains["ess"].min())
-    row: dict[str, Any] = {
-        "draws": run.draws,
-        "seconds": run.seconds,
-        "tuning_seconds": run.tuning_seconds,
-        "terms": run.terms,
-        "fraction_used": run.fraction,
-        "ess": ess,
-        "rhat": np.nan if chains is None else float(chains["rhat"].max()),
-        "ess_per_second": ess / run.seconds if run.seconds else np.nan,
-        "terms_per_effective_draw": run.terms / ess,
-        "shift": np.nan,
-        "shift_error": np.nan,
-        "shift_of": "",
-        "sd_ratio": np.nan,
-        "sd_ratio_error": np.nan,
-        "sd_ratio_of": "",
-        "ks": np.nan,
-        "normality": "" if probe is None else probe.verdict,
-        "verdict": judgement.verdict,
-        "reason": judgement.reason,
-    }
-    if table is not None:
-        for column, z in (("shift", "z_shift"), ("sd_ratio", "z_sd")):
-            size = table[z].abs()
-            if size.notna().any():
-                worst = size.idxmax()
-                row[column], row[f"{column}_error"] = (
-                    float(table.loc[worst, c]) for c in (column, f"{column}_error")
-                )
-                row[f"{column}_of"] = str(worst)
-        row["ks"] = float(table["ks"].max())
-    return row

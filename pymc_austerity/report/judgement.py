@@ -13,13 +13,14 @@ from xarray import DataTree
 
 from pymc_austerity.diagnostics import agreement
 from pymc_austerity.report.convergence import convergence
-from pymc_austerity.report.render.numbers import with_error
+from pymc_austerity.report.numbers import with_error
 
 Verdict = Literal["agrees", "differs", "cannot tell", "failed"]
 
-# Probability that a step with the right law is said to differ, over all its comparisons.
+# Probability that a step with the right distribution is said to differ, over all its comparisons.
 LEVEL = 0.01
-# Above it chains have not found the same law; with fewer effective draws errors are not known themselves.
+# Above this R-hat chains have not found the same distribution. With fewer effective draws the errors are not
+# known themselves.
 LARGEST_RHAT = 1.05
 FEWEST_EFFECTIVE = 100
 # With fewer than these, errors are known so roughly that only larger differences count.
@@ -29,7 +30,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What the draws of a step tell about its law, compared with the reference.
+    """What the draws of a step tell about its distribution, compared with the reference.
 
     Attributes
     ----------

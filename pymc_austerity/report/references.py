@@ -93,7 +93,7 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
             return step, []
     except UnsuitableError as error:
         why = str(error).partition(". ")[0].rstrip(".")
-    note = f"The reference proposes by a random walk, for no normal law fits the posterior: {why}."
+    note = f"The reference proposes by a random walk, for no normal distribution fits the posterior: {why}."
     return MetropolisHastings(block, model=model), [note]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pymc_austerity.acceptance import TTest
 from pymc_austerity.acceptance.ttest import significant
 from pymc_austerity.design import acceptance_error, data_usage, error, expected_data_usage
-from pymc_austerity.design.acceptance import move_law
+from pymc_austerity.design.acceptance import decision_errors
 from tests.kernels.engines import compiled_test
 from tests.statistical.errors import LIMIT
 
@@ -67,7 +67,7 @@ def test_without_cancellation_the_error_is_that_of_the_test():
 
 
 def test_wrong_decisions_do_not_cancel():
-    law = move_law(np.array([-0.5 / N]), np.array([1.0 / math.sqrt(N)]), N, 500, 0.05, 0.5)
+    law = decision_errors(np.array([-0.5 / N]), np.array([1.0 / math.sqrt(N)]), N, 500, 0.05, 0.5)
     assert abs(law.signed[0]) < 0.1 * law.absolute[0]
     assert law.absolute[0] < error(0.0, 0.05, 0.05)
 

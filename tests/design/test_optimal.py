@@ -20,7 +20,7 @@ from pymc_austerity.design import (
     expected_data_usage,
     optimal_design,
 )
-from pymc_austerity.design.acceptance import move_law
+from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.optimal import BATCH_SIZES, EPSILONS
 from pymc_austerity.exceptions import SubsamplingWarning
 from tests.design.moves import digits, regression, trial_moves
@@ -144,7 +144,7 @@ def tried(n_local, monkeypatch):
         sizes.append(round(pi_1 * n_local))
         return SimpleNamespace(error=np.zeros(1), data_usage=np.ones(1))
 
-    monkeypatch.setattr("pymc_austerity.design.optimal.sequential_law", law)
+    monkeypatch.setattr("pymc_austerity.design.optimal.operating_characteristics", law)
     optimal_design(N=n_local, epsilons=(0.1,))
     return sizes
 
@@ -251,7 +251,9 @@ def simulated(moves, n_local, design, n_decisions, seed=4):
     rule = TTest(**design)
     rng, schedule, population = np.random.default_rng(seed), rule.bind(n_local), np.arange(n_local)
     decide = compiled_test(significant)
-    predicted = move_law(moves.mu, moves.sigma_l, n_local, design.batch_size, design.epsilon, design.boundary)
+    predicted = decision_errors(
+        moves.mu, moves.sigma_l, n_local, design.batch_size, design.epsilon, design.boundary
+    )
     excess, used = np.empty((2, len(moves.mu), n_decisions))
     for k, (terms, psi0) in enumerate(zip(moves.terms, moves.psi0, strict=True)):
         full = terms.mean()

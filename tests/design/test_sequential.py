@@ -13,7 +13,7 @@ from pymc_austerity.acceptance import TTest
 from pymc_austerity.acceptance.ttest import significant
 from pymc_austerity.design import data_usage, error
 from pymc_austerity.design.curves import LawCurves
-from pymc_austerity.design.sequential_walk import MOST_STAGES, sequential_law, stage_shares
+from pymc_austerity.design.sequential_walk import MOST_STAGES, operating_characteristics, stage_shares
 from tests.design.paper import paper_law
 from tests.kernels.engines import compiled_test, significant_without_fpc
 from tests.statistical.errors import LIMIT
@@ -236,7 +236,7 @@ def test_the_error_is_at_most_the_sum_of_those_of_the_looks(test):
 def test_curves_are_the_law_interpolated(test, seed):
     rng = np.random.default_rng(seed)
     mu_std = np.append(0.0, rng.exponential(size=100) * 10 ** rng.uniform(-3, 2.5, 100))
-    found, expected = LawCurves(**test)(mu_std), sequential_law(mu_std, **test)
+    found, expected = LawCurves(**test)(mu_std), operating_characteristics(mu_std, **test)
     assert found.error == pytest.approx(expected.error, abs=1e-9)
     assert found.data_usage == pytest.approx(expected.data_usage, abs=1e-9)
 

@@ -1,55 +1,56 @@
-"""The skeletons of the developer pages work as they stand there, and their checks notice a bug."""
+"""The whole files that the developer pages show pass the conformance suites, as they stand on the page."""
 
-import importlib
+import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from pymc_austerity.model.conjugacy.families import FAMILIES
+from pymc_austerity.testing import check_proposal, check_rule
 
 PAGES = Path(__file__).parents[2] / "docs" / "developer"
 
 
-def blocks(page):
-    """The ``python`` blocks of a page."""
-    return re.findall(r"^```python\n(.*?)^```", (PAGES / page).read_text(), re.DOTALL | re.MULTILINE)
+def skeleton(page):
+    """The code cell of a page that begins with the path of a file in the package."""
+    text = (PAGES / page).read_text()
+    pattern = r"^```\{code-cell\} python\n(# pymc_austerity/\S+\.py\n.*?)^```"
+    cells = re.findall(pattern, text, re.DOTALL | re.MULTILINE)
+    (cell,) = cells
+    return cell
 
 
-@pytest.fixture
-def imported(tmp_path, monkeypatch):
-    """A function that writes modules to a temporary folder and imports the last one."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def write(**sources):
-        for name, source in sources.items():
-            (tmp_path / f"{name}.py").write_text(source)
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        importlib.invalidate_caches()
-        return importlib.import_module(list(sources)[-1])
-
-    yield write
-    for name in [n for n, m in sys.modules.items() if str(tmp_path) in (getattr(m, "__file__", None) or "")]:
-        del sys.modules[name]
+def module_from(page, folder):
+    """The skeleton of a page, imported from a file of its own."""
+    source = skeleton(page)
+    path = folder / Path(source.splitlines()[0]).name
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.fixture
-def families():
-    """The families of the package, without those that a test adds."""
-    kept = list(FAMILIES)
-    yield FAMILIES
-    FAMILIES[:] = kept
+def check_new_rule(module):
+    check_rule(module.TwoLooks(epsilon=0.05, batch_size=200), n_draws=2000)
 
 
-def test_conjugate_family(imported, families):
-    family, check = blocks("new_conjugate_family.md")
-    imported(half_normal=family, check_half_normal=check).check()
+def check_new_proposal(module):
+    check_proposal(module.StudentWalk(), n_dim=2, n_chains=2000)
 
 
-def test_a_conjugate_family_with_a_wrong_rate_fails(imported, families):
-    family, check = blocks("new_conjugate_family.md")
-    wrong = family.replace("1.0 / (2.0 * sigma**2)", "1.0 / sigma**2")
-    assert wrong != family
-    with pytest.raises(AssertionError, match=r"posterior mean of x\[0\]"):
-        imported(half_normal=wrong, check_half_normal=check).check()
+@pytest.mark.parametrize(
+    ("page", "check"),
+    [
+        ("new_acceptance_test.md", check_new_rule),
+        ("new_proposal.md", check_new_proposal),
+    ],
+)
+def test_the_skeleton_on_the_page_passes(page, check, tmp_path):
+    check(module_from(page, tmp_path))
+
+
+@pytest.mark.parametrize("page", ["new_acceptance_test.md", "new_proposal.md"])
+def test_the_skeleton_lies_in_a_room_that_exists(page):
+    file = Path(skeleton(page).splitlines()[0].removeprefix("# "))
+    assert (PAGES.parents[1] / file.parent).is_dir()

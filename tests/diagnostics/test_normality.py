@@ -9,7 +9,7 @@ from scipy import stats
 from pymc_austerity import SubsamplingWarning
 from pymc_austerity.design import acceptance_error
 from pymc_austerity.diagnostics import from_log_ratios, normality
-from pymc_austerity.diagnostics.batch_law import missed_rows
+from pymc_austerity.diagnostics.batch_means import missed_rows
 
 N = 20_000
 

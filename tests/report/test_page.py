@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from pymc_austerity.plots.style import looks
+from pymc_austerity.report.numbers import ABSENT, number, with_error
 from pymc_austerity.report.render.figures import Album
 from pymc_austerity.report.render.forest import most_different, plot_forest
-from pymc_austerity.report.render.numbers import ABSENT, number, with_error
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 

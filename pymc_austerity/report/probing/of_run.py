@@ -1,4 +1,4 @@
-"""Does a normal law hold for the batch means of a step? Asked after it has run."""
+"""Are the batch means of a step normal? Found out after it has run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def probed(model: pm.Model, blocks: Sequence[BlockedStep], run: Run, n_pairs: in
     subsampled = [b for b in blocks if isinstance(b, SubsampledStep)]
     deciding = [b for b in subsampled if not isinstance(b, TunaMH) and not b.engine.reads_all]
     if not deciding:
-        return Probed("not needed", "Its decisions do not rely on a normal law of batch means.")
+        return Probed("not needed", "Its decisions do not rely on normal batch means.")
     if not n_pairs:
         return Probed("not probed", "n_pairs is 0.")
     options: dict[str, Any] = {"n_pairs": n_pairs, "random_seed": seed}

@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -27,10 +27,8 @@ from pymc_austerity.plots.style import percent, shown
 from pymc_austerity.report.judgement import Judgement
 from pymc_austerity.report.probing.of_run import Probed
 from pymc_austerity.report.render.forest import most_different, plot_forest
+from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
-
-if TYPE_CHECKING:
-    from pymc_austerity.report.comparison import Comparison
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +62,7 @@ class Figure:
 class Album:
     """Draws the figures of a comparison one after the other, until the page is full."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: Results) -> None:
         self._comparison = comparison
         self._pyplot = optional("matplotlib.pyplot")
         self._size = 0

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from pymc_austerity.report.render import words
-
-if TYPE_CHECKING:
-    from pymc_austerity.report.comparison import Comparison
+from pymc_austerity.report.results import Results
 
 
-def as_markdown(comparison: Comparison) -> str:
+def as_markdown(comparison: Results) -> str:
     """Verdicts, tables and remarks."""
     parts = [f"# {words.headline(comparison)}"]
     if comparison.standard.error:
@@ -33,7 +30,7 @@ def as_markdown(comparison: Comparison) -> str:
     probes = [
         f"{_bold(run.name)}: {probe.verdict}. {_inline(probe.reason)}" for run, _, probe in comparison.results
     ]
-    parts += ["## Normal law of batch means", _list(probes)]
+    parts += ["## Normality of batch means", _list(probes)]
     if any(probe.log_ratios is not None for _, _, probe in comparison.results):
         parts.append(words.NORMALITY_NOTE)
     remarks = remarks_of(comparison)
@@ -42,7 +39,7 @@ def as_markdown(comparison: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def as_fragment(comparison: Comparison) -> str:
+def as_fragment(comparison: Results) -> str:
     """Verdicts and both tables."""
     verdicts = "".join(
         f"<li><strong>{escape(run.name)}</strong> {escape(words.verdict_of(judgement))}</li>"
@@ -54,7 +51,7 @@ def as_fragment(comparison: Comparison) -> str:
     return f"<p>{escape(words.headline(comparison))}</p><ul>{verdicts}</ul>{shown}"
 
 
-def remarks_of(comparison: Comparison) -> list[str]:
+def remarks_of(comparison: Results) -> list[str]:
     """All that was said while sampling, and what was done otherwise."""
     remarks = [*comparison.notes]
     runs = {comparison.reference_name: comparison.standard}

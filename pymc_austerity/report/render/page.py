@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import pandas as pd
 
@@ -13,13 +13,11 @@ from pymc_austerity.report.judgement import Judgement, Verdict
 from pymc_austerity.report.probing.of_run import Probed
 from pymc_austerity.report.render import words
 from pymc_austerity.report.render.figures import Album
+from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
 
-if TYPE_CHECKING:
-    from pymc_austerity.report.comparison import Comparison
 
-
-def as_html(comparison: Comparison) -> str:
+def as_html(comparison: Results) -> str:
     """Render the page; every text from outside is escaped."""
     jinja2 = optional("jinja2")
     environment = jinja2.Environment(

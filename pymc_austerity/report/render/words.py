@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -12,11 +10,9 @@ from pymc_austerity.diagnostics import decision_summary
 from pymc_austerity.diagnostics.samplers import NotRecordedError
 from pymc_austerity.plots.style import percent
 from pymc_austerity.report.judgement import FEWEST_EFFECTIVE, LARGEST_RHAT, LEVEL, Judgement
-from pymc_austerity.report.render.numbers import ABSENT, number, with_error
+from pymc_austerity.report.numbers import ABSENT, number, with_error
+from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
-
-if TYPE_CHECKING:
-    from pymc_austerity.report.comparison import Comparison
 
 _WORST = 10
 _DECISIONS = {
@@ -32,7 +28,7 @@ NORMALITY_NOTE = (
 )
 
 
-def headline(comparison: Comparison) -> str:
+def headline(comparison: Results) -> str:
     """What was compared with what."""
     n = len(comparison.results)
     run = comparison.standard
@@ -51,7 +47,7 @@ def verdict_of(judgement: Judgement) -> str:
     return f"{joint.get(judgement.verdict, judgement.verdict + ':')} {judgement.reason}"
 
 
-def cost_table(comparison: Comparison) -> pd.DataFrame:
+def cost_table(comparison: Results) -> pd.DataFrame:
     """What each step cost, as text."""
     table = comparison.to_dataframe()
     share = [ABSENT if np.isnan(x) else percent(x) for x in table["fraction_used"]]
@@ -70,7 +66,7 @@ def cost_table(comparison: Comparison) -> pd.DataFrame:
     )
 
 
-def agreement_table(comparison: Comparison) -> pd.DataFrame:
+def agreement_table(comparison: Results) -> pd.DataFrame:
     """How far each step is from the reference, as text."""
     rows = {}
     for name, row in comparison.to_dataframe().iloc[1:].iterrows():
@@ -78,7 +74,7 @@ def agreement_table(comparison: Comparison) -> pd.DataFrame:
             "shift of a mean (sd)": _of(with_error(row["shift"], row["shift_error"], True), row["shift_of"]),
             "sd ratio": _of(with_error(row["sd_ratio"], row["sd_ratio_error"]), row["sd_ratio_of"]),
             "largest KS distance": number(row["ks"], 2),
-            "normal law of batch means": row["normality"],
+            "normal batch means": row["normality"],
             "verdict": row["verdict"],
         }
     return pd.DataFrame.from_dict(rows, orient="index")
@@ -123,7 +119,7 @@ def decisions_table(run: Run) -> pd.DataFrame | None:
     return table.map(number).rename(columns=_DECISIONS)
 
 
-def reliability(comparison: Comparison) -> list[str]:
+def reliability(comparison: Results) -> list[str]:
     """What the comparison can tell, and what it cannot."""
     tables = [j.table for _, j, _ in comparison.results if j.table is not None]
     lines = []
@@ -132,9 +128,9 @@ def reliability(comparison: Comparison) -> list[str]:
         limit = max(j.limit for _, j, _ in comparison.results if j.table is not None)
         lines.append(
             f"{n} scalar{'s' if n > 1 else ''} with three comparisons each (mean, sd, distribution): a step "
-            f"is said to differ from {limit:.1f} standard errors on. At this limit a step with the right law "
-            f"is said to differ with a probability of about {LEVEL:g}, however many scalars there are; that "
-            "is for each step."
+            f"is said to differ from {limit:.1f} standard errors on. At this limit a step with the right "
+            f"distribution is said to differ with a probability of about {LEVEL:g}, however many scalars "
+            "there are; that is for each step."
         )
         lines.append(
             "Numbers in brackets are Monte Carlo standard errors, of the step and of the reference together. "
@@ -159,7 +155,7 @@ def reliability(comparison: Comparison) -> list[str]:
     return lines
 
 
-def configuration_lines(comparison: Comparison) -> list[str]:
+def configuration_lines(comparison: Results) -> list[str]:
     """How it was run, with which versions."""
     import arviz
     import pymc

@@ -1,4 +1,4 @@
-"""What the log ratios of a move say of the law of their batch means."""
+"""What the log ratios of a move tell about the distribution of their batch means."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import xarray as xr
 from scipy import stats
 from scipy.special import ndtri
 
-from pymc_austerity.design.acceptance import move_law
+from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.diagnostics.log_ratios import TOP, Array
 
-# Share of the variance in a few rows that is too much, beyond what they have under a normal law.
+# Share of the variance in a few rows that is too much, beyond what they have under a normal distribution.
 _TOP_SHARE = 0.2
 # Rows of which a batch holds so many on average are seen: it misses all of them with probability 0.007.
 _SEEN = 5.0
@@ -26,7 +26,7 @@ def missed_rows(top: Array, n: int, m: int) -> np.ndarray:
     """Of each move and each number of rows: do these carry too much, and are they missed?"""
     k = np.minimum(np.array(TOP), n)
     z = -ndtri(k / (2.0 * n))
-    normal = 2.0 * z * stats.norm.pdf(z) + k / n  # what they carry under a normal law
+    normal = 2.0 * z * stats.norm.pdf(z) + k / n  # what they carry under a normal distribution
     return np.asarray((top > _TOP_SHARE + normal) & (k * m / n < _SEEN))
 
 
@@ -70,7 +70,7 @@ def acceptance_errors(group: xr.Dataset, n: int, m: int, epsilon: float) -> Arra
     known = np.isfinite(sd) & ~np.isnan(mu)
     if group.attrs.get("rule", "TTest") == "TTest" and n <= _STAGES * m and np.any(known):
         boundary = float(group.attrs.get("boundary", 0.5))
-        found[known] = move_law(mu[known], sd[known], n, m, epsilon, boundary).signed
+        found[known] = decision_errors(mu[known], sd[known], n, m, epsilon, boundary).signed
     return found
 
 

@@ -1,0 +1,141 @@
+"""What a comparison has found: runs, judgements and probes as records, and one table of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from xarray import DataTree
+
+from pymc_austerity.report.convergence import convergence
+from pymc_austerity.report.judgement import Judgement
+from pymc_austerity.report.names import OF_REFERENCE
+from pymc_austerity.report.probing.of_run import Probed
+from pymc_austerity.report.run import Run, Settings
+
+Result = tuple[Run, Judgement, Probed]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Results:
+    """What several steps and a reference have done on one model.
+
+    Attributes
+    ----------
+    results : tuple of (Run, Judgement, Probed)
+        Of every step: what it did, whether its posterior agrees with the reference, and whether batch means
+        of its log ratios are normal.
+    standard : Run
+        The reference.
+    var_names : tuple of str
+        Variables that were compared.
+    tolerance : float
+        The difference that matters, in posterior sds.
+    settings : Settings
+    notes : tuple of str
+        What was done otherwise than asked for.
+    """
+
+    results: tuple[Result, ...]
+    standard: Run
+    var_names: tuple[str, ...]
+    tolerance: float
+    settings: Settings
+    notes: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> dict[str, DataTree]:
+        """Draws of the steps that did not fail, by name."""
+        return {run.name: run.idata for run, _, _ in self.results if run.idata is not None}
+
+    @property
+    def reference(self) -> DataTree | None:
+        """Draws of the reference; None if it failed."""
+        return self.standard.idata
+
+    @property
+    def reference_name(self) -> str:
+        """What the reference is called beside the steps."""
+        return f"{self.standard.name}{OF_REFERENCE}"
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why steps failed, by name; of the reference too, by `reference_name`."""
+        errors = {run.name: run.error for run, _, _ in self.results}
+        errors[self.reference_name] = self.standard.error
+        return {name: error for name, error in errors.items() if error}
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """What was found of each step, by name: "agrees", "differs", "cannot tell" or "failed"."""
+        return {run.name: judgement.verdict for run, judgement, _ in self.results}
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row for the reference, and one for each step.
+
+        Returns
+        -------
+        DataFrame
+            Columns:
+
+            * ``draws`` after tuning, of all chains; ``seconds`` and ``tuning_seconds`` that they took.
+            * ``terms``: local terms evaluated after tuning; for NUTS gradients of terms. ``fraction_used``:
+              share of the N terms that a transition evaluated. NaN if they are not counted.
+            * ``ess``, ``rhat``: of the worst scalar; the smaller of bulk and tail ESS.
+            * ``ess_per_second``; ``terms_per_effective_draw``.
+            * ``shift``, ``shift_error``, ``shift_of``: the most significant shift of a mean, in posterior
+              sds, its Monte Carlo error, and the scalar. The same for ``sd_ratio``. ``ks``: the largest
+              Kolmogorov-Smirnov distance.
+            * ``normality``: whether batch means are normal.
+            * ``verdict``, ``reason``.
+        """
+        rows = {self.reference_name: self._standard_row()}
+        rows |= {run.name: _row(run, judgement, probe) for run, judgement, probe in self.results}
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def _standard_row(self) -> dict[str, Any]:
+        run = self.standard
+        table = None if run.idata is None else convergence(run.idata, list(self.var_names))
+        judgement = Judgement("cannot tell", run.error, convergence=table)
+        verdict = "failed" if run.error else "reference"
+        return {**_row(run, judgement, None), "verdict": verdict}
+
+
+def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]:
+    """The row of a step in the table."""
+    table, chains = judgement.table, judgement.convergence
+    ess = np.nan if chains is None else float(chains["ess"].min())
+    row: dict[str, Any] = {
+        "draws": run.draws,
+        "seconds": run.seconds,
+        "tuning_seconds": run.tuning_seconds,
+        "terms": run.terms,
+        "fraction_used": run.fraction,
+        "ess": ess,
+        "rhat": np.nan if chains is None else float(chains["rhat"].max()),
+        "ess_per_second": ess / run.seconds if run.seconds else np.nan,
+        "terms_per_effective_draw": run.terms / ess,
+        "shift": np.nan,
+        "shift_error": np.nan,
+        "shift_of": "",
+        "sd_ratio": np.nan,
+        "sd_ratio_error": np.nan,
+        "sd_ratio_of": "",
+        "ks": np.nan,
+        "normality": "" if probe is None else probe.verdict,
+        "verdict": judgement.verdict,
+        "reason": judgement.reason,
+    }
+    if table is not None:
+        for column, z in (("shift", "z_shift"), ("sd_ratio", "z_sd")):
+            size = table[z].abs()
+            if size.notna().any():
+                worst = size.idxmax()
+                row[column], row[f"{column}_error"] = (
+                    float(table.loc[worst, c]) for c in (column, f"{column}_error")
+                )
+                row[f"{column}_of"] = str(worst)
+        row["ks"] = float(table["ks"].max())
+    return row
