@@ -14,8 +14,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample
-from pymc_austerity.bounds import log_ratio_range as certificate
-from pymc_austerity.bounds import remainder
+from pymc_austerity.bounds import log_ratio_range, remainder
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.state import features_at
 from pymc_austerity.kernels.stratum import among_others
@@ -51,7 +50,7 @@ def certified_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target
 ) -> float:
     """From certificates, in O(D^2)."""
-    return certificate.certified_range(bound, q_new, q)
+    return log_ratio_range.certified_range(bound, q_new, q)
 
 
 @register_jitable

@@ -234,7 +234,7 @@ def half(certificate):
             slack=cloud.slack / 2,
             radius=cloud.radius / 2,
         )
-        for cloud in certificate[2:]
+        for cloud in (certificate.first, certificate.second)
     ]
     return certificate._replace(first=halved[0], second=halved[1])
 

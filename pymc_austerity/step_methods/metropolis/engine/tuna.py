@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.bounds.row_constants import Curvature
+from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import Thinning, thinning_of, tier_and_expected
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.kernels.metropolis import Outcome
@@ -142,10 +142,7 @@ def make_thinning(
         thinning = thinning_of(
             found.function.predictors(),
             point,
-            centre.expansion.centre,
-            directions,
-            whitening,
-            centre.expansion.order,
+            ExpansionCoordinates(centre.expansion.order, centre.expansion.centre, directions, whitening),
             centre.rounding,
             most,
             curvature,
