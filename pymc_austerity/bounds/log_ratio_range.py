@@ -23,7 +23,7 @@ from pymc_austerity.bounds.common_factors import (
     verification_points,
     without_factors,
 )
-from pymc_austerity.bounds.enclosure import CloudBuilder
+from pymc_austerity.bounds.enclosure import EnclosureBuilder
 from pymc_austerity.bounds.families.base import TOLERANCE, Family
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate
 from pymc_austerity.bounds.families.recognise import recognise
@@ -105,7 +105,7 @@ def _certificate_of(
     constants = without_factors(constants, factors[0])
     portions = chunks(predictor, np.arange(len(sample)))
     parts = [points_of(predictor.rows(sample[some]), constants[some]) for some in portions]
-    first, second = (CloudBuilder(np.concatenate(some)) for some in zip(*parts, strict=True))
+    first, second = (EnclosureBuilder(np.concatenate(some)) for some in zip(*parts, strict=True))
 
     least, largest = np.inf, -np.inf
     for positions in chunks(predictor, np.arange(predictor.n_rows)):
@@ -115,7 +115,7 @@ def _certificate_of(
         second.add(b)
         least, largest = min(least, constants[:, 0].min()), max(largest, constants[:, 0].max())
     certificate = family.certificate(
-        _padded(factors[0]), float(least), float(largest), first.cloud(), second.cloud()
+        _padded(factors[0]), float(least), float(largest), first.enclosure(), second.enclosure()
     )
     return certificate, family, references
 

@@ -5,7 +5,7 @@ f_i' on a grid, and verifies the form at all other points of the grid, for every
 written does not matter. That the form goes on between and beyond the points of the grid is assumed.
 
 Constants may change with variables of other steps by a common factor (the scale of all rows), which is a
-*factor* of a certificate; the ratios between rows go into its clouds of points.
+*factor* of a certificate; the ratios between rows go into its enclosures of points.
 """
 
 from __future__ import annotations

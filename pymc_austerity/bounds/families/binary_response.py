@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from numba.extending import register_jitable
 
-from pymc_austerity.bounds.enclosure import Cloud, Matrix, extent, product
+from pymc_austerity.bounds.enclosure import Enclosure, Matrix, extent, product
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate, step_between, with_one
 from pymc_austerity.target import Vector
 
@@ -41,9 +41,9 @@ def interval_of_responses(
     """An interval that contains all log ratios of the term."""
     low, high = math.inf, -math.inf
     for response in range(2):
-        cloud = certificate.first if response == 1 else certificate.second
-        if cloud.n_points > 0:
-            eta_low, eta_high, s_low, s_high = _reach(cloud, q_new, q)
+        enclosure = certificate.first if response == 1 else certificate.second
+        if enclosure.n_points > 0:
+            eta_low, eta_high, s_low, s_high = _extents_on_the_way(enclosure, q_new, q)
             a, b = slopes_between(response, eta_low, eta_high)
             a, b = product(a, b, s_low, s_high)
             low, high = min(low, a), max(high, b)
@@ -51,9 +51,9 @@ def interval_of_responses(
 
 
 @register_jitable
-def _reach(cloud: Cloud, q_new: Vector, q: Vector) -> tuple[float, float, float, float]:
+def _extents_on_the_way(enclosure: Enclosure, q_new: Vector, q: Vector) -> tuple[float, float, float, float]:
     """The lowest and highest eta on the way from q to q_new, and the extent of its change."""
-    low, high = extent(cloud, with_one(q))
-    low_new, high_new = extent(cloud, with_one(q_new))
-    s_low, s_high = extent(cloud, step_between(q_new, q))
+    low, high = extent(enclosure, with_one(q))
+    low_new, high_new = extent(enclosure, with_one(q_new))
+    s_low, s_high = extent(enclosure, step_between(q_new, q))
     return min(low, low_new), max(high, high_new), s_low, s_high

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload_method, register_jitable
 
-from pymc_austerity.bounds.enclosure import Cloud, Matrix
+from pymc_austerity.bounds.enclosure import Enclosure, Matrix
 from pymc_austerity.target import Vector
 
 
@@ -23,8 +23,8 @@ class _Record(NamedTuple):
     factors: Vector
     least: float
     largest: float
-    first: Cloud
-    second: Cloud
+    first: Enclosure
+    second: Enclosure
 
 
 class RangeCertificate(_Record):
@@ -38,7 +38,7 @@ class RangeCertificate(_Record):
         Common factors of the first two constants of all rows.
     least, largest : float
         Of the first constant, without its factor, over all rows.
-    first, second : Cloud
+    first, second : Enclosure
         Enclosures of points in D + 1 dimensions, made from the rows (x_i, o_i) and the constants.
     needs_offset : bool
         Whether the o_i matter, and must therefore be fixed.

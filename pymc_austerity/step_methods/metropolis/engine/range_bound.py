@@ -34,7 +34,7 @@ class RangeBound(NamedTuple):
     Attributes
     ----------
     function : callable
-        See `kernels.ranges`.
+        See `kernels.log_ratio_range`.
     at : callable
         ``(point) -> bound``: the first argument of `function`, for the present values of other variables.
     compilable : bool, default True
