@@ -59,7 +59,8 @@ class RangeCertificate(_Record):
         raise NotImplementedError
 
 
-@overload_method(types.NamedTuple, "interval", strict=False)
+# Not strict: annotations of the two functions differ. Stubs of numba do not know this.
+@overload_method(types.NamedTuple, "interval", strict=False)  # type: ignore[call-arg]
 def _interval(self: Any, q_new: Any, q: Any) -> Callable[..., Any] | None:
     if not issubclass(self.instance_class, RangeCertificate):
         return None
