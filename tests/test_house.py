@@ -14,21 +14,8 @@ ROOT = Path(pymc_austerity.__file__).parent
 LONGEST = 350
 
 # What is left to do. An entry goes when its file is in order; none is added.
-TOO_LONG = {"step_methods/gamma/base.py"}
-PRIVATE_USES = {
-    "recommendation/recommend.py": {"_centre", "_engine"},
-    "report/probing/of_run.py": {"_engine"},
-    "step_methods/metropolis/engine/single_moves.py": {
-        "_adapts",
-        "_build",
-        "_centre",
-        "_chosen_proposal",
-        "_decides_by",
-        "_engine",
-        "_n_dim",
-        "_ravel",
-    },
-}
+TOO_LONG: set[str] = set()
+PRIVATE_USES: dict[str, set[str]] = {}
 # The interface of a NamedTuple, and that of a numba structure, which have no other names.
 OF_LIBRARIES = {"_replace", "_fields", "_asdict", "_make", "_getvalue"}
 

@@ -6,14 +6,14 @@ of K coordinates, whatever their number:
 - the *box*: low_j <= v_ij <= high_j, so v . u is between the sums of the smaller and of the larger of
   low_j u_j and high_j u_j. Sharp for dummy variables.
 - the *ball* |v_i - c| <= R about the mean c: |v . u - c . u| <= R |u|.
-- the *ellipsoid* v_i = c + A z_i + e_i with |z_i| <= r and |e_ij| <= slack_j, so
-  |v . u - c . u| <= r |A'u| + sum_j |u_j| slack_j. For A A' the covariance of the points, |A'u| is the
+- the *ellipsoid* v_i = c + A z_i + e_i with |z_i| <= r and |e_ij| <= residual_j, so
+  |v . u - c . u| <= r |A'u| + sum_j |u_j| residual_j. For A A' the covariance of the points, |A'u| is the
   standard deviation of v . u: the sharpest of the three for correlated columns.
 
 *Why this is rigorous*: c and A come from a sample of the points, and may be anything: with B any matrix,
-z_i = B (v_i - c) and e_i = v_i - c - A z_i is an identity. Only R, r, the slack and the box, which are
+z_i = B (v_i - c) and e_i = v_i - c - A z_i is an identity. Only R, r, the residual and the box, which are
 maxima over all points, matter. B is the pseudo-inverse of A, so that e_i is rounding error where the sample
-spans all directions; where it does not (collinear or rare columns), the slack takes what is missing.
+spans all directions; where it does not (collinear or rare columns), the residual takes what is missing.
 Radii are enlarged by a factor 1 + 1e-9, and intervals by 1e-12 of the largest possible terms, for rounding.
 """
 
@@ -33,13 +33,13 @@ Matrix = npt.NDArray[np.float64]
 
 # Beyond this the ellipsoid is left out: its matrix costs more than it is worth.
 _LARGEST_ELLIPSOID = 201
-# Directions with less of the (standardised) variance than this are left to the slack.
+# Directions with less of the (standardised) variance than this are left to the residual.
 _FLAT = 1e-10
 _INFLATION = 1.0 + 1e-9
 _ROUNDING = 1e-12
 
 
-class Cloud(NamedTuple):
+class Enclosure(NamedTuple):
     """What is known of a set of points in K dimensions.
 
     Attributes
@@ -49,26 +49,26 @@ class Cloud(NamedTuple):
         The box.
     centre : ndarray (K,)
         Of the ball and of the ellipsoid.
-    radius : float
+    ball_radius : float
         Of the ball.
     axes : ndarray (K, k)
         A; no columns if there is no ellipsoid.
-    reach : float
+    ellipsoid_radius : float
         r.
-    slack : ndarray (K,)
+    residual : ndarray (K,)
     """
 
     n_points: int
     low: Vector
     high: Vector
     centre: Vector
-    radius: float
+    ball_radius: float
     axes: Matrix
-    reach: float
-    slack: Vector
+    ellipsoid_radius: float
+    residual: Vector
 
 
-class CloudBuilder:
+class EnclosureBuilder:
     """Enclose points that come in portions.
 
     Parameters
@@ -83,8 +83,8 @@ class CloudBuilder:
         self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
         self._centre = sample.mean(axis=0) if len(sample) else np.zeros(width)
         self._axes, self._inverse = _metric(sample - self._centre)
-        self._radius = self._reach = 0.0
-        self._slack = np.zeros(width)
+        self._ball_radius = self._ellipsoid_radius = 0.0
+        self._residual = np.zeros(width)
 
     def add(self, points: Matrix) -> None:
         """Enclose these points too."""
@@ -96,33 +96,33 @@ class CloudBuilder:
         self._low = np.minimum(self._low, points.min(axis=0))
         self._high = np.maximum(self._high, points.max(axis=0))
         centred = points - self._centre
-        self._radius = max(self._radius, _longest(centred))
+        self._ball_radius = max(self._ball_radius, _longest(centred))
         z = centred @ self._inverse.T
-        self._reach = max(self._reach, _longest(z))
-        self._slack = np.maximum(self._slack, np.abs(centred - z @ self._axes.T).max(axis=0))
+        self._ellipsoid_radius = max(self._ellipsoid_radius, _longest(z))
+        self._residual = np.maximum(self._residual, np.abs(centred - z @ self._axes.T).max(axis=0))
 
-    def cloud(self) -> Cloud:
+    def enclosure(self) -> Enclosure:
         """The enclosure of all points so far."""
         width = len(self._low)
         if not self._n:
             self._low, self._high = np.zeros(width), np.zeros(width)
         largest = np.maximum(np.abs(self._low), np.abs(self._high))
-        rounding = width * 1e-15 * (np.abs(self._axes).sum(axis=1) * self._reach + largest)
-        return Cloud(
+        rounding = width * 1e-15 * (np.abs(self._axes).sum(axis=1) * self._ellipsoid_radius + largest)
+        return Enclosure(
             n_points=self._n,
             low=self._low,
             high=self._high,
             centre=self._centre,
-            radius=float(self._radius * _INFLATION),
+            ball_radius=float(self._ball_radius * _INFLATION),
             axes=np.ascontiguousarray(self._axes),
-            reach=float(self._reach * _INFLATION),
-            slack=self._slack * _INFLATION + rounding,
+            ellipsoid_radius=float(self._ellipsoid_radius * _INFLATION),
+            residual=self._residual * _INFLATION + rounding,
         )
 
 
-def empty_cloud(width: int) -> Cloud:
-    """The cloud of no points."""
-    return CloudBuilder(np.empty((0, width))).cloud()
+def empty_enclosure(width: int) -> Enclosure:
+    """The enclosure of no points."""
+    return EnclosureBuilder(np.empty((0, width))).enclosure()
 
 
 def _longest(vectors: Matrix) -> float:
@@ -146,22 +146,22 @@ def _metric(centred: Matrix) -> tuple[Matrix, Matrix]:
 
 
 @register_jitable
-def extent(cloud: Cloud, u: Vector) -> tuple[float, float]:
+def extent(enclosure: Enclosure, u: Vector) -> tuple[float, float]:
     """An interval that contains v_i . u for all points; (0, 0) if there are none."""
-    if cloud.n_points == 0:
+    if enclosure.n_points == 0:
         return 0.0, 0.0
     low, high, middle, square, rough, size = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(u.shape[0]):
-        a, b = cloud.low[j] * u[j], cloud.high[j] * u[j]
+        a, b = enclosure.low[j] * u[j], enclosure.high[j] * u[j]
         low += min(a, b)
         high += max(a, b)
-        middle += cloud.centre[j] * u[j]
+        middle += enclosure.centre[j] * u[j]
         square += u[j] * u[j]
-        rough += abs(u[j]) * cloud.slack[j]
+        rough += abs(u[j]) * enclosure.residual[j]
         size += max(abs(a), abs(b))
-    half = cloud.radius * math.sqrt(square)
-    if cloud.axes.shape[1] > 0:
-        half = min(half, cloud.reach * math.sqrt(_square(_along_axes(cloud, u))) + rough)
+    half = enclosure.ball_radius * math.sqrt(square)
+    if enclosure.axes.shape[1] > 0:
+        half = min(half, enclosure.ellipsoid_radius * math.sqrt(_square(_along_axes(enclosure, u))) + rough)
     low, high = max(low, middle - half), min(high, middle + half)
     pad = _ROUNDING * size
     # Where all points agree, rounding may have exchanged the two.
@@ -169,7 +169,7 @@ def extent(cloud: Cloud, u: Vector) -> tuple[float, float]:
 
 
 @register_jitable
-def extent_of_product(cloud: Cloud, u: Vector, w: Vector) -> tuple[float, float]:
+def extent_of_product(enclosure: Enclosure, u: Vector, w: Vector) -> tuple[float, float]:
     """An interval that contains (v_i . u)(v_i . w) for all points.
 
     One is the product of the two extents. The other knows that both factors are of the same point: within
@@ -178,22 +178,22 @@ def extent_of_product(cloud: Cloud, u: Vector, w: Vector) -> tuple[float, float]
         (alpha + a.z)(beta + b.z) = alpha beta + (alpha b + beta a) . z + z'(a b' + b a')z / 2
 
     and the eigenvalues of (a b' + b a') / 2 are (a.b +- |a||b|) / 2 and 0. For a and b at right angles, that
-    is half as wide. The slack adds at most its share of either factor times the other.
+    is half as wide. The residual adds at most its share of either factor times the other.
     """
-    if cloud.n_points == 0:
+    if enclosure.n_points == 0:
         return 0.0, 0.0
-    u_low, u_high = extent(cloud, u)
-    w_low, w_high = extent(cloud, w)
+    u_low, u_high = extent(enclosure, u)
+    w_low, w_high = extent(enclosure, w)
     low, high = product(u_low, u_high, w_low, w_high)
-    if cloud.axes.shape[1] > 0:
-        a, b = _along_axes(cloud, u), _along_axes(cloud, w)
+    if enclosure.axes.shape[1] > 0:
+        a, b = _along_axes(enclosure, u), _along_axes(enclosure, w)
         alpha, beta, rough_u, rough_w, size_u, size_w = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(u.shape[0]):
-            alpha += cloud.centre[j] * u[j]
-            beta += cloud.centre[j] * w[j]
-            rough_u += cloud.slack[j] * abs(u[j])
-            rough_w += cloud.slack[j] * abs(w[j])
-            largest = max(abs(cloud.low[j]), abs(cloud.high[j]))
+            alpha += enclosure.centre[j] * u[j]
+            beta += enclosure.centre[j] * w[j]
+            rough_u += enclosure.residual[j] * abs(u[j])
+            rough_w += enclosure.residual[j] * abs(w[j])
+            largest = max(abs(enclosure.low[j]), abs(enclosure.high[j]))
             size_u += largest * abs(u[j])
             size_w += largest * abs(w[j])
         aa, bb, ab, linear = 0.0, 0.0, 0.0, 0.0
@@ -202,7 +202,7 @@ def extent_of_product(cloud: Cloud, u: Vector, w: Vector) -> tuple[float, float]
             bb += b[k] * b[k]
             ab += a[k] * b[k]
             linear += (alpha * b[k] + beta * a[k]) ** 2
-        r = cloud.reach
+        r = enclosure.ellipsoid_radius
         lengths = math.sqrt(aa) * math.sqrt(bb)
         rest = rough_u * max(abs(w_low), abs(w_high)) + rough_w * max(abs(u_low), abs(u_high))
         rest += 3.0 * rough_u * rough_w + 4.0 * _ROUNDING * size_u * size_w
@@ -230,13 +230,13 @@ def product(a_low: float, a_high: float, b_low: float, b_high: float) -> tuple[f
 
 
 @register_jitable
-def _along_axes(cloud: Cloud, u: Vector) -> Vector:
+def _along_axes(enclosure: Enclosure, u: Vector) -> Vector:
     """A'u."""
-    result = np.zeros(cloud.axes.shape[1])
+    result = np.zeros(enclosure.axes.shape[1])
     for j in range(u.shape[0]):
         if u[j] != 0.0:
             for k in range(result.shape[0]):
-                result[k] += cloud.axes[j, k] * u[j]
+                result[k] += enclosure.axes[j, k] * u[j]
     return result
 
 

@@ -21,7 +21,7 @@ where M, the same for all rows, is the smaller of
 
 *Two predictors.* For t = (t_1, t_2), the c_i bounds the derivatives of order k + 1 of f_i by w along unit
 vectors. These are symmetric forms, whose largest value is at equal arguments (Banach), so that all of the
-above holds; see `location_scale`.
+above holds; see `families.normal_location_scale`.
 
 *In features.* Where eta_i = x_i . phi(q) + o_i is linear in short features phi of q only, all of the above
 holds word for word with phi(q) in place of q, and any W and V with V W = I in p dimensions.
@@ -43,7 +43,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import TOLERANCE
-from pymc_austerity.bounds.row_constants import constants_of_rows
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates, constants_of_rows
 from pymc_austerity.target import Index, Predictor, Vector
 
 # Radii, in units of the typical one; rows are ranked by their constants at that.
@@ -83,10 +83,7 @@ class RemainderCertificate(NamedTuple):
 def certify_remainders(
     predictors: Sequence[Predictor],
     point: Mapping[str, Any],
-    centre: Vector,
-    directions: Matrix,
-    whitening: Matrix,
-    order: int,
+    coordinates: ExpansionCoordinates,
     n_exact: int,
 ) -> tuple[RemainderCertificate, Index]:
     """Make the certificate of some terms, in one pass over their rows.
@@ -96,12 +93,7 @@ def certify_remainders(
     predictors : sequence of LinearPredictor or PredictorPair
     point : dict of str to array
         Values of the variables of other steps.
-    centre : ndarray (D,)
-        m.
-    directions, whitening : ndarray (D, d) and (d, D)
-        V and W. Where d < D, all rows must be in the span of W.
-    order : int
-        1 or 2.
+    coordinates : ExpansionCoordinates
     n_exact : int
         So many rows, or all, are left out.
 
@@ -117,14 +109,15 @@ def certify_remainders(
     UnboundedError
         If nothing is known of the remainders of a term; the message names it.
     """
+    order = coordinates.order
     if order not in (1, 2):
         raise ValueError(f"The order of the expansion must be 1 or 2, not {order}.")
-    radii = (math.sqrt(directions.shape[1]) + 3.0) * _RADII
+    radii = coordinates.typical_radius * _RADII
     largest = np.zeros(len(radii))
     exact, of_exact = np.empty(0, dtype=np.int64), np.empty((len(radii), 0))
     start = 0
     for predictor in predictors:
-        for positions, c in constants_of_rows(predictor, point, centre, directions, whitening, radii, order):
+        for positions, c in constants_of_rows(predictor, point, coordinates, radii):
             # The exact rows so far and these compete; what becomes of the losers is certified.
             competing = np.concatenate([exact, start + positions])
             c = np.concatenate([of_exact, c], axis=1)
@@ -133,7 +126,8 @@ def certify_remainders(
             exact, of_exact = competing[winners], c[:, winners]
             largest = np.maximum(largest, c[:, losers].max(axis=1, initial=0.0))
         start += predictor.n_rows
-    centre, whitening = (np.ascontiguousarray(a, dtype=np.float64) for a in (centre, whitening))
+    centre = np.ascontiguousarray(coordinates.centre, dtype=np.float64)
+    whitening = np.ascontiguousarray(coordinates.whitening, dtype=np.float64)
     return RemainderCertificate(order, centre, whitening, radii, largest), np.sort(exact)
 
 

@@ -1,65 +1,138 @@
 """The c_i of all rows: how large the derivatives of a term may become along unit vectors.
 
 `remainder` has the derivation. Terms with one linear predictor have c_i = K_i |v_i|^(k + 1), with the K_i of
-their family (`certificate.FAMILIES`) or of the user; those with two are asked for c_i itself.
+their family (`families`) or of the user; those with two are asked for c_i itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import normal_location_scale as location_scale
 from pymc_austerity.bounds.families.base import GRID, TOLERANCE, Family, PairFamily
-from pymc_austerity.bounds.log_ratio_range import SAMPLE, chunks, recognise
+from pymc_austerity.bounds.families.recognise import recognise, recognise_pair
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.target import Index, LinearPredictor, Predictor, PredictorPair, Vector
 
 # ``(low, high, positions) -> array``: upper bounds of |f_i^(order + 1)| from low_i to high_i.
 Curvature = Callable[[Vector, Vector, Index], Any]
 
-# Forms of terms with two predictors, and the rows that they are found on.
-_PAIR_FAMILIES = (location_scale.NORMAL,)
-_SAMPLE = 2000
+
+class ExpansionCoordinates(NamedTuple):
+    """Coordinates w = W (q - m) about the centre of an expansion, in which remainders are bounded.
+
+    Attributes
+    ----------
+    order : int
+        k, 1 or 2.
+    centre : ndarray (D,)
+        m.
+    directions, whitening : ndarray (D, d) and (d, D)
+        V and W. Where d < D, all rows must be in the span of W.
+    """
+
+    order: int
+    centre: Vector
+    directions: Matrix
+    whitening: Matrix
+
+    @property
+    def typical_radius(self) -> float:
+        """All but one in 10^4 draws of N(0, I) in d dimensions are within it."""
+        return math.sqrt(self.directions.shape[1]) + 3.0
+
+
+class Rows(NamedTuple):
+    """Some rows of a term, as seen from the centre of an expansion.
+
+    Attributes
+    ----------
+    positions : ndarray of int (m,)
+    values : ndarray (m,) or (m, 2)
+        eta_i at the centre, of one or of two predictors.
+    directions : ndarray (m, d) or (m, 2, d)
+        v_i.
+    """
+
+    positions: Index
+    values: Matrix
+    directions: Matrix
+
+
+class DerivativeBounds(Protocol):
+    """Bounds of derivatives of the f_i, from wherever."""
+
+    def constants(self, rows: Rows, radii: Vector, order: int) -> Matrix:
+        """The c_i of some rows, for |w| up to each radius: ndarray (R, m)."""
 
 
 def constants_of_rows(
     predictor: Predictor,
     point: Mapping[str, Any],
-    centre: Vector,
-    directions: Matrix,
-    whitening: Matrix,
+    coordinates: ExpansionCoordinates,
     radii: Vector,
-    order: int,
     curvature: Curvature | None = None,
 ) -> Iterator[tuple[Index, Matrix]]:
     """Positions of some rows, and their c_i at all radii, until all rows have come.
 
-    Parameters are as of `certify_remainders`; `curvature` gives the K_i of terms of no known family.
+    Parameters
+    ----------
+    predictor : LinearPredictor or PredictorPair
+    point : dict of str to array
+        Values of the variables of other steps.
+    coordinates : ExpansionCoordinates
+    radii : ndarray (R,)
+    curvature : callable, optional
+        Gives the K_i of a term of no known family.
+
+    Raises
+    ------
+    UnboundedError
+        If nothing is known of the remainders of the term; the message names it.
     """
-    if isinstance(predictor, PredictorPair):
-        bounded = _of_pair(predictor, point, order, curvature)
-    elif curvature is None:
-        bounded = _of_one(_of_family(predictor, point, order), order)
-    else:
-        bounded = _of_one(_of_user(predictor, curvature), order)
+    bounds = derivative_bounds(predictor, point, curvature)
     for positions in chunks(predictor, np.arange(predictor.n_rows)):
-        bounds = bounded(positions)
-        rows = predictor.rows(positions)  # (m, D + 1), or (m, 2, D + 1)
-        if not np.all(np.isfinite(rows)):
-            raise UnboundedError(f"Some rows of the design of the term {predictor.name!r} are not finite.")
-        x, values = rows[..., :-1], rows[..., :-1] @ centre + rows[..., -1]
-        v = x @ directions
-        length = np.linalg.norm(v, axis=-1)
-        column = np.linalg.norm(whitening, axis=0)
-        if np.any(np.abs(v @ whitening - x) > TOLERANCE * length[..., None] * column):
-            raise UnboundedError(
-                f"Some rows of the term {predictor.name!r} are not in the span of the whitening."
+        rows = rows_about_centre(predictor, positions, coordinates)
+        yield positions, bounds.constants(rows, radii, coordinates.order)
+
+
+def rows_about_centre(predictor: Predictor, positions: Index, coordinates: ExpansionCoordinates) -> Rows:
+    """Values at the centre, and directions, of some rows, which must be in the span of the coordinates."""
+    rows = predictor.rows(positions)  # (m, D + 1), or (m, 2, D + 1)
+    if not np.all(np.isfinite(rows)):
+        raise UnboundedError(f"Some rows of the design of the term {predictor.name!r} are not finite.")
+    x, values = rows[..., :-1], rows[..., :-1] @ coordinates.centre + rows[..., -1]
+    v = x @ coordinates.directions
+    length = np.linalg.norm(v, axis=-1)
+    column = np.linalg.norm(coordinates.whitening, axis=0)
+    if np.any(np.abs(v @ coordinates.whitening - x) > TOLERANCE * length[..., None] * column):
+        raise UnboundedError(
+            f"Some rows of the term {predictor.name!r} are not in the span of the whitening."
+        )
+    return Rows(positions, values, v)
+
+
+def derivative_bounds(
+    predictor: Predictor, point: Mapping[str, Any], curvature: Curvature | None
+) -> DerivativeBounds:
+    """Who knows bounds of the derivatives of a term: its family, or the user."""
+    if isinstance(predictor, PredictorPair):
+        if curvature is not None:
+            raise ValueError(
+                f"curvature[{predictor.name!r}] bounds a derivative by one linear predictor, but the term "
+                f"{predictor.name!r} has two."
             )
-        yield positions, np.stack([bounds(values, v, radius) for radius in radii])
+        return BoundsOfPairFamily(predictor, _family_of_pair(predictor, point), point)
+    if curvature is not None:
+        _refuse_others(predictor)
+        return BoundsOfUser(predictor, curvature)
+    return BoundsOfFamily(predictor, _smooth_family(predictor, point), point)
 
 
 def family_of(predictor: Predictor, point: Mapping[str, Any]) -> Family | PairFamily:
@@ -71,99 +144,102 @@ def family_of(predictor: Predictor, point: Mapping[str, Any]) -> Family | PairFa
         If nothing is; the message names the term.
     """
     if isinstance(predictor, PredictorPair):
-        return _pair_family(predictor, point)
+        return _family_of_pair(predictor, point)
     return _smooth_family(predictor, point)
 
 
-def _of_one(known: Any, order: int) -> Any:
-    """c_i of some rows up to a radius, from the K_i of one predictor."""
+@dataclass(frozen=True)
+class BoundsOfFamily:
+    """Bounds for a term with one predictor, from its family."""
 
-    def bounded(positions: Index) -> Any:
-        largest_between = known(positions)
+    predictor: LinearPredictor
+    family: Family
+    point: Mapping[str, Any]
 
-        def bounds(eta: Vector, v: Matrix, radius: float) -> Vector:
-            length = np.linalg.norm(v, axis=1)
-            some = length > 0.0  # the others have no remainder, though their K_i may be infinite
-            reach = np.where(some, length, 1.0) * radius
-            c = np.zeros(len(eta))
-            c[some] = largest_between(eta - reach, eta + reach)[some] * length[some] ** (order + 1)
-            return c
-
-        return bounds
-
-    return bounded
-
-
-def _of_pair(pair: PredictorPair, point: Mapping[str, Any], order: int, curvature: Curvature | None) -> Any:
-    """The same of two predictors."""
-    if curvature is not None:
-        raise ValueError(
-            f"curvature[{pair.name!r}] bounds a derivative by one linear predictor, but the term "
-            f"{pair.name!r} has two."
-        )
-    family = _pair_family(pair, point)
-
-    def bounded(positions: Index) -> Any:
-        constants = family.identify(lambda values: pair.slopes(values, positions, point))
+    def constants(self, rows: Rows, radii: Vector, order: int) -> Matrix:
+        """c_i = K_i |v_i|^(k + 1)."""
+        assert self.family.curvature is not None  # for mypy
+        identify = self.family.curvature_constants or self.family.identify
+        some, which = self.predictor.alike(rows.positions, self.point)
+        constants = identify(GRID, self.predictor.slopes(GRID, some, self.point))
         if constants is None:
-            raise UnboundedError(
-                f"Some rows of the term {pair.name!r} are not {family.name} terms as others are."
-            )
-        return lambda values, v, radius: family.norms(constants, values, v, radius, order)
-
-    return bounded
-
-
-def _pair_family(pair: PredictorPair, point: Mapping[str, Any]) -> PairFamily:
-    """The family of a term of two predictors."""
-    _refuse_others(pair)
-    sample = np.unique(np.linspace(0, pair.n_rows - 1, min(pair.n_rows, _SAMPLE)).astype(np.int64))
-    for family in _PAIR_FAMILIES:
-        if family.identify(lambda values: pair.slopes(values, sample, point)) is not None:
-            return family
-    known = ", ".join(family.name for family in _PAIR_FAMILIES)
-    raise UnboundedError(
-        f"The term {pair.name!r} depends on the step's variables by two linear predictors, but its slopes "
-        f"are of no form that is known to have a bound ({known})."
-    )
-
-
-def _of_family(predictor: LinearPredictor, point: Mapping[str, Any], order: int) -> Any:
-    """K_i of some rows between some predictors, from the family of the term."""
-    family = _smooth_family(predictor, point)
-    identify = family.curvature_constants or family.identify
-    assert family.curvature is not None  # for mypy
-
-    def known(positions: Index) -> Any:
-        some, which = predictor.alike(positions, point)
-        constants = identify(GRID, predictor.slopes(GRID, some, point))
-        if constants is None:
-            raise UnboundedError(
-                f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
-            )
+            raise _unlike_others(self.predictor, self.family)
         of_all = constants[which]
-        return lambda low, high: family.curvature(of_all, low, high, order)  # type: ignore[misc]
+        largest = [self.family.curvature(of_all, *_reach(rows, radius), order) for radius in radii]
+        return _along_unit_vectors(np.stack(largest), rows, order)
 
-    return known
+
+@dataclass(frozen=True)
+class BoundsOfUser:
+    """Bounds for a term with one predictor, from a function of the user."""
+
+    predictor: LinearPredictor
+    curvature: Curvature
+
+    def constants(self, rows: Rows, radii: Vector, order: int) -> Matrix:
+        """c_i = K_i |v_i|^(k + 1)."""
+        largest = [self._largest_between(*_reach(rows, radius), rows.positions) for radius in radii]
+        return _along_unit_vectors(np.stack(largest), rows, order)
+
+    def _largest_between(self, low: Vector, high: Vector, positions: Index) -> Vector:
+        size = np.asarray(self.curvature(low, high, positions), dtype=np.float64)
+        if size.shape != low.shape or not np.all(size >= 0.0):
+            raise ValueError(
+                f"curvature[{self.predictor.name!r}] must return a number >= 0 (or infinity) for each of the "
+                f"{len(low)} rows it is asked for, got {size!r}."
+            )
+        return size
 
 
-def _of_user(predictor: LinearPredictor, curvature: Curvature) -> Any:
-    """The same from a function of the user."""
+@dataclass(frozen=True)
+class BoundsOfPairFamily:
+    """Bounds for a term with two predictors, from its family."""
+
+    pair: PredictorPair
+    family: PairFamily
+    point: Mapping[str, Any]
+
+    def constants(self, rows: Rows, radii: Vector, order: int) -> Matrix:
+        """c_i, as the family knows it."""
+        constants = self.family.identify(lambda values: self.pair.slopes(values, rows.positions, self.point))
+        if constants is None:
+            raise _unlike_others(self.pair, self.family)
+        values, v = rows.values, rows.directions
+        return np.stack([self.family.norms(constants, values, v, radius, order) for radius in radii])
+
+
+def _reach(rows: Rows, radius: float) -> tuple[Vector, Vector]:
+    """The least and the largest eta_i for |w| up to a radius; those of rows of zeros do not matter."""
+    length = np.linalg.norm(rows.directions, axis=1)
+    reach = np.where(length > 0.0, length, 1.0) * radius
+    return rows.values - reach, rows.values + reach
+
+
+def _along_unit_vectors(largest: Matrix, rows: Rows, order: int) -> Matrix:
+    """c_i from K_i, at each radius. Rows of zeros have no remainder, though their K_i may be infinite."""
+    length = np.linalg.norm(rows.directions, axis=1)
+    some = length > 0.0
+    c = np.zeros(largest.shape)
+    c[:, some] = largest[:, some] * length[some] ** (order + 1)
+    return c
+
+
+def _family_of_pair(pair: PredictorPair, point: Mapping[str, Any]) -> PairFamily:
+    """The family of a term of two predictors, the same whatever other steps do."""
+    _refuse_others(pair)
+    return recognise_pair(pair, point)
+
+
+def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Family:
+    """The family of a term that has curvature, the same whatever other steps do."""
     _refuse_others(predictor)
-
-    def known(positions: Index) -> Any:
-        def largest_between(low: Vector, high: Vector) -> Vector:
-            size = np.asarray(curvature(low, high, positions), dtype=np.float64)
-            if size.shape != low.shape or not np.all(size >= 0.0):
-                raise ValueError(
-                    f"curvature[{predictor.name!r}] must return a number >= 0 (or infinity) for each of the "
-                    f"{len(low)} rows it is asked for, got {size!r}."
-                )
-            return size
-
-        return largest_between
-
-    return known
+    family, _, _ = recognise(predictor, point)
+    if family.curvature is None:
+        raise UnboundedError(
+            f"The remainders of the term {predictor.name!r} have no known bound: the slope of {family.name} "
+            "terms is not smooth, or it is constant."
+        )
+    return family
 
 
 def _refuse_others(predictor: Predictor) -> None:
@@ -175,14 +251,7 @@ def _refuse_others(predictor: Predictor) -> None:
         )
 
 
-def _smooth_family(predictor: LinearPredictor, point: Mapping[str, Any]) -> Family:
-    """The family of a term that has curvature, and the same whatever other steps do."""
-    _refuse_others(predictor)
-    sample = np.unique(np.linspace(0, predictor.n_rows - 1, min(predictor.n_rows, SAMPLE)).astype(np.int64))
-    family, _ = recognise(predictor, sample, point)
-    if family.curvature is None:
-        raise UnboundedError(
-            f"The remainders of the term {predictor.name!r} have no known bound: the slope of {family.name} "
-            "terms is not smooth, or it is constant."
-        )
-    return family
+def _unlike_others(predictor: Predictor, family: Family | PairFamily) -> UnboundedError:
+    return UnboundedError(
+        f"Some rows of the term {predictor.name!r} are not {family.name} terms as others are."
+    )

@@ -24,7 +24,7 @@ from pymc_austerity.bounds.alias import AliasTable, alias_table
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import TOLERANCE
 from pymc_austerity.bounds.remainder import distances
-from pymc_austerity.bounds.row_constants import Curvature, constants_of_rows
+from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates, constants_of_rows
 from pymc_austerity.target import Predictor, Vector
 
 # In units of sqrt(d) + 3; the last two are for the third tier.
@@ -68,10 +68,7 @@ class Thinning(NamedTuple):
 def thinning_of(
     predictors: Sequence[Predictor],
     point: Mapping[str, Any],
-    centre: Vector,
-    directions: Matrix,
-    whitening: Matrix,
-    order: int,
+    coordinates: ExpansionCoordinates,
     rounding: float,
     most: float,
     curvature: Mapping[str, Curvature],
@@ -83,11 +80,7 @@ def thinning_of(
     predictors : sequence of LinearPredictor or PredictorPair
     point : dict of str to array
         Values of the variables of other steps.
-    centre : ndarray (D,)
-    directions, whitening : ndarray (D, d) and (d, D)
-        V and W; see `bounds.remainder`.
-    order : int
-        1 or 2.
+    coordinates : ExpansionCoordinates
     rounding, most : float
         See `Thinning`.
     curvature : dict of str to callable
@@ -99,13 +92,11 @@ def thinning_of(
     UnboundedError
         If nothing is known of the remainders of a term; the message names it.
     """
-    radii = (math.sqrt(directions.shape[1]) + 3.0) * _RADII
+    radii = coordinates.typical_radius * _RADII
     constants = np.empty((len(radii), sum(predictor.n_rows for predictor in predictors)))
     start = 0
     for predictor in predictors:
-        rows = constants_of_rows(
-            predictor, point, centre, directions, whitening, radii, order, curvature.get(predictor.name)
-        )
+        rows = constants_of_rows(predictor, point, coordinates, radii, curvature.get(predictor.name))
         for positions, c in rows:
             constants[:, start + positions] = c
         start += predictor.n_rows
@@ -114,10 +105,16 @@ def thinning_of(
     # The constants of the families were found, and verified, up to the tolerance.
     constants *= 1.0 + TOLERANCE
     local, wider, everywhere = (_table(c) for c in constants)
-    centre, whitening = (np.ascontiguousarray(a, dtype=np.float64) for a in (centre, whitening))
-    totals = constants.sum(axis=1)
     return Thinning(
-        order, centre, whitening, radii, totals, constants, (local, wider, everywhere), rounding, most
+        order=coordinates.order,
+        centre=np.ascontiguousarray(coordinates.centre, dtype=np.float64),
+        whitening=np.ascontiguousarray(coordinates.whitening, dtype=np.float64),
+        radii=radii,
+        totals=constants.sum(axis=1),
+        constants=constants,
+        tables=(local, wider, everywhere),
+        rounding=rounding,
+        most=most,
     )
 
 

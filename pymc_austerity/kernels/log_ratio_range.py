@@ -14,8 +14,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample
-from pymc_austerity.bounds import log_ratio_range as certificate
-from pymc_austerity.bounds import remainder
+from pymc_austerity.bounds import log_ratio_range, remainder
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import CHUNK, Rows, among_others
 from pymc_austerity.target import Target, Vector
@@ -49,7 +48,7 @@ def certified_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
     """From certificates, in O(D^2)."""
-    return certificate.certified_range(bound, q_new, q)
+    return log_ratio_range.certified_range(bound, q_new, q)
 
 
 @register_jitable

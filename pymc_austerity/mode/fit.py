@@ -14,6 +14,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError, UnsuitableError
 from pymc_austerity.kernels.subsample import NO_ROWS
@@ -194,10 +195,7 @@ def _certified(centre: Centre, function: Differentiable, point: PointType, n_exa
         certificate, exact = certify_remainders(
             function.predictors(),
             point,
-            centre.expansion.centre,
-            colour,
-            whiten,
-            centre.expansion.order,
+            ExpansionCoordinates(centre.expansion.order, centre.expansion.centre, colour, whiten),
             n_exact,
         )
     except UnboundedError as error:

@@ -226,15 +226,15 @@ def test_all_log_ratios_are_within(make, design):
 def half(certificate):
     """All slopes, or points, half as large as they are."""
     halved = [
-        cloud._replace(
-            low=cloud.low / 2,
-            high=cloud.high / 2,
-            centre=cloud.centre / 2,
-            axes=cloud.axes / 2,
-            slack=cloud.slack / 2,
-            radius=cloud.radius / 2,
+        enclosure._replace(
+            low=enclosure.low / 2,
+            high=enclosure.high / 2,
+            centre=enclosure.centre / 2,
+            axes=enclosure.axes / 2,
+            residual=enclosure.residual / 2,
+            ball_radius=enclosure.ball_radius / 2,
         )
-        for cloud in certificate[2:]
+        for enclosure in (certificate.first, certificate.second)
     ]
     return certificate._replace(first=halved[0], second=halved[1])
 

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.families import normal_location_scale as location_scale
-from pymc_austerity.bounds.families.normal_location_scale import NORMAL
+from pymc_austerity.bounds.families import normal_location_scale
+from pymc_austerity.bounds.families.normal_location_scale import FAMILY
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
 from pymc_austerity.target import PredictorPair
 
@@ -77,7 +78,9 @@ SETTINGS = {
 
 def made_of(rows, order=2):
     V, W = rows.fisher()
-    return V, thinning_of([rows.pair()], {}, rows.centre, V, W, order, 1e-12, np.inf, {})
+    return V, thinning_of(
+        [rows.pair()], {}, ExpansionCoordinates(order, rows.centre, V, W), 1e-12, np.inf, {}
+    )
 
 
 def pairs(rng, centre, V):
@@ -137,14 +140,14 @@ def test_at_a_small_radius_the_bound_is_the_largest_form(name, order):
     rows = Rows(np.random.default_rng([2, *map(ord, name)]), **SETTINGS[name])
     V, _ = rows.fisher()
     some = np.arange(40)
-    constants = NORMAL.identify(lambda values: rows.slopes(values, some, {}))
+    constants = FAMILY.identify(lambda values: rows.slopes(values, some, {}))
     np.testing.assert_array_equal(constants[:, 0], rows.location)
     np.testing.assert_allclose(constants[:, 1], rows.a[some], rtol=1e-9)
     np.testing.assert_allclose(constants[:, 2], rows.y[some], rtol=1e-9)
     np.testing.assert_allclose(constants[:, 3], rows.kappa, rtol=1e-9)
     design = rows.design[some]
     values = design @ np.append(rows.centre, 1.0)
-    bounds = NORMAL.norms(constants, values, design[..., :-1] @ V, 0.0, order)
+    bounds = FAMILY.norms(constants, values, design[..., :-1] @ V, 0.0, order)
     exact = [brute_force(rows, V, i, order) for i in some]
     assert np.all(bounds >= exact)
     np.testing.assert_allclose(bounds, exact, rtol=1e-5)
@@ -155,7 +158,7 @@ def test_largest_form_at_the_edges():
     one, zero = np.ones(1), np.zeros(1)
 
     def largest(p, q, cosine, order=2):
-        return location_scale.largest_form(p, q, cosine, order)[0]
+        return normal_location_scale.largest_form(p, q, cosine, order)[0]
 
     assert largest(one, one, one) == pytest.approx(1 + 2 + 2 / 3, rel=1e-7)
     assert largest(zero, one, zero) == pytest.approx(2 / 3, rel=1e-7)
@@ -175,7 +178,7 @@ def test_largest_form_of_many():
     p, q = p / np.maximum(p, q), q / np.maximum(p, q)
     for order, form in ((1, p**2 * a**2 + 4 * p * q * a * b + 2 * q**2 * b**2),
                         (2, b * (p**2 * a**2 + 2 * p * q * a * b + 2 / 3 * q**2 * b**2))):  # fmt: skip
-        exact, bound = form.max(axis=0), location_scale.largest_form(p, q, cosine, order)
+        exact, bound = form.max(axis=0), normal_location_scale.largest_form(p, q, cosine, order)
         assert np.all(bound >= exact * (1 - 1e-12))
         np.testing.assert_allclose(bound, exact, rtol=1e-5)
 
@@ -194,10 +197,10 @@ def planted(bug):
         moved = values.copy()
         if bug == "residual of the centre":
             moved[:, 1] -= reach
-            return NORMAL.norms(constants, moved, v, 0.0, order)
+            return FAMILY.norms(constants, moved, v, 0.0, order)
         if bug == "scale of the centre":
             moved[:, 1] += reach
-        size = NORMAL.norms(constants, moved, v, radius, order)
+        size = FAMILY.norms(constants, moved, v, radius, order)
         return size / np.linalg.norm(v[:, 1], axis=1) if bug == "no factor b" else size
 
     return norms
@@ -228,9 +231,9 @@ def worst_share(norms, units, radius):
     ],
 )
 def test_planted_bugs_are_noticed(monkeypatch, bug, units, radius):
-    assert 0.3 < worst_share(NORMAL.norms, units, radius) <= 1.0
+    assert 0.3 < worst_share(FAMILY.norms, units, radius) <= 1.0
     if bug == "no cross term":
-        monkeypatch.setattr(location_scale, "largest_form", without_cross_term)
+        monkeypatch.setattr(normal_location_scale, "largest_form", without_cross_term)
     share = worst_share(planted(bug), units, radius)
     # Where |b| < 1, rows without the factor have bounds far too large.
     assert share > 1.0 or (bug == "no factor b" and share < 0.15)
@@ -240,7 +243,7 @@ def test_certificate_of_all_rows_together():
     rng = np.random.default_rng(5)
     rows = Rows(rng, 3, errors="t")
     V, W = rows.fisher()
-    certificate, exact = certify_remainders([rows.pair()], {}, rows.centre, V, W, 2, 20)
+    certificate, exact = certify_remainders([rows.pair()], {}, ExpansionCoordinates(2, rows.centre, V, W), 20)
     others = np.delete(np.arange(N), exact)
     for q_new, q in pairs(rng, rows.centre, V):
         change = (rows.remainders(q_new) - rows.remainders(q))[others]
@@ -252,9 +255,11 @@ def test_other_steps_and_a_users_curvature_are_refused():
     V, W = rows.fisher()
     moved = rows.pair()._replace(others=("u",))
     with pytest.raises(ValueError, match="term 'y' depends on variables of other steps .'u'"):
-        thinning_of([moved], {}, rows.centre, V, W, 2, 0.0, np.inf, {})
+        thinning_of([moved], {}, ExpansionCoordinates(2, rows.centre, V, W), 0.0, np.inf, {})
     with pytest.raises(ValueError, match="term 'y' has two"):
-        thinning_of([rows.pair()], {}, rows.centre, V, W, 2, 0.0, np.inf, {"y": lambda *_: 1.0})
+        thinning_of(
+            [rows.pair()], {}, ExpansionCoordinates(2, rows.centre, V, W), 0.0, np.inf, {"y": lambda *_: 1.0}
+        )
 
 
 def test_rows_without_weight_have_no_remainder():
@@ -265,7 +270,7 @@ def test_rows_without_weight_have_no_remainder():
 
 
 def test_a_row_of_another_form_is_noticed(monkeypatch):
-    monkeypatch.setattr("pymc_austerity.bounds.row_constants._SAMPLE", 20)
+    monkeypatch.setattr("pymc_austerity.bounds.families.recognise._SAMPLE_OF_PAIRS", 20)
     rows = Rows(np.random.default_rng(10), 3)
 
     def slopes(values, positions, point):
@@ -277,7 +282,7 @@ def test_a_row_of_another_form_is_noticed(monkeypatch):
     V, W = rows.fisher()
     pair = rows.pair()._replace(slopes=slopes)
     with pytest.raises(ValueError, match="Some rows of the term 'y' are not normal location and scale"):
-        thinning_of([pair], {}, rows.centre, V, W, 2, 0.0, np.inf, {})
+        thinning_of([pair], {}, ExpansionCoordinates(2, rows.centre, V, W), 0.0, np.inf, {})
 
 
 def test_terms_of_one_and_of_two_predictors_together():
@@ -287,7 +292,7 @@ def test_terms_of_one_and_of_two_predictors_together():
     design = np.c_[rows.design[:, 0, :-1], np.zeros(N)]
     counts = predictor(design, np.errstate(over="ignore")(lambda eta, i, point: 2.0 - np.exp(eta)))
     both, one, two = (
-        thinning_of(terms, {}, rows.centre, V, W, 2, 0.0, np.inf, {})
+        thinning_of(terms, {}, ExpansionCoordinates(2, rows.centre, V, W), 0.0, np.inf, {})
         for terms in ([rows.pair(), counts], [counts], [rows.pair()])
     )
     np.testing.assert_array_equal(both.constants, np.concatenate([two.constants, one.constants], axis=1))

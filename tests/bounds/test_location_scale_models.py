@@ -7,8 +7,8 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity.bounds.families.normal_location_scale import NORMAL
-from pymc_austerity.bounds.row_constants import family_of
+from pymc_austerity.bounds.families import normal_location_scale
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates, family_of
 from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.structure.predictor_pair import predictors
@@ -61,7 +61,7 @@ def test_models_have_bounds(name):
     fact = factorised(MODELS[name])
     (pair,) = predictors(fact)
     assert isinstance(pair, PredictorPair)
-    assert family_of(pair, fact.graph.point) is NORMAL
+    assert family_of(pair, fact.graph.point) is normal_location_scale.FAMILY
     d, rng = pair.n_dim, np.random.default_rng([7, *map(ord, name)])
     rows = pair.rows(np.arange(M))
     centre = 0.1 * rng.normal(size=d)
@@ -69,7 +69,7 @@ def test_models_have_bounds(name):
         centre[-1] = math.log(1e3)
     _, singular, right = np.linalg.svd(rows[..., :-1].reshape(-1, d), full_matrices=False)
     V, W = right.T / singular, right * singular[:, None]
-    thinning = thinning_of([pair], fact.graph.point, centre, V, W, 2, 1e-12, np.inf, {})
+    thinning = thinning_of([pair], fact.graph.point, ExpansionCoordinates(2, centre, V, W), 1e-12, np.inf, {})
 
     def terms(w):
         parts, start, q = {}, 0, centre + V @ w

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from scipy.special import wofz
 
-from pymc_austerity.bounds import log_ratio_range as certificates
+from pymc_austerity.bounds import chunks
 from pymc_austerity.bounds.families import (
+    binary_logistic,
     cloglog,
+    double_exponential,
     gamma,
     huber,
     logistic,
@@ -17,10 +19,10 @@ from pymc_austerity.bounds.families import (
     normal,
     poisson,
     probit,
+    student_t,
 )
-from pymc_austerity.bounds.families import double_exponential as laplace
-from pymc_austerity.bounds.families import student_t as student
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders, remainder_range
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 
 from .families import N, designs, predictor
 from .test_families import (
@@ -42,7 +44,7 @@ from .test_families import (
 # can be differentiated numerically.
 ANALYTIC = {
     "binary logistic": (
-        logistic.BINARY,
+        binary_logistic.FAMILY,
         lambda rng: rng.integers(0, 2, 1).astype(float),
         lambda c, z: c[0] - 1 / (1 + np.exp(-z)),
         (-12.0, 12.0),
@@ -55,7 +57,7 @@ ANALYTIC = {
     ),
     "normal": (normal.FAMILY, lambda rng: rng.gamma(2.0, size=1), lambda c, z: -c[0] * z, (-12.0, 12.0)),
     "Student": (
-        student.FAMILY,
+        student_t.FAMILY,
         lambda rng: rng.gamma(3.0, size=2) + 0.5,
         lambda c, z: -c[0] * z / (c[1] + z**2),
         (-15.0, 15.0),
@@ -159,12 +161,12 @@ def test_known_largest_curvatures():
     def largest(family, constants, order):
         return family.curvature(np.array([constants]), *everywhere, order)[0]
 
-    np.testing.assert_allclose(largest(logistic.BINARY, [1.0], 1), 1 / 4)
+    np.testing.assert_allclose(largest(binary_logistic.FAMILY, [1.0], 1), 1 / 4)
     np.testing.assert_allclose(largest(logistic.FAMILY, [-2.0, 5.0], 2), 7 / (6 * math.sqrt(3)))
     np.testing.assert_allclose(largest(probit.FAMILY, [0.0, 3.0], 1), 9.0)
     np.testing.assert_allclose(largest(negative_binomial.FAMILY, [-2.0, 3.0, 7.0], 2), 5 / (6 * math.sqrt(3)))
     assert largest(normal.FAMILY, [2.0], 2) == 0.0
-    assert laplace.FAMILY.curvature is None
+    assert double_exponential.FAMILY.curvature is None
     assert huber.FAMILY.curvature is None
 
 
@@ -202,7 +204,9 @@ def setting(make, design, order, seed=0, n_exact=5):
     family, rows = make(rng), USUAL[design]
     V, W = whitened(rows)
     centre = 0.1 * rng.normal(size=rows.shape[1] - 1)
-    made = certify_remainders([predictor(rows, family.slope)], {}, centre, V, W, order, n_exact)
+    made = certify_remainders(
+        [predictor(rows, family.slope)], {}, ExpansionCoordinates(order, centre, V, W), n_exact
+    )
     return rng, family, rows, centre, V, made
 
 
@@ -251,7 +255,8 @@ def test_planted_bug_is_noticed(make, order):
     x = 0.05 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     rows = np.c_[np.tile(x, (N // 4, 1)), np.ones(N)]
     centre, eye = np.zeros(2), np.eye(2)
-    certificate, _ = certify_remainders([predictor(rows, family.slope)], {}, centre, eye, eye, order, 0)
+    coordinates = ExpansionCoordinates(order, centre, eye, eye)
+    certificate, _ = certify_remainders([predictor(rows, family.slope)], {}, coordinates, 0)
     q, q_new = np.array([2.0, 0.0]), np.array([0.0, 2.0] if order == 1 else [-2.0, 0.0])
     change = remainders(family, rows, centre, order, q_new) - remainders(family, rows, centre, order, q)
     bound = remainder_range(certificate, q_new, q)
@@ -266,15 +271,15 @@ def test_planted_bug_is_noticed(make, order):
 
 def several(monkeypatch, order, n_exact):
     """A certificate of two terms in many chunks, and c_i computed otherwise, (6, 2 N)."""
-    monkeypatch.setattr(certificates, "_LARGEST_CHUNK", 48)
-    monkeypatch.setattr(certificates, "_SMALLEST_CHUNK", 48)
+    monkeypatch.setattr(chunks, "_LARGEST_CHUNK", 48)
+    monkeypatch.setattr(chunks, "_SMALLEST_CHUNK", 48)
     rng = np.random.default_rng(4)
     rows, other = USUAL["dense with offset"], USUAL["dense with offset"][::-1] * 0.5
     V, W = whitened(rows)
     centre = 0.1 * rng.normal(size=5)
     first, second = Binomial(rng), Poisson(rng)
     terms = [predictor(rows, first.slope), predictor(other, second.slope)]
-    made = certify_remainders(terms, {}, centre, V, W, order, n_exact)
+    made = certify_remainders(terms, {}, ExpansionCoordinates(order, centre, V, W), n_exact)
     radii = (math.sqrt(5) + 3) * np.array([0.5, 1, 1.5, 2, 4, np.inf])
     c = []
     for family, r, constants in (
@@ -338,7 +343,8 @@ def test_rows_of_zeros_have_no_remainder():
     rows = np.zeros((N, 2))
     rows[:, 1] = 800.0  # exp overflows there
     poisson_rows = predictor(rows, Poisson(np.random.default_rng(6)).slope)
-    certificate, exact = certify_remainders([poisson_rows], {}, np.zeros(1), np.eye(1), np.eye(1), 2, 2)
+    coordinates = ExpansionCoordinates(2, np.zeros(1), np.eye(1), np.eye(1))
+    certificate, exact = certify_remainders([poisson_rows], {}, coordinates, 2)
     assert np.all(certificate.constants == 0.0)
     assert len(exact) == 2
 
@@ -349,7 +355,8 @@ def test_refusals_name_the_term():
     V, W = whitened(rows)
 
     def made(term, order=2, directions=V, whitening=W):
-        certify_remainders([term], {"u": np.array(0.0)}, np.zeros(5), directions, whitening, order, 3)
+        coordinates = ExpansionCoordinates(order, np.zeros(5), directions, whitening)
+        certify_remainders([term], {"u": np.array(0.0)}, coordinates, 3)
 
     for make in (Laplace, Huber):
         with pytest.raises(ValueError, match=f"term 'y' have no known bound.*{make.name}"):
@@ -373,4 +380,4 @@ def test_a_rare_row_of_another_form_is_noticed():
     rows = np.c_[np.ones(50_000), np.zeros(50_000)]
     term = predictor(rows, lambda eta, i, point: np.where(i == 33_334, -(eta**3), -eta))
     with pytest.raises(ValueError, match="Some rows of the term 'y' are not normal"):
-        certify_remainders([term], {}, np.zeros(1), np.eye(1), np.eye(1), 1, 0)
+        certify_remainders([term], {}, ExpansionCoordinates(1, np.zeros(1), np.eye(1), np.eye(1)), 0)

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import expit
 
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.structure.predictor import linear_predictors
 
@@ -104,9 +105,8 @@ def factorised(likelihood):
 
 def certified(fact, centre, order, n_exact=0):
     V, W = whitened(np.c_[X, np.zeros(N)])
-    return V, *certify_remainders(
-        linear_predictors(fact), fact.graph.point, centre, 0.1 * V, 10 * W, order, n_exact
-    )
+    coordinates = ExpansionCoordinates(order, centre, 0.1 * V, 10 * W)
+    return V, *certify_remainders(linear_predictors(fact), fact.graph.point, coordinates, n_exact)
 
 
 def changes(fact, slopes, centre, order, q_new, q):

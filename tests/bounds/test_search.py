@@ -12,6 +12,7 @@ import pytest
 from mpmath import mp
 
 from pymc_austerity.bounds.families import (
+    binary_logistic,
     cloglog,
     gamma,
     logistic,
@@ -19,8 +20,8 @@ from pymc_austerity.bounds.families import (
     normal,
     poisson,
     probit,
+    student_t,
 )
-from pymc_austerity.bounds.families import student_t as student
 
 DIGITS, STEP = 80, mpmath.mpf("1e-16")
 # Of third differences of numbers near one, and less than all derivatives that are compared.
@@ -101,10 +102,10 @@ def of_gamma(rng):
 
 
 CASES = {
-    "binary logistic": (logistic.BINARY, bernoulli),
+    "binary logistic": (binary_logistic.FAMILY, bernoulli),
     "logistic": (logistic.FAMILY, binomial),
     "normal": (normal.FAMILY, of_normal),
-    "Student's t": (student.FAMILY, of_student),
+    "Student's t": (student_t.FAMILY, of_student),
     "Poisson": (poisson.FAMILY, of_poisson),
     "probit": (probit.FAMILY, of_probit),
     "complementary log-log": (cloglog.FAMILY, of_cloglog),

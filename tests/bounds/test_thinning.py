@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds.families.base import TOLERANCE
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
 
 from .families import N, designs, predictor
@@ -64,7 +65,8 @@ def whitened(rows):
 
 
 def made_of(terms, centre, V, W, order=2, most=np.inf, curvature=None):
-    return thinning_of(terms, {}, centre, V, W, order, 1e-12, most, curvature or {})
+    coordinates = ExpansionCoordinates(order, centre, V, W)
+    return thinning_of(terms, {}, coordinates, 1e-12, most, curvature or {})
 
 
 def setting(make, design="dense with offset", order=2, seed=0):

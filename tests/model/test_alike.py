@@ -6,7 +6,7 @@ import pytest
 
 from pymc_austerity import factorise
 from pymc_austerity.bounds.families.base import GRID
-from pymc_austerity.bounds.row_constants import constants_of_rows
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates, constants_of_rows
 from pymc_austerity.model.structure.predictor import linear_predictors
 from pymc_austerity.target import each_for_itself
 
@@ -70,8 +70,8 @@ def test_bounds_are_those_of_every_row(make):
     predictor, point = predictor_of(make)
 
     def bounds(predictor):
-        radii, eye = np.array([1.0, 4.0]), np.eye(2)
-        parts = constants_of_rows(predictor, point, np.zeros(2), eye, eye, radii, 2)
+        coordinates = ExpansionCoordinates(2, np.zeros(2), np.eye(2), np.eye(2))
+        parts = constants_of_rows(predictor, point, coordinates, np.array([1.0, 4.0]))
         return np.concatenate([c for _, c in parts], axis=1)
 
     expected = bounds(predictor._replace(alike=each_for_itself))

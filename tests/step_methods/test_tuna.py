@@ -15,7 +15,7 @@ from scipy.special import expit
 import pymc_austerity.step_methods.metropolis.tuna_plan as module
 from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.bounds.families import logistic
+from pymc_austerity.bounds.families import binary_logistic
 from pymc_austerity.bounds.row_sampler import tier_and_expected
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile.backend import interpreted
@@ -409,8 +409,8 @@ def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
 
 @INTERPRETED
 def test_a_wrong_curvature_of_a_family_is_an_error(model, near, monkeypatch):
-    right = logistic.BINARY.curvature
-    monkeypatch.setitem(vars(logistic.BINARY), "curvature", lambda *args: right(*args) / 200)
+    right = binary_logistic.FAMILY.curvature
+    monkeypatch.setitem(vars(binary_logistic.FAMILY), "curvature", lambda *args: right(*args) / 200)
     step = TunaMH(model=model, steps_per_draw=100, rng=1)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(fresh(step), near, 50)

@@ -5,19 +5,18 @@ f_i' on a grid, and verifies the form at all other points of the grid, for every
 written does not matter. That the form goes on between and beyond the points of the grid is assumed.
 
 Constants may change with variables of other steps by a common factor (the scale of all rows), which is a
-*parameter* of a certificate; the ratios between rows go into its clouds of points.
+*factor* of a certificate; the ratios between rows go into its enclosures of points.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
-from pymc_austerity.bounds.enclosure import Cloud, Matrix
+from pymc_austerity.bounds.enclosure import Matrix
+from pymc_austerity.bounds.families.range_certificate import RangeCertificate
 from pymc_austerity.target import Vector
 
 # Relative error at which two numbers agree; intervals are widened by as much.
@@ -39,43 +38,17 @@ FINE_GRID = np.union1d(
 )
 
 
-class RangeCertificate(NamedTuple):
-    """All that is needed to bound the log ratios of one term; a few arrays, none as long as the data.
-
-    Attributes
-    ----------
-    code : int
-        Which `interval` is meant.
-    parameters : ndarray
-        Common factors of the first two constants; the least and the largest of the first constant.
-    first, second : Cloud
-        Points in D + 1 dimensions, made from the rows (x_i, o_i) and the constants.
-    """
-
-    code: int
-    parameters: Vector
-    first: Cloud
-    second: Cloud
-
-
 @dataclass(frozen=True)
 class Family:
-    """One form of the slopes.
+    """One form of the slopes, and all that is known of terms of this form.
 
     Attributes
     ----------
     name : str
-    code : int
-        Number of the interval function.
     identify : callable
         ``(eta (K,), slopes (K, m)) -> ndarray (m, n)``: the constants of m rows, or None.
-    points : callable
-        ``(rows (m, D + 1), constants (m, n)) -> (first, second)``: the points of the two clouds.
-    needs_offset : bool
-        Whether the o_i matter, and must therefore be fixed.
-    n_factors : int
-        So many constants, the first, may change by a common factor. `interval` finds the factors in the
-        first parameters, and the extremes of the first constant over all rows in the last two.
+    certificate : type of RangeCertificate
+        How log ratios are bounded, from the constants of all rows.
     curvature : callable, optional
         ``(constants (m, n), low (m,), high (m,), order) -> ndarray (m,)``: upper bounds of the derivative
         |f_i^(order + 1)| from low_i to high_i, for order 1 or 2. None if f_i is not smooth enough.
@@ -84,11 +57,8 @@ class Family:
     """
 
     name: str
-    code: int
     identify: Callable[[Vector, Matrix], Matrix | None]
-    points: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
-    needs_offset: bool
-    n_factors: int
+    certificate: type[RangeCertificate]
     curvature: Callable[[Matrix, Vector, Vector, int], Vector] | None = None
     curvature_constants: Callable[[Vector, Matrix], Matrix | None] | None = None
 
@@ -162,28 +132,3 @@ def largest_between(
     """
     largest: Vector = np.stack([size(np.clip(peak, low, high)) for peak in peaks]).max(axis=0)
     return largest
-
-
-@register_jitable
-def step_between(q_new: Vector, q: Vector) -> Vector:
-    """(q_new - q, 0): its product with (x, o) is the change of eta."""
-    u = np.zeros(q.shape[0] + 1)
-    for j in range(q.shape[0]):
-        u[j] = q_new[j] - q[j]
-    return u
-
-
-@register_jitable
-def with_one(q: Vector) -> Vector:
-    """(q, 1): its product with (x, o) is eta."""
-    u = np.ones(q.shape[0] + 1)
-    for j in range(q.shape[0]):  # an assignment to a slice takes numba seconds to compile
-        u[j] = q[j]
-    return u
-
-
-def without_offset(rows: Matrix, factor: Vector) -> Matrix:
-    """Points factor_i (x_i, 0)."""
-    points = rows * factor[:, None]
-    points[:, -1] = 0.0
-    return points

@@ -1,6 +1,7 @@
 """Complementary log-log link: y_i = 1 with probability 1 - exp(-g), g = exp(eta).
 
-For y_i = 1 the slope is g / (exp(g) - 1), which decreases from 1 to 0; for y_i = 0 it is -g. See `binary`.
+For y_i = 1 the slope is g / (exp(g) - 1), which decreases from 1 to 0; for y_i = 0 it is -g. See
+`binary_response`.
 
 So are all higher derivatives for y_i = 0. For y_i = 1 let s = g / (exp(g) - 1), which is f', b = 1 - s and
 a = g + s - 1, so that with respect to eta a' = (1 + a) b and b' = (1 - b) a, with 0 < b < a, both increasing:
@@ -23,11 +24,11 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import binary
 from pymc_austerity.bounds.families.base import Family, agree, largest_between, value_at
+from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
+from pymc_austerity.bounds.families.range_certificate import exponential
 from pymc_austerity.target import Vector
 
-CODE = 4
 # Where |f''| and |f'''| of a term with y_i = 1 are largest.
 _PEAKS = {1: (0.6208296545655724,), 2: (-0.1989415669582954, 1.4266906535862955)}
 # Rounding below, and overflow above.
@@ -68,7 +69,7 @@ def slopes_between(response: int, low: float, high: float) -> tuple[float, float
     """The least and the largest slope of a term with this response, for eta from low to high."""
     if response == 1:
         return _slope(high), _slope(low)
-    return -binary.exponential(high), -binary.exponential(low)
+    return -exponential(high), -exponential(low)
 
 
 @register_jitable
@@ -80,12 +81,13 @@ def _slope(eta: float) -> float:
     return g / math.expm1(g) if g > 0.0 else 1.0
 
 
-FAMILY = Family(
-    "complementary log-log",
-    CODE,
-    identify,
-    binary.points,
-    needs_offset=True,
-    n_factors=0,
-    curvature=curvature,
-)
+class CloglogResponses(BinaryResponses):
+    """For binary responses of complementary log-log link."""
+
+    @register_jitable
+    def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
+        """An interval that contains all log ratios of the term."""
+        return interval_of_responses(self, slopes_between, q_new, q)
+
+
+FAMILY = Family("complementary log-log", identify, CloglogResponses, curvature)

@@ -1,7 +1,7 @@
 """Laplace and asymmetric Laplace (quantile regression): slopes that are one constant on either side of zero.
 
-f_i'(eta) = -b_i for eta > 0 and a_i for eta < 0, a case of `bounded`; for the Laplace distribution of scale
-b, both constants are 1 / b. Terms of constant slope are a special case.
+f_i'(eta) = -b_i for eta > 0 and a_i for eta < 0, a case of `bounded_slope`; for the Laplace distribution of
+scale b, both constants are 1 / b. Terms of constant slope are a special case.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import bounded_slope as bounded
 from pymc_austerity.bounds.families.base import Family, agree, value_at
+from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
 from pymc_austerity.target import Vector
 
 
@@ -24,4 +24,4 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return np.stack([np.minimum(left, right), np.maximum(left, right)], axis=1)
 
 
-FAMILY = Family("Laplace", bounded.CODE, identify, bounded.points, needs_offset=False, n_factors=2)
+FAMILY = Family("Laplace", identify, BoundedSlopes)

@@ -28,14 +28,18 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return poisson.identify(-eta[inside], -slopes[inside])
 
 
-def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
-    """The points -a_i x_i, and (-x_i, -o_i + log b_i)."""
-    return poisson.points(-rows, constants)
-
-
 def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
     """The largest |f''| = |f'''| for eta from low to high; infinite where it overflows."""
     return poisson.curvature(constants, -high, -low, order)
 
 
-FAMILY = Family("gamma", poisson.CODE, identify, points, needs_offset=True, n_factors=2, curvature=curvature)
+class ReflectedPoissonTerms(poisson.PoissonTerms):
+    """For terms of shapes a_i and weights b_i."""
+
+    @staticmethod
+    def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
+        """The points -a_i x_i, and (-x_i, -o_i + log b_i)."""
+        return poisson.PoissonTerms.points(-rows, constants)
+
+
+FAMILY = Family("gamma", identify, ReflectedPoissonTerms, curvature)

@@ -1,12 +1,12 @@
-"""Huber's loss: f_i'(eta) = -s_i eta, cut off at -K_i and K_i: a case of `bounded`."""
+"""Huber's loss: f_i'(eta) = -s_i eta, cut off at -K_i and K_i: a case of `bounded_slope`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import bounded_slope as bounded
 from pymc_austerity.bounds.families.base import Family, agree, value_at
+from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
 from pymc_austerity.target import Vector
 
 
@@ -22,4 +22,4 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return np.stack([-largest, largest], axis=1)
 
 
-FAMILY = Family("Huber", bounded.CODE, identify, bounded.points, needs_offset=False, n_factors=2)
+FAMILY = Family("Huber", identify, BoundedSlopes)

@@ -3,7 +3,7 @@
 With mean w exp(eta) and dispersion alpha (the variance is mean + mean^2 / alpha), up to a constant
 f = y eta - (y + alpha) log(alpha + w exp(eta)), so that h = y, l = -alpha and c = log(alpha / w).
 
-Slopes are between l_i and h_i > l_i: a case of `bounded`, whatever o_i and c_i.
+Slopes are between l_i and h_i > l_i: a case of `bounded_slope`, whatever o_i and c_i.
 
 f is that of `logistic` with h - l in place of n, shifted by c, plus a linear term. So |f''| is largest at
 eta = c, where it is (h - l) / 4, and |f'''| at eta = c +- log(2 + sqrt(3)), where it is
@@ -27,9 +27,9 @@ import numpy as np
 from scipy.special import expit
 
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import bounded_slope as bounded
 from pymc_austerity.bounds.families import logistic
 from pymc_austerity.bounds.families.base import Family, agree, value_at
+from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
 from pymc_austerity.target import Vector
 
 # Drops of the slope, relative to the slope, from which c_i is found to eight digits.
@@ -85,13 +85,4 @@ def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vecto
     return logistic.curvature(constants[:, :2], low - c, high - c, order)
 
 
-FAMILY = Family(
-    "negative binomial",
-    bounded.CODE,
-    identify,
-    bounded.points,
-    needs_offset=False,
-    n_factors=2,
-    curvature=curvature,
-    curvature_constants=identify_shape,
-)
+FAMILY = Family("negative binomial", identify, BoundedSlopes, curvature, identify_shape)

@@ -15,17 +15,9 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix, extent_of_product, product
-from pymc_austerity.bounds.families.base import (
-    Family,
-    RangeCertificate,
-    agree,
-    step_between,
-    value_at,
-    with_one,
-)
+from pymc_austerity.bounds.families.base import Family, agree, value_at
+from pymc_austerity.bounds.families.range_certificate import RangeCertificate, step_between, with_one
 from pymc_austerity.target import Vector
-
-CODE = 1
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -36,25 +28,31 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return s[:, None]
 
 
-def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
-    """The points sqrt(s_i) (x_i, o_i)."""
-    return rows * np.sqrt(constants), rows[:0]
-
-
 def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
     """|f''| = s_i or |f'''| = 0, whatever eta."""
     return constants[:, 0] if order == 1 else np.zeros(len(constants))
 
 
-@register_jitable
-def interval(certificate: RangeCertificate, q_new: Vector, q: Vector) -> tuple[float, float]:
-    """An interval that contains all log ratios of the term."""
-    middle = with_one(q)
-    for j in range(q.shape[0]):
-        middle[j] = (q_new[j] + q[j]) / 2.0
-    low, high = extent_of_product(certificate.first, step_between(q_new, q), middle)
-    s = certificate.parameters[0]
-    return product(-s, -s, low, high)
+class NormalTerms(RangeCertificate):
+    """For terms of precisions s_i."""
+
+    needs_offset = True
+    n_factors = 1
+
+    @staticmethod
+    def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
+        """The points sqrt(s_i) (x_i, o_i), and none."""
+        return rows * np.sqrt(constants), rows[:0]
+
+    @register_jitable
+    def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
+        """An interval that contains all log ratios of the term."""
+        middle = with_one(q)
+        for j in range(q.shape[0]):
+            middle[j] = (q_new[j] + q[j]) / 2.0
+        low, high = extent_of_product(self.first, step_between(q_new, q), middle)
+        s = self.factors[0]
+        return product(-s, -s, low, high)
 
 
-FAMILY = Family("normal", CODE, identify, points, needs_offset=True, n_factors=1, curvature=curvature)
+FAMILY = Family("normal", identify, NormalTerms, curvature)

@@ -143,4 +143,4 @@ def largest_form(p: Vector, q: Vector, cosine: Vector, order: int) -> Vector:
     return largest
 
 
-NORMAL = PairFamily("normal location and scale", identify, norms)
+FAMILY = PairFamily("normal location and scale", identify, norms)

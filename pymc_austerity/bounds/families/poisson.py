@@ -20,20 +20,15 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix, extent, product
-from pymc_austerity.bounds.families.base import (
-    ROUNDING,
-    Family,
+from pymc_austerity.bounds.families.base import ROUNDING, Family, agree, value_at
+from pymc_austerity.bounds.families.range_certificate import (
     RangeCertificate,
-    agree,
+    exponential,
     step_between,
-    value_at,
     with_one,
     without_offset,
 )
-from pymc_austerity.bounds.families.binary import exponential
 from pymc_austerity.target import Vector
-
-CODE = 2
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -54,13 +49,6 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return np.stack([y, w], axis=1)
 
 
-def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
-    """The points y_i x_i, and (x_i, o_i + log w_i)."""
-    shifted = rows.copy()
-    shifted[:, -1] += np.log(constants[:, 1])
-    return without_offset(rows, constants[:, 0]), shifted
-
-
 def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
     """The largest |f''| = |f'''| for eta from low to high; infinite where it overflows."""
     with np.errstate(over="ignore"):
@@ -68,29 +56,42 @@ def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vecto
     return largest
 
 
-@register_jitable
-def interval(certificate: RangeCertificate, q_new: Vector, q: Vector) -> tuple[float, float]:
-    """An interval that contains all log ratios of the term."""
-    factor, weight = certificate.parameters[0], certificate.parameters[1]
-    least, largest = certificate.parameters[2], certificate.parameters[3]
-    if not weight > 0.0:
-        return -math.inf, math.inf
-    shift = math.log(weight)
-    u = step_between(q_new, q)
-    s_low, s_high = extent(certificate.second, u)
-    y_low, y_high = extent(certificate.first, u)
-    y_low, y_high = product(factor, factor, y_low, y_high)
-    low, high = extent(certificate.second, with_one(q))
-    low_new, high_new = extent(certificate.second, with_one(q_new))
-    mean_low, mean_high = exponential(low + shift), exponential(high + shift)
-    new_low, new_high = exponential(low_new + shift), exponential(high_new + shift)
-    a_low, a_high = product(mean_low, mean_high, _expm1(s_low), _expm1(s_high))
-    b_low, b_high = product(-new_high, -new_low, _expm1(-s_high), _expm1(-s_low))
-    change_low, change_high = max(a_low, b_low), min(a_high, b_high)
-    least, largest = min(factor * least, factor * largest), max(factor * least, factor * largest)
-    slope_low, slope_high = least - max(mean_high, new_high), largest - min(mean_low, new_low)
-    c_low, c_high = product(slope_low, slope_high, s_low, s_high)
-    return max(c_low, y_low - change_high), min(c_high, y_high - change_low)
+class PoissonTerms(RangeCertificate):
+    """For terms of counts y_i and weights w_i."""
+
+    needs_offset = True
+    n_factors = 2
+
+    @staticmethod
+    def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
+        """The points y_i x_i, and (x_i, o_i + log w_i)."""
+        shifted = rows.copy()
+        shifted[:, -1] += np.log(constants[:, 1])
+        return without_offset(rows, constants[:, 0]), shifted
+
+    @register_jitable
+    def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
+        """An interval that contains all log ratios of the term."""
+        factor, weight = self.factors[0], self.factors[1]
+        least, largest = self.least, self.largest
+        if not weight > 0.0:
+            return -math.inf, math.inf
+        shift = math.log(weight)
+        u = step_between(q_new, q)
+        s_low, s_high = extent(self.second, u)
+        y_low, y_high = extent(self.first, u)
+        y_low, y_high = product(factor, factor, y_low, y_high)
+        low, high = extent(self.second, with_one(q))
+        low_new, high_new = extent(self.second, with_one(q_new))
+        mean_low, mean_high = exponential(low + shift), exponential(high + shift)
+        new_low, new_high = exponential(low_new + shift), exponential(high_new + shift)
+        a_low, a_high = product(mean_low, mean_high, _expm1(s_low), _expm1(s_high))
+        b_low, b_high = product(-new_high, -new_low, _expm1(-s_high), _expm1(-s_low))
+        change_low, change_high = max(a_low, b_low), min(a_high, b_high)
+        least, largest = min(factor * least, factor * largest), max(factor * least, factor * largest)
+        slope_low, slope_high = least - max(mean_high, new_high), largest - min(mean_low, new_low)
+        c_low, c_high = product(slope_low, slope_high, s_low, s_high)
+        return max(c_low, y_low - change_high), min(c_high, y_high - change_low)
 
 
 @register_jitable
@@ -98,4 +99,4 @@ def _expm1(x: float) -> float:
     return math.expm1(x) if x < 709.0 else math.inf
 
 
-FAMILY = Family("Poisson", CODE, identify, points, needs_offset=True, n_factors=2, curvature=curvature)
+FAMILY = Family("Poisson", identify, PoissonTerms, curvature)

@@ -1,7 +1,8 @@
 """Probit regression: y_i = 1 with probability Phi(eta).
 
 For y_i = 1 the slope is the hazard h(eta) = phi(eta) / Phi(eta), which is positive and decreasing; for
-y_i = 0 it is -h(-eta). See `binary`. A predictor in other units, as in erf(eta / sqrt(2)), is rescaled.
+y_i = 0 it is -h(-eta). See `binary_response`. A predictor in other units, as in erf(eta / sqrt(2)), is
+rescaled.
 
 Far in the tail, where Phi underflows, h is replaced by bounds: with x = -t > 0,
 (3 x + sqrt(x^2 + 8)) / 4 < h < (x + sqrt(x^2 + 4)) / 2 (Sampford 1953; Birnbaum 1942).
@@ -36,11 +37,10 @@ from numba.extending import register_jitable
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import binary
 from pymc_austerity.bounds.families.base import Family, agree, largest_between, value_at
+from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
 from pymc_austerity.target import Vector
 
-CODE = 3
 _UNDERFLOWS = -25.0
 _VANISHES = 38.0  # where h does
 _TAIL, _LAST_FRACTION = -8.0, 15
@@ -51,6 +51,8 @@ _PEAKS = {1: (-math.inf,), 2: (1.0023693422683704,)}
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     """The responses y_i, and how many times eta is the argument of Phi."""
     start = value_at(eta, slopes, 0.0) * math.sqrt(math.pi / 2.0)
+    if not np.all(np.isfinite(start)):
+        return None
     t = start * eta[:, None]
     with np.errstate(all="ignore"):
         expected = start * np.exp(-(t**2) / 2.0 - log_ndtr(t)) / math.sqrt(2.0 * math.pi)
@@ -58,11 +60,6 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     if not agree(eta[inside], slopes[inside], expected[inside], ndtr(t[inside])):
         return None
     return np.stack([start > 0.0, np.abs(start)], axis=1).astype(np.float64)
-
-
-def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
-    """The rows that the arguments of Phi depend on, of either response."""
-    return binary.points(rows * constants[:, 1:], constants)
 
 
 def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
@@ -121,4 +118,18 @@ def _hazard(t: float) -> float:
     return math.sqrt(2.0 / math.pi) * math.exp(-t * t / 2.0) / math.erfc(-t / math.sqrt(2.0))
 
 
-FAMILY = Family("probit", CODE, identify, points, needs_offset=True, n_factors=0, curvature=curvature)
+class ProbitResponses(BinaryResponses):
+    """For binary responses of probit link, with the scale of eta as the second constant."""
+
+    @staticmethod
+    def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:
+        """The rows that the arguments of Phi depend on, with y_i = 1 and with y_i = 0."""
+        return BinaryResponses.points(rows * constants[:, 1:], constants)
+
+    @register_jitable
+    def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
+        """An interval that contains all log ratios of the term."""
+        return interval_of_responses(self, slopes_between, q_new, q)
+
+
+FAMILY = Family("probit", identify, ProbitResponses, curvature)

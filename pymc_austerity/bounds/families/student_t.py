@@ -1,6 +1,6 @@
 """Student's t: f_i'(eta) = -a_i eta / (c_i + eta^2).
 
-Its largest size, at eta^2 = c_i, is L_i = a_i / (2 sqrt(c_i)): a case of `bounded`. With nu degrees of
+Its largest size, at eta^2 = c_i, is L_i = a_i / (2 sqrt(c_i)): a case of `bounded_slope`. With nu degrees of
 freedom and scale sigma, and eta = y - mu, a = nu + 1 and c = nu sigma^2: L = (nu + 1) / (2 sqrt(nu) sigma).
 
 With x = eta / sqrt(c) and z = 1 / (1 + x^2),
@@ -19,8 +19,8 @@ import math
 import numpy as np
 
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import bounded_slope as bounded
 from pymc_austerity.bounds.families.base import Family, agree, largest_between, value_at
+from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
 from pymc_austerity.target import Vector
 
 # The x where |f''| and |f'''| are largest.
@@ -70,13 +70,4 @@ def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vecto
     return largest
 
 
-FAMILY = Family(
-    "Student's t",
-    bounded.CODE,
-    identify,
-    bounded.points,
-    needs_offset=False,
-    n_factors=2,
-    curvature=curvature,
-    curvature_constants=identify_shape,
-)
+FAMILY = Family("Student's t", identify, BoundedSlopes, curvature, identify_shape)

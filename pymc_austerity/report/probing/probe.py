@@ -147,7 +147,7 @@ def probe(
             )
         rows.append(summarise(move.log_ratios, int(batch_size), n_batches, for_batches))
         base.append(move.base)
-    rule, control_variate = copy.configuration["rule"], copy.configuration["control_variate"]
+    rule = copy.configuration["rule"]
     attrs = {
         "n_local": moves.n_others,
         "n_exact": copy.configuration["n_exact"],

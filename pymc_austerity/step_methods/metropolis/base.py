@@ -123,9 +123,7 @@ class SubsampledStep(RebuiltStep):
         """
         # PyMC adds to a new object what its steps have.
         vars, model = list(plan.options.vars), plan.options.model
-        step: Self = BlockedStep.__new__(
-            cls, vars, model=model, blocked=True
-        )
+        step: Self = BlockedStep.__new__(cls, vars, model=model, blocked=True)
         step._begin(plan.options, None)
         step._compile(plan, point)
         step._data_seen = [plan.survey.data]

@@ -10,7 +10,7 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.bounds.row_constants import Curvature
+from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import Thinning, thinning_of, tier_and_expected
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError
@@ -222,10 +222,7 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> Thinni
         thinning = thinning_of(
             found.function.predictors(),
             point,
-            centre.expansion.centre,
-            directions,
-            whitening,
-            centre.expansion.order,
+            ExpansionCoordinates(centre.expansion.order, centre.expansion.centre, directions, whitening),
             centre.rounding,
             most,
             curvature,

@@ -4,7 +4,13 @@ import numba
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.enclosure import CloudBuilder, empty_cloud, extent, extent_of_product, product
+from pymc_austerity.bounds.enclosure import (
+    EnclosureBuilder,
+    empty_enclosure,
+    extent,
+    extent_of_product,
+    product,
+)
 
 from .families import N, designs
 
@@ -12,10 +18,10 @@ DESIGNS = designs(np.random.default_rng(1))
 
 
 def enclosed(points, sample=None):
-    builder = CloudBuilder(points if sample is None else sample)
+    builder = EnclosureBuilder(points if sample is None else sample)
     for part in np.array_split(points, 3):
         builder.add(part)
-    return builder.cloud()
+    return builder.enclosure()
 
 
 def directions(rng, width):
@@ -31,14 +37,14 @@ def directions(rng, width):
 def test_extent_contains_all_points(name, rows):
     rng = np.random.default_rng(2)
     points = DESIGNS[name]
-    cloud = enclosed(points, points[:rows])
+    enclosure = enclosed(points, points[:rows])
     for u in directions(rng, points.shape[1]):
-        low, high = extent(cloud, u)
+        low, high = extent(enclosure, u)
         along = points @ u
         assert low <= along.min()
         assert along.max() <= high
         for w in directions(rng, points.shape[1]):
-            low, high = extent_of_product(cloud, u, w)
+            low, high = extent_of_product(enclosure, u, w)
             both = along * (points @ w)
             assert low <= both.min()
             assert both.max() <= high
@@ -79,11 +85,11 @@ def test_product_over_an_ellipsoid_is_half_as_wide_at_right_angles():
     rng = np.random.default_rng(4)
     points = rng.normal(size=(20_000, 8))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    cloud = enclosed(points)
+    enclosure = enclosed(points)
     u, w = np.eye(8)[0] + np.eye(8)[1], np.eye(8)[0] - np.eye(8)[1]
-    low, high = extent_of_product(cloud, u, w)
-    a, b = extent(cloud, u)
-    c, d = extent(cloud, w)
+    low, high = extent_of_product(enclosure, u, w)
+    a, b = extent(enclosure, u)
+    c, d = extent(enclosure, w)
     whole = product(a, b, c, d)
     assert high - low < 0.6 * (whole[1] - whole[0])
     assert high > 0.9
@@ -91,8 +97,8 @@ def test_product_over_an_ellipsoid_is_half_as_wide_at_right_angles():
 
 def test_too_small_a_radius_is_noticed():
     points = DESIGNS["dense"]
-    cloud = enclosed(points)._replace(low=np.full(6, -1e9), high=np.full(6, 1e9), radius=1e9)
-    short = cloud._replace(reach=cloud.reach * 0.5)
+    enclosure = enclosed(points)._replace(low=np.full(6, -1e9), high=np.full(6, 1e9), ball_radius=1e9)
+    short = enclosure._replace(ellipsoid_radius=enclosure.ellipsoid_radius * 0.5)
     rng = np.random.default_rng(5)
 
     def sticks_out(c):
@@ -102,30 +108,30 @@ def test_too_small_a_radius_is_noticed():
     # The box pads for rounding in proportion to its size, so it is narrow again here.
     narrow = {"low": points.min(0) * 10, "high": points.max(0) * 10}
     assert sticks_out(short._replace(**narrow))
-    assert not sticks_out(cloud._replace(**narrow))
+    assert not sticks_out(enclosure._replace(**narrow))
 
 
 def test_many_columns_go_without_ellipsoid():
     points = np.random.default_rng(6).normal(size=(300, 205))
-    cloud = enclosed(points)
-    assert cloud.axes.shape == (205, 0)
+    enclosure = enclosed(points)
+    assert enclosure.axes.shape == (205, 0)
     u = np.random.default_rng(7).normal(size=205)
-    low, high = extent(cloud, u)
+    low, high = extent(enclosure, u)
     assert low <= (points @ u).min() <= (points @ u).max() <= high
 
 
-def test_empty_cloud_and_bad_rows():
-    assert extent(empty_cloud(3), np.ones(3)) == (0.0, 0.0)
-    assert extent_of_product(empty_cloud(3), np.ones(3), np.ones(3)) == (0.0, 0.0)
+def test_empty_enclosure_and_bad_rows():
+    assert extent(empty_enclosure(3), np.ones(3)) == (0.0, 0.0)
+    assert extent_of_product(empty_enclosure(3), np.ones(3), np.ones(3)) == (0.0, 0.0)
     with pytest.raises(ValueError, match="not finite"):
-        CloudBuilder(np.zeros((1, 2))).add(np.array([[1.0, np.nan]]))
+        EnclosureBuilder(np.zeros((1, 2))).add(np.array([[1.0, np.nan]]))
 
 
 def test_compiled_as_interpreted():
     points = DESIGNS["dense with offset"]
-    cloud = enclosed(points)
+    enclosure = enclosed(points)
     compiled = numba.njit(lambda c, u, w: (extent(c, u), extent_of_product(c, u, w)))
     u, w = np.random.default_rng(8).normal(size=(2, 6))
     np.testing.assert_allclose(
-        compiled(cloud, u, w), (extent(cloud, u), extent_of_product(cloud, u, w)), rtol=1e-12
+        compiled(enclosure, u, w), (extent(enclosure, u), extent_of_product(enclosure, u, w)), rtol=1e-12
     )

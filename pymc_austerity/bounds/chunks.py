@@ -1,0 +1,20 @@
+"""Which rows a pass over a term looks at, and how many at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_austerity.target import Index, Predictor
+
+_LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNK_BUDGET = 4096, 256, 4_000_000
+
+
+def chunks(predictor: Predictor, positions: Index) -> list[Index]:
+    """Cut row numbers into pieces that fit in the cache."""
+    length = int(np.clip(_CHUNK_BUDGET // predictor.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
+    return [positions[a : a + length] for a in range(0, len(positions), length)]
+
+
+def evenly_spaced(n_rows: int, at_most: int) -> Index:
+    """Numbers of some rows, at equal distances; of all if there are few."""
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, at_most)).astype(np.int64))

@@ -1,0 +1,29 @@
+"""Terms that are linear by construction: f_i(eta) = eta, a case of `bounded_slope` without curvature."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_austerity.bounds.enclosure import Matrix
+from pymc_austerity.bounds.families.base import Family
+from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
+from pymc_austerity.target import Vector
+
+
+def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
+    """The slope of each row, as the least and as the largest."""
+    return slopes[:2].T
+
+
+def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
+    """There is none."""
+    return np.zeros(len(constants))
+
+
+class EqualSlopes(BoundedSlopes):
+    """For slopes that other variables do not change."""
+
+    n_factors = 0
+
+
+FAMILY = Family("affine", identify, EqualSlopes, curvature)
