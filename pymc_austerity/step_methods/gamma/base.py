@@ -192,8 +192,8 @@ class GammaProcessStep(RebuiltStep):
 
     @property
     def _is_compiled(self) -> bool:
-        """Whether likelihoods are here, and not left out of a pickle."""
-        return all(chain.compiled is not None for chain in self._chains)
+        """Whether likelihoods, which are compiled together, are here and not left out of a pickle."""
+        return self._chains[0].compiled is not None
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
