@@ -13,11 +13,8 @@ import pymc_austerity
 ROOT = Path(pymc_austerity.__file__).parent
 LONGEST = 350
 
-# What is left to do. An entry goes when its file is in order; none is added.
-TOO_LONG: set[str] = set()
-PRIVATE_USES: dict[str, set[str]] = {}
 # The interface of a NamedTuple, and that of a numba structure, which have no other names.
-OF_LIBRARIES = {"_replace", "_fields", "_asdict", "_make", "_getvalue"}
+OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_getvalue"}
 
 
 def sources():
@@ -92,12 +89,12 @@ def test_no_circle_of_modules():
 
 
 def test_no_file_is_long():
-    assert {file for file, source in sources().items() if len(source.splitlines()) > LONGEST} == TOO_LONG
+    assert {file for file, source in sources().items() if len(source.splitlines()) > LONGEST} == set()
 
 
 def test_no_module_uses_what_another_keeps_to_itself():
     found = {file: private_uses(source) for file, source in sources().items()}
-    assert {file: names for file, names in found.items() if names} == PRIVATE_USES
+    assert {file: names for file, names in found.items() if names} == {}
 
 
 def test_circles_are_found():

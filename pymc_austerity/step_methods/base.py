@@ -44,8 +44,13 @@ class RebuiltStep(BlockedStep):
         """Compile for what was found out in another process; False if the data in this one are others."""
         raise NotImplementedError
 
+    @property
+    def is_built(self) -> bool:
+        """Whether this process has built the step."""
+        raise NotImplementedError
+
     def _graphs(self) -> Iterable[LogDensityGraph]:
-        """Graphs of the log density that this process has built from; none before it has."""
+        """Graphs of the log density that this process has built from."""
         raise NotImplementedError
 
     def _begin_chain(self, n_tune: int) -> None:
@@ -69,11 +74,6 @@ class RebuiltStep(BlockedStep):
     def model(self) -> Any:
         """The model that the step was made for."""
         return self._model
-
-    @property
-    def is_built(self) -> bool:
-        """Whether this process has built the step."""
-        return any(True for _ in self._graphs())
 
     def _fingerprints(self) -> list[Fingerprint]:
         return [fingerprint(graph) for graph in self._graphs()]

@@ -187,8 +187,13 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             self._updates(0, rng, z, counts, found.args(point), self._population, self._batch_size)
         self._allocations = found
 
+    @property
+    def is_built(self) -> bool:
+        """Whether this process has built the step."""
+        return self._allocations is not None
+
     def _graphs(self) -> list[LogDensityGraph]:
-        return [] if self._allocations is None else [self._allocations.factorisation.graph]
+        return [self._allocations.factorisation.graph]
 
     # PyMC's contract ------------------------------------------------------------------------
 

@@ -82,6 +82,15 @@ def test_a_new_total_leaves_shares_as_they_are(family):
 
 
 @EACH
+def test_processes_of_rate_one(family):
+    """Of gamma variables rate times theta; on a simplex all rates are one."""
+    logs, rate = random_logs(family), np.array([[1.0], [1.0]] if family.carries_total else [[3.0], [5.0]])
+    scaled = family.to_rate_one(logs, rate)
+    np.testing.assert_allclose(np.exp(scaled), rate * np.exp(logs))
+    np.testing.assert_allclose(family.from_rate_one(scaled, rate), logs)
+
+
+@EACH
 def test_a_shift_adds_nothing_where_the_process_is(family):
     """M w_j, or M theta, on both sides: the mean of a frozen process at its own value does not move."""
     logs = random_logs(family)

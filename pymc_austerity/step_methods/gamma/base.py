@@ -181,6 +181,11 @@ class GammaProcessStep(RebuiltStep):
 
     # PyMC's contract ------------------------------------------------------------------------
 
+    @property
+    def is_built(self) -> bool:
+        """Whether likelihoods, which are compiled together, are here and not left out of a pickle."""
+        return bool(self._chains) and self._chains[0].compiled is not None
+
     def _begin_chain(self, n_tune: int) -> None:
         self.tune = False
         self.n_transitions = 0

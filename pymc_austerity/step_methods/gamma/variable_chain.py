@@ -103,9 +103,8 @@ class VariableChain:
             # Time must not be measured by the noisy rate: that would multiply the mean by E[1 / b_hat].
             assert self.structure.totals is not None
             steps *= rate / (prior_rate + self.structure.totals.t)
-        log_rate = np.log(rate)
-        moved = dynamics.move(rng, family, log_theta + log_rate, shape, alpha, steps)
-        self._write(moved - log_rate, point)
+        moved = dynamics.move(rng, family, family.to_rate_one(log_theta, rate), shape, alpha, steps)
+        self._write(family.from_rate_one(moved, rate), point)
         return TransitionCost(estimate.n_used, noise_ratio(estimate, shape, rate, family))
 
     def _is_where_it_was(self, point: PointType) -> bool:

@@ -169,8 +169,13 @@ class SubsampledStep(RebuiltStep):
             plan.survey.found.function.forget()
         self._plan, self._recipe = plan, plan.recipe
 
+    @property
+    def is_built(self) -> bool:
+        """Whether this process has built the step."""
+        return self._plan is not None
+
     def _graphs(self) -> list[LogDensityGraph]:
-        return [] if self._plan is None else [self._plan.survey.factorisation.graph]
+        return [self.plan.survey.factorisation.graph]
 
     # What other rooms read ------------------------------------------------------------------
 

@@ -126,6 +126,14 @@ class GammaFamily(ABC):
     # Transitions --------------------------------------------------------------------------------
 
     @abstractmethod
+    def to_rate_one(self, log_theta: Array, rate: Array) -> Array:
+        """Logarithms of rate times theta."""
+
+    @abstractmethod
+    def from_rate_one(self, log_theta: Array, rate: Array) -> Array:
+        """Logarithms of theta, from those of rate times theta."""
+
+    @abstractmethod
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
         """M of a drift that is frozen, from derivatives of all terms at the initial point."""
 

@@ -84,6 +84,14 @@ class PositiveFamily(GammaFamily):
         """The derivatives themselves: every positive value is possible."""
         return table
 
+    def to_rate_one(self, log_theta: Array, rate: Array) -> Array:
+        """Log theta and log rate."""
+        return log_theta + np.log(rate)
+
+    def from_rate_one(self, log_theta: Array, rate: Array) -> Array:
+        """Without log rate."""
+        return log_theta - np.log(rate)
+
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
         """None."""
         return 0.0

@@ -26,6 +26,14 @@ class SimplexFamily(GammaFamily):
         """The same shares of another total in each row."""
         return log_theta - logsumexp(log_theta, axis=1, keepdims=True) + log_total
 
+    def to_rate_one(self, log_theta: Array, rate: Array) -> Array:
+        """The processes themselves, whose rate is one."""
+        return log_theta
+
+    def from_rate_one(self, log_theta: Array, rate: Array) -> Array:
+        """The processes themselves, whose rate is one."""
+        return log_theta
+
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
         """The number of terms: no row adds more than one to the sum of the s_j, if it is a mixture."""
         return float(n_terms)
