@@ -13,7 +13,7 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders
+from pymc_austerity.bounds.remainder import certify_remainders
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError, UnsuitableError
 from pymc_austerity.kernels.stratum import NO_STRATUM
@@ -25,8 +25,9 @@ from pymc_austerity.mode.whitening import feature_factors
 from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.model.starting_point import require_finite
-from pymc_austerity.model.structure.composed import Composed
-from pymc_austerity.model.structure.derivatives import Differentiable, LocalTerms
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.local_terms import LocalTerms
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion, QuadraticProxy, Vector
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ _TINY, _SAFETY = 1e-8, 16.0
 
 def find_centre(
     model: pm.Model,
-    fact: Factorisation,
+    structure: TermStructure,
     point: PointType,
     taylor: Taylor | None,
     *,
@@ -55,7 +56,8 @@ def find_centre(
     Parameters
     ----------
     model : pymc.Model
-    fact : Factorisation
+    structure : TermStructure
+        Of the local terms.
     point : dict
         Values of all variables. Those outside the block stay there, and without `whole_block` also those of
         the block that no local term contains.
@@ -76,12 +78,13 @@ def find_centre(
         many dimensions, or if the log density is not finite at `point`.
     """
     started = time.perf_counter()
+    fact = structure.factorisation
     if taylor is not None:
         _refuse_others(fact)
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     n_exact = 0 if taylor is None else taylor.check_size(n_dim, fact.n_local)
     require_finite(fact, point)
-    search = ModeSearch(model, fact, point, whole_block=whole_block)
+    search = ModeSearch(model, structure, point, whole_block=whole_block)
     if taylor is not None and taylor.center != "mode":
         found, n_modes = search.at(taylor.center), 0
     else:
@@ -102,26 +105,38 @@ def find_centre(
     factors = QuadraticProxy(found.q, found.precision).factors()
     at = search.whole(found.q)
     centre = Centre(
-        proxy, None, NO_STRATUM.rows, "no bound was looked for", 0.0, search.free, *factors, report, at
+        proxy, None, NO_STRATUM.rows, None, "no bound was looked for", 0.0, search.free, *factors, report, at
     )
     expanded = fact
     if taylor is not None:
-        totals = search.function.of_features(at)
-        phi = search.function.features(at)
-        expansion = Expansion(int(taylor.order), phi, totals.gradient, totals.hessian)
+        phi = search.likelihood.features(at)
+        there = search.likelihood.at(phi)
+        expansion = Expansion(int(taylor.order), phi, there.total.gradient, there.total.hessian)
         centre = centre._replace(expansion=expansion)
-        if isinstance(search.function, Composed):
+        if structure.features is not None:
             _, colour = centre.padded_factors()
-            centre = centre._replace(of_features=feature_factors(search.function, at, mode, colour))
-        expanded = expand(fact, expansion, search.function)
+            of_features = feature_factors(search.likelihood.features, at, mode, colour)
+            centre = centre._replace(of_features=of_features)
+        expanded = expand(structure, expansion, there.slopes)
         if certify:
-            centre = _certified(centre, search.function, point, n_exact)
+            found_there = Found(centre, expanded, structure, search.likelihood)
+            centre = _certified(found_there, point, n_exact)
         centre = _measured(centre, expanded, search, found, point, n_exact if certify else 0)
         report = centre.report._replace(passes=search.passes + 1, seconds=time.perf_counter() - started)
         centre = centre._replace(report=report)
         warn_if_poor(report)
     logger.info("%s", centre.report)
-    return Found(centre, expanded, search.function)
+    return Found(centre, expanded, structure, search.likelihood)
+
+
+def expanded_again(structure: TermStructure, point: PointType, centre: Centre) -> Found:
+    """What `find_centre` returned to another process, which sent no more than the centre."""
+    likelihood = Differentiable(structure, point).likelihood()
+    expanded = structure.factorisation
+    if centre.expansion is not None:
+        slopes = likelihood.slopes(centre.expansion.centre)
+        expanded = expand(structure, centre.expansion, slopes)
+    return Found(centre, expanded, structure, likelihood)
 
 
 def _measured(
@@ -143,7 +158,7 @@ def _measured(
     at_centre = terms(point_of(expanded, search.whole(found.q), point))
     some = np.arange(n_local)
     exact = centre.exact
-    if n_exact > 0 and isinstance(centre.certificate, str):
+    if n_exact > 0 and centre.certificate is None:
         own = np.array([terms(there) - at_centre for there in states], dtype=np.float32)
         largest = np.nan_to_num(np.abs(own), nan=np.inf).max(axis=0)
         exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
@@ -160,7 +175,7 @@ def _measured(
     near = point_of(expanded, search.whole(found.q + _TINY * centre.colour @ z[-1]), point)
     rounding = _SAFETY * float(np.abs(terms(near) - at_centre).max())
     certificate = centre.certificate
-    if isinstance(certificate, RemainderCertificate):
+    if certificate is not None:
         certificate = certificate._replace(rounding=rounding)
     report = centre.report._replace(acceptance=_acceptance(log_weights), remainder_sd=float(sums.std(ddof=1)))
     return centre._replace(exact=exact, certificate=certificate, rounding=rounding, report=report)
@@ -188,13 +203,17 @@ def _refuse_others(fact: Factorisation) -> None:
             )
 
 
-def _certified(centre: Centre, function: Differentiable, point: PointType, n_exact: int) -> Centre:
-    """A certificate of the remainders, and the rows with the largest constants; or why there is none."""
+def _certified(found: Found, point: PointType, n_exact: int) -> Centre:
+    """The centre with a certificate of the remainders, and the rows with the largest constants.
+
+    Or with the reason why there is no certificate.
+    """
+    centre = found.centre
     assert centre.expansion is not None
     whiten, colour = centre.bound_factors()
     try:
         certificate, exact = certify_remainders(
-            function.predictors(),
+            found.predictors,
             point,
             centre.expansion.centre,
             colour,
@@ -203,7 +222,7 @@ def _certified(centre: Centre, function: Differentiable, point: PointType, n_exa
             n_exact,
         )
     except UnboundedError as error:
-        return centre._replace(certificate=str(error))
+        return centre._replace(no_certificate=str(error))
     return centre._replace(certificate=certificate, exact=exact)
 
 

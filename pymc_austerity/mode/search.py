@@ -14,9 +14,9 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.mode.newton import Maximum, NoMaximumError, flat_direction, maximise
-from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import dispersed_points
-from pymc_austerity.model.structure.composed import differentiable
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Index, Vector
 
 logger = logging.getLogger(__name__)
@@ -41,9 +41,16 @@ _PATIENCE = 5.0
 class ModeSearch:
     """The search for the mode, over some or all of the block."""
 
-    def __init__(self, model: pm.Model, fact: Factorisation, point: PointType, *, whole_block: bool) -> None:
+    def __init__(
+        self, model: pm.Model, structure: TermStructure, point: PointType, *, whole_block: bool
+    ) -> None:
+        fact = structure.factorisation
         self._model, self._fact, self._point = model, fact, point
-        self.function = differentiable(fact, point)
+        self._function = Differentiable(structure, point)
+        # Of all rows: its designs are stored from here on.
+        self.likelihood = self._function.likelihood()
+        # Coordinates that are not free stay here.
+        self._fixed = self._function.start
         used = set(ancestors([term.rows for term in fact.locals]))
         values = [fact.graph.values[name] for name in fact.var_names]
         moved = [whole_block or value in used for value in values]
@@ -60,7 +67,7 @@ class ModeSearch:
 
     def whole(self, free: Vector) -> Vector:
         """All of q, where some of it is free."""
-        q = self.function.start.copy()
+        q = self._fixed.copy()
         q[self.free] = free
         return q
 
@@ -106,7 +113,7 @@ class ModeSearch:
             shape = values[name].type.shape
             if np.shape(center[name]) != shape:
                 raise ValueError(f"center[{name!r}] must have shape {shape}, got {np.shape(center[name])}.")
-        self.function.start[:] = q
+        self._fixed = q
         value, gradient, hessian = self._density(None)(q[self.free])
         self.passes += 1
         if not all(np.all(np.isfinite(part)) for part in (q, value, gradient, hessian)):
@@ -127,7 +134,7 @@ class ModeSearch:
 
     def precision(self, found: Maximum) -> np.ndarray:
         """Precision of all of q; what was not free has that of its prior, or 1 where there is none."""
-        curvature = -np.diag(self.function.prior(self.whole(found.q)).hessian)
+        curvature = -np.diag(self._function.prior(self.whole(found.q)).hessian)
         result = np.diag(np.where(np.isfinite(curvature) & (curvature > 0.0), curvature, 1.0))
         result[np.ix_(self.free, self.free)] = found.precision
         return result
@@ -142,11 +149,12 @@ class ModeSearch:
     def _density(self, positions: Index | None) -> Any:
         """The log density of what is free, with some rows scaled up to all."""
         weight = 1.0 if positions is None else self._fact.n_local / len(positions)
+        likelihood = self.likelihood if positions is None else self._function.likelihood(positions)
         square = np.ix_(self.free, self.free)
 
         def density(free: Vector) -> tuple[float, Vector, np.ndarray]:
             q = self.whole(free)
-            result = self.function.prior(q).plus(self.function.likelihood(q, positions), weight)
+            result = self._function.prior(q).plus(likelihood(q), weight)
             now = time.perf_counter()
             if now - self._told > _PATIENCE:
                 self._told = now

@@ -13,6 +13,7 @@ from pymc_austerity.bounds.row_sampler import Thinning
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError
 from pymc_austerity.mode.mode_fit import CentreReport, Found
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.tuna import NoBoundError
@@ -72,9 +73,9 @@ class Search:
                 return search.fact
 
             def _found(
-                self, fact: Factorisation, point: PointType, proposal: Any, fresh: bool
+                self, structure: TermStructure, point: PointType, proposal: Any, fresh: bool
             ) -> Found | None:
-                search.found = super()._found(fact, point, proposal, fresh)
+                search.found = super()._found(structure, point, proposal, fresh)
                 return search.found
 
             def _engine_for(
@@ -124,7 +125,7 @@ class Search:
         assert self.found is not None
         rows, n_local = prediction.terms, self.fact.n_local
         self.prediction = prediction
-        families = [family_of(each, self._point).name for each in self.found.function.predictors()]
+        families = [family_of(each, self._point).name for each in self.found.predictors]
         self.certificate = (
             f"third derivatives of {' and '.join(dict.fromkeys(families))} terms "
             f"(C = {prediction.total:.3g}, M = {prediction.size:.3g})"

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.structure.predictor import linear_predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 
 from .test_remainder import moves, whitened
 
@@ -105,7 +105,7 @@ def factorised(likelihood):
 def certified(fact, centre, order, n_exact=0):
     V, W = whitened(np.c_[X, np.zeros(N)])
     return V, *certify_remainders(
-        linear_predictors(fact), fact.graph.point, centre, 0.1 * V, 10 * W, order, n_exact
+        TermStructure(fact).linear_predictors, fact.graph.point, centre, 0.1 * V, 10 * W, order, n_exact
     )
 
 

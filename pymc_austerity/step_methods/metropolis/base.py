@@ -26,14 +26,14 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.stratum import NO_STRATUM
-from pymc_austerity.mode.expansion import expand
+from pymc_austerity.mode.fit import expanded_again
 from pymc_austerity.mode.mode_fit import Centre, CentreReport, Found, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.factorise import build, model_of, value_variables
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
-from pymc_austerity.model.structure.composed import differentiable
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import BoundProposal, bind, is_fitted
 from pymc_austerity.step_methods.base import RebuiltStep
 from pymc_austerity.step_methods.configuration import plain
@@ -163,9 +163,10 @@ class SubsampledStep(RebuiltStep):
             if not fact.n_local:
                 refuse_short(fact, self._threshold)
             self._data_seen = None
-            proposal = proposal_for(self._proposal, self._taylor, fact)
+            structure = TermStructure(fact)
+            proposal = proposal_for(self._proposal, self._taylor, structure)
             self._is_fitted = is_fitted(proposal)
-            found = self._found(fact, point, proposal, fresh)
+            found = self._found(structure, point, proposal, fresh)
             self._centre = None if found is None else found.centre
             self._n_local, self._chosen_proposal = fact.n_local, proposal
             self._decides_by = rule = self._rule_for(fact.n_local - len(self._exact_rows))
@@ -180,8 +181,6 @@ class SubsampledStep(RebuiltStep):
             q = self._ravel(point)
             try_proposal(bound, q)
             self._engine = self._engine_for(fact, found, rule, bound, q, point, fresh)
-            if found is not None:
-                found.function.forget()
             self._data_seen = data
 
     @property
@@ -189,14 +188,11 @@ class SubsampledStep(RebuiltStep):
         """Rows that are read at every transition."""
         return NO_STRATUM.rows if self._centre is None else self._centre.exact
 
-    def _found(self, fact: Factorisation, point: PointType, proposal: Any, fresh: bool) -> Found | None:
+    def _found(self, structure: TermStructure, point: PointType, proposal: Any, fresh: bool) -> Found | None:
         """Mode and expansion: searched for, or what another process has found."""
         if fresh:
-            return centre_for(self._model, fact, point, self._taylor, proposal, self._bounds_together)
-        if self._centre is None:
-            return None
-        function, expansion = differentiable(fact, point), self._centre.expansion
-        return Found(self._centre, fact if expansion is None else expand(fact, expansion, function), function)
+            return centre_for(self._model, structure, point, self._taylor, proposal, self._bounds_together)
+        return None if self._centre is None else expanded_again(structure, point, self._centre)
 
     def _engine_for(
         self,

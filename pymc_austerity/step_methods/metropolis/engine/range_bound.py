@@ -25,7 +25,7 @@ from pymc_austerity.kernels.log_ratio_range import (
 )
 from pymc_austerity.mode.mode_fit import Centre
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.structure.predictor import linear_predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 
 
 class RangeBound(NamedTuple):
@@ -103,11 +103,11 @@ def certificates_of(
         If none is known for a term.
     """
     if centre is not None and centre.expansion is not None:
-        if isinstance(centre.certificate, str):
-            raise _unbounded("Taylor remainders", centre.certificate)
+        if centre.certificate is None:
+            raise _unbounded("Taylor remainders", centre.no_certificate)
         return centre.certificate
     try:
-        return replace(certify(linear_predictors(factorisation), point), predictors=())
+        return replace(certify(TermStructure(factorisation).linear_predictors, point), predictors=())
     except UnboundedError as error:
         raise _unbounded("log ratios", str(error)) from None
 
@@ -125,7 +125,8 @@ def certified(certificates: RangeCertificates, factorisation: Factorisation) -> 
     """Use certificates, which may have been made in another process."""
     if not any(len(rows) for rows in certificates.references):
         return RangeBound(certified_range, lambda point: certificates.certificates)
-    return RangeBound(certified_range, replace(certificates, predictors=linear_predictors(factorisation)).at)
+    predictors = TermStructure(factorisation).linear_predictors
+    return RangeBound(certified_range, replace(certificates, predictors=predictors).at)
 
 
 class RangeFunctionError(CompiledError):

@@ -17,7 +17,7 @@ from pymc_austerity.kernels.tuna import tuna_transitions
 from pymc_austerity.mode.mode_fit import Found
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, point_of
-from pymc_austerity.model.structure.derivatives import LocalTerms
+from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 
@@ -140,7 +140,7 @@ def make_thinning(
     whitening, directions = centre.bound_factors()
     try:
         thinning = thinning_of(
-            found.function.predictors(),
+            found.predictors,
             point,
             centre.expansion.centre,
             directions,
@@ -166,7 +166,7 @@ def _allowance(thinning: Thinning, found: Found, point: PointType) -> float:
     if n_local > 2 * _ROWS:
         largest = np.argpartition(thinning.constants[0], n_local - _ROWS)[-_ROWS:]
         some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False))
-    terms, features, centre = LocalTerms(found.expanded), found.function.features, found.centre.at
+    terms, features, centre = LocalTerms(found.expanded), found.features, found.centre.at
     _, directions = found.centre.padded_factors()
     here = terms(point_of(found.expanded, centre, point), some)
     allowance = thinning.rounding
