@@ -96,7 +96,7 @@ def test_neither_one_nor_two():
     structure = TermStructure(factorise(product()))
     assert structure.forms[0].predictors == ()
     reasons = (
-        r"enter the term 'y' through Mul.*; the term 'y' does not depend .* two linear predictors either"
+        r"enters the term 'y' through Mul.*; the term 'y' does not depend .* two linear predictors either"
     )
     with pytest.raises(UnboundedError, match=reasons):
         structure.predictors  # noqa: B018
