@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 # Dimensions up to which a Hessian is worth its passes over the data.
 _HESSIAN_UP_TO = 50
+# Gradient that is small enough for a start, in units of the standard deviations at the first point.
+_CLOSE = 1e-4
 _SEED = 2014
 
 
@@ -145,7 +147,8 @@ class _Newton:
     def __call__(self, q: Vector, positions: Index | None) -> tuple[Vector, str]:
         """A point that is no lower, on some rows or on all, and what went wrong."""
         try:
-            end, success = climb(Counted(self._posterior.density(positions)), q, self._max_iterations)
+            counted = Counted(self._posterior.density(positions))
+            end, success = climb(counted, q, self._max_iterations, _CLOSE)
         except NoMaximumError as error:
             return q, error.reason
         return end, "" if success else "the limit on iterations was reached, or the density rises for ever"

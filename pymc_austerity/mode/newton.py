@@ -109,8 +109,12 @@ def maximise(density: Density, start: Vector) -> Maximum:
     raise NoMaximumError(step, reason, counted.passes)
 
 
-def climb(counted: Counted, start: Vector, max_iterations: int = _MAX_ITERATIONS) -> tuple[Vector, bool]:
+def climb(
+    counted: Counted, start: Vector, max_iterations: int = _MAX_ITERATIONS, tolerance: float = _GRADIENT
+) -> tuple[Vector, bool]:
     """Trust-region Newton in units in which the curvature at `start` is one. Did it converge?
+
+    It has converged where the gradient, in these units, is below `tolerance`.
 
     Raises
     ------
@@ -134,7 +138,7 @@ def climb(counted: Counted, start: Vector, max_iterations: int = _MAX_ITERATIONS
         hess=lambda z: at(z)[2],
         method="trust-exact",
         options={
-            "gtol": _GRADIENT,
+            "gtol": tolerance,
             "maxiter": max_iterations,
             "initial_trust_radius": 3.0 * size,
             "max_trust_radius": 1e8 * size,
