@@ -137,7 +137,8 @@ def _vector_of(model: pm.Model, fact: Factorisation, values: Mapping[str, np.nda
         transform = model.rvs_to_transforms[variable]
         graphs.append(variable if transform is None else transform.forward(variable, *variable.owner.inputs))
     function = pm.compile(model.free_RVs, graphs, mode=INTERPRETED, on_unused_input="ignore")
-    parts = function(*(values[variable.name] for variable in model.free_RVs))
+    with np.errstate(all="ignore"):  # values that a transform does not allow, as of ordered variables
+        parts = function(*(values[variable.name] for variable in model.free_RVs))
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
 
 
