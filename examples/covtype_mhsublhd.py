@@ -63,7 +63,7 @@ from scipy.stats import chi2, gaussian_kde
 
 from pymc_austerity import MetropolisHastings, MHSubLhd, factorise, find_mode
 from pymc_austerity.bounds.log_ratio_range import certified_range, certify
-from pymc_austerity.model.structure.predictor import linear_predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 
 NAMES = ("intercept", "elevation", "aspect")
 DELTA = 0.01
@@ -211,7 +211,7 @@ def posterior_table(runs, tune):
 def range_table(model, X, y, runs, tune):
     """The certified range of the log ratios over their actual one, for steps that the chains make."""
     fact = factorise(model)
-    certificates = certify(linear_predictors(fact), fact.graph.point).certificates
+    certificates = certify(TermStructure(fact).linear_predictors, fact.graph.point).certificates
     longest = np.sqrt(1 + (X**2).sum(axis=1)).max()
     states = runs["MHSubLhd"]["q"]
     rng, rows = np.random.default_rng(SEED), {}

@@ -14,6 +14,7 @@ as a function of phi, with centre, gradient and Hessian in phi; Q(phi(q)) is one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,9 +27,9 @@ from pytensor.tensor.type import TensorType
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
-from pymc_austerity.model.structure.composed import Composed, differentiable
-from pymc_austerity.model.structure.derivatives import Differentiable
-from pymc_austerity.model.structure.predictor import one_per_row, predictor_graph
+from pymc_austerity.model.structure.features import Features
+from pymc_austerity.model.structure.predictors import TermForm, one_per_row
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
 
 _POLYNOMIAL = "Taylor polynomial"
@@ -36,35 +37,31 @@ _POLYNOMIAL = "Taylor polynomial"
 _FEW = 1000
 
 
-def expand(
-    factorisation: Factorisation, expansion: Expansion, function: Differentiable | None = None
-) -> Factorisation:
+def expand(structure: TermStructure, expansion: Expansion, slopes: Sequence[np.ndarray]) -> Factorisation:
     """The factorisation whose local terms are Taylor remainders.
 
     Parameters
     ----------
-    factorisation : Factorisation
+    structure : TermStructure
+        Of the factorisation to expand.
     expansion : Expansion
         Centre, and sums of the gradients and Hessians of the local terms there; in features of the block,
-        if `function` has any.
-    function : Differentiable, optional
-        Of the same factorisation; it may know the slopes at the centre from its last pass over the data.
+        if there are any.
+    slopes : sequence of ndarray (2, n)
+        For each term its f_i' and f_i'' at the centre, if it has one linear predictor; see `LogLikelihood`.
 
     Returns
     -------
     Factorisation
         With the same block and the same sum (but for a constant).
     """
-    function = function or differentiable(factorisation, factorisation.graph.point)
-    if isinstance(function, Composed):
-        return _expanded_in_features(factorisation, expansion, function)
-    return _Expander(factorisation, expansion, function).result()
+    inner = _Expander(structure.inner, expansion, slopes).result(structure.forms)
+    found = structure.features
+    return inner if found is None else _in_block(structure.factorisation, inner, found)
 
 
-def _expanded_in_features(fact: Factorisation, expansion: Expansion, function: Composed) -> Factorisation:
-    """The local terms expanded as functions of phi, and phi(q) put in its place."""
-    found = function.found
-    inner = _Expander(found.factorisation, expansion, function.inner).result()
+def _in_block(fact: Factorisation, inner: Factorisation, found: Features) -> Factorisation:
+    """Terms that were expanded as functions of phi, with phi(q) put in its place."""
     phi = dict(zip(found.placeholders, found.sources, strict=True))
     ((_, polynomial),) = inner.globals  # functions of phi have no global terms of their own
     *rows, polynomial = rebuild([*(term.rows for term in inner.locals), polynomial], phi)
@@ -85,8 +82,8 @@ def _expanded_in_features(fact: Factorisation, expansion: Expansion, function: C
 class _Expander:
     """Collects the leaves of the polynomials."""
 
-    def __init__(self, fact: Factorisation, expansion: Expansion, function: Differentiable) -> None:
-        self._fact, self._expansion, self._function = fact, expansion, function
+    def __init__(self, fact: Factorisation, expansion: Expansion, slopes: Sequence[np.ndarray]) -> None:
+        self._fact, self._expansion, self._slopes = fact, expansion, slopes
         self._leaves: dict[Variable, np.ndarray] = {}
         self._values = [fact.graph.values[n] for n in fact.var_names]
         n_dim = len(expansion.centre)
@@ -97,11 +94,12 @@ class _Expander:
         self._from_centre = (pt.concatenate(flat) if len(flat) > 1 else flat[0]) - self._centre
         self._from_centre = pt.specify_shape(self._from_centre, (n_dim,))
 
-    def result(self) -> Factorisation:
+    def result(self, forms: Sequence[TermForm]) -> Factorisation:
+        """The factorisation with remainders for the local terms, which have these forms."""
         fact = self._fact
         locals_ = tuple(
-            LocalTerm(term.name, term.size, term.index, term.rows - self._polynomial(k, term))
-            for k, term in enumerate(fact.locals)
+            LocalTerm(term.name, term.size, term.index, term.rows - self._polynomial(k, term, form))
+            for k, (term, form) in enumerate(zip(fact.locals, forms, strict=True))
         )
         return replace(
             fact,
@@ -128,19 +126,18 @@ class _Expander:
             total = total + 0.5 * (d * (hessian * d).sum(axis=1)).sum()
         return total
 
-    def _polynomial(self, k: int, term: LocalTerm) -> Variable:
+    def _polynomial(self, k: int, term: LocalTerm, form: TermForm) -> Variable:
         """T_i for the rows of one term, without its constant."""
-        found = predictor_graph(self._fact, term)
-        if isinstance(found, str):
+        if not form.has_one:
             return self._along_the_way(k, term)
-        rows, eta = found
-        if eta is rows:  # linear in q: its own polynomial
+        (eta,) = form.predictors
+        if eta is form.rows:  # linear in q: its own polynomial
             return term.rows
         return self._of_predictor(k, term, eta)
 
     def _of_predictor(self, k: int, term: LocalTerm, eta: Variable) -> Variable:
         """f_i'(e_i) s + f_i''(e_i) s^2 / 2, with e_i the predictor at the centre and s its change."""
-        at_centre = self._function.slopes(k, self._expansion.centre)[: self._expansion.order]
+        at_centre = self._slopes[k][: self._expansion.order]
         first, *higher = (self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(at_centre))
         own = one_per_row(eta, term.index)
         change = own - rebuild([own], dict(self._at_centre))[0]

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import logging
+from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
-from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
-from scipy.optimize import minimize
 
-from pymc_austerity.exceptions import UnsuitableError, warn
-from pymc_austerity.model.factorisation import CHUNK, Factorisation, point_of
+from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError, warn
+from pymc_austerity.mode.block_posterior import BlockPosterior
+from pymc_austerity.mode.gradient_ascent import GradientPosterior, ascend, is_finite
+from pymc_austerity.mode.newton import Counted, NoMaximumError, climb
+from pymc_austerity.mode.search import samples_of_rows
+from pymc_austerity.mode.untypical_modes import vanishing_scales, warn_of_permutations, warn_of_vanishing
+from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import is_whole
 
-Array = np.ndarray
+logger = logging.getLogger(__name__)
 
-# Rows of the first search. Later searches start where the one before ended and use ten times as many.
-_FIRST_ROWS = 2000
-_GROWTH = 10
+# Dimensions up to which a Hessian is worth its passes over the data.
+_HESSIAN_UP_TO = 50
+# Gradient that is small enough for a start, in units of the standard deviations at the first point.
+_CLOSE = 1e-4
 _SEED = 2014
 
 
@@ -33,7 +39,7 @@ def find_mode(
     *,
     initial_point: PointType | None = None,
     max_iterations: int = 200,
-) -> dict[str, Array]:
+) -> dict[str, np.ndarray]:
     """Find a point near the posterior mode, to start chains from.
 
     Parameters
@@ -64,17 +70,20 @@ def find_mode(
     Warns
     -----
     SubsamplingWarning
-        If the last search, on the full data, ended before it converged.
+        If the last search, on the full data, ended before it converged; if the log density rises for ever as
+        a scale goes to zero; or if there are several modes of equal height, which differ by a permutation of
+        components.
 
     Notes
     -----
-    L-BFGS on the log density of the unconstrained variables (Jacobians included), first with the local
-    terms of 2,000 rows scaled up, then with ten times as many, and at last with all.
+    The log density is that of the unconstrained variables (Jacobians included). It is climbed first with the
+    local terms of some thousand rows scaled up, then with ten times as many, and at last with all: by
+    Newton's method in up to 50 dimensions, else by L-BFGS.
 
     *Guarantee*: none of a global optimum; the density at the result is at least that at the start.
 
-    *When it fails*: the joint mode of a hierarchical model may lie where a scale goes to zero, far from
-    the bulk of the posterior; there, fix the scales (leave them out of `vars`).
+    *When it fails*: the joint density of a hierarchical model may rise for ever as a scale goes to zero, far
+    from the bulk of the posterior; there, fix the scales (leave them out of `vars`).
 
     Examples
     --------
@@ -105,105 +114,85 @@ def find_mode(
             raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
     point = dict(default_point(model) if initial_point is None else initial_point)
     fact = factorise(model, value_vars, initial_point=point)
-    # Interpreted, the search is over before compilation would be. PyTensor's compiled functions are stable
-    # numerically in places where these are not.
-    objective = _Objective(fact, point, INTERPRETED)
-    q = objective.start
-    if not _is_finite(*objective.on(None)(q)):
-        objective = _Objective(fact, point, None)
-    rng = np.random.default_rng(_SEED)
-    rows = _FIRST_ROWS
-    while rows * _GROWTH <= fact.n_local:
-        q = _search(objective.on(rng.choice(fact.n_local, rows, replace=False)), q, max_iterations)[0]
-        rows *= _GROWTH
-    q, problem = _search(objective.on(None), q, max_iterations)
+    climber = _climber(fact, point, max_iterations)
+    q = start = np.concatenate([np.ravel(point[name]) for name in fact.var_names]).astype(np.float64)
+    for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED)):
+        end, problem = climber(q, positions)
+        q = q if problem else end  # few rows may have no mode
+    q, problem = climber(q, None)
+    names = vanishing_scales(model, fact, climber.value, start, q)
+    if names:
+        warn_of_vanishing(names)
+        problem = ""
     if problem:
         warn(
             f"find_mode did not converge on the full data ({problem}, max_iterations={max_iterations}); the "
             "point is no worse than the start, but may be far from the mode."
         )
-    return _constrained(model, point_of(fact, q, point))
+    found = _constrained(model, point_of(fact, q, point))
+    warn_of_permutations(model, fact, climber.value, q, found)
+    return found
 
 
-def _search(
-    density: Callable[[Array], tuple[float, Array]], q: Array, max_iterations: int
-) -> tuple[Array, str]:
-    """Maximise by L-BFGS from q, never below the start. Returns a point, and what went wrong."""
-    start, gradient = density(q)
-    if not _is_finite(start, gradient):
-        raise UnsuitableError(
-            f"The log density or its gradient is not finite at the start (log density {start}); give "
-            "find_mode an initial_point where it is."
-        )
+class _Newton:
+    """Climbs by the gradient and the Hessian."""
 
-    def negative(x: Array) -> tuple[float, Array]:
-        value, slope = density(x)
-        if not _is_finite(value, slope):
-            return np.inf, np.zeros_like(x)
-        return -value, -slope
+    def __init__(self, posterior: BlockPosterior, max_iterations: int) -> None:
+        self._posterior, self._max_iterations = posterior, max_iterations
 
-    found = minimize(
-        negative, q, jac=True, method="L-BFGS-B", options={"maxiter": max_iterations, "maxcor": 20}
+    def value(self, q: Vector) -> float:
+        """The log density on all rows."""
+        return self._posterior.density()(q)[0]
+
+    def __call__(self, q: Vector, positions: Index | None) -> tuple[Vector, str]:
+        """A point that is no lower, on some rows or on all, and what went wrong."""
+        try:
+            counted = Counted(self._posterior.density(positions))
+            end, success = climb(counted, q, self._max_iterations, _CLOSE)
+        except NoMaximumError as error:
+            return q, error.reason
+        return end, "" if success else "the limit on iterations was reached, or the density rises for ever"
+
+
+class _Gradient:
+    """Climbs by the gradient alone."""
+
+    def __init__(self, posterior: GradientPosterior, max_iterations: int) -> None:
+        self._posterior, self._max_iterations = posterior, max_iterations
+
+    def value(self, q: Vector) -> float:
+        """The log density on all rows."""
+        return self._posterior.density()(q)[0]
+
+    def __call__(self, q: Vector, positions: Index | None) -> tuple[Vector, str]:
+        """A point that is no lower, on some rows or on all, and what went wrong."""
+        return ascend(self._posterior.density(positions), q, self._max_iterations)
+
+
+def _climber(fact: Factorisation, point: PointType, max_iterations: int) -> _Newton | _Gradient:
+    """By Newton's method in few dimensions, where the log density has a Hessian at the start."""
+    start = np.concatenate([np.ravel(point[name]) for name in fact.var_names])
+    if len(start) <= _HESSIAN_UP_TO:
+        try:
+            posterior = BlockPosterior(TermStructure(fact), point, whole_block=True)
+            if is_finite(*posterior.density()(posterior.start)):
+                return _Newton(posterior, max_iterations)
+        except NoNormalApproximationError as error:
+            logger.debug("No Hessian: %s", error)
+    # Interpreted, the search is over before compilation would be. PyTensor's compiled functions are stable
+    # numerically in places where these are not.
+    for mode in (INTERPRETED, None):
+        by_gradient = GradientPosterior(fact, point, mode)
+        value, gradient = by_gradient.density()(by_gradient.start)
+        if is_finite(value, gradient):
+            return _Gradient(by_gradient, max_iterations)
+    raise UnsuitableError(
+        f"The log density or its gradient is not finite at the start (log density {value}); give "
+        "find_mode an initial_point where it is."
     )
-    if -found.fun < start:
-        return q, "no better point was found"
-    return found.x, "" if found.success else str(found.message)
 
 
-def _is_finite(value: float, slope: Array) -> bool:
-    return bool(np.isfinite(value) and np.all(np.isfinite(slope)))
-
-
-class _Objective:
-    """Log density and gradient as functions of one vector, on all rows or on some."""
-
-    def __init__(self, fact: Factorisation, point: PointType, mode: Any) -> None:
-        self._fact = fact
-        self._point = point
-        self.start = np.concatenate([np.ravel(point[n]) for n in fact.var_names]).astype(np.float64)
-        wrt = [fact.graph.values[n] for n in fact.var_names]
-        self._global = fact.compile(_with_gradient(fact.global_graph, wrt), [], mode=mode)
-        self._local = [
-            fact.compile(_with_gradient(term.rows.sum(), wrt), [term.index], mode=mode)
-            for term in fact.locals
-        ]
-
-    def on(self, positions: Array | None) -> Callable[[Array], tuple[float, Array]]:
-        """The log density with the local terms at `positions` scaled up to all of them."""
-        fact = self._fact
-        weight = 1.0 if positions is None else fact.n_local / len(positions)
-        chunks, start = [], 0
-        for k, term in enumerate(fact.locals):
-            if positions is None:
-                own = np.arange(term.size)
-            else:
-                inside = (positions >= start) & (positions < start + term.size)
-                own = np.sort(positions[inside]) - start
-            chunks += [(k, own[a : a + CHUNK]) for a in range(0, len(own), CHUNK)]
-            start += term.size
-
-        @np.errstate(all="ignore")
-        def density(q: Array) -> tuple[float, Array]:
-            values = fact.point_values(point_of(fact, q, self._point))
-            total, slope = _flat(self._global(*values, *fact.leaf_values))
-            for k, index in chunks:
-                part, part_slope = _flat(self._local[k](*values, index, *fact.leaf_values))
-                total, slope = total + weight * part, slope + weight * part_slope
-            return total, slope
-
-        return density
-
-
-def _with_gradient(density: Variable, wrt: list[Variable]) -> list[Variable]:
-    slopes = grad(density, wrt, disconnected_inputs="ignore")
-    return [density, *slopes]
-
-
-def _flat(outputs: list[Array]) -> tuple[float, Array]:
-    return float(outputs[0]), np.concatenate([np.ravel(g) for g in outputs[1:]])
-
-
-def _constrained(model: pm.Model, point: PointType) -> dict[str, Array]:
+def _constrained(model: pm.Model, point: PointType) -> dict[str, np.ndarray]:
     """Back from value variables to random variables."""
     rvs = model.free_RVs
     values = model.replace_rvs_by_values([rv + 0 for rv in rvs])

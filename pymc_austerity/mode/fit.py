@@ -13,38 +13,28 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders
-from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.exceptions import UnboundedError, UnsuitableError
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.kernels.subsample import NO_ROWS
+from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.expansion import expand
+from pymc_austerity.mode.given_center import located_at_start, require_values
 from pymc_austerity.mode.mode_fit import Centre, CentreReport, Found, warn_if_poor
-from pymc_austerity.mode.newton import Maximum
-from pymc_austerity.mode.search import ModeSearch
+from pymc_austerity.mode.remainders import certified, measured
+from pymc_austerity.mode.search import Located, ModeSearch
 from pymc_austerity.mode.whitening import feature_factors
-from pymc_austerity.model.factorisation import Factorisation, point_of
-from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
+from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import require_finite
-from pymc_austerity.model.structure.composed import Composed
-from pymc_austerity.model.structure.derivatives import Differentiable, LocalTerms
-from pymc_austerity.target import Expansion, QuadraticProxy, Vector
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.target import Expansion, QuadraticProxy
 
 logger = logging.getLogger(__name__)
-
-# Draws of the fitted law on which remainders are measured.
-_DRAWS = 8
-# Rows that tell their sums.
-_ENOUGH_ROWS = 100_000
-_SEED = 2017
-# Remainders this near to the centre, in standard deviations, are all rounding; the largest that may be met is
-# taken to be some times as large.
-_TINY, _SAFETY = 1e-8, 16.0
 
 
 def find_centre(
     model: pm.Model,
-    fact: Factorisation,
+    structure: TermStructure,
     point: PointType,
     taylor: Taylor | None,
     *,
@@ -56,7 +46,8 @@ def find_centre(
     Parameters
     ----------
     model : pymc.Model
-    fact : Factorisation
+    structure : TermStructure
+        Of the local terms.
     point : dict
         Values of all variables. Those outside the block stay there, and without `whole_block` also those of
         the block that no local term contains.
@@ -77,92 +68,87 @@ def find_centre(
         many dimensions, or if the log density is not finite at `point`.
     """
     started = time.perf_counter()
+    fact = structure.factorisation
     if taylor is not None:
         _refuse_others(fact)
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     n_exact = 0 if taylor is None else taylor.check_size(n_dim, fact.n_local)
     require_finite(fact, point)
-    search = ModeSearch(model, fact, point, whole_block=whole_block)
     if taylor is not None and taylor.center != "mode":
-        found, n_modes = search.at(taylor.center), 0
+        require_values(fact, taylor.center)
+        given = {**point, **{name: np.asarray(taylor.center[name]) for name in fact.var_names}}
+        posterior = BlockPosterior(structure, given, whole_block=whole_block)
+        located = located_at_start(posterior)
     else:
-        found, n_modes = search.run()
-    mode = search.whole(found.q + search.newton_step)
-    proxy = QuadraticProxy(mode, search.precision(found))
-    scale = np.sqrt(np.diag(found.precision))
-    report = CentreReport(
-        passes=search.passes,
-        gradient_norm=found.gradient_norm,
-        condition=float(np.linalg.cond(found.precision / np.outer(scale, scale))),
-        seconds=time.perf_counter() - started,
-        n_starts=search.n_starts,
-        n_modes=n_modes,
-        acceptance=np.nan,
-        remainder_sd=np.nan,
-    )
-    factors = QuadraticProxy(found.q, found.precision).factors()
-    at = search.whole(found.q)
-    centre = Centre(proxy, None, NO_ROWS, "no bound was looked for", 0.0, search.free, *factors, report, at)
-    expanded = fact
+        posterior = BlockPosterior(structure, point, whole_block=whole_block)
+        located = ModeSearch(model, posterior, point).run()
+    found = Found(_normal_fit(posterior, located, started), fact, structure, posterior.likelihood)
     if taylor is not None:
-        totals = search.function.of_features(at)
-        phi = search.function.features(at)
-        expansion = Expansion(int(taylor.order), phi, totals.gradient, totals.hessian)
-        centre = centre._replace(expansion=expansion)
-        if isinstance(search.function, Composed):
-            _, colour = centre.padded_factors()
-            centre = centre._replace(of_features=feature_factors(search.function, at, mode, colour))
-        expanded = expand(fact, expansion, search.function)
+        found = _with_expansion(found, int(taylor.order))
         if certify:
-            centre = _certified(centre, search.function, point, n_exact)
-        centre = _measured(centre, expanded, search, found, point, n_exact if certify else 0)
-        report = centre.report._replace(passes=search.passes + 1, seconds=time.perf_counter() - started)
-        centre = centre._replace(report=report)
+            found = certified(found, point, n_exact)
+        found = measured(found, point, n_exact if certify else 0)
+        report = found.centre.report
+        report = report._replace(passes=located.passes + 1, seconds=time.perf_counter() - started)
+        found = found._replace(centre=found.centre._replace(report=report))
         warn_if_poor(report)
-    logger.info("%s", centre.report)
-    return Found(centre, expanded, search.function)
+    logger.info("%s", found.centre.report)
+    return found
 
 
-def _measured(
-    centre: Centre,
-    expanded: Factorisation,
-    search: ModeSearch,
-    found: Maximum,
-    point: PointType,
-    n_exact: int,
-) -> Centre:
-    """Remainders on draws of the fitted law; without a certificate they choose the exact rows."""
-    n_local = expanded.n_local
-    terms = LocalTerms(expanded)
-    prior = expanded.compile(expanded.global_graph, [], mode=INTERPRETED_STABLE)
-    rng = np.random.default_rng(_SEED)
-    z = rng.standard_normal((_DRAWS, len(found.q)))
-    mode = found.q + search.newton_step
-    states = [point_of(expanded, search.whole(mode + centre.colour @ each), point) for each in z]
-    at_centre = terms(point_of(expanded, search.whole(found.q), point))
-    some = np.arange(n_local)
-    exact = centre.exact
-    if n_exact > 0 and isinstance(centre.certificate, str):
-        own = np.array([terms(there) - at_centre for there in states], dtype=np.float32)
-        largest = np.nan_to_num(np.abs(own), nan=np.inf).max(axis=0)
-        exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
-    elif n_local > _ENOUGH_ROWS:
-        some = np.sort(rng.choice(n_local, _ENOUGH_ROWS, replace=False))
-    # Sums over the others are known well enough from some of the rows.
-    some = np.setdiff1d(some, exact, assume_unique=True)
-    weight = (n_local - len(exact)) / len(some)
-    sums, log_weights = np.empty(_DRAWS), np.empty(_DRAWS)
-    for k, there in enumerate(states):
-        sums[k] = weight * (terms(there, some) - at_centre[some]).sum()
-        log_density = float(prior(*expanded.point_values(there), *expanded.leaf_values)) + sums[k]
-        log_weights[k] = log_density + (terms(there, exact) - at_centre[exact]).sum() + 0.5 * z[k] @ z[k]
-    near = point_of(expanded, search.whole(found.q + _TINY * centre.colour @ z[-1]), point)
-    rounding = _SAFETY * float(np.abs(terms(near) - at_centre).max())
-    certificate = centre.certificate
-    if isinstance(certificate, RemainderCertificate):
-        certificate = certificate._replace(rounding=rounding)
-    report = centre.report._replace(acceptance=_acceptance(log_weights), remainder_sd=float(sums.std(ddof=1)))
-    return centre._replace(exact=exact, certificate=certificate, rounding=rounding, report=report)
+def expanded_again(structure: TermStructure, point: PointType, centre: Centre) -> Found:
+    """What `find_centre` returned to another process, which sent no more than the centre."""
+    likelihood = Differentiable(structure, point).likelihood()
+    expanded = structure.factorisation
+    if centre.expansion is not None:
+        slopes = likelihood.slopes(centre.expansion.centre)
+        expanded = expand(structure, centre.expansion, slopes)
+    return Found(centre, expanded, structure, likelihood)
+
+
+def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> Centre:
+    """The normal distribution at the mode, from the curvature where it was located."""
+    maximum = located.maximum
+    mode = posterior.whole(maximum.q + located.newton_step)
+    whiten, colour = QuadraticProxy(maximum.q, maximum.precision).factors()
+    scale = np.sqrt(np.diag(maximum.precision))
+    return Centre(
+        proxy=QuadraticProxy(mode, posterior.whole_precision(maximum.q, maximum.precision)),
+        expansion=None,
+        exact=NO_ROWS,
+        certificate=None,
+        no_certificate="no bound was looked for",
+        rounding=0.0,
+        free=posterior.free,
+        whiten=whiten,
+        colour=colour,
+        report=CentreReport(
+            passes=located.passes,
+            gradient_norm=maximum.gradient_norm,
+            condition=float(np.linalg.cond(maximum.precision / np.outer(scale, scale))),
+            seconds=time.perf_counter() - started,
+            n_starts=located.n_starts,
+            n_modes=located.n_modes,
+            acceptance=np.nan,
+            remainder_sd=np.nan,
+        ),
+        at=posterior.whole(maximum.q),
+    )
+
+
+def _with_expansion(found: Found, order: int) -> Found:
+    """The local terms expanded where they were located, by one pass over the data."""
+    centre, features = found.centre, found.features
+    there = found.likelihood.at(features(centre.at))
+    expansion = Expansion(order, features(centre.at), there.total.gradient, there.total.hessian)
+    of_features = None
+    if found.structure.features is not None:
+        _, colour = centre.padded_factors()
+        of_features = feature_factors(features, centre.at, centre.proxy.mode, colour)
+    return found._replace(
+        centre=centre._replace(expansion=expansion, of_features=of_features),
+        expanded=expand(found.structure, expansion, there.slopes),
+    )
 
 
 def _refuse_others(fact: Factorisation) -> None:
@@ -185,32 +171,3 @@ def _refuse_others(fact: Factorisation) -> None:
                 f"{'it' if len(others) == 1 else 'them'} into the same step, or use one without "
                 "control_variate."
             )
-
-
-def _certified(centre: Centre, function: Differentiable, point: PointType, n_exact: int) -> Centre:
-    """A certificate of the remainders, and the rows with the largest constants; or why there is none."""
-    assert centre.expansion is not None
-    whiten, colour = centre.bound_factors()
-    try:
-        certificate, exact = certify_remainders(
-            function.predictors(),
-            point,
-            ExpansionCoordinates(centre.expansion.order, centre.expansion.centre, colour, whiten),
-            n_exact,
-        )
-    except UnboundedError as error:
-        return centre._replace(certificate=str(error))
-    return centre._replace(certificate=certificate, exact=exact)
-
-
-def _acceptance(log_weights: Vector) -> float:
-    """Acceptance rate of an independence sampler at equilibrium, from draws of its proposal.
-
-    A chain is at draw i with probability w_i / sum(w), and moves to j with min(1, w_j / w_i).
-    """
-    n = len(log_weights)
-    largest = np.nanmax(log_weights) if np.any(np.isfinite(log_weights)) else 0.0
-    with np.errstate(all="ignore"):
-        weights = np.nan_to_num(np.exp(log_weights - largest))
-    smaller = np.minimum(weights[:, None], weights[None, :]).sum() - weights.sum()
-    return float(smaller / ((n - 1) * weights.sum())) if weights.sum() > 0.0 else 0.0

@@ -16,9 +16,11 @@ import numpy.typing as npt
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.exceptions import warn
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.structure.derivatives import Differentiable
+from pymc_austerity.model.structure.feature_map import FeatureMap
+from pymc_austerity.model.structure.log_likelihood import LogLikelihood
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import squared, times_upper
-from pymc_austerity.target import Expansion, Index, QuadraticProxy, Vector
+from pymc_austerity.target import Expansion, Index, Predictor, QuadraticProxy, Vector
 
 logger = logging.getLogger(__name__)
 
@@ -87,12 +89,32 @@ class Found(NamedTuple):
     centre : Centre
     expanded : Factorisation
         With remainders for local terms, if a Taylor polynomial was wanted.
-    function : Differentiable
+    structure : TermStructure
+        Of the local terms that were expanded.
+    likelihood : LogLikelihood
+        Their sum over all rows, with the designs that are stored.
     """
 
     centre: Centre
     expanded: Factorisation
-    function: Differentiable
+    structure: TermStructure
+    likelihood: LogLikelihood
+
+    @property
+    def features(self) -> FeatureMap:
+        """phi(q), in which the terms were expanded."""
+        return self.likelihood.features
+
+    @property
+    def predictors(self) -> tuple[Predictor, ...]:
+        """The linear predictors of all terms in the features; designs that are stored are not computed again.
+
+        Raises
+        ------
+        UnboundedError
+            If a term has none.
+        """
+        return self.likelihood.with_stored_designs(self.structure.predictors)
 
 
 class Centre(NamedTuple):
@@ -106,8 +128,10 @@ class Centre(NamedTuple):
         For a control variate.
     exact : ndarray of int
         Rows to evaluate at every step.
-    certificate : RemainderCertificate or str
-        A bound on the remainders of the other rows, or the reason why none is known.
+    certificate : RemainderCertificate or None
+        A bound on the remainders of the other rows.
+    no_certificate : str
+        The reason why no bound is known, if there is none.
     rounding : float
         What rounding may add to a remainder.
     free : ndarray of bool, shape (D,)
@@ -125,7 +149,8 @@ class Centre(NamedTuple):
     proxy: QuadraticProxy
     expansion: Expansion | None
     exact: Index
-    certificate: RemainderCertificate | str
+    certificate: RemainderCertificate | None
+    no_certificate: str
     rounding: float
     free: npt.NDArray[np.bool_]
     whiten: npt.NDArray[np.float64]

@@ -91,10 +91,10 @@ def maximise(density: Density, start: Vector) -> Maximum:
     NoMaximumError
         With the direction in which there is none.
     """
-    counted = _Counted(density)
+    counted = Counted(density)
     q = start
     for _ in range(_ROUNDS):
-        q, success = _climb(counted, q)
+        q, success = climb(counted, q)
         maximum, step = _at(counted, q)
         if maximum.gradient_norm < _EXACT:
             return maximum
@@ -109,8 +109,18 @@ def maximise(density: Density, start: Vector) -> Maximum:
     raise NoMaximumError(step, reason, counted.passes)
 
 
-def _climb(counted: _Counted, start: Vector) -> tuple[Vector, bool]:
-    """Trust-region Newton in units in which the curvature at `start` is one. Did it converge?"""
+def climb(
+    counted: Counted, start: Vector, max_iterations: int = _MAX_ITERATIONS, tolerance: float = _GRADIENT
+) -> tuple[Vector, bool]:
+    """Trust-region Newton in units in which the curvature at `start` is one. Did it converge?
+
+    It has converged where the gradient, in these units, is below `tolerance`.
+
+    Raises
+    ------
+    NoMaximumError
+        If the density or a derivative is not finite at `start`.
+    """
     _, _, hessian = counted.finite(start)
     to_q = _whitening(-hessian)
 
@@ -128,8 +138,8 @@ def _climb(counted: _Counted, start: Vector) -> tuple[Vector, bool]:
         hess=lambda z: at(z)[2],
         method="trust-exact",
         options={
-            "gtol": _GRADIENT,
-            "maxiter": _MAX_ITERATIONS,
+            "gtol": tolerance,
+            "maxiter": max_iterations,
             "initial_trust_radius": 3.0 * size,
             "max_trust_radius": 1e8 * size,
         },
@@ -137,7 +147,7 @@ def _climb(counted: _Counted, start: Vector) -> tuple[Vector, bool]:
     return start + to_q @ found.x, bool(found.success)
 
 
-def _at(counted: _Counted, q: Vector) -> tuple[Maximum, Vector]:
+def _at(counted: Counted, q: Vector) -> tuple[Maximum, Vector]:
     """What is found at q, if it is a maximum, and the Newton step from there."""
     value, gradient, hessian = counted.finite(q)
     precision = -hessian
@@ -170,7 +180,7 @@ def _whitening(precision: Matrix) -> Matrix:
     return np.diag(1.0 / np.sqrt(np.maximum(size, 1e-8 * largest))) if largest > 0.0 else np.eye(len(size))
 
 
-class _Counted:
+class Counted:
     """A density that remembers its last point: SciPy asks for value, slope and curvature in turn."""
 
     def __init__(self, density: Density) -> None:
@@ -179,6 +189,7 @@ class _Counted:
         self.passes = 0
 
     def __call__(self, q: Vector) -> tuple[float, Vector, Matrix]:
+        """Value, gradient and Hessian at q."""
         if self._last is None or not np.array_equal(self._last[0], q):
             self._last = (q.copy(), self._density(q))
             self.passes += 1
@@ -186,7 +197,7 @@ class _Counted:
         return result
 
     def finite(self, q: Vector) -> tuple[float, Vector, Matrix]:
-        """The same, where it has to be finite."""
+        """Value, gradient and Hessian at q, where they have to be finite."""
         result = self(q)
         if not all(np.all(np.isfinite(part)) for part in result):
             reason = "the log density or a derivative is not finite at the start"

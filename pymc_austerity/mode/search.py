@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
-from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
-from pymc_austerity.mode.newton import Maximum, NoMaximumError, flat_direction, maximise
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.mode.block_posterior import BlockPosterior
+from pymc_austerity.mode.newton import Maximum, NoMaximumError, maximise
 from pymc_austerity.model.starting_point import dispersed_points
-from pymc_austerity.model.structure.composed import differentiable
 from pymc_austerity.target import Index, Vector
 
 logger = logging.getLogger(__name__)
@@ -31,150 +29,114 @@ _STARTS = 8
 _SAME = 0.1
 # Modes compared on all the data, and the smallest share of the posterior that is worth a warning.
 _MOST_MODES, _SHARE = 3, 1e-3
-# Standard deviations from the mode at which a given centre is called far.
-_OFF = 3.0
 _SEED = 2017
 # Seconds between messages of a long search.
 _PATIENCE = 5.0
 
 
-class ModeSearch:
-    """The search for the mode, over some or all of the block."""
+def samples_of_rows(n_local: int, n_dim: int, rng: np.random.Generator) -> Iterator[Index]:
+    """Rows for one search after the other, each on ten times as many; that on all rows comes after these."""
+    rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim)
+    while rows * 2 < n_local:
+        yield np.sort(rng.choice(n_local, rows, replace=False))
+        rows *= _GROWTH
 
-    def __init__(self, model: pm.Model, fact: Factorisation, point: PointType, *, whole_block: bool) -> None:
-        self._model, self._fact, self._point = model, fact, point
-        self.function = differentiable(fact, point)
-        used = set(ancestors([term.rows for term in fact.locals]))
-        values = [fact.graph.values[name] for name in fact.var_names]
-        moved = [whole_block or value in used for value in values]
-        self._names = [name for name, free in zip(fact.var_names, moved, strict=True) if free]
-        self.free = np.concatenate(
-            [np.full(int(np.prod(v.type.shape)), free) for v, free in zip(values, moved, strict=True)]
-        )
-        self.passes = self.n_starts = 0
-        # From the point of expansion to the mode, where a user gave the former.
-        self.newton_step = np.zeros(int(self.free.sum()))
-        self._stage = "at the given point"
+
+class Located(NamedTuple):
+    """Where the local terms are expanded.
+
+    Attributes
+    ----------
+    maximum : Maximum
+        Value and curvature there; a maximum if it was searched for.
+    newton_step : ndarray of shape (d,)
+        From there to the mode, by the curvature.
+    passes : int
+        Evaluations of value, gradient and Hessian on all rows.
+    n_starts, n_modes : int
+        Points the first search started from, and modes that it found; 0 if nothing was searched for.
+    """
+
+    maximum: Maximum
+    newton_step: Vector
+    passes: int
+    n_starts: int
+    n_modes: int
+
+
+class ModeSearch:
+    """The search for the highest mode, from several starts.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    posterior : BlockPosterior
+    point : dict
+        The first start; the others are draws from the prior.
+    """
+
+    def __init__(self, model: pm.Model, posterior: BlockPosterior, point: PointType) -> None:
+        self._model, self._posterior, self._point = model, posterior, point
+        self._n_local = posterior.factorisation.n_local
+        self._passes = 0
         self._rng = np.random.default_rng(_SEED)
+        self._stage = ""
         self._started = self._told = time.perf_counter()
 
-    def whole(self, free: Vector) -> Vector:
-        """All of q, where some of it is free."""
-        q = self.function.start.copy()
-        q[self.free] = free
-        return q
-
-    def run(self) -> tuple[Maximum, int]:
+    def run(self) -> Located:
         """The highest mode, and how many there are.
 
         Searches on more and more rows start where the one before ended. Rows that have no mode (few of them
         may separate the responses) are left behind.
         """
-        n = self._fact.n_local
+        n = self._n_local
         starts, searched = self._starts(), False
-        rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * int(self.free.sum()))
-        while rows * 2 < n:
-            positions = np.sort(self._rng.choice(n, rows, replace=False))
+        n_starts = len(starts)
+        for positions in samples_of_rows(n, int(self._posterior.free.sum()), self._rng):
             modes, _ = self._modes(starts, positions)
             starts = [m.q for m in modes[:_MOST_MODES]] if modes else starts
             searched = searched or bool(modes)
-            rows *= _GROWTH
         # Of many rows only the best starts are worth a search; few have not been searched from.
         best = starts[:_MOST_MODES] if searched or n > _MANY_ROWS else starts
         ends, problem = self._modes(best, None)
         if not ends:
             self._refuse(problem)
-        return ends[0], self._count_modes(ends)
-
-    def at(self, center: Mapping[str, Any]) -> Maximum:
-        """The point that a user gave."""
-        missing = [name for name in self._fact.var_names if name not in center]
-        if missing:
-            raise ValueError(
-                f"center has no value for {', '.join(missing)}: it needs one for each value variable of the "
-                "step, on the unconstrained scale, as in model.initial_point()."
-            )
-        values = self._fact.graph.values
-        unknown = [name for name in center if name not in values]
-        if unknown:
-            raise ValueError(
-                f"center has values for {', '.join(unknown)}, which are no value variables of the model: "
-                f"these are {', '.join(values)}."
-            )
-        q = np.concatenate([np.ravel(center[n]) for n in self._fact.var_names]).astype(np.float64)
-        for name in self._fact.var_names:
-            shape = values[name].type.shape
-            if np.shape(center[name]) != shape:
-                raise ValueError(f"center[{name!r}] must have shape {shape}, got {np.shape(center[name])}.")
-        self.function.start[:] = q
-        value, gradient, hessian = self._density(None)(q[self.free])
-        self.passes += 1
-        if not all(np.all(np.isfinite(part)) for part in (q, value, gradient, hessian)):
-            raise ValueError("The log density or a derivative of it is not finite at the given center.")
-        flat = flat_direction(-hessian)
-        if flat is not None:
-            raise ValueError(
-                f"The log density is not concave at the given center along {self.name(flat)}: there is no "
-                'normal approximation there. Give a point nearer to the mode, or center="mode".'
-            )
-        self.newton_step = step = np.linalg.solve(-hessian, gradient)
-        if gradient @ step > _OFF**2:
-            warn(
-                f"The given center is {np.sqrt(gradient @ step):.3g} standard deviations from the mode, as "
-                'far as its curvature tells. Steps will read more rows than with center="mode".'
-            )
-        return Maximum(q[self.free], value, -hessian, float(np.sqrt(gradient @ step)), 1)
-
-    def precision(self, found: Maximum) -> np.ndarray:
-        """Precision of all of q; what was not free has that of its prior, or 1 where there is none."""
-        curvature = -np.diag(self.function.prior(self.whole(found.q)).hessian)
-        result = np.diag(np.where(np.isfinite(curvature) & (curvature > 0.0), curvature, 1.0))
-        result[np.ix_(self.free, self.free)] = found.precision
-        return result
+        step = np.zeros_like(ends[0].q)
+        return Located(ends[0], step, self._passes, n_starts, self._count_modes(ends))
 
     def _starts(self) -> list[Vector]:
-        points = [self._point]
-        points += dispersed_points(self._model, self._point, self._names, _STARTS - 1, self._rng)
-        self.n_starts = len(points)
-        ravelled = [np.concatenate([np.ravel(p[name]) for name in self._names]) for p in points]
+        names, points = self._posterior.free_names, [self._point]
+        points += dispersed_points(self._model, self._point, names, _STARTS - 1, self._rng)
+        ravelled = [np.concatenate([np.ravel(p[name]) for name in names]) for p in points]
         return [q.astype(np.float64) for q in ravelled]
 
-    def _density(self, positions: Index | None) -> Any:
-        """The log density of what is free, with some rows scaled up to all."""
-        weight = 1.0 if positions is None else self._fact.n_local / len(positions)
-        square = np.ix_(self.free, self.free)
-
-        def density(free: Vector) -> tuple[float, Vector, np.ndarray]:
-            q = self.whole(free)
-            result = self.function.prior(q).plus(self.function.likelihood(q, positions), weight)
-            now = time.perf_counter()
-            if now - self._told > _PATIENCE:
-                self._told = now
-                logger.warning(
-                    "Looking for the posterior mode, %s: log density %.6g after %.0f s.",
-                    self._stage,
-                    result.value,
-                    now - self._started,
-                )
-            return result.value, result.gradient[self.free], result.hessian[square]
-
-        return density
+    def _tell(self, value: float) -> None:
+        """Log the progress of a long search."""
+        now = time.perf_counter()
+        if now - self._told > _PATIENCE:
+            self._told = now
+            logger.warning(
+                "Looking for the posterior mode, %s: log density %.6g after %.0f s.",
+                self._stage,
+                value,
+                now - self._started,
+            )
 
     def _modes(
         self, starts: list[Vector], positions: Index | None
     ) -> tuple[list[Maximum], NoMaximumError | None]:
         """Distinct maxima from some starts, highest first; and what was in the way from the first start."""
-        density, found, problem = self._density(positions), [], None
+        density, found, problem = self._posterior.density(positions, self._tell), [], None
         for k, start in enumerate(starts):
-            n_rows = self._fact.n_local if positions is None else len(positions)
+            n_rows = self._n_local if positions is None else len(positions)
             self._stage = f"start {k + 1} of {len(starts)} on {n_rows:,} rows"
             try:
                 maximum = maximise(density, start)
             except NoMaximumError as error:
                 problem = problem or error
-                self.passes += error.passes if positions is None else 0
+                self._passes += error.passes if positions is None else 0
                 continue
-            self.passes += maximum.passes if positions is None else 0
+            self._passes += maximum.passes if positions is None else 0
             found.append(maximum)
         distinct: list[Maximum] = []
         for maximum in sorted(found, key=lambda m: -m.log_mass):
@@ -185,7 +147,9 @@ class ModeSearch:
 
     def _refuse(self, problem: NoMaximumError | None) -> None:
         assert problem is not None
-        where = f" along {self.name(problem.direction)}" if np.any(problem.direction) else ""
+        where = (
+            f" along {self._posterior.names_along(problem.direction)}" if np.any(problem.direction) else ""
+        )
         raise NoNormalApproximationError(
             f"The posterior has no mode to expand at: {problem.reason}{where}. Data that separate the "
             "responses perfectly, a parameter that the model does not identify, or a scale of a hierarchical "
@@ -200,9 +164,9 @@ class ModeSearch:
         n_modes = int(np.sum(mass > _SHARE * mass.sum()))
         if n_modes > 1:
             apart = ends[1].q - ends[0].q
-            worst = np.zeros(len(self.free))
-            worst[self.free] = apart * np.sqrt(np.diag(ends[0].precision))
-            where = self.name_of(int(np.abs(worst).argmax()))
+            worst = np.zeros(len(self._posterior.free))
+            worst[self._posterior.free] = apart * np.sqrt(np.diag(ends[0].precision))
+            where = self._posterior.name_of(int(np.abs(worst).argmax()))
             warn(
                 f"The posterior has {n_modes} or more modes: another is {np.abs(worst).max():.3g} standard "
                 f"deviations away in {where}, with {mass[1:].sum() / mass.sum():.1%} of the mass. One Taylor "
@@ -210,16 +174,3 @@ class ModeSearch:
                 "components of a mixture), or use a step without control_variate."
             )
         return n_modes
-
-    def name(self, direction: Vector) -> str:
-        """The variables that make up most of a direction."""
-        whole = np.zeros(len(self.free))
-        whole[self.free] = np.abs(direction)
-        order = np.argsort(-whole)
-        leading = [d for d in order[:3] if whole[d] > 0.3 * whole[order[0]]]
-        return ", ".join(self.name_of(int(d)) for d in leading)
-
-    def name_of(self, dimension: int) -> str:
-        """Name of one coordinate of q."""
-        name, index = self._fact.coordinate(dimension)
-        return name + (f"[{', '.join(map(str, index))}]" if index else "")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.model.structure.composed import Composed
+from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.target import Vector
 
 # Draws of the fitted law.
@@ -25,14 +25,14 @@ _FLOOR = 1e-12
 
 
 def feature_factors(
-    function: Composed, at: Vector, mode: Vector, colour: npt.NDArray[np.float64]
+    features: FeatureMap, at: Vector, mode: Vector, colour: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Whitening W and its inverse V, of shape (p, p), for a normal law of q.
 
     Parameters
     ----------
-    function : Composed
-        Knows phi.
+    features : FeatureMap
+        phi.
     at : ndarray (D,)
         Where terms are expanded; moments are taken about phi there.
     mode : ndarray (D,)
@@ -43,9 +43,9 @@ def feature_factors(
     -------
     whitening, directions : ndarray (p, p)
     """
-    tangent = function.jacobian(at) @ colour
+    tangent = features.jacobian(at) @ colour
     z = np.random.default_rng(_SEED).standard_normal((_DRAWS, colour.shape[1]))
-    away = np.array([function.features(mode + colour @ each) for each in z]) - function.features(at)
+    away = np.array([features(mode + colour @ each) for each in z]) - features(at)
     away = away[np.all(np.isfinite(away), axis=1)]
     scale = np.sqrt((tangent**2).sum(axis=1) + (away**2).mean(axis=0))
     scale[~(scale > 0.0)] = 1.0

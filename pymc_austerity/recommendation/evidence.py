@@ -119,7 +119,7 @@ def certificate_of(plan: TunaPlan, point: PointType) -> str:
     """The families of the local terms, whose third derivatives are bounded, and how large the bounds are."""
     found, prediction = plan.survey.found, plan.recipe.prediction
     assert found is not None
-    families = [family_of(each, point).name for each in found.function.predictors()]
+    families = [family_of(each, point).name for each in found.predictors]
     return (
         f"third derivatives of {' and '.join(dict.fromkeys(families))} terms "
         f"(C = {prediction.total:.3g}, M = {prediction.size:.3g})"

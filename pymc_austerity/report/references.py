@@ -14,6 +14,7 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.mode_fit import CentreReport
 from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.report.budget import Budget
 from pymc_austerity.report.run import Run, Settings, run_step
@@ -84,7 +85,7 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
         raise UnsuitableError("The model has no continuous variable for an exact step.")
     try:
         taylor = Taylor(exact_rows=0)
-        proposal = proposal_for(None, taylor, factorise(model, block))
+        proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
         # Sums of terms are kept from one transition to the next, those of remainders are not.
         needs = taylor if isinstance(proposal, Surrogate) else None
         step = MetropolisHastings(block, proposal=proposal, control_variate=needs, model=model)

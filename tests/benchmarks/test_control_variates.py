@@ -197,7 +197,7 @@ def run_steps(step, point, n):
 
 
 def stored_bytes(step):
-    return sum(value.nbytes for value in step._engine._target.leaf_values)
+    return sum(value.nbytes for value in step._engine.target.leaf_values)
 
 
 def test_single_rows_and_blocks(capsys):

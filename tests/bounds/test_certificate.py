@@ -10,7 +10,7 @@ import pytest
 
 from pymc_austerity.bounds.log_ratio_range import certified_interval, certified_range, certify
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.structure.predictor import linear_predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 
 from .families import predictor
 
@@ -123,7 +123,7 @@ def made(likelihood, names=("b",)):
         b = pm.Normal("b", shape=D)
         likelihood(X @ b)
     fact = build(model, [model[n] for n in names], threshold=1000, initial_point=None, check=True)
-    return fact, certify(linear_predictors(fact), fact.graph.point)
+    return fact, certify(TermStructure(fact).linear_predictors, fact.graph.point)
 
 
 def points(fact, rng, number=6):

@@ -11,7 +11,7 @@ from pymc_austerity.bounds.families import normal_location_scale
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates, family_of
 from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.structure.predictor_pair import predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import PredictorPair
 
 M = 1100
@@ -59,7 +59,7 @@ def factorised(make):
 def test_models_have_bounds(name):
     """Of the rows of the model itself, by differences of its log density along a line."""
     fact = factorised(MODELS[name])
-    (pair,) = predictors(fact)
+    (pair,) = TermStructure(fact).predictors
     assert isinstance(pair, PredictorPair)
     assert family_of(pair, fact.graph.point) is normal_location_scale.FAMILY
     d, rng = pair.n_dim, np.random.default_rng([7, *map(ord, name)])
@@ -123,4 +123,4 @@ def test_refusals_name_the_term(name):
     make, message = REFUSED[name]
     fact = factorised(make)
     with pytest.raises(ValueError, match=message):
-        family_of(*predictors(fact), fact.graph.point)
+        family_of(*TermStructure(fact).predictors, fact.graph.point)

@@ -9,7 +9,7 @@ from scipy.special import expit
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.structure.predictor import linear_predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 
 from .test_remainder import moves, whitened
 
@@ -106,7 +106,8 @@ def factorised(likelihood):
 def certified(fact, centre, order, n_exact=0):
     V, W = whitened(np.c_[X, np.zeros(N)])
     coordinates = ExpansionCoordinates(order, centre, 0.1 * V, 10 * W)
-    return V, *certify_remainders(linear_predictors(fact), fact.graph.point, coordinates, n_exact)
+    predictors = TermStructure(fact).linear_predictors
+    return V, *certify_remainders(predictors, fact.graph.point, coordinates, n_exact)
 
 
 def changes(fact, slopes, centre, order, q_new, q):

@@ -260,3 +260,44 @@ class TestErrors:
     def test_max_iterations(self, line, value):
         with pytest.raises(ValueError, match=f"max_iterations must be .*{value}"):
             find_mode(line, max_iterations=value)
+
+
+class TestUntypicalModes:
+    """Modes that are no place for a chain to start from."""
+
+    def test_a_scale_that_vanishes(self):
+        with pm.Model() as model:
+            tau = pm.HalfNormal("tau", 5.0)
+            theta = pm.Normal("theta", pm.Normal("mu", 0.0, 5.0), tau, shape=8)
+            pm.Normal("y", theta, 10.0, observed=RNG.normal(0.0, 10.0, size=8))
+        with pytest.warns(SubsamplingWarning, match="rises for ever as tau goes to zero") as caught:
+            find_mode(model)
+        assert len(caught) == 1
+        find_mode(model, [model["mu"], model["theta"]])
+
+    def test_a_small_scale_is_none_that_vanishes(self):
+        y = 1e-7 * RNG.normal(size=N)
+        with pm.Model() as model:
+            pm.Normal("y", 0.0, pm.HalfNormal("sigma", 1.0), observed=y)
+        assert find_mode(model)["sigma"] == pytest.approx(np.sqrt(np.mean(y**2)), rel=1e-2)
+
+    @pytest.mark.parametrize("weights", ["equal", "dirichlet"])
+    def test_a_symmetric_mixture(self, weights):
+        y = np.r_[RNG.normal(-2.0, 1.0, size=900), RNG.normal(2.0, 1.0, size=600)]
+        with pm.Model() as model:
+            w = pm.Dirichlet("w", np.ones(2)) if weights == "dirichlet" else np.array([0.5, 0.5])
+            mu = pm.Normal("mu", 0.0, 5.0, shape=2, initval=[-1.0, 1.0])
+            pm.NormalMixture("y", w, mu, 1.0, observed=y)
+        both = "w and mu" if weights == "dirichlet" else "mu"
+        with pytest.warns(SubsamplingWarning, match=f"exchanging components of {both} leaves") as caught:
+            found = find_mode(model)
+        assert len(caught) == 1
+        np.testing.assert_allclose(np.sort(found["mu"]), [-2.0, 2.0], atol=0.3)
+
+    def test_ordered_components_have_one_mode(self):
+        y = np.r_[RNG.normal(-2.0, 1.0, size=900), RNG.normal(2.0, 1.0, size=600)]
+        ordered = pm.distributions.transforms.ordered
+        with pm.Model() as model:
+            mu = pm.Normal("mu", 0.0, 5.0, shape=2, initval=[-1.0, 1.0], transform=ordered)
+            pm.NormalMixture("y", np.array([0.5, 0.5]), mu, 1.0, observed=y)
+        assert np.all(np.diff(find_mode(model)["mu"]) > 3.0)

@@ -614,7 +614,7 @@ def test_a_sum_that_is_used_again_is_noticed(model, start, monkeypatch):
     engine, kept = step._engine, unknown(N, start["slope"])
 
     def run(n, tune, rng, q, point, proposal_state):
-        args = engine._target.args(point)
+        args = engine.target.args(point)
         return engine._transitions(n, tune, rng, q, args, kept, proposal_state)
 
     monkeypatch.setattr(engine, "run", run)
@@ -633,7 +633,7 @@ def test_the_sum_is_kept_from_draw_to_draw(per_draw, model, start):
     """With all variables in one block nothing else can move: the sum is that of the last state."""
     step = joint_step(model, steps_per_draw=per_draw)
     engine, point = step._engine, start
-    logp, plain = model.compile_logp(vars=[model["y"]]), engine._target.interpreted()
+    logp, plain = model.compile_logp(vars=[model["y"]]), engine.target.interpreted()
     point, _ = step.step(point)
     current = engine._current
     for _ in range(50):
@@ -643,7 +643,7 @@ def test_the_sum_is_kept_from_draw_to_draw(per_draw, model, start):
         assert engine._current is current
         q = step._options.ravel(point)
         np.testing.assert_array_equal(current.q, q)
-        assert current.total[0] == pytest.approx(total(q, engine._target.args(point), N, plain), rel=1e-14)
+        assert current.total[0] == pytest.approx(total(q, engine.target.args(point), N, plain), rel=1e-14)
         assert current.total[0] == pytest.approx(float(logp(point)), rel=1e-12)
 
 

@@ -7,7 +7,7 @@ import pytest
 from pymc_austerity import factorise
 from pymc_austerity.bounds.families.base import GRID
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates, constants_of_rows
-from pymc_austerity.model.structure.predictor import linear_predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import each_for_itself
 
 N = 2000
@@ -47,7 +47,7 @@ def predictor_of(make):
         b = pm.Normal("b", 0, 1, shape=2)
         make(rng, X, b)
     fact = factorise(model)
-    return linear_predictors(fact)[0], model.initial_point()
+    return TermStructure(fact).linear_predictors[0], model.initial_point()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_rows_with_more_than_a_few_numbers_stand_for_themselves():
         b = pm.Normal("b", 0, 1, shape=2)
         eta = X @ b
         pm.Potential("y", -pm.math.sum(pm.math.exp(table * eta[:, None]), axis=1))
-    predictor = linear_predictors(factorise(model))[0]
+    predictor = TermStructure(factorise(model)).linear_predictors[0]
     some, which = predictor.alike(np.arange(10, 20), model.initial_point())
     np.testing.assert_array_equal(some, np.arange(10, 20))
     np.testing.assert_array_equal(which, np.arange(10))

@@ -12,9 +12,9 @@ from pymc_austerity.mode.expansion import expand
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.factorise import build, factorise
-from pymc_austerity.model.structure.composed import Composed, differentiable
-from pymc_austerity.model.structure.derivatives import Differentiable, LocalTerms
-from pymc_austerity.model.structure.predictor import predictor_graph
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.local_terms import LocalTerms
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
 
 N, D = 60, 3
@@ -131,7 +131,9 @@ class Case:
         rng = np.random.default_rng(1)
         start = self.model.initial_point()
         self.point = {name: v + 0.3 * rng.normal(size=np.shape(v)) for name, v in start.items()}
-        self.function = Differentiable(self.fact, self.point)
+        self.structure = TermStructure(self.fact, most_features=0)
+        self.function = Differentiable(self.structure, self.point)
+        self.likelihood = self.function.likelihood()
         self.centre = self.function.start
         self._expanded = {}
 
@@ -147,7 +149,7 @@ class Case:
         return self.model.compile_dlogp([variables[n] for n in self.fact.var_names])
 
     def expansion(self, order):
-        at_centre = self.function.likelihood(self.centre)
+        at_centre = self.likelihood(self.centre)
         return Expansion(order, self.centre, at_centre.gradient, at_centre.hessian)
 
     def expanded(self, order):
@@ -173,7 +175,10 @@ class Expanded:
     """The expanded factorisation of a case, compiled."""
 
     def __init__(self, case, expansion):
-        self.case, self.fact = case, expand(case.fact, expansion)
+        self.case, self.fact = (
+            case,
+            expand(case.structure, expansion, case.likelihood.slopes(expansion.centre)),
+        )
         self._terms = LocalTerms(self.fact)
 
     def remainders(self, q):
@@ -317,8 +322,7 @@ def test_terms_have_the_form_they_are_tested_for():
     """Both ways of expansion are taken: by a predictor, and along the direction."""
     found = {}
     for name in MODELS:
-        fact = case_of(name).fact
-        found[name] = [not isinstance(predictor_graph(fact, term), str) for term in fact.locals]
+        found[name] = [form.has_one for form in case_of(name).structure.forms_in_block]
     assert found == {
         "bernoulli": [True],
         "poisson": [True],
@@ -345,11 +349,12 @@ def test_a_term_of_the_user_may_have_any_name():
     fact = build(model, None, threshold=50, initial_point=None, check=True)
     assert fact.global_terms == ["w", "Taylor polynomial"]
     assert not fact.is_expanded
-    function = differentiable(fact, fact.graph.point)
-    assert isinstance(function, Composed)
-    at_centre = function.of_features(function.start)
+    structure = TermStructure(fact)
+    assert structure.features is not None
+    function = Differentiable(structure, fact.graph.point)
     centre = function.features(function.start)
-    expanded = expand(fact, Expansion(2, centre, at_centre.gradient, at_centre.hessian), function)
+    total, slopes = function.likelihood().at(centre)
+    expanded = expand(structure, Expansion(2, centre, total.gradient, total.hessian), slopes)
     assert expanded.is_expanded
     assert len(expanded.globals) == len(fact.globals) + 1
 
@@ -413,7 +418,7 @@ def test_totals(name):
     """Value, gradient and Hessian against PyMC's own density and differences of its gradient."""
     case = case_of(name)
     q = case.near()
-    total = case.function.prior(q).plus(case.function.likelihood(q))
+    total = case.function.prior(q).plus(case.likelihood(q))
     np.testing.assert_allclose(total.value, case.log_density(case.at(q)), rtol=1e-12)
     expected = case.slope(case.at(q))
     np.testing.assert_allclose(total.gradient, expected, rtol=0, atol=1e-11 * (1.0 + np.abs(expected).max()))
@@ -428,13 +433,13 @@ def test_totals_of_some_rows(name):
     case = case_of(name)
     q = case.near()
     order = np.random.default_rng(5).permutation(case.fact.n_local)
-    parts = [case.function.likelihood(q, np.sort(p)) for p in np.array_split(order, 3)]
-    whole = case.function.likelihood(q)
+    parts = [case.function.likelihood(np.sort(p))(q) for p in np.array_split(order, 3)]
+    whole = case.likelihood(q)
     for field in whole._fields:
         total = sum(getattr(part, field) for part in parts)
         np.testing.assert_allclose(total, getattr(whole, field), rtol=1e-11, atol=1e-11)
     value = LocalTerms(case.fact)(case.at(q))[order[:7]].sum()
-    np.testing.assert_allclose(case.function.likelihood(q, np.sort(order[:7])).value, value)
+    np.testing.assert_allclose(case.function.likelihood(np.sort(order[:7]))(q).value, value)
 
 
 # Compiled code -------------------------------------------------------------------------------
@@ -468,7 +473,7 @@ def test_compiled(name):
 def test_wrong_expansions_are_noticed(name):
     case = case_of(name)
     right = case.expansion(2)
-    one = case.function.likelihood(case.centre, np.array([17]))
+    one = case.function.likelihood(np.array([17]))(case.centre)
     wrong = {
         "half the Hessian": right._replace(hessian=0.5 * right.hessian),
         "centre moved": right._replace(centre=right.centre + 1e-3),
@@ -482,8 +487,8 @@ def test_wrong_totals_are_noticed():
     """Differences of the gradient see a row that is counted twice."""
     case = case_of("bernoulli")
     q = case.near()
-    total = case.function.prior(q).plus(case.function.likelihood(q))
-    total = total.plus(case.function.likelihood(q, np.array([3])))
+    total = case.function.prior(q).plus(case.likelihood(q))
+    total = total.plus(case.function.likelihood(np.array([3]))(q))
     assert np.abs(total.hessian[0] - case.column(q, 0)).max() > 1e-4 * np.abs(total.hessian).max()
 
 
@@ -519,5 +524,5 @@ def test_a_prior_without_curvature_has_a_hessian_of_zeros(prior):
     with pm.Model() as model:
         pm.Bernoulli("y", logit_p=X @ prior(), observed=BINARY)
         fact = factorise(model, threshold=N)
-    found = Differentiable(fact, fact.graph.point).prior(np.array([0.3, -0.2, 0.1]))
+    found = Differentiable(TermStructure(fact), fact.graph.point).prior(np.array([0.3, -0.2, 0.1]))
     np.testing.assert_array_equal(found.hessian, np.zeros((D, D)))

@@ -13,9 +13,9 @@ from pymc_austerity import factorise
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import point_of
-from pymc_austerity.model.structure.composed import Composed, differentiable
-from pymc_austerity.model.structure.derivatives import Differentiable, LocalTerms
-from pymc_austerity.model.structure.features import features_of
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.local_terms import LocalTerms
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
 from tests.model.features import (
     FEATURES,
@@ -42,7 +42,9 @@ class Case:
         self.model = model_of(define)
         self.fact = factorise(self.model)
         self.point = self.model.initial_point()
-        self.function = differentiable(self.fact, self.point)
+        self.structure = TermStructure(self.fact)
+        self.function = Differentiable(self.structure, self.point)
+        self.likelihood = self.function.likelihood()
         self.centre = self.near(1)
 
     def near(self, seed, scale=0.3):
@@ -52,8 +54,13 @@ class Case:
         return point_of(self.fact, q, self.point)
 
     def expansion(self, order=2):
-        at = self.function.of_features(self.centre)
-        return Expansion(order, self.function.features(self.centre), at.gradient, at.hessian)
+        phi = self.function.features(self.centre)
+        total = self.likelihood.at(phi).total
+        return Expansion(order, phi, total.gradient, total.hessian)
+
+    def expanded(self, expansion, structure=None):
+        slopes = self.likelihood.slopes(expansion.centre)
+        return expand(structure or self.structure, expansion, slopes)
 
     def sum_error(self, expanded):
         """Of the log density, which may differ by a constant."""
@@ -78,7 +85,7 @@ def case_of(define):
 @every
 def test_the_number_of_features(define):
     function = case_of(define).function
-    assert isinstance(function, Composed)
+    assert function.structure.features is not None
     assert len(function.features(function.start)) == FEATURES[define]
 
 
@@ -94,7 +101,7 @@ def test_what_the_features_are():
 @every
 def test_terms_are_functions_of_them(define):
     case = case_of(define)
-    inner = case.function.found.factorisation
+    inner = case.structure.inner
     assert inner.local_terms == case.fact.local_terms
     q = case.near(2)
     phi = point_of(inner, case.function.features(q), inner.graph.point)
@@ -133,24 +140,27 @@ def test_none(define):
     with pm.Model() as model:
         define()
     fact = factorise(model)
-    assert features_of(fact) is None
-    assert type(differentiable(fact, fact.graph.point)) is Differentiable
+    structure = TermStructure(fact)
+    assert structure.features is None
+    assert structure.inner is fact
+    q = np.arange(3.0)
+    assert Differentiable(structure, fact.graph.point).features(q) is q
 
 
 def test_variables_of_other_steps_are_no_features():
     with pm.Model() as model:
         w, a = pm.Dirichlet("w", np.ones(4)), pm.Normal("a")
         bernoulli(pm.math.dot(data()[0], a * w))
-    assert features_of(factorise(model)) is not None
-    assert features_of(factorise(model, [model["w"]])) is None
+    assert TermStructure(factorise(model)).features is not None
+    assert TermStructure(factorise(model, [model["w"]])).features is None
     with pm.Model() as model:
         w, a = pm.Dirichlet("w", np.ones(4)), pm.Normal("a")
         bernoulli(a + pm.math.dot(data()[0], w))
     fact = factorise(model, [model["w"]])
     point = fact.graph.point
-    function = differentiable(fact, point)
-    assert isinstance(function, Composed)
-    assert function.likelihood(function.start).value == pytest.approx(fact.log_density_terms(point).sum())
+    function = Differentiable(TermStructure(fact), point)
+    assert function.structure.features is not None
+    assert function.likelihood()(function.start).value == pytest.approx(fact.log_density_terms(point).sum())
 
 
 # Derivatives ------------------------------------------------------------------------------------------
@@ -162,8 +172,8 @@ def test_derivatives(define, some):
     """By the chain rule, and by differentiation along coordinates."""
     case = case_of(define)
     q = case.near(2)
-    found = case.function.likelihood(q, some)
-    plain = Differentiable(case.fact, case.point).likelihood(q, some)
+    found = case.function.likelihood(some)(q)
+    plain = Differentiable(TermStructure(case.fact, most_features=0), case.point).likelihood(some)(q)
     assert found.value == pytest.approx(plain.value, rel=1e-12)
     size = np.abs(plain.hessian).max()
     np.testing.assert_allclose(found.gradient, plain.gradient, atol=1e-11 * size)
@@ -176,7 +186,7 @@ def test_the_jacobian(define):
     q, h = case_of(define).near(2), 1e-6
     for j, e in enumerate(np.eye(function.n_dim)):
         column = (function.features(q + h * e) - function.features(q - h * e)) / (2 * h)
-        np.testing.assert_allclose(function.jacobian(q)[:, j], column, atol=1e-8)
+        np.testing.assert_allclose(function.features.jacobian(q)[:, j], column, atol=1e-8)
 
 
 # Expansions -------------------------------------------------------------------------------------------
@@ -186,7 +196,7 @@ def test_the_jacobian(define):
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_sum_is_the_same(define, order):
     case = case_of(define)
-    expanded = expand(case.fact, case.expansion(order), case.function)
+    expanded = case.expanded(case.expansion(order))
     assert expanded.is_expanded
     assert expanded.local_terms == case.fact.local_terms
     assert case.sum_error(expanded) < 100 * EPS
@@ -197,16 +207,16 @@ def test_wrong_expansions_are_noticed(wrong):
     case = case_of(simplex_with_scale)
     right = case.expansion()
     value = getattr(right, wrong)
-    expanded = expand(case.fact, right._replace(**{wrong: value + 1e-6 * np.abs(value).max()}), case.function)
+    expanded = case.expanded(right._replace(**{wrong: value + 1e-6 * np.abs(value).max()}))
     assert case.sum_error(expanded) > 1e-11
 
 
 def test_wrong_features_are_noticed():
     case = case_of(simplex_with_scale)
-    found = case.function.found
-    sources = (found.sources[0] * 1.001, *found.sources[1:])
-    wrong = Composed(case.fact, case.point, found._replace(sources=sources))
-    assert case.sum_error(expand(case.fact, case.expansion(), wrong)) > 1e-7
+    wrong = TermStructure(case.fact)
+    sources = (wrong.features.sources[0] * 1.001, *wrong.features.sources[1:])
+    vars(wrong)["features"] = wrong.features._replace(sources=sources)
+    assert case.sum_error(case.expanded(case.expansion(), wrong)) > 1e-7
 
 
 def exact_logistic(eta, eta0, y):
@@ -230,7 +240,7 @@ def exact_weights(q):
 def test_remainders_in_exact_arithmetic():
     """Of simplex weights, from the definitions of the transform and of the Taylor polynomial."""
     case = case_of(simplex)
-    expanded = expand(case.fact, case.expansion(), case.function)
+    expanded = case.expanded(case.expansion())
     q, x, y = case.near(2), data()[0], data()[2]
     found = LocalTerms(expanded)(case.at(q))
     with mp.workdps(40):
@@ -246,7 +256,7 @@ def test_remainders_in_exact_arithmetic():
 def test_decay(define):
     """Halving the distance from the centre divides remainders by 8."""
     case = case_of(define)
-    terms = LocalTerms(expand(case.fact, case.expansion(), case.function))
+    terms = LocalTerms(case.expanded(case.expansion()))
     direction = np.random.default_rng(3).normal(size=len(case.centre))
     here = terms(case.at(case.centre))
     steps = 0.02 / 2.0 ** np.arange(3)
@@ -262,7 +272,7 @@ def test_decay(define):
 def test_compiled(define):
     """As functions of q, with the gradient that `Surrogate` follows."""
     case = case_of(define)
-    expanded = expand(case.fact, case.expansion(), case.function)
+    expanded = case.expanded(case.expansion())
     compiled = CompiledTarget(expanded)
     target, args = compiled.interpreted(), compiled.args(case.point)
     q, q_new, some = case.near(2), case.near(3), np.arange(0, expanded.n_local, 5)
@@ -273,5 +283,5 @@ def test_compiled(define):
     gradient = case.function.prior(q).gradient
     d = case.function.features(q) - case.expansion().centre
     of_phi = case.expansion().gradient + case.expansion().hessian @ d
-    expected = gradient + of_phi @ case.function.jacobian(q)
+    expected = gradient + of_phi @ case.function.features.jacobian(q)
     np.testing.assert_allclose(target.global_gradient(q, args), expected, rtol=1e-9, atol=1e-9)

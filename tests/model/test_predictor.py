@@ -10,8 +10,9 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.structure.predictor import linear_predictor, linear_predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 
 N, D = 1200, 3
 RNG = np.random.default_rng(0)
@@ -29,7 +30,7 @@ def factorisation(model, names):
 
 
 def predictor_of(model, names):
-    (found,) = linear_predictors(factorisation(model, names))
+    (found,) = TermStructure(factorisation(model, names)).linear_predictors
     return found
 
 
@@ -252,6 +253,7 @@ def test_refusals_name_the_variable(make):
     with pm.Model() as model:
         names, message = make()
     fact = factorisation(model, names)
-    assert isinstance(linear_predictor(fact, fact.locals[0]), str)
-    with pytest.raises(ValueError, match=message):
-        linear_predictors(fact)
+    structure = TermStructure(fact)
+    assert not structure.forms_in_block[0].has_one
+    with pytest.raises(UnboundedError, match=message):
+        structure.linear_predictors  # noqa: B018

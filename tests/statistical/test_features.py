@@ -83,9 +83,9 @@ def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
     """Planted: the sum of the polynomials is not that of those in the remainders."""
     model, reference = weights
 
-    def wrong(fact, expansion, function):
+    def wrong(structure, expansion, slopes):
         tilted = expansion.gradient + np.array([10.0, -10.0, 0.0, 0.0])
-        return expand(fact, expansion._replace(gradient=tilted), function)
+        return expand(structure, expansion._replace(gradient=tilted), slopes)
 
     monkeypatch.setattr("pymc_austerity.mode.fit.expand", wrong)
     draws, _ = run(tuna(model, None), model)

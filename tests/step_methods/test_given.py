@@ -52,7 +52,7 @@ def test_terms_are_those_of_the_model(model):
 
 def test_log_ratios_follow_the_other_variable(model, step):
     logp, rng = model.compile_logp(), np.random.default_rng(6)
-    compiled = step._engine._target
+    compiled = step._engine.target
     target = compiled.interpreted()
     for _ in range(3):
         old = {**model.initial_point(), "phi": rng.normal(size=N)}
@@ -71,7 +71,7 @@ def test_log_ratios_follow_the_other_variable(model, step):
 def test_nothing_long_is_left_in_the_functions(step):
     """What a transition computes has no more elements than rows were asked for."""
     for name in ("log_ratios", "log_terms", "global_log_ratio"):
-        function = step._engine._target._function(name)
+        function = step._engine.target._function(name)
         for node in function.maker.fgraph.apply_nodes:
             assert all(k is None or k < N for out in node.outputs for k in getattr(out.type, "shape", ()))
 

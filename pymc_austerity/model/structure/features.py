@@ -13,6 +13,7 @@ the values of the graph where short computations on the block enter computations
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,11 +29,14 @@ from pytensor.tensor.type import TensorType
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 from pymc_austerity.model.structure.factoring import distributed
-from pymc_austerity.model.structure.predictor import block_and_others, merged, predictor_graph
-from pymc_austerity.model.structure.predictor_pair import pair_graph
+from pymc_austerity.model.structure.predictors import (
+    TermForm,
+    block_and_others,
+    find_predictor,
+    merged,
+    with_pair,
+)
 
-# Features, at most: a Hessian in them is kept and decomposed.
-_MOST = 300
 # What only moves numbers to other places.
 _VIEWS = (DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape)
 
@@ -46,10 +50,13 @@ class Features(NamedTuple):
         The parts of phi as graphs of value variables.
     factorisation : Factorisation
         The local terms, without the global ones; its block are inputs that stand for `sources`.
+    forms : tuple of TermForm
+        The local terms as functions of the features.
     """
 
     sources: tuple[Variable, ...]
     factorisation: Factorisation
+    forms: tuple[TermForm, ...]
 
     @property
     def vector(self) -> Variable:
@@ -65,64 +72,66 @@ class Features(NamedTuple):
         return [fact.graph.values[name] for name in fact.var_names]
 
 
-def features_of(fact: Factorisation) -> Features | None:
-    """Features in which all local terms have a linear predictor, or else two; None if q itself does.
+def find_features(fact: Factorisation, forms: Sequence[TermForm], most: int) -> Features | None:
+    """Features in which all local terms have a linear predictor, or else two.
 
-    None also if no such features are found, or more than some hundred.
+    Parameters
+    ----------
+    fact : Factorisation
+    forms : sequence of TermForm
+        Its local terms as functions of q.
+    most : int
+        Number of features above which none are used: a Hessian in them is kept and decomposed.
+
+    Returns
+    -------
+    Features or None
+        None if q itself does as well, or if there are no such features.
     """
     block, _ = block_and_others(fact)
-    if not fact.locals or any(var.type.dtype != "float64" for var in block.values()):
+    if all(form.has_one for form in forms) or any(var.type.dtype != "float64" for var in block.values()):
         return None
-    if all(_has_one(fact, term) for term in fact.locals):
-        return None
-    candidates = _candidates(fact)
+    candidates = _candidates(fact, most)
     for found in candidates:
-        if all(_has_one(found.factorisation, term) for term in found.factorisation.locals):
+        if all(form.has_one for form in found.forms):
             return found
-    if all(_has_some(fact, term) for term in fact.locals):
+    if all(form.predictors for form in forms):
         return None
     for found in candidates:
-        if all(_has_some(found.factorisation, term) for term in found.factorisation.locals):
-            return found
+        both = found._replace(forms=tuple(with_pair(form) for form in found.forms))
+        if all(form.predictors for form in both.forms):
+            return both
     return None
 
 
-def _has_one(fact: Factorisation, term: LocalTerm) -> bool:
-    return not isinstance(predictor_graph(fact, term), str)
-
-
-def _has_some(fact: Factorisation, term: LocalTerm) -> bool:
-    return _has_one(fact, term) or not isinstance(pair_graph(fact, term), str)
-
-
-def _candidates(fact: Factorisation) -> list[Features]:
+def _candidates(fact: Factorisation, most: int) -> list[Features]:
     """What the features may be, the simplest first."""
     block, others = block_and_others(fact)
     rows = merged([term.rows for term in fact.locals])
     fixed = [*others.values(), *(term.index for term in fact.locals)]
-    short = _short(rows, list(block.values()), fixed)
+    short = _short(rows, list(block.values()), fixed, most)
     gathered = merged(distributed(rows, block.values(), short))
     result, seen = [], [list(block.values())]
     for graphs in (rows, gathered):
-        frontier = _frontier(graphs, list(block.values()), _short(graphs, list(block.values()), fixed))
+        frontier = _frontier(graphs, list(block.values()), _short(graphs, list(block.values()), fixed, most))
         # log(sigma) and sigma are one feature if both are written as functions of a value variable.
         of_one = [_variable_behind(var, set(block.values())) for var in frontier]
         for sources in (list(dict.fromkeys(of_one)), frontier):
             if sources not in seen:
                 seen.append(sources)
-                found = _with(fact, graphs, sources)
+                found = _with(fact, graphs, sources, most)
                 result += [] if found is None else [found]
     return result
 
 
-def _short(rows: list[Variable], block: list[Variable], fixed: list[Variable]) -> list[Variable]:
-    """Values that depend on the block, not on `fixed`, and hold few numbers."""
+def _short(rows: list[Variable], block: list[Variable], fixed: list[Variable], most: int) -> list[Variable]:
+    """Values that depend on the block, not on `fixed`, and hold `most` numbers or fewer."""
     of_block, of_fixed = depends_on(rows, block), depends_on(rows, fixed, by_shape=True)
     return [
         var
         for var, moves in of_block.items()
         if moves and not of_fixed.get(var, False) and None not in var.type.shape
-        and math.prod(var.type.shape) <= _MOST
+        and math.prod(var.type.shape) <= most
     ]  # fmt: skip
 
 
@@ -154,11 +163,11 @@ def _variable_behind(var: Variable, block: set[Variable]) -> Variable:
     return found[0]
 
 
-def _with(fact: Factorisation, rows: list[Variable], sources: list[Variable]) -> Features | None:
+def _with(fact: Factorisation, rows: list[Variable], sources: list[Variable], most: int) -> Features | None:
     """The local terms as functions of these features; None if they depend on more of the block."""
     block, others = block_and_others(fact)
     sizes = [math.prod(var.type.shape) for var in sources]
-    if sum(sizes) > _MOST or any(var.type.dtype != "float64" for var in sources):
+    if sum(sizes) > most or any(var.type.dtype != "float64" for var in sources):
         return None
     inputs = {
         f"feature{k}": TensorType("float64", var.type.shape)(f"feature{k}") for k, var in enumerate(sources)
@@ -180,4 +189,5 @@ def _with(fact: Factorisation, rows: list[Variable], sources: list[Variable]) ->
         },
     )
     inner = replace(fact, graph=graph, var_names=tuple(inputs), locals=locals_, globals=())
-    return Features(tuple(sources), inner)
+    forms = tuple(find_predictor(inner, term) for term in inner.locals)
+    return Features(tuple(sources), inner, forms)

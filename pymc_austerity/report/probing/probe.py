@@ -14,7 +14,7 @@ from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summa
 from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.report.probing.states import states_of_result, states_of_run
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.engine.single_moves import SingleMoves
+from pymc_austerity.step_methods.metropolis.single_moves import SingleMoves
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.validation import is_whole
 

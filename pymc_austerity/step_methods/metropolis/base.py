@@ -20,7 +20,7 @@ from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import CentreReport, start_near
-from pymc_austerity.model.factorisation import point_of
+from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
@@ -77,10 +77,10 @@ class SubsampledStep(RebuiltStep):
         Keywords that all steps take; see `MetropolisHastings`.
     """
 
-    _rebuilt = ("_plan", "_engine")
+    _rebuilt = ("_factorisation", "_engine")
     _state_class = SubsampledState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
-    _plan: MetropolisPlan | None = None
+    _factorisation: Factorisation | None = None
     _engine: CompiledKernel | None = None
     _recipe: Recipe
     # Why `recommend` chose the step, if it did.
@@ -165,25 +165,29 @@ class SubsampledStep(RebuiltStep):
 
     def _compile(self, plan: MetropolisPlan, point: PointType) -> None:
         self._engine = plan.compile(point)
-        if plan.survey.found is not None:
-            plan.survey.found.function.forget()
-        self._plan, self._recipe = plan, plan.recipe
+        # The plan goes: the designs that it holds have the size of the data.
+        self._factorisation, self._recipe = plan.survey.factorisation, plan.recipe
 
     @property
     def is_built(self) -> bool:
         """Whether this process has built the step."""
-        return self._plan is not None
+        return self._factorisation is not None
 
     def _graphs(self) -> list[LogDensityGraph]:
-        return [self.plan.survey.factorisation.graph]
+        return [self.factorisation.graph]
 
     # What other rooms read ------------------------------------------------------------------
 
     @property
-    def plan(self) -> MetropolisPlan:
-        """What was decided before compilation. It has size N, and is not there before `require_built`."""
-        assert self._plan is not None
-        return self._plan
+    def factorisation(self) -> Factorisation:
+        """The local terms. They have size N, and are not there before `require_built`."""
+        assert self._factorisation is not None
+        return self._factorisation
+
+    @property
+    def options(self) -> MetropolisOptions:
+        """What the step was asked for."""
+        return self._options
 
     @property
     def recipe(self) -> Recipe:
@@ -236,14 +240,14 @@ class SubsampledStep(RebuiltStep):
         if self.require_built(point):  # other data in this process: shapes and mode may differ
             self._begin_chain(int(self.drift.counts[1]))
         if not self.start_checked:
-            require_finite(self.plan.survey.factorisation, point)
+            require_finite(self.factorisation, point)
             point = self._first_point(point)
             self.start_checked = True
         n = self._options.steps_per_draw
         outcome = self._run(n, self.tune and self._options.tune, point)
         if self.fit.counts[1] or self.drift.counts[1]:
             self._watch(outcome, n)
-        new_point = point_of(self.plan.survey.factorisation, outcome.q, point)
+        new_point = point_of(self.factorisation, outcome.q, point)
         return new_point, [self._statistics(outcome, n)]
 
     def _run(self, n: int, tune: bool, point: PointType) -> Outcome:
@@ -267,7 +271,7 @@ class SubsampledStep(RebuiltStep):
             )
             self.fit = fit_watch.start(0)
         if self.drift.counts[1] and drift_watch.watch(self.drift, outcome.q):
-            drift_watch.warn_if_drifting(self.drift, n, self.plan.survey.factorisation.coordinate)
+            drift_watch.warn_if_drifting(self.drift, n, self.factorisation.coordinate)
             self.drift = drift_watch.start(len(outcome.q), 0)
 
     def _first_point(self, point: PointType) -> PointType:
@@ -279,7 +283,7 @@ class SubsampledStep(RebuiltStep):
         q = start_near(
             mode_fit, options.ravel(point), lambda: options.ravel(default_point(self._model)), names, self.rng
         )
-        return point_of(self.plan.survey.factorisation, q, point)
+        return point_of(self.factorisation, q, point)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""

@@ -16,9 +16,8 @@ from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.mode.fit import find_centre
 from pymc_austerity.mode.mode_fit import Found
-from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import model_of, value_variables
-from pymc_austerity.model.structure.features import features_of
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
@@ -178,7 +177,7 @@ def subsample_of(given: Any) -> Subsample | None:
     return chosen
 
 
-def proposal_for(given: Any, taylor: Taylor | None, fact: Factorisation) -> Any:
+def proposal_for(given: Any, taylor: Taylor | None, structure: TermStructure) -> Any:
     """The proposal that was given, or one that suits the block.
 
     Without a control variate, a random walk. With one the mode is known: normal proposals that are fitted
@@ -194,16 +193,17 @@ def proposal_for(given: Any, taylor: Taylor | None, fact: Factorisation) -> Any:
         return given
     if taylor is None:
         return AdaptiveRandomWalk()
+    fact = structure.factorisation
     used = set(ancestors([term.rows for term in fact.locals]))
     all_used = all(fact.graph.values[name] in used for name in fact.var_names)
-    if taylor.order == 1 or (all_used and features_of(fact) is None):
+    if taylor.order == 1 or (all_used and structure.features is None):
         return Laplace()
     return Surrogate()
 
 
 def centre_for(
     model: pm.Model,
-    fact: Factorisation,
+    structure: TermStructure,
     point: PointType,
     taylor: Taylor | None,
     proposal: Any,
@@ -213,7 +213,7 @@ def centre_for(
     if taylor is None and not is_fitted(proposal):
         return None
     whole_block = isinstance(proposal, Laplace)
-    return find_centre(model, fact, point, taylor, whole_block=whole_block, certify=bounds_together)
+    return find_centre(model, structure, point, taylor, whole_block=whole_block, certify=bounds_together)
 
 
 def share_of_independent_moves(proposal: Any) -> float:

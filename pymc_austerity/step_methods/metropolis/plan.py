@@ -16,12 +16,12 @@ from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_bat
 from pymc_austerity.bounds.log_ratio_range import RangeCertificates
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.kernels.subsample import NO_ROWS
-from pymc_austerity.mode.expansion import expand
+from pymc_austerity.mode.fit import expanded_again
 from pymc_austerity.mode.mode_fit import Centre, Found
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
-from pymc_austerity.model.structure.composed import differentiable
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import BoundProposal, bind
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
@@ -46,7 +46,8 @@ class Survey:
 
     Attributes
     ----------
-    factorisation : Factorisation
+    structure : TermStructure
+        Of the local terms.
     data : Fingerprint
     proposal : Proposal
         The one that was asked for, or one that suits the block.
@@ -54,10 +55,15 @@ class Survey:
         Mode and expansion, if the proposal or a control variate need them.
     """
 
-    factorisation: Factorisation
+    structure: TermStructure
     data: Fingerprint
     proposal: ProposalOption
     found: Found | None
+
+    @property
+    def factorisation(self) -> Factorisation:
+        """The local terms."""
+        return self.structure.factorisation
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,11 @@ class Recipe:
     proposal_state: object
     mode_fit: Centre | None
     certificates: RangeCertificates | RemainderCertificate | None = None
+
+    def bind(self) -> BoundProposal:
+        """The proposal, ready for the dimensions of the block."""
+        proxy = None if self.mode_fit is None else self.mode_fit.proxy
+        return bind(self.proposal, self.n_dim, self.rule.target_accept(self.n_dim), proxy)
 
     @property
     def exact_rows(self) -> Index:
@@ -127,7 +138,7 @@ class MetropolisPlan:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
         q, recipe = self.options.ravel(point), self.recipe
         range_bound = range_bound_for(
-            recipe.rule, self.options.range_bound, recipe.certificates, self.survey.factorisation, q
+            recipe.rule, self.options.range_bound, recipe.certificates, self.survey.structure, q
         )
         return Engine(
             self.terms,
@@ -182,9 +193,10 @@ def survey(
     fact = factorised(options, point) if factorisation is None else factorisation
     if not fact.n_local:
         refuse_short(fact, options.threshold)
-    proposal = proposal_for(options.proposal, options.control_variate, fact)
-    found = centre_for(options.model, fact, point, options.control_variate, proposal, certify)
-    return Survey(fact, fingerprint(fact.graph), proposal, found)
+    structure = TermStructure(fact)
+    proposal = proposal_for(options.proposal, options.control_variate, structure)
+    found = centre_for(options.model, structure, point, options.control_variate, proposal, certify)
+    return Survey(structure, fingerprint(fact.graph), proposal, found)
 
 
 def survey_again(
@@ -194,11 +206,9 @@ def survey_again(
     fact = factorised(options, point, check=False)
     if fingerprint(fact.graph) != data:
         return None
-    if recipe.mode_fit is None:
-        return Survey(fact, data, recipe.proposal, None)
-    function, expansion = differentiable(fact, point), recipe.mode_fit.expansion
-    expanded = fact if expansion is None else expand(fact, expansion, function)
-    return Survey(fact, data, recipe.proposal, Found(recipe.mode_fit, expanded, function))
+    structure = TermStructure(fact)
+    found = None if recipe.mode_fit is None else expanded_again(structure, point, recipe.mode_fit)
+    return Survey(structure, data, recipe.proposal, found)
 
 
 def plan_metropolis(
@@ -211,7 +221,7 @@ def plan_metropolis(
     mode_fit = mode_fit_of(surveyed)
     certificates = None
     if getattr(rule, "needs_range", False) and options.range_bound is None:
-        certificates = certificates_of(surveyed.factorisation, point, mode_fit)
+        certificates = certificates_of(surveyed.structure, point, mode_fit)
     n_local, n_dim = surveyed.factorisation.n_local, len(options.ravel(point))
     recipe = Recipe(n_local, n_dim, rule, surveyed.proposal, bound.state, mode_fit, certificates)
     return MetropolisPlan(options, surveyed, bound, recipe)

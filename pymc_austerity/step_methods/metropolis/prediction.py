@@ -79,7 +79,7 @@ def predict(thinning: Thinning, proposal: BoundProposal, found: Found, chi: floa
     A walk that is yet to learn its size is taken to have the optimal one.
     """
     rng = np.random.default_rng(_SEED)
-    centre, features = found.centre, found.function.features
+    centre, features = found.centre, found.features
     n_dim = len(centre.colour)
     moves = max(min(_MOVES, _BUDGET // n_dim**2), _FEWEST)
     old, new = np.tile(centre.proxy.mode, (2, moves, 1))

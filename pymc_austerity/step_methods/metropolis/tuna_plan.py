@@ -17,7 +17,7 @@ from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.mode.mode_fit import Found
 from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.graph.shared_data import Fingerprint
-from pymc_austerity.model.structure.derivatives import LocalTerms
+from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
@@ -220,7 +220,7 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> Thinni
     whitening, directions = centre.bound_factors()
     try:
         thinning = thinning_of(
-            found.function.predictors(),
+            found.predictors,
             point,
             ExpansionCoordinates(centre.expansion.order, centre.expansion.centre, directions, whitening),
             centre.rounding,
@@ -243,7 +243,7 @@ def rounding_allowance(thinning: Thinning, found: Found, point: PointType) -> fl
     if n_local > 2 * _ROWS:
         largest = np.argpartition(thinning.constants[0], n_local - _ROWS)[-_ROWS:]
         some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False))
-    terms, features, centre = LocalTerms(found.expanded), found.function.features, found.centre.at
+    terms, features, centre = LocalTerms(found.expanded), found.features, found.centre.at
     _, directions = found.centre.padded_factors()
     here = terms(point_of(found.expanded, centre, point), some)
     allowance = thinning.rounding

@@ -35,14 +35,14 @@ class CompiledKernel:
     n_others: int
     reads_all = False
     needs_range = False
-    _target: CompiledTarget
+    target: CompiledTarget
     _transitions: ReadyKernel
     _seen_state: Any = None
 
     @property
     def backend(self) -> Backend:
         """Who runs the functions of the model, and the kernel if numba can compile it."""
-        return self._target.backend
+        return self.target.backend
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""
@@ -86,10 +86,10 @@ class CompiledKernel:
         kernel runs interpreted.
         """
         records = {**records, "proposal": proposal.kernel(...)}
-        warn_of_given(self._target)
+        warn_of_given(self.target)
         self.restart()
         functions = dict.fromkeys([*target_functions, *proposal.target_functions])
-        self._transitions = self._target.compile(kernel, records, functions)
+        self._transitions = self.target.compile(kernel, records, functions)
         try:
             with exact_arithmetic(), tell_if_slow():  # the first call compiles
                 self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
@@ -101,7 +101,7 @@ class CompiledKernel:
                 "many times slower."
             )
             self._seen_state = None
-            self._transitions = self._target.interpret(kernel, records)
+            self._transitions = self.target.interpret(kernel, records)
 
     def _call(self, proposal_state: Any, *args: Any) -> Any:
         """Call the transitions.

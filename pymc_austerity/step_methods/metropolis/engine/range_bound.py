@@ -24,8 +24,7 @@ from pymc_austerity.kernels.log_ratio_range import (
     no_range,
 )
 from pymc_austerity.mode.mode_fit import Centre
-from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.structure.predictor import linear_predictors
+from pymc_austerity.model.structure.term_structure import TermStructure
 
 
 class RangeBound(NamedTuple):
@@ -76,7 +75,7 @@ def range_bound_for(
     rule: AcceptanceRule,
     given: Any,
     certificates: RangeCertificates | RemainderCertificate | None,
-    factorisation: Factorisation,
+    structure: TermStructure,
     q: np.ndarray,
 ) -> RangeBound:
     """A bound for a rule, if it needs one: from the user, or from certificates."""
@@ -87,11 +86,11 @@ def range_bound_for(
     if isinstance(certificates, RemainderCertificate):
         return RangeBound(certified_remainder_range, lambda point: certificates)
     assert certificates is not None
-    return certified(certificates, factorisation)
+    return certified(certificates, structure)
 
 
 def certificates_of(
-    factorisation: Factorisation, point: PointType, centre: Centre | None
+    structure: TermStructure, point: PointType, centre: Centre | None
 ) -> RangeCertificates | RemainderCertificate:
     """Certificates for all local terms, or those of their remainders.
 
@@ -103,11 +102,11 @@ def certificates_of(
         If none is known for a term.
     """
     if centre is not None and centre.expansion is not None:
-        if isinstance(centre.certificate, str):
-            raise _unbounded("Taylor remainders", centre.certificate)
+        if centre.certificate is None:
+            raise _unbounded("Taylor remainders", centre.no_certificate)
         return centre.certificate
     try:
-        return replace(certify(linear_predictors(factorisation), point), predictors=())
+        return replace(certify(structure.linear_predictors, point), predictors=())
     except UnboundedError as error:
         raise _unbounded("log ratios", str(error)) from None
 
@@ -121,11 +120,12 @@ def _unbounded(what: str, reason: str) -> UnboundedError:
     )
 
 
-def certified(certificates: RangeCertificates, factorisation: Factorisation) -> RangeBound:
+def certified(certificates: RangeCertificates, structure: TermStructure) -> RangeBound:
     """Use certificates, which may have been made in another process."""
     if not any(len(rows) for rows in certificates.references):
         return RangeBound(certified_range, lambda point: certificates.certificates)
-    return RangeBound(certified_range, replace(certificates, predictors=linear_predictors(factorisation)).at)
+    predictors = structure.linear_predictors
+    return RangeBound(certified_range, replace(certificates, predictors=predictors).at)
 
 
 class RangeFunctionError(CompiledError):

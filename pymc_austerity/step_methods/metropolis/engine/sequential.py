@@ -69,8 +69,8 @@ class Engine(CompiledKernel):
         self.n_others = self.n_local - len(exact_rows)
         self._schedule = rule.bind(self.n_others)
         self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
-        self._target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
-        self.exact_rows = np.sort(self._target.stored_at(exact_rows)).astype(np.int64)
+        self.target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
+        self.exact_rows = np.sort(self.target.stored_at(exact_rows)).astype(np.int64)
         if self.full:
             self._compile(full_transitions, {"rule": rule.functions}, ["log_terms"], proposal, q, point)
             return
@@ -121,9 +121,9 @@ class Engine(CompiledKernel):
         proposal_state: Any,
     ) -> Outcome:
         """Make n transitions from q; `point` has the values of the other variables."""
-        args = self._target.args(point)
+        args = self.target.args(point)
         if self.full:
-            if self._current is None or self._target.other_names:  # others may have moved since
+            if self._current is None or self.target.other_names:  # others may have moved since
                 self._current = unknown_sum(self.n_local, q)
             own: tuple[Any, ...] = (self._current, proposal_state)
         else:

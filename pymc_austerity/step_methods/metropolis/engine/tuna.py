@@ -45,7 +45,7 @@ class ThinnedEngine(CompiledKernel):
         self.n_local = self.n_others = factorisation.n_local
         self.thinning = thinning
         self._rule = TunaRule(chi, np.zeros(1, dtype=np.int64), debug)
-        self._target = CompiledTarget(factorisation)
+        self.target = CompiledTarget(factorisation)
         self._compile(tuna_transitions, {}, ["log_ratios", "features"], proposal, q, point)
 
     def restart(self) -> None:
@@ -74,7 +74,7 @@ class ThinnedEngine(CompiledKernel):
             tune,
             rng,
             q,
-            self._target.args(point),
+            self.target.args(point),
             self.thinning,
             self._rule,
             proposal_state,

@@ -50,10 +50,10 @@ class SingleMoves:
 
     def __init__(self, step: SubsampledStep, point: PointType) -> None:
         step.require_built(point)
-        engine, plan = step.engine, step.plan
+        engine = step.engine
         assert isinstance(engine, Engine)
-        self._step, self._options, self._compiled = step, plan.options, engine._target
-        self._proposal = plan.bound
+        self._step, self._options, self._compiled = step, step.options, engine.target
+        self._proposal = step.recipe.bind()
         self._target = self._compiled.interpreted()
         self._exact_rows = engine.exact_rows
         self._others = np.delete(np.arange(engine.n_local), self._exact_rows)

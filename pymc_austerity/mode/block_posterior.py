@@ -1,0 +1,107 @@
+"""The log posterior of a block, or of some of its coordinates, on all rows or on some that stand for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from pytensor.graph.traversal import ancestors
+
+from pymc_austerity.mode.newton import Density
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.target import Index, Vector
+
+
+class BlockPosterior:
+    """Value, gradient and Hessian of the log posterior by the free coordinates of a block.
+
+    Parameters
+    ----------
+    structure : TermStructure
+    point : dict of str to ndarray
+        Values of all variables. Those outside the block stay there, and coordinates that are not free.
+    whole_block : bool
+        Whether all coordinates are free; else those of variables that a local term contains.
+
+    Attributes
+    ----------
+    factorisation : Factorisation
+    likelihood : LogLikelihood
+        Of all rows: its designs are stored from the first pass on.
+    free : ndarray of bool, shape (D,)
+    free_names : list of str
+        Variables whose coordinates are free.
+    """
+
+    def __init__(self, structure: TermStructure, point: Mapping[str, Any], *, whole_block: bool) -> None:
+        self.factorisation = fact = structure.factorisation
+        self._function = Differentiable(structure, point)
+        self.likelihood = self._function.likelihood()
+        used = set(ancestors([term.rows for term in fact.locals]))
+        values = [fact.graph.values[name] for name in fact.var_names]
+        moved = [whole_block or value in used for value in values]
+        self.free_names = [name for name, free in zip(fact.var_names, moved, strict=True) if free]
+        self.free = np.concatenate(
+            [np.full(int(np.prod(v.type.shape)), free) for v, free in zip(values, moved, strict=True)]
+        )
+
+    @property
+    def start(self) -> Vector:
+        """All of q at the given point."""
+        return self._function.start
+
+    def whole(self, free: Vector) -> Vector:
+        """All of q, where some of it is free."""
+        q = self.start.copy()
+        q[self.free] = free
+        return q
+
+    def density(
+        self, positions: Index | None = None, after: Callable[[float], object] = lambda value: None
+    ) -> Density:
+        """The log posterior by the free coordinates.
+
+        Parameters
+        ----------
+        positions : ndarray of int, optional
+            Rows that are scaled up to all; by default all.
+        after : callable, optional
+            Called with each value.
+        """
+        fact = self.factorisation
+        weight = 1.0 if positions is None else fact.n_local / len(positions)
+        likelihood = self.likelihood if positions is None else self._function.likelihood(positions)
+        square = np.ix_(self.free, self.free)
+
+        def at(free: Vector) -> tuple[float, Vector, np.ndarray]:
+            q = self.whole(free)
+            result = self._function.prior(q).plus(likelihood(q), weight)
+            after(result.value)
+            return result.value, result.gradient[self.free], result.hessian[square]
+
+        return at
+
+    def whole_precision(self, free: Vector, precision: np.ndarray) -> np.ndarray:
+        """Precision of all of q at a mode.
+
+        What is not free has the precision of its prior, or 1 where there is none.
+        """
+        curvature = -np.diag(self._function.prior(self.whole(free)).hessian)
+        result = np.diag(np.where(np.isfinite(curvature) & (curvature > 0.0), curvature, 1.0))
+        result[np.ix_(self.free, self.free)] = precision
+        return result
+
+    def names_along(self, direction: Vector) -> str:
+        """The variables that make up most of a direction of the free coordinates."""
+        whole = np.zeros(len(self.free))
+        whole[self.free] = np.abs(direction)
+        order = np.argsort(-whole)
+        leading = [d for d in order[:3] if whole[d] > 0.3 * whole[order[0]]]
+        return ", ".join(self.name_of(int(d)) for d in leading)
+
+    def name_of(self, dimension: int) -> str:
+        """Name of one coordinate of q."""
+        name, index = self.factorisation.coordinate(dimension)
+        return name + (f"[{', '.join(map(str, index))}]" if index else "")

@@ -1,0 +1,100 @@
+"""How large the Taylor remainders are: a bound on all of them, and their sums at draws of the fitted normal.
+
+Rows with the largest bounds, or else with the largest remainders at the draws, are those to be read always.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.bounds.remainder import certify_remainders
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
+from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.mode.mode_fit import Centre, Found
+from pymc_austerity.model.factorisation import point_of
+from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
+from pymc_austerity.model.structure.local_terms import LocalTerms
+from pymc_austerity.target import Vector
+
+# Draws of the fitted normal distribution on which remainders are measured.
+_DRAWS = 8
+# Rows that tell their sums.
+_ENOUGH_ROWS = 100_000
+_SEED = 2017
+# Remainders this near to the centre, in standard deviations, are all rounding; the largest that may be met is
+# taken to be some times as large.
+_TINY, _SAFETY = 1e-8, 16.0
+
+
+def certified(found: Found, point: PointType, n_exact: int) -> Found:
+    """With a certificate of the remainders and the rows of the largest constants, or the reason for none."""
+    centre = found.centre
+    assert centre.expansion is not None
+    whiten, colour = centre.bound_factors()
+    try:
+        certificate, exact = certify_remainders(
+            found.predictors,
+            point,
+            ExpansionCoordinates(centre.expansion.order, centre.expansion.centre, colour, whiten),
+            n_exact,
+        )
+    except UnboundedError as error:
+        return found._replace(centre=centre._replace(no_certificate=str(error)))
+    return found._replace(centre=centre._replace(certificate=certificate, exact=exact))
+
+
+def measured(found: Found, point: PointType, n_exact: int) -> Found:
+    """With what draws of the fitted normal tell; without a certificate they choose the exact rows, too."""
+    centre, expanded = found.centre, found.expanded
+    n_local = expanded.n_local
+    terms = LocalTerms(expanded)
+    prior = expanded.compile(expanded.global_graph, [], mode=INTERPRETED_STABLE)
+    rng = np.random.default_rng(_SEED)
+    z = rng.standard_normal((_DRAWS, len(centre.colour)))
+    states = [point_of(expanded, _moved(centre, centre.proxy.mode, each), point) for each in z]
+    at_centre = terms(point_of(expanded, centre.at, point))
+    some = np.arange(n_local)
+    exact = centre.exact
+    if n_exact > 0 and centre.certificate is None:
+        own = np.array([terms(there) - at_centre for there in states], dtype=np.float32)
+        largest = np.nan_to_num(np.abs(own), nan=np.inf).max(axis=0)
+        exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
+    elif n_local > _ENOUGH_ROWS:
+        some = np.sort(rng.choice(n_local, _ENOUGH_ROWS, replace=False))
+    # Sums over the others are known well enough from some of the rows.
+    some = np.setdiff1d(some, exact, assume_unique=True)
+    weight = (n_local - len(exact)) / len(some)
+    sums, log_weights = np.empty(_DRAWS), np.empty(_DRAWS)
+    for k, there in enumerate(states):
+        sums[k] = weight * (terms(there, some) - at_centre[some]).sum()
+        log_density = float(prior(*expanded.point_values(there), *expanded.leaf_values)) + sums[k]
+        log_weights[k] = log_density + (terms(there, exact) - at_centre[exact]).sum() + 0.5 * z[k] @ z[k]
+    near = point_of(expanded, _moved(centre, centre.at, z[-1], _TINY), point)
+    rounding = _SAFETY * float(np.abs(terms(near) - at_centre).max())
+    certificate = centre.certificate
+    if certificate is not None:
+        certificate = certificate._replace(rounding=rounding)
+    report = centre.report._replace(acceptance=_acceptance(log_weights), remainder_sd=float(sums.std(ddof=1)))
+    centre = centre._replace(exact=exact, certificate=certificate, rounding=rounding, report=report)
+    return found._replace(centre=centre)
+
+
+def _moved(centre: Centre, q: Vector, z: Vector, share: float = 1.0) -> Vector:
+    """The state q moved by a share of a draw of the fitted normal about its mode, which z tells."""
+    result = q.copy()
+    result[centre.free] += share * centre.colour @ z
+    return result
+
+
+def _acceptance(log_weights: Vector) -> float:
+    """Acceptance rate of an independence sampler at equilibrium, from draws of its proposal.
+
+    A chain is at draw i with probability w_i / sum(w), and moves to j with min(1, w_j / w_i).
+    """
+    n = len(log_weights)
+    largest = np.nanmax(log_weights) if np.any(np.isfinite(log_weights)) else 0.0
+    with np.errstate(all="ignore"):
+        weights = np.nan_to_num(np.exp(log_weights - largest))
+    smaller = np.minimum(weights[:, None], weights[None, :]).sum() - weights.sum()
+    return float(smaller / ((n - 1) * weights.sum())) if weights.sum() > 0.0 else 0.0

@@ -1,0 +1,273 @@
+"""Values of the linear predictors of a local term: rows of the design, and slopes of the term.
+
+`predictors` finds the predictors on the graph of the term. Here what bounds need of them is evaluated, as a
+`LinearPredictor` or a `PredictorPair`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import grad, pushforward
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import mul
+from pytensor.tensor.math import Sum
+
+from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.model.factorisation import CHUNK
+from pymc_austerity.model.graph.rewrite import (
+    INTERPRETED,
+    INTERPRETED_STABLE,
+    Compiled,
+    depends_on,
+    parts_of,
+    rebuild,
+    stable,
+)
+from pymc_austerity.model.structure.identical_rows import AlikeRows
+from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row
+from pymc_austerity.target import Index, LinearPredictor, Predictor, PredictorPair, Vector
+
+# Numbers in an intermediate result when rows are computed for several directions at once.
+_BUDGET = 500_000
+
+
+def predictor_of(form: TermForm) -> Predictor:
+    """The linear predictor of a term, or its two.
+
+    Raises
+    ------
+    UnboundedError
+        If the term has neither; the message names it and the operation in the way.
+    """
+    return _pair(form) if len(form.predictors) == 2 else linear_predictor(form)
+
+
+def linear_predictor(form: TermForm) -> LinearPredictor:
+    """The linear predictor of a term.
+
+    Raises
+    ------
+    UnboundedError
+        If the term has not exactly one; the message names it and the operation in the way.
+    """
+    if not form.has_one:
+        raise UnboundedError("; ".join(form.obstacles))
+    (eta,) = form.predictors
+    slopes = _SlopesByOne(form)
+    design = Design(form, eta)
+    return LinearPredictor(
+        name=form.term.name,
+        n_rows=form.term.size,
+        n_dim=design.n_dim,
+        rows=design,
+        slopes=slopes,
+        alike=slopes.alike,
+        offset_fixed=_is_fixed(form),
+        others=slopes.names,
+        is_affine=eta is form.rows,
+    )
+
+
+def _pair(form: TermForm) -> PredictorPair:
+    slopes, designs = _SlopesByTwo(form), _Designs(form)
+    return PredictorPair(
+        name=form.term.name,
+        n_rows=form.term.size,
+        n_dim=designs.n_dim,
+        rows=designs,
+        slopes=slopes,
+        offset_fixed=_is_fixed(form),
+        others=slopes.names,
+    )
+
+
+def _is_fixed(form: TermForm) -> bool:
+    """Whether the predictors are the same functions of the block whatever other steps do."""
+    _, others = block_and_others(form.factorisation)
+    moved = depends_on(form.predictors, others.values())
+    return not any(moved.get(var, False) for var in form.predictors)
+
+
+@node_rewriter([Sum])
+def _product(fgraph: Any, node: Apply) -> list[Variable] | None:
+    """Write the sum over k of d_ik x_jk, for all i and j, as the product of two matrices."""
+    (summed,) = node.inputs
+    if node.op.axis != (2,) or summed.owner is None or getattr(summed.owner.op, "scalar_op", None) != mul:
+        return None
+    factors = sorted(summed.owner.inputs, key=lambda var: var.type.broadcastable, reverse=True)
+    if [var.type.broadcastable for var in factors] != [(True, False, False), (False, True, False)]:
+        return None
+    rows, directions = factors
+    return [pt.dot(directions[:, 0], rows[0].T)]
+
+
+_PRODUCTS = INTERPRETED.register((dfs_rewriter(_product), 100))
+
+
+class Design(Compiled):
+    """x_i and o_i: what eta is at q = 0, and how it changes along each coordinate.
+
+    The second is computed by differentiation and not by differences, which lose digits to a large offset.
+    """
+
+    def __init__(self, form: TermForm, eta: Variable) -> None:
+        self._fact, self._term = form.factorisation, form.term
+        self._block, _ = block_and_others(self._fact)
+        self._eta = one_per_row(eta, self._term.index)
+        self.n_dim = sum(int(np.prod(var.type.shape)) for var in self._block.values())
+        self._point = self._fact.graph.point
+
+    def __call__(self, positions: Index) -> np.ndarray:
+        """Rows (x_i, o_i) of the augmented design."""
+        values, leaves = self._fact.point_values(self._point), self._fact.leaf_values
+        result = np.empty((len(positions), self.n_dim + 1))
+        result[:, -1] = self._offset(*values, positions, *leaves)
+        width = int(np.clip(_BUDGET // max(1, len(positions) * self.n_dim), 1, self.n_dim))
+        for start in range(0, self.n_dim, width):
+            stop = min(start + width, self.n_dim)
+            directions = np.eye(stop - start, self.n_dim, start)
+            result[:, start:stop] = self._columns(values, directions, positions, leaves)
+        return result
+
+    def _columns(self, values: list, directions: np.ndarray, positions: Index, leaves: list) -> np.ndarray:
+        several = self._several
+        if several is not None:
+            return several(*values, directions, positions, *leaves).T
+        return np.stack([self._one(*values, row, positions, *leaves) for row in directions], axis=1)
+
+    @cached_property
+    def _tangents(self) -> tuple[Variable, Variable]:
+        """Change of eta in a direction, and the direction."""
+        direction = pt.vector("direction", shape=(self.n_dim,))
+        parts = parts_of(direction, list(self._block.values()))
+        change = pushforward([self._eta], list(parts), list(parts.values()), disconnected_outputs="ignore")[0]
+        return change, direction
+
+    @cached_property
+    def _one(self) -> Any:
+        change, direction = self._tangents
+        return self._fact.compile(change, [direction, self._term.index], mode=INTERPRETED)
+
+    @cached_property
+    def _several(self) -> Any:
+        """Changes of eta in many directions at once, for which data are gathered once; None if impossible."""
+        change, direction = self._tangents
+        directions = pt.matrix("directions", shape=(None, self.n_dim))
+        try:
+            changes = vectorize_graph(change, {direction: directions})
+        except NotImplementedError:  # an operation that knows no batches
+            return None
+        if changes.type.ndim != 2:
+            return None
+        return self._fact.compile(changes, [directions, self._term.index], mode=_PRODUCTS)
+
+    @cached_property
+    def _offset(self) -> Any:
+        zeros = {var: pt.zeros(var.type.shape) for var in self._block.values()}
+        (offset,) = rebuild([self._eta], zeros)
+        return self._fact.compile(offset, [self._term.index], mode=INTERPRETED)
+
+
+class _Designs:
+    """x_i and o_i of both predictors of a pair."""
+
+    def __init__(self, form: TermForm) -> None:
+        self._designs = [Design(form, eta) for eta in form.predictors]
+        self.n_dim = self._designs[0].n_dim
+
+    def __call__(self, positions: Index) -> np.ndarray:
+        """Rows of the augmented designs, of shape (m, 2, D + 1)."""
+        return np.stack([design(positions) for design in self._designs], axis=1)
+
+
+class _Slopes(Compiled):
+    """A term as a function of its predictors, to be differentiated by them."""
+
+    def __init__(self, form: TermForm) -> None:
+        self._fact, self._term = form.factorisation, form.term
+        self._inputs = [eta.type(f"eta{k}") for k, eta in enumerate(form.predictors)]
+        (self._rows,) = rebuild([form.rows], dict(zip(form.predictors, self._inputs, strict=True)))
+        _, others = block_and_others(self._fact)
+        used = set(ancestors([self._rows]))
+        self.names = tuple(name for name, var in others.items() if var in used)
+
+    def _values_at(self, point: Mapping[str, Any]) -> list[np.ndarray]:
+        """All variables, of which those that matter are looked up in `point`."""
+        own = {name: point[name] for name in self.names}
+        return self._fact.point_values({**self._fact.graph.point, **own})
+
+    def _along(self, var: Variable) -> Variable:
+        """Slope of each row by `var`, which may be one number for all of them."""
+        ones = [pt.ones_like(var)]
+        return pushforward([self._stable_rows], [var], ones, disconnected_outputs="ignore")[0]
+
+    @cached_property
+    def _stable_rows(self) -> Variable:
+        return stable(self._rows)
+
+    def _compiled(self, slopes: Variable | Sequence[Variable]) -> Any:
+        return self._fact.compile(slopes, [*self._inputs, self._term.index], mode=INTERPRETED_STABLE)
+
+
+class _SlopesByOne(_Slopes):
+    """f_i' of a term with one predictor."""
+
+    def __init__(self, form: TermForm) -> None:
+        super().__init__(form)
+        (self._input,) = self._inputs
+        self.alike = AlikeRows(self._fact, self._term, self._rows, self._input)
+
+    def __call__(self, eta: Vector, positions: Index, point: Mapping[str, Any]) -> np.ndarray:
+        """f_i'(eta_k), of shape (K, m)."""
+        values = self._values_at(point)
+        leaves, shape = self._fact.leaf_values, self._input.type.shape
+        function, m = self._function, len(positions)
+        with np.errstate(all="ignore"):
+            if None not in shape:
+                one = [function(*values, np.full(shape, e), positions, *leaves) for e in eta]
+                return np.stack([np.broadcast_to(x, m) for x in one])
+            per_call = max(1, CHUNK // max(m, 1))
+            parts = []
+            for start in range(0, len(eta), per_call):
+                some = eta[start : start + per_call]
+                wide = np.repeat(some, m).reshape([-1 if k is None else 1 for k in shape])
+                slopes = function(*values, wide, np.tile(positions, len(some)), *leaves)
+                parts.append(np.reshape(slopes, (len(some), m)))
+            return np.concatenate(parts)
+
+    @cached_property
+    def _function(self) -> Any:
+        if (
+            None not in self._input.type.shape
+        ):  # one number for all rows, which have each a slope of their own
+            return self._compiled(self._along(self._input))
+        total = self._stable_rows.sum()
+        return self._compiled(grad(total, self._input, disconnected_inputs="ignore"))
+
+
+class _SlopesByTwo(_Slopes):
+    """Both partial slopes of a term with two predictors."""
+
+    def __call__(self, values: np.ndarray, positions: Index, point: Mapping[str, Any]) -> np.ndarray:
+        """Slopes at K values of both predictors, of shape (2, K, m)."""
+        first = self._values_at(point)
+        shapes = [[len(positions) if k is None else 1 for k in var.type.shape] for var in self._inputs]
+        result = np.empty((2, values.shape[1], len(positions)))
+        with np.errstate(all="ignore"):
+            for k, both in enumerate(values.T):
+                wide = [np.full(shape, value) for shape, value in zip(shapes, both, strict=True)]
+                slopes = self._function(*first, *wide, positions, *self._fact.leaf_values)
+                result[0, k], result[1, k] = slopes
+        return result
+
+    @cached_property
+    def _function(self) -> Any:
+        return self._compiled([self._along(var) for var in self._inputs])

@@ -1,0 +1,194 @@
+"""Linear predictors of a local term, found on its graph.
+
+Local terms of generalised linear models, and of much else, are l_i(q) = f_i(eta_i) with
+eta_i = x_i . q + o_i. A regression with a free scale has two such predictors, one for the location and one
+for the logarithm of the scale: l_i(q) = f_i(eta_i, zeta_i). Bounds on all l_i at once
+(`pymc_austerity.bounds`) need the x_i and the slopes of f_i, which `predictor_values` evaluates.
+
+The graph of a term is affine in q near its inputs (`affine`) and nonlinear near its output. A linear
+predictor is a value in the affine part that holds one number for each row, or one for all, and through which
+everything passes: with it replaced by an input, nothing depends on q any more. Of several such values
+(``X @ b``, and ``y - X @ b``) the one nearest to the output is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import NamedTuple
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable, clone
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.structure.affine import Kind, core_of, kinds
+from pymc_austerity.model.structure.element_rows import Group
+
+# Affine values among which two predictors are looked for, those nearest to the rows: all, in most graphs.
+_CANDIDATES = 50
+
+
+class TermForm(NamedTuple):
+    """How the rows of a local term depend on the block.
+
+    Attributes
+    ----------
+    factorisation : Factorisation
+    term : LocalTerm
+        One of its local terms.
+    rows : TensorVariable
+        The rows of the term as a graph in which the predictors occur.
+    predictors : tuple of TensorVariable
+        One linear predictor, or two, in the graph of `rows`; empty if there are neither.
+    obstacles : tuple of str
+        Why there is not one linear predictor; and why there are not two, if these were looked for in vain.
+    groups : tuple of Group
+        Long variables of which a predictor contains one element for each row.
+    """
+
+    factorisation: Factorisation
+    term: LocalTerm
+    rows: Variable
+    predictors: tuple[Variable, ...]
+    obstacles: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def has_one(self) -> bool:
+        """Whether the term is a function of a single linear predictor."""
+        return len(self.predictors) == 1
+
+
+def find_predictor(factorisation: Factorisation, term: LocalTerm) -> TermForm:
+    """The form of a term with its one linear predictor, or with the reason why there is none."""
+    block, others = block_and_others(factorisation)
+    for name, var in block.items():
+        if var.type.dtype != "float64":
+            obstacle = f"{name!r}, which enters the term {term.name!r}, is discrete"
+            return TermForm(factorisation, term, term.rows, (), (obstacle,))
+    (rows,) = merged([term.rows])
+    kind = kinds([rows], block.values(), others.values())
+    cuts = _cuts(rows, block.values(), kind)
+    eta = next((var for var in cuts if is_one_per_row(var)), None)
+    if eta is None:
+        return TermForm(factorisation, term, rows, (), (_obstacle(term.name, rows, block, kind),))
+    return TermForm(factorisation, term, rows, (eta,))
+
+
+def find_predictors(factorisation: Factorisation, term: LocalTerm) -> TermForm:
+    """The form of a term with one linear predictor, or else two, or else the reasons for neither."""
+    return with_pair(find_predictor(factorisation, term))
+
+
+def with_pair(form: TermForm) -> TermForm:
+    """The same form if it has a predictor; else that with two predictors, if the term has two.
+
+    Of several pairs, that nearest to the rows.
+    """
+    block, others = block_and_others(form.factorisation)
+    if form.predictors or any(var.type.dtype != "float64" for var in block.values()):
+        return form
+    (rows,) = merged([_indexed_first(form.term.rows)])
+    kind = kinds([rows], block.values(), others.values())
+    nodes = list(toposort([rows]))
+    used = set(ancestors([rows]))
+    affine = [var for var in block.values() if var in used]
+    affine += [out for node in nodes for out in node.outputs if kind.get(out) is Kind.AFFINE]
+    candidates = [var for var in reversed(affine) if is_one_per_row(var)][:_CANDIDATES]
+    for pair in combinations(candidates, 2):
+        if _separate(nodes, set(block.values()), rows, pair):
+            return form._replace(rows=rows, predictors=pair)
+    name = form.term.name
+    neither = f"the term {name!r} does not depend on the variables through two linear predictors either"
+    return form._replace(obstacles=(*form.obstacles, neither))
+
+
+def block_and_others(factorisation: Factorisation) -> tuple[dict[str, Variable], dict[str, Variable]]:
+    """Value variables of the step, and those of other steps."""
+    values = factorisation.graph.values
+    block = {name: values[name] for name in factorisation.var_names}
+    return block, {name: var for name, var in values.items() if name not in block}
+
+
+def one_per_row(eta: Variable, index: Variable) -> Variable:
+    """The linear predictor as a vector with one number for each row."""
+    return eta.flatten() if None in eta.type.shape else pt.alloc(eta.flatten()[0], index.shape[0])
+
+
+def merged(outputs: list[Variable]) -> list[Variable]:
+    """A copy of the graphs in which equal computations are one; inputs are the same variables."""
+    inputs = [var for var in graph_inputs(outputs) if not isinstance(var, Constant)]
+    inputs, outputs = clone(inputs, outputs, copy_inputs=False)
+    graph = FunctionGraph(inputs, outputs, clone=False)
+    MergeOptimizer().rewrite(graph)
+    return list(graph.outputs)
+
+
+def _cuts(rows: Variable, block: Iterable[Variable], kind: dict[Variable, Kind]) -> list[Variable]:
+    """Affine values through which all paths from the block to `rows` pass, nearest to `rows` first."""
+    nodes, block = list(toposort([rows])), set(block)
+    candidates = [out for node in nodes for out in node.outputs if kind.get(out) is Kind.AFFINE]
+    candidates = [var for var in block if var in kind] + candidates
+    return [var for var in reversed(candidates) if _separate(nodes, block, rows, (var,))]
+
+
+def _separate(nodes: list[Apply], block: set[Variable], rows: Variable, cuts: tuple[Variable, ...]) -> bool:
+    """Do all paths from the block to `rows`, by sorted nodes, pass through `cuts`?"""
+    found = block.difference(cuts)
+    for node in nodes:
+        if not found.isdisjoint(node.inputs):
+            found.update(out for out in node.outputs if out not in cuts)
+    return rows not in found
+
+
+def is_one_per_row(var: Variable) -> bool:
+    """Does `var` hold one number for each row, or one for all? Only the number of rows is unknown."""
+    return sum(k is None for k in var.type.shape) <= 1 and all(k in (None, 1) for k in var.type.shape)
+
+
+def _obstacle(term: str, rows: Variable, block: Mapping[str, Variable], kind: dict[Variable, Kind]) -> str:
+    """Name a variable and the first nonlinear operation that it meets, if others are predictors."""
+    first: dict[Variable, Apply] = {}  # values at the border, and where they cross it
+    for node in toposort([rows]):
+        if any(kind.get(out) is Kind.NONLINEAR for out in node.outputs):
+            for var in node.inputs:
+                if kind.get(var) is Kind.AFFINE:
+                    first.setdefault(var, node)
+    wide = [var for var in first if not is_one_per_row(var)]
+    # Where a predictor per row and something else enter, the something else is in the way.
+    odd = wide or [var for var in first if None not in var.type.shape] or list(first)
+    names = {var: [name for name, value in block.items() if value in set(ancestors([var]))] for var in odd}
+    var = min(odd, key=lambda v: len(names[v]))
+    operation = _operation(first[var])
+    quoted = " and ".join(map(repr, names[var]))
+    verb = "enters" if len(names[var]) == 1 else "enter"
+    return f"{quoted} {verb} the term {term!r} through {operation}, beside or instead of a linear predictor"
+
+
+def _operation(node: Apply) -> str:
+    op = core_of(node.op)
+    return type(op.scalar_op if isinstance(op, Elemwise) else op).__name__
+
+
+def _indexed_first(rows: Variable) -> Variable:
+    """exp(z)[group] as exp(z[group]), which has one number for each row of a group-wise scale."""
+    memo: dict[Variable, Variable] = {}
+    for node in toposort([rows]):
+        inputs = [memo.get(var, var) for var in node.inputs]
+        outer: list[Op] = []
+        if isinstance(node.op, Subtensor | AdvancedSubtensor):
+            while (owner := inputs[0].owner) and isinstance(owner.op, Elemwise) and len(owner.inputs) == 1:
+                outer.append(owner.op)
+                inputs[0] = owner.inputs[0]
+        if inputs != node.inputs:
+            outputs = node.clone_with_new_inputs(inputs, strict=False).outputs
+            for op in reversed(outer):
+                outputs = [op(out) for out in outputs]
+            memo.update(zip(node.outputs, outputs, strict=True))
+    return memo.get(rows, rows)

@@ -1,0 +1,111 @@
+"""Compiled derivatives of one local term, row by row or summed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild, stable
+from pymc_austerity.model.refusal import NO_GRADIENT
+from pymc_austerity.model.structure.derivatives import (
+    Derivatives,
+    not_smooth,
+    slopes,
+    symmetric,
+    with_derivatives,
+)
+from pymc_austerity.model.structure.predictor_values import Design
+from pymc_austerity.model.structure.predictors import TermForm
+from pymc_austerity.target import Index, Vector
+
+
+class ByPredictor(Compiled):
+    """A term with one linear predictor: its design, and f_i with two derivatives.
+
+    Parameters
+    ----------
+    form : TermForm
+    point : list of ndarray
+        Values of all variables but those of the block, which are not used.
+
+    Attributes
+    ----------
+    design : Design
+    size : int
+        Number of rows.
+    """
+
+    def __init__(self, form: TermForm, point: list[np.ndarray]) -> None:
+        self._form, self._point = form, point
+        self.size = form.term.size
+        (eta,) = form.predictors
+        self.design = Design(form, eta)
+        self._input = eta.type("eta")
+
+    def of_rows(self, eta: Vector, positions: Index) -> list[Vector]:
+        """l_i, f_i' and f_i'' at eta_i."""
+        shape = self._input.type.shape
+        wide = (
+            eta.reshape([-1 if k is None else 1 for k in shape]) if None in shape else eta[:1].reshape(shape)
+        )
+        outputs = self._function(*self._point, wide, positions, *self._form.factorisation.leaf_values)
+        return [np.broadcast_to(np.ravel(out), len(positions)) for out in outputs]
+
+    @cached_property
+    def _function(self) -> Any:
+        form = self._form
+        (of_eta,) = rebuild([form.rows], dict(zip(form.predictors, [self._input], strict=True)))
+        try:
+            outputs = [of_eta, *slopes(of_eta, self._input, form.term.index)]
+        except NO_GRADIENT as error:
+            raise not_smooth(f"The term {form.term.name!r}", error) from None
+        inputs = [self._input, form.term.index]
+        return form.factorisation.compile(outputs, inputs, mode=INTERPRETED_STABLE)
+
+
+class ByCoordinates(Compiled):
+    """Any other term: its sum over rows, differentiated along all coordinates.
+
+    Parameters
+    ----------
+    form : TermForm
+    point : list of ndarray
+        Values of all variables but those of the block, which are not used.
+
+    Attributes
+    ----------
+    size : int
+        Number of rows.
+    """
+
+    def __init__(self, form: TermForm, point: list[np.ndarray]) -> None:
+        self._form, self._point = form, point
+        self.size = form.term.size
+
+    def of_rows(self, phi: Vector, positions: Index) -> Derivatives:
+        """The sum over some rows."""
+        leaves = self._form.factorisation.leaf_values
+        return symmetric(*self._function(*self._point, phi, positions, *leaves))
+
+    @cached_property
+    def _function(self) -> Any:
+        fact, term = self._form.factorisation, self._form.term
+        block = [fact.graph.values[name] for name in fact.var_names]
+        phi = pt.vector("phi", shape=(sum(int(np.prod(var.type.shape)) for var in block),))
+        (rows,) = rebuild([term.rows], parts_of(phi, block))
+        try:
+            outputs = with_derivatives(stable(rows).sum(), phi)
+        except NO_GRADIENT as error:
+            raise not_smooth(f"The term {term.name!r}", error) from None
+        return fact.compile(outputs, [phi, term.index], mode=INTERPRETED_STABLE)
+
+
+TermDerivatives = ByPredictor | ByCoordinates
+
+
+def term_derivatives(form: TermForm, point: list[np.ndarray]) -> TermDerivatives:
+    """By the linear predictor if there is one, else along all coordinates."""
+    return ByPredictor(form, point) if form.has_one else ByCoordinates(form, point)

@@ -1,0 +1,136 @@
+"""What is found of the local terms is found once, and handed on."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import TunaMH, factorise
+from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.structure import features, predictors, term_structure
+from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.element_rows import Group
+from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.target import LinearPredictor, PredictorPair
+from tests.model.features import model_of, simplex
+
+N = 1200
+RNG = np.random.default_rng(3)
+X, Y = RNG.normal(size=(N, 2)), RNG.integers(0, 2, size=N)
+
+
+def logistic():
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=X @ pm.Normal("b", shape=2), observed=Y)
+    return model
+
+
+def location_and_scale():
+    with pm.Model() as model:
+        pm.Normal("y", X @ pm.Normal("b", shape=2), pm.HalfNormal("sigma"), observed=X[:, 0])
+    return model
+
+
+def product():
+    with pm.Model() as model:
+        b, c, d = (X @ pm.Normal(name, shape=2) for name in "bcd")
+        pm.Bernoulli("y", logit_p=b * c * d, observed=Y)
+    return model
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """Names of the terms whose graphs are searched for one predictor, in order."""
+    found = []
+    original = predictors.find_predictor
+
+    def counted(fact, term):
+        found.append((fact, term.name))
+        return original(fact, term)
+
+    for module in (predictors, features):
+        monkeypatch.setattr(module, "find_predictor", counted)
+    return found
+
+
+def test_a_step_searches_a_term_once(searches):
+    """The proposal, the mode, the expansion and the bounds ask for its form."""
+    with interpreted():
+        TunaMH(model=logistic(), rng=1)
+    assert [name for _, name in searches] == ["y"]
+
+
+def test_no_term_is_searched_twice_for_the_same_features(searches):
+    with interpreted():
+        TunaMH(model=model_of(simplex, 3000), rng=1)
+    assert len(searches) > 1
+    assert len({id(fact) for fact, _ in searches}) == len(searches)
+
+
+def test_nothing_is_searched_for_until_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr(term_structure, "find_predictors", None)
+    assert TermStructure(factorise(logistic())).factorisation.n_local == N
+
+
+def test_parts_are_found_once():
+    structure = TermStructure(factorise(logistic()))
+    for part in ("forms_in_block", "features", "predictors", "linear_predictors", "rows_of"):
+        assert getattr(structure, part) is getattr(structure, part)
+    assert structure.forms is structure.forms_in_block
+    assert structure.inner is structure.factorisation
+
+
+def test_one_predictor_or_two():
+    (one,) = TermStructure(factorise(logistic())).predictors
+    assert isinstance(one, LinearPredictor)
+    structure = TermStructure(factorise(location_and_scale()))
+    (two,) = structure.predictors
+    assert isinstance(two, PredictorPair)
+    (form,) = structure.forms
+    assert (form.has_one, len(form.predictors), len(form.obstacles)) == (False, 2, 1)
+    with pytest.raises(UnboundedError, match=r"^'sigma_log__' enters the term 'y' through Exp"):
+        structure.linear_predictors  # noqa: B018
+
+
+def test_neither_one_nor_two():
+    structure = TermStructure(factorise(product()))
+    assert structure.forms[0].predictors == ()
+    reasons = (
+        r"enters the term 'y' through Mul.*; the term 'y' does not depend .* two linear predictors either"
+    )
+    with pytest.raises(UnboundedError, match=reasons):
+        structure.predictors  # noqa: B018
+
+
+def test_rows_of_the_elements_of_a_group():
+    structure = TermStructure(factorise(logistic()))
+    (form,) = structure.forms_in_block
+    group = Group("u", 4, np.arange(N) % 4)
+    vars(structure)["forms_in_block"] = (form._replace(groups=(group,)),)
+    assert list(structure.rows_of) == [("y", "u")]
+    np.testing.assert_array_equal(structure.rows_of["y", "u"].of(1), np.arange(1, N, 4))
+
+
+def test_stored_designs_are_those_computed():
+    """Of chunks that a pass has stored, of parts of these, and of rows that are in several or apart."""
+    model = logistic()
+    structure = TermStructure(factorise(model))
+    likelihood = Differentiable(structure, model.initial_point()).likelihood()
+    (plain,) = structure.predictors
+    (before,) = likelihood.with_stored_designs(structure.predictors)
+    likelihood.at(np.zeros(2))
+    (after,) = likelihood.with_stored_designs(structure.predictors)
+    for rows in (np.arange(N), np.arange(10, 20), np.array([5]), np.array([3, 900]), np.arange(20, 10, -1)):
+        for predictor in (before, after):
+            np.testing.assert_array_equal(predictor.rows(rows), plain.rows(rows))
+
+
+def test_slopes_are_those_of_a_whole_pass():
+    model = logistic()
+    likelihood = Differentiable(TermStructure(factorise(model)), model.initial_point()).likelihood()
+    q = np.array([0.3, -0.2])
+    (slopes,) = likelihood.slopes(q)
+    np.testing.assert_array_equal(slopes, likelihood.at(q).slopes[0])
+    probability = 1 / (1 + np.exp(-X @ q))
+    np.testing.assert_allclose(np.abs(slopes[0]), np.abs(Y - probability), rtol=1e-9)
+    np.testing.assert_allclose(slopes[1], -probability * (1 - probability), rtol=1e-9)
