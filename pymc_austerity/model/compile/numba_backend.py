@@ -60,7 +60,8 @@ def engine_source(kernel: Callable[..., Any], records: Records) -> str:
         f"    outcome = kernel({', '.join(arguments)})",
     ]
     if returns_state(kernel):
-        lines += ["    q[:] = outcome.q", "    return outcome[1:]"]
+        # Number by number: with q[:] = ... numba compiles an error message for 1 to 2 seconds.
+        lines += ["    for i in range(len(q)):", "        q[i] = outcome.q[i]", "    return outcome[1:]"]
     else:
         lines += ["    return outcome[:]"]
     return "\n".join(lines)
