@@ -207,14 +207,18 @@ make_target = constructor(Target(log_terms=table_terms))
 
 @numba.njit
 def compiled(n_updates, rng, z, counts, args, population, batch_size):
-    return gibbs_updates(
-        n_updates, rng, z, counts, args, population, make_rule(batch_size), make_target()
-    )
+    return gibbs_updates(n_updates, rng, z, counts, args, population, make_rule(batch_size), make_target())
 
 
 def interpreted(n_updates, rng, z, counts, args, population, batch_size, terms=table_terms):
     return gibbs_updates(
-        n_updates, rng, z, counts, args, population, BatchDraws(batch_size, draw_category),
+        n_updates,
+        rng,
+        z,
+        counts,
+        args,
+        population,
+        BatchDraws(batch_size, draw_category),
         Target(log_terms=terms),
     )
 

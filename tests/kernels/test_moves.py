@@ -226,9 +226,7 @@ def test_a_proposal_is_offset_by_the_global_terms_and_its_own_ratio():
 
 
 def test_a_surrogate_has_no_offset():
-    q_new, base = surrogate_move(
-        by(inner_jump, INNER), np.zeros(1), ScriptedRng([0.99]), (TERMS,), TABLE
-    )
+    q_new, base = surrogate_move(by(inner_jump, INNER), np.zeros(1), ScriptedRng([0.99]), (TERMS,), TABLE)
     assert (q_new[0], base) == (2.0, 0.0)
 
 
@@ -260,9 +258,7 @@ def test_a_surrogate_that_stays_reads_nothing_and_is_accepted(u, rule):
 
 def test_a_surrogate_that_stays_does_not_read_the_exact_rows():
     target = Target(TABLE.global_log_ratio, Unread())
-    out = one_transition(
-        INNER, Staying(0.5), np.zeros(1), target=target, exact_rows=np.array([1, 4])
-    )
+    out = one_transition(INNER, Staying(0.5), np.zeros(1), target=target, exact_rows=np.array([1, 4]))
     assert out.accepted
     assert out.n_used == 0
 

@@ -1,6 +1,6 @@
 """Records of numbers and functions, as kernels take them.
 
-A record that is handed to a backend is a NamedTuple of the functions that are compiled in. In place of a
+A record that is handed to a backend is a NamedTuple of functions, which are compiled in. In place of a
 number, an array or a tuple of these it has an ellipsis: that field is open, and comes with each call, in the
 order of the kernel's parameters. For example
 
