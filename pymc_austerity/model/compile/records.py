@@ -54,7 +54,7 @@ def constructor_source(record: Any) -> str:
 def constructor(record: Any) -> Callable[..., Any]:
     """The same for compiled code, which no function can be handed to from outside."""
     functions = {name: value for name, value in zip(record._fields, record, strict=True) if value is not ...}
-    environment = {"__name__": __name__, "Record": type(record), **functions}
+    environment = {"__name__": type(record).__module__, "Record": type(record), **functions}
     made: Callable[..., Any] = register_jitable(
         compile_numba_function_src(constructor_source(record), "make", environment, {})
     )
