@@ -80,6 +80,7 @@ def _own_operations(graph: FunctionGraph) -> Iterator[type[Op]]:
 class NumbaBackend:
     """Everything is compiled by numba."""
 
+    name: str = "numba"
     mode: Any = "NUMBA"
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
@@ -111,7 +112,7 @@ class NumbaBackend:
             **{
                 name: register_jitable(
                     compile_numba_function_src(
-                        source, name, {"__name__": __name__, f"{name}_function": built[name][0]}, {}
+                        source, name, {"__name__": Target.__module__, f"{name}_function": built[name][0]}, {}
                     )
                 )
                 for name, source in sources.items()
