@@ -11,6 +11,7 @@ from numba.extending import register_jitable
 from scipy import stats
 
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.proposals import Laplace
 from pymc_austerity.proposals.base import bind, is_fitted, no_adaptation
 from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
@@ -304,8 +305,8 @@ def trace_of(propose, compiled=True):
 def run(propose, proposal, n_dim, proxy, n, *, seed=10, compiled=True):
     args = skewed_args(n_dim)
     state, rng = state_of(proposal, proxy), np.random.default_rng(seed)
-    trace = trace_of(propose, compiled)
-    return trace(n, True, rng, fit(n_dim).mode, args, np.arange(1), state, Exact().bind(1)), state
+    trace, schedule = trace_of(propose, compiled), Exact().bind(1)
+    return trace(n, True, rng, fit(n_dim).mode, args, rows_of(schedule), state, schedule), state
 
 
 def worst_z_of_law(q):
@@ -367,9 +368,10 @@ def test_a_perfect_fit_accepts_every_fitted_move():
         return 0.5 * (squared(w) - squared(w_new))
 
     for proposal in KINDS.values():
-        state = state_of(proposal)
-        trace = interpreted_trace(
+        state, schedule = state_of(proposal), Exact().bind(1)
+        run_of = interpreted_trace(
             propose_laplace, no_adaptation, Exact().functions, Target(fitted_ratio, zeros)
-        )(500, False, np.random.default_rng(1), FROM, (state.whiten, MODE), np.arange(1), state,
-          Exact().bind(1))  # fmt: skip
+        )
+        rng, args = np.random.default_rng(1), (state.whiten, MODE)
+        trace = run_of(500, False, rng, FROM, args, rows_of(schedule), state, schedule)
         assert trace.accepted.all()
