@@ -212,10 +212,10 @@ def plot(results, path):
     colours = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(results)))
     labels = {"terms": "likelihood terms read", "seconds": "processor time [s]"}
     for ax, axis in zip(axes, labels, strict=True):
-        for result, colour in zip(results, colours, strict=True):
+        for result, unwhiten in zip(results, colours, strict=True):
             epsilon = result["epsilon"]
             label = f"{epsilon:g}" if epsilon else "0 (exact)"
-            ax.loglog(result[axis], result["risk"], color=colour, label=label, lw=1.5)
+            ax.loglog(result[axis], result["risk"], color=unwhiten, label=label, lw=1.5)
         ax.set_xlabel(labels[axis])
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("risk of the predictive mean")

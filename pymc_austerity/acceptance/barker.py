@@ -146,8 +146,8 @@ def normal_distance(sample: Sample) -> float:
     """Corollary 1, for standardised variables: distance of the batch mean from a normal variable."""
     n = sample.n
     sd = math.sqrt(sample.m2 / n)
-    # Minkowski: a norm about the mean is at most that about the centre plus their distance.
-    apart = abs(sample.mean - sample.centre)
+    # Minkowski: a norm about the mean is at most that about the center plus their distance.
+    apart = abs(sample.mean - sample.center)
     first: float = (sample.absolute / n + apart) / sd
     third: float = ((sample.cubed / n) ** (1.0 / 3.0) + apart) / sd
     return (6.4 * third * third * third + 2.0 * first) / math.sqrt(n)

@@ -164,7 +164,7 @@ def _log_of_log_normal_density(q: Vector) -> float:
     return total
 
 
-# On all of the real line, and off centre, so that a proposal that scales is not symmetric.
+# On all of the real line, and off center, so that a proposal that scales is not symmetric.
 NORMAL = Law(_log_normal_density, lambda z: z + 1.5, lambda q: q - 1.5)
 # For proposals of positive numbers.
 LOG_NORMAL = Law(_log_of_log_normal_density, lambda z: np.exp(0.7 * z), lambda q: np.log(q) / 0.7)

@@ -165,7 +165,7 @@ def share_depends_on_q(state, q, rng):
     """Walks where the fitted density is low. Each component for itself is right."""
     w = times_upper(state.whiten, q - state.mode)
     mix = np.array([0.9 if squared(w) > len(q) else 0.1])
-    changed = LaplaceState(state.scale, state.rho, mix, state.mode, state.whiten, state.colour)
+    changed = LaplaceState(state.scale, state.rho, mix, state.mode, state.whiten, state.unwhiten)
     return propose_laplace(changed, q, rng)
 
 
