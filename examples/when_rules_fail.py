@@ -5,8 +5,8 @@ Every rule samples the same model with the same steps; the exact posterior is kn
 * *Heavy tails.* Lognormal data in a normal model: a few of 100,000 rows carry most of what is known of sigma.
 * *Rare rows.* A logistic regression with a binary covariate that is 1 in 10 of 100,000 rows: only these know
   its coefficient.
-* *Skewed terms.* Amounts with a skewed law in an exponential model, at a temperature at which batches of 100
-  seem to be enough for the minibatch Barker test.
+* *Skewed terms.* Amounts with a skewed distribution in an exponential model, at a temperature at which
+  batches of 100 seem to be enough for the minibatch Barker test.
 
 What `--full` printed: distance of the posterior mean from the exact one, in exact standard deviations, and
 standard deviation relative to the exact one (Monte Carlo errors in brackets), and the share of the data:

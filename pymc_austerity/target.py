@@ -181,7 +181,7 @@ class Expansion(NamedTuple):
 
 
 class QuadraticProxy(NamedTuple):
-    """A normal law that is close to the posterior of a block: N(mode, precision^-1).
+    """A normal distribution that is close to the posterior of a block: N(mode, precision^-1).
 
     Attributes
     ----------

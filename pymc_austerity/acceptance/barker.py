@@ -88,7 +88,7 @@ class Barker:
         return 0 if self.max_error is None else math.ceil((_SMALLEST_CONSTANT / self.max_error) ** 2)
 
     def bind(self, n_local: int) -> BarkerSchedule:
-        """Batch ends for a population of `n_local` terms, and the law of the correction."""
+        """Batch ends for a population of `n_local` terms, and the distribution of the correction."""
         batch = first_batch(self.batch_size, self.default_batch_size, n_local)
         inner = np.arange(batch, n_local, batch)
         max_error = math.inf if self.max_error is None else self.max_error

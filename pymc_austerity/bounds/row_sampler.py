@@ -3,7 +3,8 @@
 `bounds.remainder` has the derivation: |R_i(q') - R_i(q)| <= c_i M(q, q'). Here the c_i of all rows are kept,
 at three radii, and an alias table for each draws rows with probability c_i / C, C = sum of the c_i:
 
-- the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted law are;
+- the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted
+  distribution are;
 - the *wider* tier, twice as far;
 - the *global* tier, everywhere. There K_i is the largest |f_i'''| on the whole line. If that is infinite for
   some row, the tier reaches eight times as far as the first, and nothing is known beyond.

@@ -62,7 +62,7 @@ def stage_shares(pi_1: float) -> Floats:
     if count > MOST_STAGES:
         raise ValueError(
             f"pi_1 must be at least {1 / MOST_STAGES:g}, got {pi_1!r}: the test may take {count:,} stages, "
-            "and the law of so many is not computed. Use larger batches."
+            "and the distribution of so many is not computed. Use larger batches."
         )
     shares: Floats = pi_1 * np.arange(1.0, count + 1.0)
     shares[-1] = 1.0

@@ -1,4 +1,4 @@
-"""What is known of the mode of a block: the expansion there, and the normal law that proposals are fitted to.
+"""What is known of the mode of a block: the expansion there, and the normal distribution for proposals.
 
 It is found once, when a step is built (`fit_mode`), and travels with the step but for what has size N.
 """
@@ -53,7 +53,7 @@ class ModeReport(NamedTuple):
     n_starts, n_modes : int
         Points the first search started from, and distinct modes that it found.
     acceptance : float
-        Acceptance rate of independent proposals from the fitted law, by `draws` draws of it.
+        Acceptance rate of independent proposals from the fitted distribution, by `draws` draws of it.
     remainder_sd : float
         Standard deviation over these draws of the sum of the sampled remainders.
     """
@@ -219,10 +219,10 @@ def start_near(
 
 
 def warn_if_poor(report: ModeReport) -> None:
-    """Tell if draws of the fitted law are already unlike the posterior."""
+    """Tell if draws of the fitted distribution are already unlike the posterior."""
     if report.acceptance < _POOR_ACCEPTANCE or not report.remainder_sd < _LARGE_SPREAD:
         warn(
-            "The posterior is far from the normal law fitted at its mode: independent draws of that would be "
-            f"accepted at a rate of about {report.acceptance:.2f}, and sums of remainders vary by "
+            "The posterior is far from the normal distribution fitted at its mode: independent draws of that "
+            f"would be accepted at a rate of about {report.acceptance:.2f}, and sums of remainders vary by "
             f"{report.remainder_sd:.2g}. {ADVICE}"
         )

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.target import Vector
 
-# Draws of the fitted law.
+# Draws of the fitted distribution.
 _DRAWS, _SEED = 2000, 2021
 # By how much their second moment along a direction may exceed that to first order. It does, by less, where
-# the normal law of q is wider than the posterior, as along the ridge of mu + tau z.
+# the normal distribution of q is wider than the posterior, as along the ridge of mu + tau z.
 _CURVED = 10.0
 # Smallest second moment, relative to the largest.
 _FLOOR = 1e-12
@@ -27,7 +27,7 @@ _FLOOR = 1e-12
 def feature_factors(
     features: FeatureMap, at: Vector, mode: Vector, unwhiten: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Whitening W and its inverse V, of shape (p, p), for a normal law of q.
+    """Whitening W and its inverse V, of shape (p, p), for a normal distribution of q.
 
     Parameters
     ----------

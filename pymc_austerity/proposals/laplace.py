@@ -1,4 +1,4 @@
-"""Proposals from the normal law that is fitted to the posterior at its mode (Laplace's approximation)."""
+"""Proposals from the normal distribution fitted to the posterior at its mode (Laplace's approximation)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class LaplaceState(NamedTuple):
 
 @register_jitable
 def propose_laplace(state: LaplaceState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-    """Move in coordinates w = L'(q - mode), in which the fitted law is N(0, I)."""
+    """Move in coordinates w = L'(q - mode), in which the fitted distribution is N(0, I)."""
     walk = rng.random() < state.mix[0]
     z = rng.standard_normal(len(q))
     w = times_upper(state.whiten, q - state.mode)

@@ -30,7 +30,7 @@ class Recommendation(NamedTuple):
     rows : float or None
         Rows that a transition is expected to read; None for `pm.NUTS`, which reads all at each leapfrog step.
     fit : ModeReport or None
-        How well the normal law at the mode fits; None if it was not found.
+        How well the normal distribution at the mode fits; None if it was not found.
     guarantee : str
     otherwise : str
         What would change the choice.

@@ -1,7 +1,7 @@
-"""Targets with a known law, as functions that run interpreted and compiled.
+"""Targets with a known distribution, as functions that run interpreted and compiled.
 
 * A chain of a few states with N local terms for each: its transition probabilities can be written down.
-* Laws with independent coordinates, for proposals.
+* Distributions with independent coordinates, for proposals.
 * A linear regression with known noise: its posterior is normal.
 """
 
@@ -125,11 +125,12 @@ def chain_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
 CHAIN = Target(chain_global, chain_log_ratios, chain_terms)
 
 
-# Laws with independent coordinates ------------------------------------------------------------------
+# Distributions with independent coordinates
+# ------------------------------------------------------------------
 
 
 class Law(NamedTuple):
-    """A law with D independent coordinates, all of one kind.
+    """A distribution with D independent coordinates, all of one kind.
 
     Attributes
     ----------
@@ -213,7 +214,7 @@ REGRESSION = Target(normal_prior, regression_log_ratios, regression_terms)
 
 
 class Normal(NamedTuple):
-    """A normal law."""
+    """A normal distribution."""
 
     mean: np.ndarray
     cov: np.ndarray

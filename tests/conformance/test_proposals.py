@@ -184,7 +184,7 @@ class Fitted:
     "propose", [wrong_sign, fitted_ratio_of_walks, share_depends_on_q], ids=lambda f: f.__name__
 )
 def test_a_wrong_fitted_proposal_fails(propose, kind):
-    with pytest.raises(AssertionError, match="With a normal law that is .* log_hastings"):
+    with pytest.raises(AssertionError, match="With a normal distribution that is .* log_hastings"):
         check_proposal(Fitted(Laplace(kind, mix=0.3), propose), 2)
 
 

@@ -534,7 +534,7 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
         step = TunaMH(model=rare, rng=1)
     said = [str(x.message) for x in w if "TunaMH would draw" in str(x.message)]
     assert len(said) == 1
-    assert "far from the normal law at its mode" in said[0]
+    assert "far from the normal distribution at its mode" in said[0]
     assert "pm.NUTS" in said[0]
     assert isinstance(step._engine, Engine)
     exact = MetropolisHastings(model=rare, acceptance=Exact(), proposal=Laplace(), rng=1)

@@ -65,7 +65,8 @@ def warn_if_unlike(fit: Fit, report: Any, independent: float, *, reads_all: bool
     fit : Fit
     report : ModeReport
     independent : float
-        Share of moves that are independent draws of the fitted law, times the acceptance rate for no change.
+        Share of moves that are independent draws of the fitted distribution, times the acceptance rate for no
+        change.
     reads_all : bool
         Whether the decision rule reads all rows anyway.
     needs_range : bool

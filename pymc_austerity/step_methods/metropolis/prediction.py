@@ -24,7 +24,7 @@ _FEW_ROWS, _MANY_TIMES = 150, 10
 
 
 class Prediction(NamedTuple):
-    """Expected cost of a transition, where the fitted normal law is the posterior.
+    """Expected cost of a transition, where the fitted normal distribution is the posterior.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Prediction(NamedTuple):
     size : float
         Mean of C M over moves, each with the C of its tier, divided by C near the mode.
     n_dim : int
-        Dimensions of the normal law.
+        Dimensions of the normal distribution.
     """
 
     terms: float
@@ -60,7 +60,7 @@ class Prediction(NamedTuple):
             return "The remainders of some rows have no finite bound near the mode."
         if not report.remainder_sd < _SMALL_SPREAD:
             return (
-                "The posterior is far from the normal law at its mode (sums of remainders vary by "
+                "The posterior is far from the normal distribution at its mode (sums of remainders vary by "
                 f"{report.remainder_sd:.2g}), as with few data for a parameter: pm.NUTS suits it better."
             )
         why = f"The bounds are loose in {self.n_dim} dimensions, not the data difficult: "
@@ -73,7 +73,7 @@ class Prediction(NamedTuple):
 
 
 def predict(sampler: RowSampler, proposal: BoundProposal, found: FittedTerms, chi: float) -> Prediction:
-    """Try out moves from draws of the fitted law.
+    """Try out moves from draws of the fitted distribution.
 
     Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for them.
     A walk that is yet to learn its size is taken to have the optimal one.
@@ -95,7 +95,7 @@ def predict(sampler: RowSampler, proposal: BoundProposal, found: FittedTerms, ch
             else:  # a user's function
                 new[k] = proposal.plain(old[k].copy(), rng)[0]
     if proposal.is_surrogate and mode_fit.of_features is not None:
-        # A surrogate follows features, whose law is nearer to normal than that of q.
+        # A surrogate follows features, whose distribution is nearer to normal than that of q.
         _, directions = mode_fit.of_features
         old, new = sampler.center + rng.standard_normal((2, moves, len(directions))) @ directions.T
     else:
