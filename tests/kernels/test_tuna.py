@@ -445,7 +445,14 @@ def both():
     return compiled_trace(*functions), make_trace(*functions, tuna.tuna_transitions)
 
 
-@pytest.mark.parametrize(("chi", "most"), [(0.0, np.inf), (0.05, np.inf), (0.0, 10.0)])
+@pytest.mark.parametrize(
+    ("chi", "most"),
+    [
+        (0.0, np.inf),
+        pytest.param(0.05, np.inf, marks=pytest.mark.slow("draws many rows, interpreted")),
+        (0.0, 10.0),
+    ],
+)
 @pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.slow("another seed"))])
 def test_interpreted_and_compiled_draws_are_identical(data, seed, chi, most):
     """NumPy's Poisson numbers are numba's; powers of numbers may differ in their last digits."""

@@ -36,7 +36,10 @@ LONG = pytest.mark.slow("numba compiles this model for long")
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=LONG if n in ("categorical", "autoregression_2") else []) for n in CHOSEN],
+    [
+        pytest.param(n, marks=LONG if n in ("categorical", "autoregression_2", "normal_mixture") else [])
+        for n in CHOSEN
+    ],
 )
 def test_log_ratios(name):
     model, chosen = BUILD[name]()

@@ -264,11 +264,8 @@ def test_decay(define):
     np.testing.assert_allclose(np.log2(size[:-1] / size[1:]), 3.0, atol=0.15)
 
 
-@pytest.mark.parametrize(
-    "define",
-    [simplex_with_scale, pytest.param(two_terms, marks=pytest.mark.slow("compiles for long"))],
-    ids=lambda define: define.__name__,
-)
+@pytest.mark.slow("compiles for long")
+@pytest.mark.parametrize("define", [simplex_with_scale, two_terms], ids=lambda define: define.__name__)
 def test_compiled(define):
     """As functions of q, with the gradient that `Surrogate` follows."""
     case = case_of(define)
