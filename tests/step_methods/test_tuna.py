@@ -776,14 +776,12 @@ def test_a_surrogate_for_a_hierarchical_prior(scales, draw):
     assert 0.0 < idata["sample_stats"]["n_used"].mean() < 10.0
 
 
+ALL_TERMS = pytest.mark.slow("numba compiles the gradients of all terms")
+
+
 @pytest.mark.parametrize(
     "nuts",
-    [
-        pytest.param(restricted_nuts, id="restricted"),
-        pytest.param(
-            pm.NUTS, id="NUTS", marks=pytest.mark.slow("numba compiles all terms and their gradients")
-        ),
-    ],
+    [pytest.param(restricted_nuts, id="restricted"), pytest.param(pm.NUTS, id="NUTS", marks=ALL_TERMS)],
 )
 def test_a_scale_by_another_step(scales, draw, nuts):
     model, alone = scales
