@@ -224,9 +224,9 @@ def plot(runs, grid, chains, N, path):
     axes[0, 0].set_ylabel(r"$\theta_2$")
 
     ax = axes[1, 0]
-    for (batch, draws), colour in zip(chains.items(), ["C0", "C3", "C2"], strict=True):
+    for (batch, draws), unwhiten in zip(chains.items(), ["C0", "C3", "C2"], strict=True):
         label = f"Barker, batches of {batch:,}"
-        ax.hist(draws, bins=50, range=(-3, 3), density=True, histtype="step", color=colour, label=label)
+        ax.hist(draws, bins=50, range=(-3, 3), density=True, histtype="step", color=unwhiten, label=label)
     ax.plot(theta_2, mass.sum(0) / (theta_2[1] - theta_2[0]), "k", label="quadrature")
     ax.set(xlabel=r"$\theta_2$", ylabel="density", title=r"Marginal of $\theta_2$", ylim=(0, None))
     ax.set_ylim(0, 1.45 * ax.get_ylim()[1])

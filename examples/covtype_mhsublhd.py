@@ -249,20 +249,20 @@ def plot(runs, arrived, tune, path):
     for name, (style, label) in STYLES.items():
         result = runs[name]
         for chain, share in enumerate(result["share"]):
-            colour = f"C{chain}"
+            unwhiten = f"C{chain}"
             elevation = result["q"][chain, :, 1]
             draw = np.arange(1, len(share) + 1)
             passes = np.cumsum(evaluations(name, share))
-            by_draw.plot(draw[:until], elevation[:until], style, color=colour, lw=1.2)
-            by_pass.plot(passes[:until], elevation[:until], style, color=colour, lw=1.2)
+            by_draw.plot(draw[:until], elevation[:until], style, color=unwhiten, lw=1.2)
+            by_pass.plot(passes[:until], elevation[:until], style, color=unwhiten, lw=1.2)
             if name == "MHSubLhd":
                 shares.plot(
                     draw,
                     np.cumsum(share) / draw,
-                    color=colour,
+                    color=unwhiten,
                     label=f"{share[: arrived[name][chain]].mean():.2f}, {share[tune:].mean():.2f}",
                 )
-                shares.plot(arrived[name][chain], share[: arrived[name][chain]].mean(), "o", color=colour)
+                shares.plot(arrived[name][chain], share[: arrived[name][chain]].mean(), "o", color=unwhiten)
         by_draw.plot([], [], style, color="0.3", label=label)
     by_draw.set(
         title="(a) the way to the mode",
@@ -292,9 +292,9 @@ def plot(runs, arrived, tune, path):
     for d, (ax, parameter) in enumerate(zip(axes[1], NAMES, strict=True)):
         kept = {name: result["q"][:, tune:, d].ravel() for name, result in runs.items()}
         grid = np.linspace(min(map(np.min, kept.values())), max(map(np.max, kept.values())), 400)
-        for (name, (style, label)), colour in zip(STYLES.items(), ("0.45", "C3"), strict=True):
+        for (name, (style, label)), unwhiten in zip(STYLES.items(), ("0.45", "C3"), strict=True):
             density = gaussian_kde(kept[name])(grid)
-            ax.plot(grid, density, style, color=colour, lw=1.8, label=label)
+            ax.plot(grid, density, style, color=unwhiten, lw=1.8, label=label)
         ax.set(title=f"({'def'[d]}) {parameter}", xlabel="coefficient", yticks=[], ylim=(0, None))
         ax.legend(frameon=False)
     axes[1, 0].set_ylabel("posterior density, four chains together")

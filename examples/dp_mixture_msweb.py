@@ -136,12 +136,12 @@ def plot(traces, path):
     for ax, x, y in zip(
         axes, ["sweep", "seconds", "sweep"], ["log predictive", "log predictive", "components"], strict=True
     ):
-        for method, colour in COLOURS.items():
+        for method, unwhiten in COLOURS.items():
             chains = [chain for _, chain in traces[traces["method"] == method].groupby("seed")]
             for chain in chains:
-                ax.plot(chain[x], chain[y], color=colour, lw=0.6, alpha=0.6)
+                ax.plot(chain[x], chain[y], color=unwhiten, lw=0.6, alpha=0.6)
             mean = [np.mean([chain[column] for chain in chains], axis=0) for column in (x, y)]
-            ax.plot(*mean, color=colour, lw=2, label=method)
+            ax.plot(*mean, color=unwhiten, lw=2, label=method)
         ax.set(xlabel=x, ylabel=y, xscale="log")
     low, high = traces["log predictive"].quantile([0.03, 1])
     for ax in axes[:2]:

@@ -3,9 +3,9 @@
 The first table is a logistic regression with ten coefficients, and more and more rows. What to expect: the
 rows drawn for a transition *decrease* with N, as D^3 / sqrt(N), while every decision is exact. `predicted` is
 what the step says before it starts. `shift` is the largest difference from the posterior means, in posterior
-standard deviations, and `error` its standard error; `Laplace` is that difference for the normal law at the
-mode, which the proposals come from. The posterior is by importance sampling from a Student t_5 at the mode,
-with the whole likelihood.
+standard deviations, and `error` its standard error; `Laplace` is that difference for the normal distribution
+at the mode, which the proposals come from. The posterior is by importance sampling from a Student t_5 at the
+mode, with the whole likelihood.
 
 The second table has other models: a rare outcome, counts, and a hierarchical prior, whose scale moves in the
 same block (`Surrogate` moves).
@@ -121,7 +121,7 @@ def growing(settings):
     for n in settings["sizes"]:
         model, X, y = logistic(n)
         idata, step, row = sampled(model, settings["draws"], proposal=Laplace(mix=0))
-        state = step.proposal_state  # the normal law at the mode: whiten' whiten is its precision
+        state = step.proposal_state  # the normal distribution at the mode: whiten' whiten is its precision
         mean, error = importance_moments(
             X, y, state.mode, state.whiten.T @ state.whiten, settings["importance"]
         )

@@ -17,7 +17,8 @@ What to expect: on the way from zero decisions are clear and read little. For th
 for each chain) the risk at epsilon = 0.2 is 15 times smaller than that of the exact chain; in this sense the
 paper's claim is reproduced. With `--start posterior` (chains start at draws of the reference run, as if after
 burn-in) the advantage is gone: epsilon = 0.2 makes seven times as many transitions from the same data, and
-its risk is that of the exact chain. Its law is wider, and steps of 0.01 take longer to get through it.
+its risk is that of the exact chain. Its distribution is wider, and steps of 0.01 take longer to get through
+it.
 
 Run `python examples/logistic_mnist.py` (synthetic data with the same covariance spectrum, 3,000 rows, some
 seconds), or with `--full` on MNIST (five minutes): from the file mnist79.npz in the folder that the
@@ -212,10 +213,10 @@ def plot(results, path):
     colours = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(results)))
     labels = {"terms": "likelihood terms read", "seconds": "processor time [s]"}
     for ax, axis in zip(axes, labels, strict=True):
-        for result, colour in zip(results, colours, strict=True):
+        for result, unwhiten in zip(results, colours, strict=True):
             epsilon = result["epsilon"]
             label = f"{epsilon:g}" if epsilon else "0 (exact)"
-            ax.loglog(result[axis], result["risk"], color=colour, label=label, lw=1.5)
+            ax.loglog(result[axis], result["risk"], color=unwhiten, label=label, lw=1.5)
         ax.set_xlabel(labels[axis])
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("risk of the predictive mean")

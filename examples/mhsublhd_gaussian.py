@@ -165,14 +165,14 @@ def plot_sigma(table, samples, path):
         low, high = min(s.min() for s in everything), max(s.max() for s in everything)
         low, high = min(low, exact["mean"] - 5 * exact["sd"]), max(high, exact["mean"] + 5 * exact["sd"])
         sigma = np.linspace(low, high, 2000)
-        for name, (colour, label) in styles.items():
+        for name, (unwhiten, label) in styles.items():
             density = gaussian_kde(samples[case, name])(sigma)
             share = table.loc[(case, name), "share of data"]
             # The densities differ in height by a factor of ten: each is drawn with its maximum at one.
             ax.fill_between(
                 sigma,
                 density / density.max(),
-                color=colour,
+                color=unwhiten,
                 alpha=0.35,
                 label=f"{label}, {share:.1%} of the data",
             )
@@ -233,11 +233,11 @@ def compare_shares(sizes):
 
 def plot_shares(table, runs, path):
     figure, ax = plt.subplots(figsize=(7, 4.4), layout="constrained")
-    for (n, share), colour in zip(runs.items(), ["C0", "C1", "C2"], strict=False):
+    for (n, share), unwhiten in zip(runs.items(), ["C0", "C1", "C2"], strict=False):
         draw = np.arange(1, len(share) + 1)
         running = np.cumsum(share) / draw
         label = f"n = $10^{{{np.log10(n):.0f}}}$: {running[-1]:.3f} ± {table.loc[n, 'error']:.3f}"
-        ax.plot(draw, running, color=colour, label=label)
+        ax.plot(draw, running, color=unwhiten, label=label)
     ax.axhline(0.5, color="k", ls=":", lw=1)
     note = "below the line: fewer evaluations than the exact test "
     ax.text(ax.get_xlim()[1], 0.495, note, ha="right", va="top", fontsize=8)

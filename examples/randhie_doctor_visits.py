@@ -146,11 +146,11 @@ def plot(exact, subsampled, path):
     names, grid = list(exact["draws"]), np.linspace(-4.5, 4.5, 181)
     for height, name in enumerate(reversed(names)):
         reference = exact["draws"][name]
-        for run, colour in [(exact, "C0"), (subsampled, "C1")]:
+        for run, unwhiten in [(exact, "C0"), (subsampled, "C1")]:
             label = f"epsilon = {run['epsilon']:g}{'' if run['epsilon'] else ' (exact)'}"
             scaled = (run["draws"][name] - reference.mean()) / reference.std()
             density = height + 2.0 * gaussian_kde(scaled.ravel())(grid)
-            ax.plot(grid, density, color=colour, label=label if height == 0 else None)
+            ax.plot(grid, density, color=unwhiten, label=label if height == 0 else None)
     ax.set_yticks(range(len(names)), reversed(names))
     ax.set_ylim(-0.3, len(names) + 0.6)
     ax.set_xlabel("distance from the exact posterior mean [exact posterior sd]")

@@ -3,9 +3,9 @@
 Three tables, with `AusterityMH` at epsilon = 0.01 and batches of 50:
 
 * *Rows read* by a transition of a logistic regression with five coefficients, without control variate and
-  with Taylor polynomials of order 1 and 2. Proposals are independent draws from the normal law at the mode,
-  and no row is always read. For pairs of draws of this law, besides: the standard deviation of the sum of all
-  differences, and the standard error of its estimate from 50 rows.
+  with Taylor polynomials of order 1 and 2. Proposals are independent draws from the normal distribution at
+  the mode, and no row is always read. For pairs of draws of this distribution, besides: the standard
+  deviation of the sum of all differences, and the standard error of its estimate from 50 rows.
 * *Rare rows*: the coefficient of a covariate that is 1 in ten of 100,000 rows, without and with rows that are
   always read. The reference is quadrature.
 * *Overdispersion* (only with `--full`, as it compiles for a minute): by how much the posterior mean of log
@@ -47,7 +47,7 @@ def logistic(X, y, sd):
 
 
 def fitted(X, y, sd):
-    """Mode and covariance of the normal law that is fitted to a logistic regression."""
+    """Mode and covariance of the normal distribution that is fitted to a logistic regression."""
     mode = np.zeros(X.shape[1])
     for _ in range(30):
         p = expit(X @ mode)
@@ -158,7 +158,7 @@ def rare_rows(n, draws):
 
 
 def rare_reference(X, y):
-    """Moments of the rare coefficient b: the other rows leave a normal law of the intercept a."""
+    """Moments of the rare coefficient b: the other rows leave a normal distribution of the intercept a."""
     mode, cov = fitted(X, y, sd=1.5)
     a = mode[0] + np.sqrt(cov[0, 0]) * np.linspace(-6, 6, 61)[:, None]
     b = np.linspace(-5, 9, 2801)

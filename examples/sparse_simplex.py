@@ -124,7 +124,7 @@ def distance(log_theta, case):
 
 
 def rosenblatt(log_theta, shape):
-    """Distribution functions of w_k given w_1 .. w_(k-1) under a Dirichlet law, (draws, D - 1).
+    """Distribution functions of w_k given w_1 .. w_(k-1) under a Dirichlet distribution, (draws, D - 1).
 
     w_k / (w_k + .. + w_D) is Beta(a_k, a_(k+1) + .. + a_D). From this share and its complement, both computed
     from logarithms, the smaller one is used: nothing is left of a share of 1 - 10^-20 otherwise.

@@ -46,7 +46,7 @@ FULL = {
 
 
 def make_data(n):
-    """Labels of both kinds, each with two standard normal features around a centre of its own."""
+    """Labels of both kinds, each with two standard normal features around a center of its own."""
     rng = np.random.default_rng(SEED)
     y = rng.integers(0, 2, size=n)
     X = rng.normal(size=(n, 2)) + np.outer(y - 0.5, CURRENT)

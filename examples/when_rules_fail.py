@@ -5,8 +5,8 @@ Every rule samples the same model with the same steps; the exact posterior is kn
 * *Heavy tails.* Lognormal data in a normal model: a few of 100,000 rows carry most of what is known of sigma.
 * *Rare rows.* A logistic regression with a binary covariate that is 1 in 10 of 100,000 rows: only these know
   its coefficient.
-* *Skewed terms.* Amounts with a skewed law in an exponential model, at a temperature at which batches of 100
-  seem to be enough for the minibatch Barker test.
+* *Skewed terms.* Amounts with a skewed distribution in an exponential model, at a temperature at which
+  batches of 100 seem to be enough for the minibatch Barker test.
 
 What `--full` printed: distance of the posterior mean from the exact one, in exact standard deviations, and
 standard deviation relative to the exact one (Monte Carlo errors in brackets), and the share of the data:
@@ -132,10 +132,10 @@ def heavy_tails(N):
     )  # fmt: skip
 
 
-def rare_rows(N, count=RARE, beta_centre=2.6, beta_sd=0.65):
+def rare_rows(N, count=RARE, beta_center=2.6, beta_sd=0.65):
     """Only the counts matter: of rows, and of ones among them, with and without the covariate.
 
-    beta_centre and beta_sd are rough moments of its coefficient, for the start, the steps and the grid.
+    beta_center and beta_sd are rough moments of its coefficient, for the start, the steps and the grid.
     """
     rng = np.random.default_rng(SEED)
     rare = np.zeros(N)
@@ -148,15 +148,15 @@ def rare_rows(N, count=RARE, beta_centre=2.6, beta_sd=0.65):
         beta = pm.Normal("beta", 0, 3)
         pm.Bernoulli("y", logit_p=intercept + beta * rare, observed=y)
     ones, rare_ones = y[rare == 0].sum(), y[rare == 1].sum()
-    centre, sd = np.log(ones / (N - count - ones)), np.sqrt(1 / ones + 1 / (N - count - ones))
+    center, sd = np.log(ones / (N - count - ones)), np.sqrt(1 / ones + 1 / (N - count - ones))
     a, b = np.linspace(-6, 6, 121)[:, None], np.linspace(-8.5, 8.5, 2201)
-    a, b = centre + sd * a, beta_centre + beta_sd * b
+    a, b = center + sd * a, beta_center + beta_sd * b
     log_density = (
         ones * a - (N - count) * np.logaddexp(0, a) + rare_ones * (a + b) - count * np.logaddexp(0, a + b)
     )
     log_density = logsumexp(log_density - (a**2 + b**2) / 18, axis=0)
     return Case(
-        "Rare rows", r"coefficient of the rare covariate", model, {"intercept": centre, "beta": beta_centre},
+        "Rare rows", r"coefficient of the rare covariate", model, {"intercept": center, "beta": beta_center},
         RandomWalk(1.7 * np.array([sd, beta_sd])), lambda posterior: posterior["beta"].values, b,
         normalised(log_density, b), rules(range_bound=None),  # a certificate is known
     )  # fmt: skip
@@ -164,7 +164,7 @@ def rare_rows(N, count=RARE, beta_centre=2.6, beta_sd=0.65):
 
 def common_rows(N):
     """The same without rare rows."""
-    case = rare_rows(N, N // 2, beta_centre=0.0, beta_sd=2 / np.sqrt(0.09 * N))
+    case = rare_rows(N, N // 2, beta_center=0.0, beta_sd=2 / np.sqrt(0.09 * N))
     return only(case, "Covariate 1 in half of the rows", "AusterityMH(epsilon=0.01)", "MinibatchBarker(100)")
 
 

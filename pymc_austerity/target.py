@@ -167,21 +167,21 @@ class Expansion(NamedTuple):
     ----------
     order : int
         1 or 2.
-    centre : ndarray of shape (D,) or (p,)
+    center : ndarray of shape (D,) or (p,)
     gradient : ndarray of shape (D,) or (p,)
-        Sum of the gradients of the l_i at the centre.
+        Sum of the gradients of the l_i at the center.
     hessian : ndarray of shape (D, D) or (p, p)
         Sum of their Hessians.
     """
 
     order: int
-    centre: Vector
+    center: Vector
     gradient: Vector
     hessian: npt.NDArray[np.float64]
 
 
 class QuadraticProxy(NamedTuple):
-    """A normal law that is close to the posterior of a block: N(mode, precision^-1).
+    """A normal distribution that is close to the posterior of a block: N(mode, precision^-1).
 
     Attributes
     ----------

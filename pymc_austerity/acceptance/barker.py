@@ -88,7 +88,7 @@ class Barker:
         return 0 if self.max_error is None else math.ceil((_SMALLEST_CONSTANT / self.max_error) ** 2)
 
     def bind(self, n_local: int) -> BarkerSchedule:
-        """Batch ends for a population of `n_local` terms, and the law of the correction."""
+        """Batch ends for a population of `n_local` terms, and the distribution of the correction."""
         batch = first_batch(self.batch_size, self.default_batch_size, n_local)
         inner = np.arange(batch, n_local, batch)
         max_error = math.inf if self.max_error is None else self.max_error
@@ -146,8 +146,8 @@ def normal_distance(sample: Sample) -> float:
     """Corollary 1, for standardised variables: distance of the batch mean from a normal variable."""
     n = sample.n
     sd = math.sqrt(sample.m2 / n)
-    # Minkowski: a norm about the mean is at most that about the centre plus their distance.
-    apart = abs(sample.mean - sample.centre)
+    # Minkowski: a norm about the mean is at most that about the center plus their distance.
+    apart = abs(sample.mean - sample.center)
     first: float = (sample.absolute / n + apart) / sd
     third: float = ((sample.cubed / n) ** (1.0 / 3.0) + apart) / sd
     return (6.4 * third * third * third + 2.0 * first) / math.sqrt(n)

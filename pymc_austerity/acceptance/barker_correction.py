@@ -18,8 +18,8 @@ from pymc_austerity.validation import is_real
 _REACH = 20.0
 # Spacing of the grid, as a share of sigma; and the smallest one, which keeps the table to 400 000 entries.
 _SPACING, _SMALLEST_SPACING = 0.25, 1e-4
-# Least squares takes long for small sigma: below _SOLVED the law follows from that of _BASE, which is
-# well above it, so that the normal variable between the two is smooth on the grid.
+# Least squares takes long for small sigma: below _SOLVED the distribution follows from that of _BASE, which
+# is well above it, so that the normal variable between the two is smooth on the grid.
 _SOLVED, _BASE = 0.5, 0.8
 
 
@@ -49,7 +49,8 @@ def correction(sigma: float = 1.0) -> Correction:
     Returns
     -------
     Correction
-        A discrete law, symmetric about 0. Laws are kept: the same `sigma` gives the same object.
+        A discrete distribution, symmetric about 0. Distributions are kept: the same `sigma` gives the same
+        object.
 
     Raises
     ------

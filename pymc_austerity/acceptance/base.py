@@ -54,10 +54,10 @@ class Sample(NamedTuple):
         Their mean, and the sum of their squared deviations from it.
     low, high : float
         The smallest and the largest.
-    centre : float
+    center : float
         Mean of the first batch.
     absolute, cubed : float
-        Sums of |l_i - centre| and of |l_i - centre|^3.
+        Sums of |l_i - center| and of |l_i - center|^3.
     """
 
     n: int
@@ -66,7 +66,7 @@ class Sample(NamedTuple):
     m2: float
     low: float
     high: float
-    centre: float
+    center: float
     absolute: float
     cubed: float
 

@@ -58,9 +58,9 @@ class Concentration:
     exact test with the same u and the same proposal, but for a probability of at most `delta` (the shares of
     the looks add up to less than delta; equation 11). Lemma 3.1 and proposition 3.2 follow: acceptance
     probabilities differ by at most delta, and for a uniformly ergodic chain (equation 15) the stationary
-    law by at most A m delta / (1 - rho) in total variation. The first two bounds hold on both sides of the
-    mean. The third is one-sided, with probability 1 - 5 delta_t: given psi, a decision can be wrong on one
-    side only.
+    distribution by at most A m delta / (1 - rho) in total variation. The first two bounds hold on both sides
+    of the mean. The third is one-sided, with probability 1 - 5 delta_t: given psi, a decision can be wrong on
+    one side only.
 
     *When it fails*: with a width that is too small it guarantees nothing, so the range seen in a batch is
     never used for it. At equilibrium \|psi - mean\| is of the order of the standard error at n = N, and it

@@ -108,7 +108,7 @@ def barker_target_accept(n_dim: int) -> float:
 
 @register_jitable
 def logistic(rng: np.random.Generator) -> float:
-    """Draw from the logistic law by inversion."""
+    """Draw from the logistic distribution by inversion."""
     u = rng.random()
     return math.log(u / (1.0 - u)) if u > 0.0 else -math.inf
 

@@ -47,7 +47,7 @@ class Enclosure(NamedTuple):
     n_points : int
     low, high : ndarray (K,)
         The box.
-    centre : ndarray (K,)
+    center : ndarray (K,)
         Of the ball and of the ellipsoid.
     ball_radius : float
         Of the ball.
@@ -61,7 +61,7 @@ class Enclosure(NamedTuple):
     n_points: int
     low: Vector
     high: Vector
-    centre: Vector
+    center: Vector
     ball_radius: float
     axes: Matrix
     ellipsoid_radius: float
@@ -74,15 +74,15 @@ class EnclosureBuilder:
     Parameters
     ----------
     sample : ndarray (n, K)
-        Some of the points, from which centre and metric are taken. The enclosure is valid for any sample.
+        Some of the points, from which center and metric are taken. The enclosure is valid for any sample.
     """
 
     def __init__(self, sample: Matrix) -> None:
         width = sample.shape[1]
         self._n = 0
         self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
-        self._centre = sample.mean(axis=0) if len(sample) else np.zeros(width)
-        self._axes, self._inverse = _metric(sample - self._centre)
+        self._center = sample.mean(axis=0) if len(sample) else np.zeros(width)
+        self._axes, self._inverse = _metric(sample - self._center)
         self._ball_radius = self._ellipsoid_radius = 0.0
         self._residual = np.zeros(width)
 
@@ -95,7 +95,7 @@ class EnclosureBuilder:
         self._n += len(points)
         self._low = np.minimum(self._low, points.min(axis=0))
         self._high = np.maximum(self._high, points.max(axis=0))
-        centred = points - self._centre
+        centred = points - self._center
         self._ball_radius = max(self._ball_radius, _longest(centred))
         z = centred @ self._inverse.T
         self._ellipsoid_radius = max(self._ellipsoid_radius, _longest(z))
@@ -112,7 +112,7 @@ class EnclosureBuilder:
             n_points=self._n,
             low=self._low,
             high=self._high,
-            centre=self._centre,
+            center=self._center,
             ball_radius=float(self._ball_radius * _INFLATION),
             axes=np.ascontiguousarray(self._axes),
             ellipsoid_radius=float(self._ellipsoid_radius * _INFLATION),
@@ -155,7 +155,7 @@ def extent(enclosure: Enclosure, u: Vector) -> tuple[float, float]:
         a, b = enclosure.low[j] * u[j], enclosure.high[j] * u[j]
         low += min(a, b)
         high += max(a, b)
-        middle += enclosure.centre[j] * u[j]
+        middle += enclosure.center[j] * u[j]
         square += u[j] * u[j]
         rough += abs(u[j]) * enclosure.residual[j]
         size += max(abs(a), abs(b))
@@ -189,8 +189,8 @@ def extent_of_product(enclosure: Enclosure, u: Vector, w: Vector) -> tuple[float
         a, b = _along_axes(enclosure, u), _along_axes(enclosure, w)
         alpha, beta, rough_u, rough_w, size_u, size_w = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(u.shape[0]):
-            alpha += enclosure.centre[j] * u[j]
-            beta += enclosure.centre[j] * w[j]
+            alpha += enclosure.center[j] * u[j]
+            beta += enclosure.center[j] * w[j]
             rough_u += enclosure.residual[j] * abs(u[j])
             rough_w += enclosure.residual[j] * abs(w[j])
             largest = max(abs(enclosure.low[j]), abs(enclosure.high[j]))

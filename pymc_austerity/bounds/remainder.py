@@ -1,6 +1,6 @@
 """Certified bounds on the remainders of Taylor expansions of all local terms.
 
-About a centre m, of order k, with t = x_i . (q - m) and eta_i = x_i . m + o_i,
+About a center m, of order k, with t = x_i . (q - m) and eta_i = x_i . m + o_i,
 
     R_i(q) = f_i(eta_i + t) - sum over j <= k of f_i^(j)(eta_i) t^j / j!.
 
@@ -60,7 +60,7 @@ class RemainderCertificate(NamedTuple):
     ----------
     order : int
         k, 1 or 2.
-    centre : ndarray (D,)
+    center : ndarray (D,)
         m.
     whitening : ndarray (d, D)
         W.
@@ -73,7 +73,7 @@ class RemainderCertificate(NamedTuple):
     """
 
     order: int
-    centre: Vector
+    center: Vector
     whitening: Matrix
     radii: Vector
     constants: Vector
@@ -126,24 +126,24 @@ def certify_remainders(
             exact, of_exact = competing[winners], c[:, winners]
             largest = np.maximum(largest, c[:, losers].max(axis=1, initial=0.0))
         start += predictor.n_rows
-    centre = np.ascontiguousarray(coordinates.centre, dtype=np.float64)
+    center = np.ascontiguousarray(coordinates.center, dtype=np.float64)
     whitening = np.ascontiguousarray(coordinates.whitening, dtype=np.float64)
-    return RemainderCertificate(order, centre, whitening, radii, largest), np.sort(exact)
+    return RemainderCertificate(order, center, whitening, radii, largest), np.sort(exact)
 
 
 @register_jitable
 def distances(expansion: Any, q_new: Vector, q: Vector) -> tuple[float, float]:
     """The larger of |w| and |w'|, and M, in O(d D); the same if q and q_new change places.
 
-    `expansion` has order, centre and whitening, as certificates have. M is infinite where powers overflow.
+    `expansion` has order, center and whitening, as certificates have. M is infinite where powers overflow.
     """
     # |w|^2, w . w', |w'|^2 and |w' - w|^2
     old, both, new, step = 0.0, 0.0, 0.0, 0.0
     for a in range(expansion.whitening.shape[0]):
         w, w_new = 0.0, 0.0
         for j in range(q.shape[0]):
-            w += expansion.whitening[a, j] * (q[j] - expansion.centre[j])
-            w_new += expansion.whitening[a, j] * (q_new[j] - expansion.centre[j])
+            w += expansion.whitening[a, j] * (q[j] - expansion.center[j])
+            w_new += expansion.whitening[a, j] * (q_new[j] - expansion.center[j])
         old += w * w
         both += w * w_new
         new += w_new * w_new

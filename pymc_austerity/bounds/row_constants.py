@@ -25,20 +25,20 @@ Curvature = Callable[[Vector, Vector, Index], Any]
 
 
 class ExpansionCoordinates(NamedTuple):
-    """Coordinates w = W (q - m) about the centre of an expansion, in which remainders are bounded.
+    """Coordinates w = W (q - m) about the center of an expansion, in which remainders are bounded.
 
     Attributes
     ----------
     order : int
         k, 1 or 2.
-    centre : ndarray (D,)
+    center : ndarray (D,)
         m.
     directions, whitening : ndarray (D, d) and (d, D)
         V and W. Where d < D, all rows must be in the span of W.
     """
 
     order: int
-    centre: Vector
+    center: Vector
     directions: Matrix
     whitening: Matrix
 
@@ -49,13 +49,13 @@ class ExpansionCoordinates(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Some rows of a term, as seen from the centre of an expansion.
+    """Some rows of a term, as seen from the center of an expansion.
 
     Attributes
     ----------
     positions : ndarray of int (m,)
     values : ndarray (m,) or (m, 2)
-        eta_i at the centre, of one or of two predictors.
+        eta_i at the center, of one or of two predictors.
     directions : ndarray (m, d) or (m, 2, d)
         v_i.
     """
@@ -98,16 +98,16 @@ def constants_of_rows(
     """
     bounds = derivative_bounds(predictor, point, curvature)
     for positions in chunks(predictor, np.arange(predictor.n_rows)):
-        rows = rows_about_centre(predictor, positions, coordinates)
+        rows = rows_about_center(predictor, positions, coordinates)
         yield positions, bounds.constants(rows, radii, coordinates.order)
 
 
-def rows_about_centre(predictor: Predictor, positions: Index, coordinates: ExpansionCoordinates) -> Rows:
-    """Values at the centre, and directions, of some rows, which must be in the span of the coordinates."""
+def rows_about_center(predictor: Predictor, positions: Index, coordinates: ExpansionCoordinates) -> Rows:
+    """Values at the center, and directions, of some rows, which must be in the span of the coordinates."""
     rows = predictor.rows(positions)  # (m, D + 1), or (m, 2, D + 1)
     if not np.all(np.isfinite(rows)):
         raise UnboundedError(f"Some rows of the design of the term {predictor.name!r} are not finite.")
-    x, values = rows[..., :-1], rows[..., :-1] @ coordinates.centre + rows[..., -1]
+    x, values = rows[..., :-1], rows[..., :-1] @ coordinates.center + rows[..., -1]
     v = x @ coordinates.directions
     length = np.linalg.norm(v, axis=-1)
     column = np.linalg.norm(coordinates.whitening, axis=0)

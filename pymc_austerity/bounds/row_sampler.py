@@ -3,7 +3,8 @@
 `bounds.remainder` has the derivation: |R_i(q') - R_i(q)| <= c_i M(q, q'). Here the c_i of all rows are kept,
 at three radii, and an alias table for each draws rows with probability c_i / C, C = sum of the c_i:
 
-- the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted law are;
+- the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted
+  distribution are;
 - the *wider* tier, twice as far;
 - the *global* tier, everywhere. There K_i is the largest |f_i'''| on the whole line. If that is infinite for
   some row, the tier reaches eight times as far as the first, and nothing is known beyond.
@@ -31,16 +32,16 @@ from pymc_austerity.target import Predictor, Vector
 _RADII = np.array([1.0, 2.0, 8.0, math.inf])
 
 
-class Thinning(NamedTuple):
+class RowSampler(NamedTuple):
     """Bounds on the remainders of all rows, and how to draw rows by them. It has size N.
 
     Attributes
     ----------
     order : int
         Of the expansion, 1 or 2.
-    centre : ndarray (D,)
+    center : ndarray (D,)
     whitening : ndarray (d, D)
-        W, with w = W (q - centre).
+        W, with w = W (q - center).
     radii : ndarray (3,)
         How far each tier reaches in |w|.
     totals : ndarray (3,)
@@ -55,7 +56,7 @@ class Thinning(NamedTuple):
     """
 
     order: int
-    centre: Vector
+    center: Vector
     whitening: Matrix
     radii: Vector
     totals: Vector
@@ -65,14 +66,14 @@ class Thinning(NamedTuple):
     most: float
 
 
-def thinning_of(
+def row_sampler_of(
     predictors: Sequence[Predictor],
     point: Mapping[str, Any],
     coordinates: ExpansionCoordinates,
     rounding: float,
     most: float,
     curvature: Mapping[str, Curvature],
-) -> Thinning:
+) -> RowSampler:
     """Make it, in one pass over the rows of some terms.
 
     Parameters
@@ -82,7 +83,7 @@ def thinning_of(
         Values of the variables of other steps.
     coordinates : ExpansionCoordinates
     rounding, most : float
-        See `Thinning`.
+        See `RowSampler`.
     curvature : dict of str to callable
         For terms of no known family: ``(low, high, positions) -> ndarray``, upper bounds of |f_i^(order + 1)|
         from low_i to high_i for some rows of the term.
@@ -105,9 +106,9 @@ def thinning_of(
     # The constants of the families were found, and verified, up to the tolerance.
     constants *= 1.0 + TOLERANCE
     local, wider, everywhere = (_table(c) for c in constants)
-    return Thinning(
+    return RowSampler(
         order=coordinates.order,
-        centre=np.ascontiguousarray(coordinates.centre, dtype=np.float64),
+        center=np.ascontiguousarray(coordinates.center, dtype=np.float64),
         whitening=np.ascontiguousarray(coordinates.whitening, dtype=np.float64),
         radii=radii,
         totals=constants.sum(axis=1),
@@ -127,12 +128,12 @@ def _table(constants: Vector) -> AliasTable:
 
 
 @register_jitable
-def tier_and_expected(thinning: Thinning, q_new: Vector, q: Vector) -> tuple[int, float]:
+def tier_and_expected(sampler: RowSampler, q_new: Vector, q: Vector) -> tuple[int, float]:
     """The tier of a pair of states, and its C M; the same if the states change places."""
-    radius, size = distances(thinning, q_new, q)
-    if not radius <= thinning.radii[2]:
+    radius, size = distances(sampler, q_new, q)
+    if not radius <= sampler.radii[2]:
         return 2, math.inf
     tier = 2
-    if radius <= thinning.radii[1]:
-        tier = 0 if radius <= thinning.radii[0] else 1
-    return tier, thinning.totals[tier] * size if size > 0.0 else 0.0
+    if radius <= sampler.radii[1]:
+        tier = 0 if radius <= sampler.radii[0] else 1
+    return tier, sampler.totals[tier] * size if size > 0.0 else 0.0

@@ -45,13 +45,13 @@ class Taylor:
         psi' = (log u - [P(q') - P(q)] - [Q(q') - Q(q)] - log_hastings - S_T) / N'
 
     with P the global terms (priors; always in full), S_T the sum over the exact rows and N' the number of
-    the others. Remainders shrink with the third power of the distance from the centre, so that at
+    the others. Remainders shrink with the third power of the distance from the center, so that at
     equilibrium their sum varies by some N^(-1/2), and a batch decides. See
     ``docs/explanation/control_variates.md`` for the derivation; the idea is that of the proxies of Bardenet,
     Doucet & Holmes (2017).
 
     *Guarantee*: that of the step's decision rule. The polynomials are subtracted and added again
-    exactly; a poor centre makes steps read more, not err.
+    exactly; a poor center makes steps read more, not err.
 
     *When it fails*: the local terms must not depend on variables that other steps move. For posteriors with
     several modes, or far from normal, remainders are as large as the terms, and steps read much of the

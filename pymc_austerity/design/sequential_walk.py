@@ -62,7 +62,7 @@ def stage_shares(pi_1: float) -> Floats:
     if count > MOST_STAGES:
         raise ValueError(
             f"pi_1 must be at least {1 / MOST_STAGES:g}, got {pi_1!r}: the test may take {count:,} stages, "
-            "and the law of so many is not computed. Use larger batches."
+            "and the distribution of so many is not computed. Use larger batches."
         )
     shares: Floats = pi_1 * np.arange(1.0, count + 1.0)
     shares[-1] = 1.0
@@ -129,9 +129,9 @@ def _survival(z: Floats, r: float, s: float, nodes: Floats, masses: Floats) -> F
     """One step of the recursion, at increasing z; nodes too far to matter are left out."""
     found = np.empty(len(z))
     for begin in range(0, len(z), _BLOCK):
-        centre = r * z[begin : begin + _BLOCK]
-        low, high = np.searchsorted(nodes, (centre[0] - _REACH * s, centre[-1] + _REACH * s))
-        away = (nodes[low:high] - centre[:, None]) / s
+        center = r * z[begin : begin + _BLOCK]
+        low, high = np.searchsorted(nodes, (center[0] - _REACH * s, center[-1] + _REACH * s))
+        away = (nodes[low:high] - center[:, None]) / s
         found[begin : begin + _BLOCK] = np.exp(-0.5 * away**2) @ masses[low:high]
     return found / (s * math.sqrt(2.0 * math.pi))
 

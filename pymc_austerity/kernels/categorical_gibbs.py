@@ -5,7 +5,7 @@ The categories z_1, ..., z_N of the rows are independent given all else:
     P(z_i = k | rest) = w_ik / sum over m of w_im,   log w_ik = log density terms of row i, if z_i = k.
 
 So the rows of a batch can be drawn at once, from K terms each. A batch that is chosen without looking at z
-leaves the law of z given the rest as it is, whatever its size and however often.
+leaves the distribution of z given the rest as it is, whatever its size and however often.
 """
 
 from __future__ import annotations

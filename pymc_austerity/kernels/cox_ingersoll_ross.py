@@ -1,7 +1,7 @@
 r"""Exact transitions of the Cox-Ingersoll-Ross process, in logs (Baker, Fearnhead, Fox & Nemeth 2018).
 
-The process d theta = (a - theta) dt + sqrt(2 theta) dW has the stationary law Gamma(a, 1), and time is
-measured in its relaxation times. After a time h
+The process d theta = (a - theta) dt + sqrt(2 theta) dW has the stationary distribution Gamma(a, 1), and time
+is measured in its relaxation times. After a time h
 
     theta' = (1 - e^-h) Gamma(a + K, 1),    K ~ Poisson(theta e^-h / (1 - e^-h)),
 
@@ -18,8 +18,9 @@ its stationary variance is a + tanh(h / 2) Var(estimate): see `cir_noise`.
 
 When it fails
 -------------
-With noisy estimates the stationary law is *not* the gamma distribution, although the paper says so: it is
-wider, and only as h goes to zero does this vanish. An estimate of a must be positive; the caller checks.
+With noisy estimates the stationary distribution is *not* the gamma distribution, although the paper says so:
+it is wider, and only as h goes to zero does this vanish. An estimate of a must be positive; the caller
+checks.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def log_noncentral_gamma_draw(rng: np.random.Generator, shape: float, log_mean: 
         Gamma(shape + K) = (Z + sqrt(2 mean))^2 / 2 + Gamma(shape - 1/2),    shape > 1/2,
 
     which is exact. For a smaller shape draw Y = Gamma(shape + 1 + K) in this way. Then Gamma(shape + K) has
-    the law of Y exp(-E / (shape + K)), where E is exponential and K, given Y, a Bessel variable, which is
-    replaced by its mean. The error is of order mean^(-3/2), 1e-9, of a standard deviation.
+    the distribution of Y exp(-E / (shape + K)), where E is exponential and K, given Y, a Bessel variable,
+    which is replaced by its mean. The error is of order mean^(-3/2), 1e-9, of a standard deviation.
     """
     if log_mean <= _LOG_MOST_EVENTS:
         return log_gamma_draw(rng, shape + rng.poisson(math.exp(log_mean)))

@@ -102,7 +102,8 @@ def full_transitions(
         if tune:
             proposal.adapt(proposal.state, q, accepted)
     if n_transitions:
-        current.q[:] = q
+        for i in range(len(q)):  # q[:] = ... takes numba seconds to compile
+            current.q[i] = q[i]
         current.total[0] = here
     return Outcome(q, n_accepted, n_used, n_stages, n_stages, accepted, mean, error, psi)
 

@@ -10,7 +10,8 @@ the total is then drawn to the sum of alpha, not to the number of observations. 
 
 Guarantee
 ---------
-None at fixed h: the bias is O(h), and the stationary law becomes the gamma distribution only as h goes to 0.
+None at fixed h: the bias is O(h), and the stationary distribution becomes the gamma distribution only as h
+goes to 0.
 
 When it fails
 -------------

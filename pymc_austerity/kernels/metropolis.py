@@ -210,14 +210,14 @@ def merge(sample: Sample, batch: Vector) -> Sample:
         batch_m2 += deviation * deviation
         low = min(low, x)
         high = max(high, x)
-    centre = sample.centre if n else origin + shift
+    center = sample.center if n else origin + shift
     absolute, cubed = sample.absolute, sample.cubed
     for x in batch:
-        deviation = abs(x - centre)
+        deviation = abs(x - center)
         absolute += deviation
         cubed += deviation * deviation * deviation
     delta = origin - sample.mean + shift
     share = m / (n + m)
     mean = sample.mean + delta * share
     m2 = sample.m2 + batch_m2 + delta * delta * n * share
-    return Sample(n + m, sample.n_local, mean, m2, low, high, centre, absolute, cubed)
+    return Sample(n + m, sample.n_local, mean, m2, low, high, center, absolute, cubed)

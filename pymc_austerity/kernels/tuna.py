@@ -31,7 +31,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import log_uniform
 from pymc_austerity.bounds.alias import draw_weighted
-from pymc_austerity.bounds.row_sampler import Thinning, tier_and_expected
+from pymc_austerity.bounds.row_sampler import RowSampler, tier_and_expected
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import CHUNK
@@ -76,7 +76,7 @@ def tuna_transitions(
     rng: np.random.Generator,
     q: Vector,
     args: tuple[Any, ...],
-    thinning: Thinning,
+    sampler: RowSampler,
     rule: TunaRule,
     proposal: ProposalKernel,
     target: Target,
@@ -92,19 +92,19 @@ def tuna_transitions(
     q : ndarray of shape (D,)
     args : tuple
         Handed to the functions of `target`.
-    thinning : Thinning
+    sampler : RowSampler
         Bounds on the remainders, and tables to draw rows by.
     rule : TunaRule
     proposal : ProposalKernel
     target : Target
-        Its local terms are the remainders. `thinning` is for its `features`.
+        Its local terms are the remainders. `sampler` is for its `features`.
 
     Returns
     -------
     Outcome
         Terms are counted once for each time they are drawn.
     """
-    n_local = thinning.constants.shape[1]
+    n_local = sampler.constants.shape[1]
     n_accepted = n_used = n_stages = n_exhausted = 0
     accepted = False
     estimate = psi = error = math.nan
@@ -119,10 +119,10 @@ def tuna_transitions(
             accepted = False  # outside the support of the prior
         else:
             phi_new, phi = target.features(q_new, args), target.features(q, args)
-            tier, expected = tier_and_expected(thinning, phi_new, phi)
+            tier, expected = tier_and_expected(sampler, phi_new, phi)
             n_stages += 1
-            if expected * (1.0 + rule.chi * expected) <= min(thinning.most, _TOO_MANY):
-                estimate, n = thinned_log_ratio(rng, q_new, q, args, thinning, tier, expected, rule, target)
+            if expected * (1.0 + rule.chi * expected) <= min(sampler.most, _TOO_MANY):
+                estimate, n = poisson_log_ratio(rng, q_new, q, args, sampler, tier, expected, rule, target)
                 n_used += n
             else:  # for the move back too
                 estimate, error = sum_of_log_ratios(q_new, q, args, n_local, target), 0.0
@@ -138,12 +138,12 @@ def tuna_transitions(
 
 
 @register_jitable
-def thinned_log_ratio(
+def poisson_log_ratio(
     rng: np.random.Generator,
     q_new: Vector,
     q: Vector,
     args: tuple[Any, ...],
-    thinning: Thinning,
+    sampler: RowSampler,
     tier: int,
     expected: float,
     rule: TunaRule,
@@ -157,12 +157,12 @@ def thinned_log_ratio(
     n = rng.poisson(expected * (1.0 + extra)) if expected > 0.0 else 0
     result = 0.0
     for start in range(0, n, CHUNK):
-        index = np.sort(draw_weighted(rng, thinning.tables[tier], min(CHUNK, n - start)))
+        index = np.sort(draw_weighted(rng, sampler.tables[tier], min(CHUNK, n - start)))
         log_ratios = target.log_ratios(q_new, q, index, args)
         for k in range(index.shape[0]):
             # c_i M, with M = expected / C
-            bound = thinning.constants[tier, index[k]] / thinning.totals[tier] * expected
-            if not abs(log_ratios[k]) <= bound + thinning.rounding:  # or not a number
+            bound = sampler.constants[tier, index[k]] / sampler.totals[tier] * expected
+            if not abs(log_ratios[k]) <= bound + sampler.rounding:  # or not a number
                 rule.violations[0] += 1
                 if not rule.debug:
                     raise RemainderBoundError(index[k], log_ratios[k], bound)

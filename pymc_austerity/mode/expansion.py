@@ -2,14 +2,14 @@
 
 log p(q) = global(q) + sum_i l_i(q) = [global(q) + Q(q)] + sum_i r_i(q)
 
-with T_i the Taylor polynomial of l_i at a centre, r_i = l_i - T_i, and Q the sum of the T_i, which is known
-once the gradients and Hessians at the centre are summed. Near the centre the r_i are tiny, and a few of them
+with T_i the Taylor polynomial of l_i at a center, r_i = l_i - T_i, and Q the sum of the T_i, which is known
+once the gradients and Hessians at the center are summed. Near the center the r_i are tiny, and a few of them
 tell their mean. Constants are left out of T_i: only differences matter.
 
-What a polynomial needs of a row, its derivatives at the centre, is computed once and stored.
+What a polynomial needs of a row, its derivatives at the center, is computed once and stored.
 
 Where terms have linear predictors in features phi(q) of the block (`features`), T_i is the polynomial of l_i
-as a function of phi, with centre, gradient and Hessian in phi; Q(phi(q)) is one more global term.
+as a function of phi, with center, gradient and Hessian in phi; Q(phi(q)) is one more global term.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def expand(structure: TermStructure, expansion: Expansion, slopes: Sequence[np.n
     structure : TermStructure
         Of the factorisation to expand.
     expansion : Expansion
-        Centre, and sums of the gradients and Hessians of the local terms there; in features of the block,
+        Center, and sums of the gradients and Hessians of the local terms there; in features of the block,
         if there are any.
     slopes : sequence of ndarray (2, n)
-        For each term its f_i' and f_i'' at the centre, if it has one linear predictor; see `LogLikelihood`.
+        For each term its f_i' and f_i'' at the center, if it has one linear predictor; see `LogLikelihood`.
 
     Returns
     -------
@@ -86,13 +86,13 @@ class _Expander:
         self._fact, self._expansion, self._slopes = fact, expansion, slopes
         self._leaves: dict[Variable, np.ndarray] = {}
         self._values = [fact.graph.values[n] for n in fact.var_names]
-        n_dim = len(expansion.centre)
-        self._centre = self._leaf("centre", expansion.centre)
+        n_dim = len(expansion.center)
+        self._center = self._leaf("center", expansion.center)
         self._gradient = self._leaf("gradient", expansion.gradient)
-        self._at_centre = parts_of(self._centre, self._values)
+        self._at_center = parts_of(self._center, self._values)
         flat = [value.flatten() for value in self._values]
-        self._from_centre = (pt.concatenate(flat) if len(flat) > 1 else flat[0]) - self._centre
-        self._from_centre = pt.specify_shape(self._from_centre, (n_dim,))
+        self._from_center = (pt.concatenate(flat) if len(flat) > 1 else flat[0]) - self._center
+        self._from_center = pt.specify_shape(self._from_center, (n_dim,))
 
     def result(self, forms: Sequence[TermForm]) -> Factorisation:
         """The factorisation with remainders for the local terms, which have these forms."""
@@ -117,8 +117,8 @@ class _Expander:
         return leaf
 
     def _summed(self) -> Variable:
-        """Q: gradient . d + d' hessian d / 2, with d = q - centre."""
-        d = self._from_centre
+        """Q: gradient . d + d' hessian d / 2, with d = q - center."""
+        d = self._from_center
         total = (self._gradient * d).sum()
         if self._expansion.order == 2:
             hessian = self._leaf("hessian", self._expansion.hessian)
@@ -136,11 +136,11 @@ class _Expander:
         return self._of_predictor(k, term, eta)
 
     def _of_predictor(self, k: int, term: LocalTerm, eta: Variable) -> Variable:
-        """f_i'(e_i) s + f_i''(e_i) s^2 / 2, with e_i the predictor at the centre and s its change."""
-        at_centre = self._slopes[k][: self._expansion.order]
-        first, *higher = (self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(at_centre))
+        """f_i'(e_i) s + f_i''(e_i) s^2 / 2, with e_i the predictor at the center and s its change."""
+        at_center = self._slopes[k][: self._expansion.order]
+        first, *higher = (self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(at_center))
         own = one_per_row(eta, term.index)
-        change = own - rebuild([own], dict(self._at_centre))[0]
+        change = own - rebuild([own], dict(self._at_center))[0]
         result = first[term.index] * change
         for second in higher:
             result = result + 0.5 * second[term.index] * change**2
@@ -148,49 +148,49 @@ class _Expander:
 
     def _along_the_way(self, k: int, term: LocalTerm) -> Variable:
         """Derivatives of a row along d, by forward differentiation."""
-        (rows,) = rebuild([stable(term.rows)], dict(self._at_centre))
+        (rows,) = rebuild([stable(term.rows)], dict(self._at_center))
         # The direction is held apart from d, whose subtraction would be differentiated too.
-        direction = self._from_centre.type("direction")
-        first = pushforward([rows], [self._centre], [direction], disconnected_outputs="ignore")[0]
+        direction = self._from_center.type("direction")
+        first = pushforward([rows], [self._center], [direction], disconnected_outputs="ignore")[0]
         result = first
         if self._expansion.order == 2:
-            second = pushforward([first], [self._centre], [direction], disconnected_outputs="ignore")[0]
+            second = pushforward([first], [self._center], [direction], disconnected_outputs="ignore")[0]
             result = first + 0.5 * second
         result = stable(result)
         result = self._with_stored_rows(k, term, result, direction)
-        return rebuild([result], {direction: self._from_centre})[0]
+        return rebuild([result], {direction: self._from_center})[0]
 
     def _with_stored_rows(self, k: int, term: LocalTerm, result: Variable, direction: Variable) -> Variable:
-        """Store what depends on nothing but the centre and the row: some of it is slow to compute."""
+        """Store what depends on nothing but the center and the row: some of it is slow to compute."""
         moving = depends_on([result], [direction], by_shape=True)
-        of_centre = depends_on([result], [self._centre])
+        of_center = depends_on([result], [self._center])
         inputs = [
             var
             for node in toposort([result])
             if any(moving.get(out, False) for out in node.outputs)
             for var in node.inputs
         ]
-        fixed = [var for var in inputs if of_centre.get(var, False) and not moving.get(var, False)]
-        wanted = [var for var in dict.fromkeys(fixed) if var is not self._centre and _is_narrow(var)]
+        fixed = [var for var in inputs if of_center.get(var, False) and not moving.get(var, False)]
+        wanted = [var for var in dict.fromkeys(fixed) if var is not self._center and _is_narrow(var)]
         replaced = {}
         for j, (var, value) in enumerate(zip(wanted, self._evaluated(term, wanted), strict=True)):
-            leaf = self._leaf(f"at_centre{j}_of_term{k}", value)
+            leaf = self._leaf(f"at_center{j}_of_term{k}", value)
             shape = [-1 if n is None else 1 for n in var.type.shape]
             replaced[var] = leaf[term.index].reshape(shape) if None in var.type.shape else leaf
         return rebuild([result], replaced)[0]
 
     def _evaluated(self, term: LocalTerm, wanted: list[Variable]) -> list[np.ndarray]:
-        """Values at the centre; all rows, where there is one for each."""
+        """Values at the center; all rows, where there is one for each."""
         if not wanted:
             return []
         fact = self._fact
-        function = fact.compile(wanted, [self._centre, term.index], mode=INTERPRETED_STABLE)
+        function = fact.compile(wanted, [self._center, term.index], mode=INTERPRETED_STABLE)
         values = fact.point_values(fact.graph.point)
         chunks: list[list[np.ndarray]] = []
         with np.errstate(all="ignore"):
             for start in range(0, term.size, CHUNK):
                 some = np.arange(start, min(start + CHUNK, term.size))
-                chunks.append(function(*values, self._expansion.centre, some, *fact.leaf_values))
+                chunks.append(function(*values, self._expansion.center, some, *fact.leaf_values))
         return [
             np.concatenate([np.ravel(part) for part in parts]) if None in var.type.shape else parts[0]
             for var, parts in zip(wanted, zip(*chunks, strict=True), strict=True)

@@ -19,7 +19,7 @@ from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.mode.given_center import located_at_start, require_values
-from pymc_austerity.mode.mode_fit import Centre, CentreReport, Found, warn_if_poor
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, ModeReport, warn_if_poor
 from pymc_austerity.mode.remainders import certified, measured
 from pymc_austerity.mode.search import Located, ModeSearch
 from pymc_austerity.mode.whitening import feature_factors
@@ -32,7 +32,7 @@ from pymc_austerity.target import Expansion, QuadraticProxy
 logger = logging.getLogger(__name__)
 
 
-def find_centre(
+def fit_mode(
     model: pm.Model,
     structure: TermStructure,
     point: PointType,
@@ -40,7 +40,7 @@ def find_centre(
     *,
     whole_block: bool,
     certify: bool = True,
-) -> Found:
+) -> FittedTerms:
     """Find the posterior mode of a block, and expand the local terms there.
 
     Parameters
@@ -59,7 +59,7 @@ def find_centre(
 
     Returns
     -------
-    Found
+    FittedTerms
 
     Raises
     ------
@@ -82,37 +82,37 @@ def find_centre(
     else:
         posterior = BlockPosterior(structure, point, whole_block=whole_block)
         located = ModeSearch(model, posterior, point).run()
-    found = Found(_normal_fit(posterior, located, started), fact, structure, posterior.likelihood)
+    found = FittedTerms(_normal_fit(posterior, located, started), fact, structure, posterior.likelihood)
     if taylor is not None:
         found = _with_expansion(found, int(taylor.order))
         if certify:
             found = certified(found, point, n_exact)
         found = measured(found, point, n_exact if certify else 0)
-        report = found.centre.report
+        report = found.mode_fit.report
         report = report._replace(passes=located.passes + 1, seconds=time.perf_counter() - started)
-        found = found._replace(centre=found.centre._replace(report=report))
+        found = found._replace(mode_fit=found.mode_fit._replace(report=report))
         warn_if_poor(report)
-    logger.info("%s", found.centre.report)
+    logger.info("%s", found.mode_fit.report)
     return found
 
 
-def expanded_again(structure: TermStructure, point: PointType, centre: Centre) -> Found:
-    """What `find_centre` returned to another process, which sent no more than the centre."""
+def expanded_again(structure: TermStructure, point: PointType, mode_fit: ModeFit) -> FittedTerms:
+    """What `fit_mode` returned to another process, which sent no more than the mode fit."""
     likelihood = Differentiable(structure, point).likelihood()
     expanded = structure.factorisation
-    if centre.expansion is not None:
-        slopes = likelihood.slopes(centre.expansion.centre)
-        expanded = expand(structure, centre.expansion, slopes)
-    return Found(centre, expanded, structure, likelihood)
+    if mode_fit.expansion is not None:
+        slopes = likelihood.slopes(mode_fit.expansion.center)
+        expanded = expand(structure, mode_fit.expansion, slopes)
+    return FittedTerms(mode_fit, expanded, structure, likelihood)
 
 
-def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> Centre:
+def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> ModeFit:
     """The normal distribution at the mode, from the curvature where it was located."""
     maximum = located.maximum
     mode = posterior.whole(maximum.q + located.newton_step)
-    whiten, colour = QuadraticProxy(maximum.q, maximum.precision).factors()
+    whiten, unwhiten = QuadraticProxy(maximum.q, maximum.precision).factors()
     scale = np.sqrt(np.diag(maximum.precision))
-    return Centre(
+    return ModeFit(
         proxy=QuadraticProxy(mode, posterior.whole_precision(maximum.q, maximum.precision)),
         expansion=None,
         exact=NO_ROWS,
@@ -121,8 +121,8 @@ def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> 
         rounding=0.0,
         free=posterior.free,
         whiten=whiten,
-        colour=colour,
-        report=CentreReport(
+        unwhiten=unwhiten,
+        report=ModeReport(
             passes=located.passes,
             gradient_norm=maximum.gradient_norm,
             condition=float(np.linalg.cond(maximum.precision / np.outer(scale, scale))),
@@ -136,17 +136,17 @@ def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> 
     )
 
 
-def _with_expansion(found: Found, order: int) -> Found:
+def _with_expansion(found: FittedTerms, order: int) -> FittedTerms:
     """The local terms expanded where they were located, by one pass over the data."""
-    centre, features = found.centre, found.features
-    there = found.likelihood.at(features(centre.at))
-    expansion = Expansion(order, features(centre.at), there.total.gradient, there.total.hessian)
+    mode_fit, features = found.mode_fit, found.features
+    there = found.likelihood.at(features(mode_fit.at))
+    expansion = Expansion(order, features(mode_fit.at), there.total.gradient, there.total.hessian)
     of_features = None
     if found.structure.features is not None:
-        _, colour = centre.padded_factors()
-        of_features = feature_factors(features, centre.at, centre.proxy.mode, colour)
+        _, unwhiten = mode_fit.padded_factors()
+        of_features = feature_factors(features, mode_fit.at, mode_fit.proxy.mode, unwhiten)
     return found._replace(
-        centre=centre._replace(expansion=expansion, of_features=of_features),
+        mode_fit=mode_fit._replace(expansion=expansion, of_features=of_features),
         expanded=expand(found.structure, expansion, there.slopes),
     )
 

@@ -1,6 +1,6 @@
-"""What is known of the mode of a block: the expansion there, and the normal law that proposals are fitted to.
+"""What is known of the mode of a block: the expansion there, and the normal distribution for proposals.
 
-It is found once, when a step is built (`find_centre`), and travels with the step but for what has size N.
+It is found once, when a step is built (`fit_mode`), and travels with the step but for what has size N.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ ADVICE = (
 )
 
 
-class CentreReport(NamedTuple):
-    """What the search for the centre found.
+class ModeReport(NamedTuple):
+    """What the search for the mode found.
 
     Attributes
     ----------
     passes : int
         Evaluations of value, gradient and Hessian of the log density on all rows.
     gradient_norm : float
-        Of the gradient at the centre, in posterior standard deviations.
+        Of the gradient at the center, in posterior standard deviations.
     condition : float
         Condition number of the precision, scaled to a unit diagonal.
     seconds : float
     n_starts, n_modes : int
         Points the first search started from, and distinct modes that it found.
     acceptance : float
-        Acceptance rate of independent proposals from the fitted law, by `draws` draws of it.
+        Acceptance rate of independent proposals from the fitted distribution, by `draws` draws of it.
     remainder_sd : float
         Standard deviation over these draws of the sum of the sampled remainders.
     """
@@ -69,7 +69,7 @@ class CentreReport(NamedTuple):
 
     def __str__(self) -> str:
         text = (
-            f"centre found in {self.passes} passes over the data and {self.seconds:.1f} s from "
+            f"center found in {self.passes} passes over the data and {self.seconds:.1f} s from "
             f"{self.n_starts} starts ({self.n_modes} mode{'s' if self.n_modes != 1 else ''}); gradient "
             f"{self.gradient_norm:.1e} sd, condition number {self.condition:.1e}"
         )
@@ -81,12 +81,12 @@ class CentreReport(NamedTuple):
         )
 
 
-class Found(NamedTuple):
+class FittedTerms(NamedTuple):
     """Results of the search, with what has the size of the data.
 
     Attributes
     ----------
-    centre : Centre
+    mode_fit : ModeFit
     expanded : Factorisation
         With remainders for local terms, if a Taylor polynomial was wanted.
     structure : TermStructure
@@ -95,7 +95,7 @@ class Found(NamedTuple):
         Their sum over all rows, with the designs that are stored.
     """
 
-    centre: Centre
+    mode_fit: ModeFit
     expanded: Factorisation
     structure: TermStructure
     likelihood: LogLikelihood
@@ -117,7 +117,7 @@ class Found(NamedTuple):
         return self.likelihood.with_stored_designs(self.structure.predictors)
 
 
-class Centre(NamedTuple):
+class ModeFit(NamedTuple):
     """Results of the search; a few arrays of the size of the block.
 
     Attributes
@@ -136,14 +136,14 @@ class Centre(NamedTuple):
         What rounding may add to a remainder.
     free : ndarray of bool, shape (D,)
         The d coordinates that were fitted.
-    whiten, colour : ndarray of shape (d, d)
+    whiten, unwhiten : ndarray of shape (d, d)
         Of these coordinates, see `QuadraticProxy.factors`. Computed once: another process may use another
         number of threads, and get other last digits.
-    report : CentreReport
+    report : ModeReport
     at : ndarray of shape (D,)
         q at which the local terms are expanded, if they are.
     of_features : tuple of two ndarray of shape (p, p), optional
-        The like of `whiten` and `colour` for features of the block, if the local terms are expanded in these.
+        Whitening and unwhitening of features of the block, if the local terms are expanded in these.
     """
 
     proxy: QuadraticProxy
@@ -154,18 +154,18 @@ class Centre(NamedTuple):
     rounding: float
     free: npt.NDArray[np.bool_]
     whiten: npt.NDArray[np.float64]
-    colour: npt.NDArray[np.float64]
-    report: CentreReport
+    unwhiten: npt.NDArray[np.float64]
+    report: ModeReport
     at: Vector
     of_features: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 
     def padded_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """`whiten` (d, D) and `colour` (D, d) with zeros for coordinates that were not fitted."""
+        """`whiten` (d, D) and `unwhiten` (D, d) with zeros for coordinates that were not fitted."""
         whiten = np.zeros((len(self.whiten), len(self.free)))
         whiten[:, self.free] = self.whiten
-        colour = np.zeros((len(self.free), len(self.whiten)))
-        colour[self.free] = self.colour
-        return whiten, colour
+        unwhiten = np.zeros((len(self.free), len(self.whiten)))
+        unwhiten[self.free] = self.unwhiten
+        return whiten, unwhiten
 
     def bound_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Those of what the local terms are expanded in."""
@@ -173,7 +173,7 @@ class Centre(NamedTuple):
 
 
 def start_near(
-    centre: Centre, q: Vector, default: Callable[[], Vector], names: str, rng: np.random.Generator
+    mode_fit: ModeFit, q: Vector, default: Callable[[], Vector], names: str, rng: np.random.Generator
 ) -> Vector:
     """A first state for proposals that are fitted to the mode: `q`, or a draw of the fitted distribution.
 
@@ -183,7 +183,7 @@ def start_near(
 
     Parameters
     ----------
-    centre : Centre
+    mode_fit : ModeFit
     q : ndarray of shape (D,)
         Where the chain is to begin.
     default : callable
@@ -198,9 +198,9 @@ def start_near(
     ndarray of shape (D,)
         Coordinates that were not fitted are those of `q`.
     """
-    mode = centre.proxy.mode[centre.free]
+    mode = mode_fit.proxy.mode[mode_fit.free]
     n_dim = len(mode)
-    distance = squared(times_upper(centre.whiten, q[centre.free] - mode))
+    distance = squared(times_upper(mode_fit.whiten, q[mode_fit.free] - mode))
     if distance <= n_dim + _FAR * math.sqrt(2.0 * n_dim):
         return q
     if not np.allclose(q, default()):
@@ -213,16 +213,16 @@ def start_near(
         )
         return q
     result = q.copy()
-    result[centre.free] = mode + times_upper(centre.colour, rng.standard_normal(n_dim))
+    result[mode_fit.free] = mode + times_upper(mode_fit.unwhiten, rng.standard_normal(n_dim))
     logger.info("%s: the chain starts from a draw of the normal distribution fitted at the mode.", names)
     return result
 
 
-def warn_if_poor(report: CentreReport) -> None:
-    """Tell if draws of the fitted law are already unlike the posterior."""
+def warn_if_poor(report: ModeReport) -> None:
+    """Tell if draws of the fitted distribution are already unlike the posterior."""
     if report.acceptance < _POOR_ACCEPTANCE or not report.remainder_sd < _LARGE_SPREAD:
         warn(
-            "The posterior is far from the normal law fitted at its mode: independent draws of that would be "
-            f"accepted at a rate of about {report.acceptance:.2f}, and sums of remainders vary by "
+            "The posterior is far from the normal distribution fitted at its mode: independent draws of that "
+            f"would be accepted at a rate of about {report.acceptance:.2f}, and sums of remainders vary by "
             f"{report.remainder_sd:.2g}. {ADVICE}"
         )

@@ -11,7 +11,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.bounds.remainder import certify_remainders
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.mode.mode_fit import Centre, Found
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.model.structure.local_terms import LocalTerms
@@ -22,42 +22,42 @@ _DRAWS = 8
 # Rows that tell their sums.
 _ENOUGH_ROWS = 100_000
 _SEED = 2017
-# Remainders this near to the centre, in standard deviations, are all rounding; the largest that may be met is
+# Remainders this near to the center, in standard deviations, are all rounding; the largest that may be met is
 # taken to be some times as large.
 _TINY, _SAFETY = 1e-8, 16.0
 
 
-def certified(found: Found, point: PointType, n_exact: int) -> Found:
+def certified(found: FittedTerms, point: PointType, n_exact: int) -> FittedTerms:
     """With a certificate of the remainders and the rows of the largest constants, or the reason for none."""
-    centre = found.centre
-    assert centre.expansion is not None
-    whiten, colour = centre.bound_factors()
+    mode_fit = found.mode_fit
+    assert mode_fit.expansion is not None
+    whiten, unwhiten = mode_fit.bound_factors()
     try:
         certificate, exact = certify_remainders(
             found.predictors,
             point,
-            ExpansionCoordinates(centre.expansion.order, centre.expansion.centre, colour, whiten),
+            ExpansionCoordinates(mode_fit.expansion.order, mode_fit.expansion.center, unwhiten, whiten),
             n_exact,
         )
     except UnboundedError as error:
-        return found._replace(centre=centre._replace(no_certificate=str(error)))
-    return found._replace(centre=centre._replace(certificate=certificate, exact=exact))
+        return found._replace(mode_fit=mode_fit._replace(no_certificate=str(error)))
+    return found._replace(mode_fit=mode_fit._replace(certificate=certificate, exact=exact))
 
 
-def measured(found: Found, point: PointType, n_exact: int) -> Found:
+def measured(found: FittedTerms, point: PointType, n_exact: int) -> FittedTerms:
     """With what draws of the fitted normal tell; without a certificate they choose the exact rows, too."""
-    centre, expanded = found.centre, found.expanded
+    mode_fit, expanded = found.mode_fit, found.expanded
     n_local = expanded.n_local
     terms = LocalTerms(expanded)
     prior = expanded.compile(expanded.global_graph, [], mode=INTERPRETED_STABLE)
     rng = np.random.default_rng(_SEED)
-    z = rng.standard_normal((_DRAWS, len(centre.colour)))
-    states = [point_of(expanded, _moved(centre, centre.proxy.mode, each), point) for each in z]
-    at_centre = terms(point_of(expanded, centre.at, point))
+    z = rng.standard_normal((_DRAWS, len(mode_fit.unwhiten)))
+    states = [point_of(expanded, _moved(mode_fit, mode_fit.proxy.mode, each), point) for each in z]
+    at_center = terms(point_of(expanded, mode_fit.at, point))
     some = np.arange(n_local)
-    exact = centre.exact
-    if n_exact > 0 and centre.certificate is None:
-        own = np.array([terms(there) - at_centre for there in states], dtype=np.float32)
+    exact = mode_fit.exact
+    if n_exact > 0 and mode_fit.certificate is None:
+        own = np.array([terms(there) - at_center for there in states], dtype=np.float32)
         largest = np.nan_to_num(np.abs(own), nan=np.inf).max(axis=0)
         exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
     elif n_local > _ENOUGH_ROWS:
@@ -67,23 +67,25 @@ def measured(found: Found, point: PointType, n_exact: int) -> Found:
     weight = (n_local - len(exact)) / len(some)
     sums, log_weights = np.empty(_DRAWS), np.empty(_DRAWS)
     for k, there in enumerate(states):
-        sums[k] = weight * (terms(there, some) - at_centre[some]).sum()
+        sums[k] = weight * (terms(there, some) - at_center[some]).sum()
         log_density = float(prior(*expanded.point_values(there), *expanded.leaf_values)) + sums[k]
-        log_weights[k] = log_density + (terms(there, exact) - at_centre[exact]).sum() + 0.5 * z[k] @ z[k]
-    near = point_of(expanded, _moved(centre, centre.at, z[-1], _TINY), point)
-    rounding = _SAFETY * float(np.abs(terms(near) - at_centre).max())
-    certificate = centre.certificate
+        log_weights[k] = log_density + (terms(there, exact) - at_center[exact]).sum() + 0.5 * z[k] @ z[k]
+    near = point_of(expanded, _moved(mode_fit, mode_fit.at, z[-1], _TINY), point)
+    rounding = _SAFETY * float(np.abs(terms(near) - at_center).max())
+    certificate = mode_fit.certificate
     if certificate is not None:
         certificate = certificate._replace(rounding=rounding)
-    report = centre.report._replace(acceptance=_acceptance(log_weights), remainder_sd=float(sums.std(ddof=1)))
-    centre = centre._replace(exact=exact, certificate=certificate, rounding=rounding, report=report)
-    return found._replace(centre=centre)
+    report = mode_fit.report._replace(
+        acceptance=_acceptance(log_weights), remainder_sd=float(sums.std(ddof=1))
+    )
+    mode_fit = mode_fit._replace(exact=exact, certificate=certificate, rounding=rounding, report=report)
+    return found._replace(mode_fit=mode_fit)
 
 
-def _moved(centre: Centre, q: Vector, z: Vector, share: float = 1.0) -> Vector:
+def _moved(mode_fit: ModeFit, q: Vector, z: Vector, share: float = 1.0) -> Vector:
     """The state q moved by a share of a draw of the fitted normal about its mode, which z tells."""
     result = q.copy()
-    result[centre.free] += share * centre.colour @ z
+    result[mode_fit.free] += share * mode_fit.unwhiten @ z
     return result
 
 

@@ -15,19 +15,19 @@ import numpy.typing as npt
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.target import Vector
 
-# Draws of the fitted law.
+# Draws of the fitted distribution.
 _DRAWS, _SEED = 2000, 2021
 # By how much their second moment along a direction may exceed that to first order. It does, by less, where
-# the normal law of q is wider than the posterior, as along the ridge of mu + tau z.
+# the normal distribution of q is wider than the posterior, as along the ridge of mu + tau z.
 _CURVED = 10.0
 # Smallest second moment, relative to the largest.
 _FLOOR = 1e-12
 
 
 def feature_factors(
-    features: FeatureMap, at: Vector, mode: Vector, colour: npt.NDArray[np.float64]
+    features: FeatureMap, at: Vector, mode: Vector, unwhiten: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Whitening W and its inverse V, of shape (p, p), for a normal law of q.
+    """Whitening W and its inverse V, of shape (p, p), for a normal distribution of q.
 
     Parameters
     ----------
@@ -36,16 +36,16 @@ def feature_factors(
     at : ndarray (D,)
         Where terms are expanded; moments are taken about phi there.
     mode : ndarray (D,)
-    colour : ndarray (D, d)
-        Draws of q are mode + colour z.
+    unwhiten : ndarray (D, d)
+        Draws of q are mode + unwhiten z.
 
     Returns
     -------
     whitening, directions : ndarray (p, p)
     """
-    tangent = features.jacobian(at) @ colour
-    z = np.random.default_rng(_SEED).standard_normal((_DRAWS, colour.shape[1]))
-    away = np.array([features(mode + colour @ each) for each in z]) - features(at)
+    tangent = features.jacobian(at) @ unwhiten
+    z = np.random.default_rng(_SEED).standard_normal((_DRAWS, unwhiten.shape[1]))
+    away = np.array([features(mode + unwhiten @ each) for each in z]) - features(at)
     away = away[np.all(np.isfinite(away), axis=1)]
     scale = np.sqrt((tangent**2).sum(axis=1) + (away**2).mean(axis=0))
     scale[~(scale > 0.0)] = 1.0

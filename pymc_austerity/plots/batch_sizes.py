@@ -52,9 +52,9 @@ def plot_batch_sizes(
 
     Notes
     -----
-    The height is a density, the share of the draws for each possible size, so that a power law is a straight
-    line whatever the bins (figure 2 of Seita et al. 2017 has such tails). The dashed line is the mean, the
-    solid one N. Draws that read nothing cannot be drawn on this axis; the title counts them.
+    The height is a density, the share of the draws for each possible size, so that a power law is a
+    straight line whatever the bins (figure 2 of Seita et al. 2017 has such tails). The dashed line is the
+    mean, the solid one N. Draws that read nothing cannot be drawn on this axis; the title counts them.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def plot_design_curves(
     pi_1 : float in (0, 1]
         Share of the data in the first batch, m / N.
     epsilons : float or sequence of float in (0, 0.5], default (0.01, 0.05, 0.1)
-        Tolerances of the test: a colour for each.
+        Tolerances of the test: a unwhiten for each.
     boundaries : float or sequence of float in [0.5, 1], default 0.5
         Shapes of the boundary, 0.5 for Pocock's: a line style for each.
     mu_std : array-like of float, default None
@@ -69,14 +69,14 @@ def plot_design_curves(
     if len(shapes) > len(_LINESTYLES):
         raise ValueError(f"boundaries must be at most {len(_LINESTYLES)}, got {len(shapes)}.")
     axes = panels(ax, 2)
-    for epsilon, colour in zip(tolerances, colours(len(tolerances)), strict=True):
+    for epsilon, unwhiten in zip(tolerances, colours(len(tolerances)), strict=True):
         for boundary, style in zip(shapes, _LINESTYLES, strict=False):
             label = f"$\\epsilon$ = {epsilon:g}" + (f", boundary {boundary:g}" if len(shapes) > 1 else "")
             for panel, function, unit in zip(axes, (error, data_usage), (1.0, 100.0), strict=True):
                 y = unit * np.asarray(function(x, pi_1, epsilon, boundary=boundary))
                 worst = unit * float(function(0.0, pi_1, epsilon, boundary=boundary))
-                panel.plot(x, y, color=colour, linestyle=style, label=label)
-                panel.axhline(worst, color=colour, linestyle="--", linewidth=0.8, alpha=0.7)
+                panel.plot(x, y, color=unwhiten, linestyle=style, label=label)
+                panel.axhline(worst, color=unwhiten, linestyle="--", linewidth=0.8, alpha=0.7)
     for panel, name in zip(
         axes, ("probability of a wrong decision", "expected data read (% of N)"), strict=True
     ):

@@ -92,9 +92,9 @@ def plot_test_designs(
     axes = panels(ax, 2)
     axes[0].plot(targets, targets, color=EXACT, linestyle="--", linewidth=1.0, label="target")
     looks = zip(("o", "^", "s"), (APPROXIMATE, "#e9a03b", LIMIT), strict=True)
-    for (name, design), (marker, colour) in zip(ways.items(), looks, strict=True):
+    for (name, design), (marker, unwhiten) in zip(ways.items(), looks, strict=True):
         found = [_judge(design(float(t)), test) for t in targets]
-        style = {"color": colour, "marker": marker, "markerfacecolor": "none", "label": name}
+        style = {"color": unwhiten, "marker": marker, "markerfacecolor": "none", "label": name}
         axes[0].plot(targets, [j.error for j in found], **style)
         axes[1].plot(targets, [100.0 * j.data_usage for j in found], **style)
     for panel in axes:

@@ -97,11 +97,11 @@ def plot_risk(
     (axes,) = panels(ax, 1)
     n = len(curves)
     styles = zip(colours(n), looks(("-", "--", "-."), n), strict=True)
-    for (name, curve), (colour, style) in zip(curves.items(), styles, strict=True):
+    for (name, curve), (unwhiten, style) in zip(curves.items(), styles, strict=True):
         axes.plot(
             curve.passes,
             curve.risk,
-            color=colour,
+            color=unwhiten,
             linestyle=style,
             label=shown(name),
             marker="o" if len(curve.risk) == 1 else None,

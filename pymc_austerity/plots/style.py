@@ -13,7 +13,7 @@ APPROXIMATE, EXACT, LIMIT = "#c1440e", "#444444", "#2a6f97"
 """What was computed from subsamples; what is exact; bounds and targets."""
 
 CYCLE = ("#c1440e", "#2a6f97", "#e9a03b", "#4c956c", "#7b4b94", "#8c8c8c")
-"""For lines without such a meaning: distinct also in grey and to most colour-blind eyes."""
+"""For lines without such a meaning: distinct also in grey and to most unwhiten-blind eyes."""
 
 _LONGEST = 44
 

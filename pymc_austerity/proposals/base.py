@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -56,7 +57,8 @@ def proposed_move(
     return q_new, target.global_log_ratio(q_new, q, args) + log_hastings
 
 
-class BoundProposal(NamedTuple):
+@dataclass(frozen=True)
+class BoundProposal:
     """A proposal ready for D dimensions.
 
     Attributes

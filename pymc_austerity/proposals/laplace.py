@@ -1,4 +1,4 @@
-"""Proposals from the normal law that is fitted to the posterior at its mode (Laplace's approximation)."""
+"""Proposals from the normal distribution fitted to the posterior at its mode (Laplace's approximation)."""
 
 from __future__ import annotations
 
@@ -93,15 +93,15 @@ class Laplace:
     def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
         """Factorise the precision."""
         rho = 0.0 if self.kind == "independence" else 0.5 if self.rho is None else self.rho
-        whiten, colour = proxy.factors()
-        n_dim = len(colour)
+        whiten, unwhiten = proxy.factors()
+        n_dim = len(unwhiten)
         state = LaplaceState(
             scale=np.array([OPTIMAL_SCALE / math.sqrt(n_dim)]),
             rho=np.array([rho]),
             mix=np.array([self.mix]),
             mode=np.array(proxy.mode),
             whiten=whiten,
-            colour=colour,
+            unwhiten=unwhiten,
         )
         return BoundProposal(state, propose_laplace, no_adaptation)
 
@@ -109,7 +109,7 @@ class Laplace:
 class LaplaceState(NamedTuple):
     """State of a `Laplace` proposal; `scale` is that of the random walk.
 
-    `whiten` is L' with L L' = H, and `colour` its inverse; both are upper triangular.
+    `whiten` is L' with L L' = H, and `unwhiten` its inverse; both are upper triangular.
     """
 
     scale: Vector
@@ -117,21 +117,21 @@ class LaplaceState(NamedTuple):
     mix: Vector
     mode: Vector
     whiten: npt.NDArray[np.float64]
-    colour: npt.NDArray[np.float64]
+    unwhiten: npt.NDArray[np.float64]
 
 
 @register_jitable
 def propose_laplace(state: LaplaceState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-    """Move in coordinates w = L'(q - mode), in which the fitted law is N(0, I)."""
+    """Move in coordinates w = L'(q - mode), in which the fitted distribution is N(0, I)."""
     walk = rng.random() < state.mix[0]
     z = rng.standard_normal(len(q))
     w = times_upper(state.whiten, q - state.mode)
     if walk:
         w_new = w + state.scale[0] * z
-        return state.mode + times_upper(state.colour, w_new), 0.0
+        return state.mode + times_upper(state.unwhiten, w_new), 0.0
     rho = state.rho[0]
     w_new = rho * w + math.sqrt(1.0 - rho * rho) * z
-    return state.mode + times_upper(state.colour, w_new), 0.5 * (squared(w_new) - squared(w))
+    return state.mode + times_upper(state.unwhiten, w_new), 0.5 * (squared(w_new) - squared(w))
 
 
 @register_jitable

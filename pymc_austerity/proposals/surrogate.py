@@ -89,10 +89,10 @@ class Surrogate:
 
     def bind_to(self, proxy: QuadraticProxy) -> BoundProposal:
         """Start from steps of half a standard deviation."""
-        _, colour = proxy.factors()
+        _, unwhiten = proxy.factors()
         state = SurrogateState(
-            scale=np.array([_START * len(colour) ** -0.25]),
-            colour=colour,
+            scale=np.array([_START * len(unwhiten) ** -0.25]),
+            unwhiten=unwhiten,
             n_inner=np.array([self.n_inner], dtype=np.int64),
             accepted=np.zeros(1),
             counts=np.zeros(1, dtype=np.int64),
@@ -109,11 +109,11 @@ class Surrogate:
 class SurrogateState(NamedTuple):
     """State of a `Surrogate`: `scale` is the step size, `accepted` the last inner acceptance rate.
 
-    q = colour @ z has precision L L' where z is round.
+    q = unwhiten @ z has precision L L' where z is round.
     """
 
     scale: Vector
-    colour: npt.NDArray[np.float64]
+    unwhiten: npt.NDArray[np.float64]
     n_inner: npt.NDArray[np.int64]
     accepted: Vector
     counts: npt.NDArray[np.int64]
@@ -159,7 +159,7 @@ def inner_transitions(
         slope = round_slope(state, target.global_gradient(q_new, args))
         for _ in range(n_steps):
             momentum = momentum + 0.5 * state.scale[0] * slope
-            q_new = q_new + state.scale[0] * times_upper(state.colour, momentum)
+            q_new = q_new + state.scale[0] * times_upper(state.unwhiten, momentum)
             slope = round_slope(state, target.global_gradient(q_new, args))
             momentum = momentum + 0.5 * state.scale[0] * slope
         change = target.global_log_ratio(q_new, q, args) + before - 0.5 * squared(momentum)
@@ -188,6 +188,6 @@ def round_slope(state: SurrogateState, gradient: Vector) -> Vector:
     for j in range(len(gradient)):
         total = 0.0
         for i in range(j + 1):
-            total += state.colour[i, j] * gradient[i]
+            total += state.unwhiten[i, j] * gradient[i]
         result[j] = total
     return result

@@ -204,7 +204,7 @@ def without_expansion(surveyed: Survey, proposal: ProposalOption) -> Survey:
     """The survey for a step on the terms themselves, whose proposal is fitted to the mode."""
     found = surveyed.found
     assert found is not None
-    found = found._replace(centre=found.centre._replace(expansion=None), expanded=surveyed.factorisation)
+    found = found._replace(mode_fit=found.mode_fit._replace(expansion=None), expanded=surveyed.factorisation)
     return replace(surveyed, proposal=proposal, found=found)
 
 

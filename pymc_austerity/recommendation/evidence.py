@@ -10,7 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.row_constants import family_of
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.mode.mode_fit import CentreReport
+from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.metropolis.options import checked_options
@@ -60,11 +60,11 @@ class Evidence:
     certificate: str = "not looked for"
 
     @property
-    def report(self) -> CentreReport | None:
+    def report(self) -> ModeReport | None:
         """What is known of the mode."""
         if self.survey is None or self.survey.found is None:
             return None
-        return self.survey.found.centre.report
+        return self.survey.found.mode_fit.report
 
     @property
     def is_hierarchical(self) -> bool:

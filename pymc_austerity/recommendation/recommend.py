@@ -55,7 +55,8 @@ def recommend(
         likelihood, or the log density is not finite at the start nor near it. The message says which.
         The start is that of the model: `initvals` of `pymc.sample` are not seen here.
     FactorisationError
-        If the log density contains random draws (`pm.Minibatch`), with which no step has a stationary law.
+        If the log density contains random draws (`pm.Minibatch`), with which no step has a stationary
+        distribution.
 
     Warns
     -----
@@ -78,11 +79,11 @@ def recommend(
     It fits if independent draws would be accepted at a rate of 0.2 or more, and sums of Taylor remainders
     vary by less than 3; for hierarchical models, which need the proposal `Surrogate`, by less than 1.
 
-    *Guarantee*: with ``approximate=False`` the posterior is the stationary law of the step.
+    *Guarantee*: with ``approximate=False`` the posterior is the stationary distribution of the step.
 
     *When it fails*: the fit is measured near the mode, on a few draws. A posterior that is unlike the normal
-    law elsewhere is sampled exactly, but slowly; steps warn of that while they tune. The choice is made for
-    the present data: after `pm.set_data` ask again.
+    distribution elsewhere is sampled exactly, but slowly; steps warn of that while they tune. The choice is
+    made for the present data: after `pm.set_data` ask again.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.mode.mode_fit import CentreReport
+from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.surrogate import Surrogate
@@ -98,7 +98,7 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
     return MetropolisHastings(block, model=model), [note]
 
 
-def _misfit(report: CentreReport | None, is_surrogate: bool) -> str:
+def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
     """Why a proposal that is fitted to the mode would mix slowly, if it would."""
     if report is None:
         return "there is no mode"

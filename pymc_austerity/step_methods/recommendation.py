@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import NamedTuple
 
-from pymc_austerity.mode.mode_fit import CentreReport
+from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 
 _WIDTH, _INDENT = 100, 15
@@ -29,8 +29,8 @@ class Recommendation(NamedTuple):
         Which bound on the remainders is known, or why none is.
     rows : float or None
         Rows that a transition is expected to read; None for `pm.NUTS`, which reads all at each leapfrog step.
-    fit : CentreReport or None
-        How well the normal law at the mode fits; None if it was not found.
+    fit : ModeReport or None
+        How well the normal distribution at the mode fits; None if it was not found.
     guarantee : str
     otherwise : str
         What would change the choice.
@@ -44,7 +44,7 @@ class Recommendation(NamedTuple):
     n_dim: int
     certificate: str
     rows: float | None
-    fit: CentreReport | None
+    fit: ModeReport | None
     guarantee: str
     otherwise: str
 

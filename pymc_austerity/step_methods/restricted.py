@@ -55,8 +55,8 @@ def restricted_nuts(
     Notes
     -----
     *Guarantee*: up to a constant, the terms kept are the whole conditional density of the variables, so the
-    draws have the same law as those of `pm.NUTS`. With one seed they are equal up to rounding. The values of
-    all other variables are read at each step.
+    draws have the same distribution as those of `pm.NUTS`. With one seed they are equal up to rounding. The
+    values of all other variables are read at each step.
 
     *When it fails*: it saves nothing where the variables enter the likelihood itself, as does the scale of a
     non-centred effect. There `pm.NUTS` is the better choice: to be the same in every process, long sums are

@@ -1,4 +1,4 @@
-"""Normal laws that fitted proposals are checked with."""
+"""Normal distributions that fitted proposals are checked with."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _STEP = 1e-3
 
 
 def proxy_of(law: Law, n_dim: int, shift: float = 0.0, width: float = 1.0) -> QuadraticProxy:
-    """The normal law at the mode of `law`, or one with another mode and another width.
+    """The normal distribution at the mode of `law`, or one with another mode and another width.
 
     Parameters
     ----------
     law : Law
     n_dim : int
     shift : float, default 0.0
-        Of the mode, in standard deviations of the normal law.
+        Of the mode, in standard deviations of the normal distribution.
     width : float > 0, default 1.0
         Factor of the standard deviation.
     """

@@ -1,4 +1,4 @@
-"""Does a proposal leave a known law alone, and itself?"""
+"""Does a proposal leave a known distribution alone, and itself?"""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def check_proposal(
     n_transitions: int = 5,
     seed: int = 0,
 ) -> None:
-    """Check a proposal: its functions, what it remembers, and that exact chains with it keep a known law.
+    """Check a proposal: its functions, its memory, and that exact chains with it keep a known distribution.
 
     Parameters
     ----------
     proposal : Proposal, FittedProposal or callable
-        As for a step: an object with `bind`, one with `bind_to`, which is checked with the normal law at the
-        mode of `law`, and with ones that are displaced, too narrow and too wide; or a function
-        ``(q, rng) -> (q_new, log_hastings)``.
+        As for a step: an object with `bind`, one with `bind_to`, which is checked with the normal
+        distribution at the mode of `law`, and with ones that are displaced, too narrow and too wide; or a
+        function ``(q, rng) -> (q_new, log_hastings)``.
     n_dim : int
         Dimension D.
     law : Law, default N(1.5, 1) for each coordinate
-        A law whose size suits the proposal; `targets.LOG_NORMAL` for proposals of positive numbers.
+        A distribution whose size suits the proposal; `targets.LOG_NORMAL` for proposals of positive numbers.
     n_chains, n_transitions : int
-        Independent chains, and transitions of each, in which the law may change.
+        Independent chains, and transitions of each, in which the distribution may change.
     seed : int, default 0
 
     Raises
@@ -69,8 +69,8 @@ def check_proposal(
     Everything is checked interpreted first, with a tenth of the chains, so that most errors are found before
     anything is compiled. For a function that numba cannot compile that is all.
 
-    *When it fails*: with steps much smaller or much larger than the law nothing moves, and little is seen.
-    That a proposal reaches every state is not checked.
+    *When it fails*: with steps much smaller or much larger than the distribution nothing moves, and little is
+    seen. That a proposal reaches every state is not checked.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def check_proposal(
         except AssertionError as error:
             if not is_fitted(proposal):
                 raise
-            raise AssertionError(f"With a normal law that is {fit}: {error}") from error
+            raise AssertionError(f"With a normal distribution that is {fit}: {error}") from error
 
 
 def check_moves(
@@ -138,7 +138,7 @@ def check_invariance(
     n_transitions: int = 5,
     seed: int = 0,
 ) -> None:
-    """Chains that start with exact draws of a law, and decide exactly, still have it after some transitions.
+    """Chains that start with exact draws, and decide exactly, keep their distribution.
 
     Compares means, squares and products of all coordinates (as normal scores) before and after, in pairs, and
     distribution functions. A proposal that adapts does so first, and is then frozen. One that cannot be
@@ -205,7 +205,7 @@ def _require_memory(bound: BoundProposal, walks: Walks, starts: np.ndarray, seed
         f"State of the proposal after {_N_TUNE} transitions without tuning",
         _learnt(bound, walks, starts, False, seed),
         bound.state,
-        "A proposal that learns while draws are kept has another stationary law than the target.",
+        "A proposal that learns while draws are kept has another stationary distribution than the target.",
     )
 
 
@@ -229,8 +229,8 @@ def _require_invariance(
         "size of the proposal.",
     )
     meaning = (
-        f"{n_accepted} of {n_all} proposals were accepted. If the law does not stay, log_hastings is wrong: "
-        "it must be log q(q | q_new) - log q(q_new | q)."
+        f"{n_accepted} of {n_all} proposals were accepted. If the distribution does not stay, log_hastings "
+        "is wrong: it must be log q(q | q_new) - log q(q_new | q)."
     )
     with np.errstate(invalid="ignore"):
         before, after = law.to_normal(starts), law.to_normal(ends)
@@ -241,7 +241,7 @@ def _require_invariance(
             old, new = (z[:, d] if e is None else z[:, d] * z[:, e] for z in (before, after))
             change = new - old
             require_close(
-                f"{what}, in units of the law,",
+                f"{what}, in units of the distribution,",
                 float(old.mean() + change.mean()),
                 float(old.mean()),
                 float(change.std() / np.sqrt(n_chains)),
@@ -251,7 +251,7 @@ def _require_invariance(
         p = stats.kstest(after[:, d], "norm").pvalue
         require(
             p > _P_LIMIT,
-            f"The distribution function of coordinate {d} is not that of the law any more: p = {p:.1e} "
+            f"The distribution of coordinate {d} is not what it was: p = {p:.1e} "
             f"(Kolmogorov and Smirnov). {meaning}",
         )
 
@@ -265,8 +265,8 @@ def _bind(proposal: Any, n_dim: int, law: Law, proxy: QuadraticProxy | None = No
         bound = bind(proposal, n_dim, Exact().target_accept(n_dim), proxy)
     if bound.is_surrogate:
         raise TypeError(
-            "A surrogate proposal moves along the slope of the global terms, which the laws of this check do "
-            "not have. Check that it is reversible for them."
+            "A surrogate proposal moves along the slope of the global terms, which the distributions of this "
+            "check do not have. Check that it is reversible for them."
         )
     return bound
 

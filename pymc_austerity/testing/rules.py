@@ -28,7 +28,7 @@ _PAIRS = ((0, 1), (1, 0), (1, 2), (3, 0))
 def check_rule(
     rule: AcceptanceRule, *, exact: Exact | ExactBarker | None = None, n_draws: int = 20_000, seed: int = 0
 ) -> None:
-    """Check a decision rule: its functions, its acceptance probabilities, and the law of its chains.
+    """Check a decision rule: its functions, its acceptance probabilities, and the distribution of its chains.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def check_law(
     n_draws: int = 40_000,
     seed: int = 0,
 ) -> None:
-    """The law of an enumerated chain is as near to the target as theorem 1 of Korattikara et al. (2014) says.
+    """An enumerated chain is as near to its target as theorem 1 of Korattikara et al. (2014) says.
 
     Its distance in total variation is at most error_bound / (1 - eta), with eta the contraction of the exact
     chain: the largest distance in total variation of two rows of its transition matrix.
@@ -141,7 +141,7 @@ def check_law(
     error = 0.5 * sum(error_of_mean(column) for column in visits.T)
     distance = 0.5 * float(np.abs(visits.mean(axis=0) - chain.law).sum())
     require_close(
-        "The distance in total variation of the chain's law from the target",
+        "The distance in total variation of the chain's distribution from the target",
         distance,
         0.0,
         error,

@@ -1,7 +1,7 @@
-"""Targets with a known law, as functions that run interpreted and compiled.
+"""Targets with a known distribution, as functions that run interpreted and compiled.
 
 * A chain of a few states with N local terms for each: its transition probabilities can be written down.
-* Laws with independent coordinates, for proposals.
+* Distributions with independent coordinates, for proposals.
 * A linear regression with known noise: its posterior is normal.
 """
 
@@ -125,11 +125,12 @@ def chain_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
 CHAIN = Target(chain_global, chain_log_ratios, chain_terms)
 
 
-# Laws with independent coordinates ------------------------------------------------------------------
+# Distributions with independent coordinates
+# ------------------------------------------------------------------
 
 
 class Law(NamedTuple):
-    """A law with D independent coordinates, all of one kind.
+    """A distribution with D independent coordinates, all of one kind.
 
     Attributes
     ----------
@@ -164,7 +165,7 @@ def _log_of_log_normal_density(q: Vector) -> float:
     return total
 
 
-# On all of the real line, and off centre, so that a proposal that scales is not symmetric.
+# On all of the real line, and off center, so that a proposal that scales is not symmetric.
 NORMAL = Law(_log_normal_density, lambda z: z + 1.5, lambda q: q - 1.5)
 # For proposals of positive numbers.
 LOG_NORMAL = Law(_log_of_log_normal_density, lambda z: np.exp(0.7 * z), lambda q: np.log(q) / 0.7)
@@ -213,7 +214,7 @@ REGRESSION = Target(normal_prior, regression_log_ratios, regression_terms)
 
 
 class Normal(NamedTuple):
-    """A normal law."""
+    """A normal distribution."""
 
     mean: np.ndarray
     cov: np.ndarray

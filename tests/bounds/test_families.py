@@ -229,7 +229,7 @@ def half(certificate):
         enclosure._replace(
             low=enclosure.low / 2,
             high=enclosure.high / 2,
-            centre=enclosure.centre / 2,
+            center=enclosure.center / 2,
             axes=enclosure.axes / 2,
             residual=enclosure.residual / 2,
             ball_radius=enclosure.ball_radius / 2,

@@ -9,7 +9,7 @@ from pymc_austerity.bounds.families import normal_location_scale
 from pymc_austerity.bounds.families.normal_location_scale import FAMILY
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
+from pymc_austerity.bounds.row_sampler import row_sampler_of, tier_and_expected
 from pymc_austerity.target import PredictorPair
 
 from .families import predictor
@@ -35,10 +35,10 @@ class Rows:
         self.design = np.stack(design[:: 1 - 2 * location], axis=1)
         # Near the least squares, in which the log of the unit is the mean of zeta.
         b = np.linalg.lstsq(unit * x, self.y, rcond=None)[0]
-        self.centre = np.r_[b, math.log(unit) / kappa + 0.1, np.zeros(n_scale - 1)]
+        self.center = np.r_[b, math.log(unit) / kappa + 0.1, np.zeros(n_scale - 1)]
 
     def pair(self, name="y"):
-        return PredictorPair(name, N, len(self.centre), self.design.__getitem__, self.slopes, True, ())
+        return PredictorPair(name, N, len(self.center), self.design.__getitem__, self.slopes, True, ())
 
     def slopes(self, values, positions, point):
         eta, zeta = values[[self.location, 1 - self.location]][:, :, None]
@@ -47,16 +47,16 @@ class Rows:
         return both[[self.location, 1 - self.location]]
 
     def fisher(self):
-        """V and W of the normal law at the centre."""
+        """V and W of the normal law at the center."""
         eta, zeta = self.design[:, self.location], self.design[:, 1 - self.location]
-        s2 = self.a * np.exp(-2 * self.kappa * (zeta @ np.append(self.centre, 1.0)))
+        s2 = self.a * np.exp(-2 * self.kappa * (zeta @ np.append(self.center, 1.0)))
         x, z = eta[:, :-1], self.kappa * zeta[:, :-1]
         lower = np.linalg.cholesky((x.T * s2) @ x + 2 * z.T @ z)
         return np.linalg.inv(lower).T, lower.T
 
     def remainders(self, q, order=2):
         """In extended precision, with derivatives written by hand."""
-        at, t = self.design.astype(LONG) @ np.append(self.centre, 1.0).astype(LONG), q - self.centre
+        at, t = self.design.astype(LONG) @ np.append(self.center, 1.0).astype(LONG), q - self.center
         change = self.design[..., :-1].astype(LONG) @ t.astype(LONG)
         i, k = self.location, LONG(self.kappa)
         eta, zeta, u, v = at[:, i], k * at[:, 1 - i], change[:, i], k * change[:, 1 - i]
@@ -78,29 +78,29 @@ SETTINGS = {
 
 def made_of(rows, order=2):
     V, W = rows.fisher()
-    return V, thinning_of(
-        [rows.pair()], {}, ExpansionCoordinates(order, rows.centre, V, W), 1e-12, np.inf, {}
+    return V, row_sampler_of(
+        [rows.pair()], {}, ExpansionCoordinates(order, rows.center, V, W), 1e-12, np.inf, {}
     )
 
 
-def pairs(rng, centre, V):
+def pairs(rng, center, V):
     d = V.shape[1]
     for away in (0.1, 1.0, 3.0, 8.0):
         for step in (1e-3, 0.3, 2.0, 8.0):
             w = away * rng.normal(size=d) / math.sqrt(d)
-            yield centre + V @ (w + step * rng.normal(size=d) / math.sqrt(d)), centre + V @ w
-        yield centre - V @ w, centre + V @ w
-        yield centre + 0.0, centre + V @ w
+            yield center + V @ (w + step * rng.normal(size=d) / math.sqrt(d)), center + V @ w
+        yield center - V @ w, center + V @ w
+        yield center + 0.0, center + V @ w
 
 
-def largest_shares(rows, thinning, V, rng, order=2):
+def largest_shares(rows, sampler, V, rng, order=2):
     """The largest |R_i(q') - R_i(q)| / (c_i M) over all rows, for each pair of states."""
-    for q_new, q in pairs(rng, rows.centre, V):
-        tier, expected = tier_and_expected(thinning, q_new, q)
-        assert tier_and_expected(thinning, q, q_new) == (tier, expected)
+    for q_new, q in pairs(rng, rows.center, V):
+        tier, expected = tier_and_expected(sampler, q_new, q)
+        assert tier_and_expected(sampler, q, q_new) == (tier, expected)
         if expected < math.inf:
             change = rows.remainders(q_new, order) - rows.remainders(q, order)
-            bound = thinning.constants[tier] / thinning.totals[tier] * expected
+            bound = sampler.constants[tier] / sampler.totals[tier] * expected
             yield float(((np.abs(change) - 1e-15) / bound).max())
 
 
@@ -109,19 +109,19 @@ def largest_shares(rows, thinning, V, rng, order=2):
 def test_changes_of_remainders_are_within(name, order):
     rng = np.random.default_rng([order, *map(ord, name)])
     rows = Rows(rng, **SETTINGS[name])
-    V, thinning = made_of(rows, order)
-    assert np.all(np.isfinite(thinning.totals))
-    assert np.all(thinning.totals > 0.0)
-    assert thinning.radii[2] == 8.0 * thinning.radii[0]  # nothing is known beyond
-    shares = list(largest_shares(rows, thinning, V, rng, order))
+    V, sampler = made_of(rows, order)
+    assert np.all(np.isfinite(sampler.totals))
+    assert np.all(sampler.totals > 0.0)
+    assert sampler.radii[2] == 8.0 * sampler.radii[0]  # nothing is known beyond
+    shares = list(largest_shares(rows, sampler, V, rng, order))
     assert len(shares) > 15
     # Some row comes near its bound, where moves are long.
     assert 0.1 < max(shares) <= 1.0
 
 
 def brute_force(rows, V, i, order):
-    """The size of the derivatives of row i at the centre, along the worst of many unit vectors."""
-    at, v = rows.design[i] @ np.append(rows.centre, 1.0), rows.design[i][:, :-1] @ V
+    """The size of the derivatives of row i at the center, along the worst of many unit vectors."""
+    at, v = rows.design[i] @ np.append(rows.center, 1.0), rows.design[i][:, :-1] @ V
     j = rows.location
     plane = np.linalg.qr(v.T)[0]  # V_i w depends on nothing else
     angle = np.linspace(0, np.pi, 20_000)
@@ -146,7 +146,7 @@ def test_at_a_small_radius_the_bound_is_the_largest_form(name, order):
     np.testing.assert_allclose(constants[:, 2], rows.y[some], rtol=1e-9)
     np.testing.assert_allclose(constants[:, 3], rows.kappa, rtol=1e-9)
     design = rows.design[some]
-    values = design @ np.append(rows.centre, 1.0)
+    values = design @ np.append(rows.center, 1.0)
     bounds = FAMILY.norms(constants, values, design[..., :-1] @ V, 0.0, order)
     exact = [brute_force(rows, V, i, order) for i in some]
     assert np.all(bounds >= exact)
@@ -195,10 +195,10 @@ def planted(bug):
         """For kappa = 1, and the location first."""
         reach = radius * np.linalg.norm(v[:, 1], axis=1)
         moved = values.copy()
-        if bug == "residual of the centre":
+        if bug == "residual of the center":
             moved[:, 1] -= reach
             return FAMILY.norms(constants, moved, v, 0.0, order)
-        if bug == "scale of the centre":
+        if bug == "scale of the center":
             moved[:, 1] += reach
         size = FAMILY.norms(constants, moved, v, radius, order)
         return size / np.linalg.norm(v[:, 1], axis=1) if bug == "no factor b" else size
@@ -224,8 +224,8 @@ def worst_share(norms, units, radius):
     ("bug", "units", "radius"),
     [
         ("no cross term", (1.0, 1.0), 1e-3),
-        ("residual of the centre", (5.0, 0.1), 4.0),
-        ("scale of the centre", (0.1, 0.3), 4.0),
+        ("residual of the center", (5.0, 0.1), 4.0),
+        ("scale of the center", (0.1, 0.3), 4.0),
         ("no factor b", (0.1, 5.0), 0.1),
         ("no factor b", (0.1, 0.1), 0.1),
     ],
@@ -243,9 +243,9 @@ def test_certificate_of_all_rows_together():
     rng = np.random.default_rng(5)
     rows = Rows(rng, 3, errors="t")
     V, W = rows.fisher()
-    certificate, exact = certify_remainders([rows.pair()], {}, ExpansionCoordinates(2, rows.centre, V, W), 20)
+    certificate, exact = certify_remainders([rows.pair()], {}, ExpansionCoordinates(2, rows.center, V, W), 20)
     others = np.delete(np.arange(N), exact)
-    for q_new, q in pairs(rng, rows.centre, V):
+    for q_new, q in pairs(rng, rows.center, V):
         change = (rows.remainders(q_new) - rows.remainders(q))[others]
         assert np.ptp(change) <= remainder_range(certificate, q_new, q) + 1e-15
 
@@ -255,18 +255,18 @@ def test_other_steps_and_a_users_curvature_are_refused():
     V, W = rows.fisher()
     moved = rows.pair()._replace(others=("u",))
     with pytest.raises(ValueError, match="term 'y' depends on variables of other steps .'u'"):
-        thinning_of([moved], {}, ExpansionCoordinates(2, rows.centre, V, W), 0.0, np.inf, {})
+        row_sampler_of([moved], {}, ExpansionCoordinates(2, rows.center, V, W), 0.0, np.inf, {})
     with pytest.raises(ValueError, match="term 'y' has two"):
-        thinning_of(
-            [rows.pair()], {}, ExpansionCoordinates(2, rows.centre, V, W), 0.0, np.inf, {"y": lambda *_: 1.0}
+        row_sampler_of(
+            [rows.pair()], {}, ExpansionCoordinates(2, rows.center, V, W), 0.0, np.inf, {"y": lambda *_: 1.0}
         )
 
 
 def test_rows_without_weight_have_no_remainder():
     rows = Rows(np.random.default_rng(9), 3)
     rows.a[:10] = 0.0
-    _, thinning = made_of(rows)
-    np.testing.assert_array_equal(thinning.constants[:2, :10], 0.0)
+    _, sampler = made_of(rows)
+    np.testing.assert_array_equal(sampler.constants[:2, :10], 0.0)
 
 
 def test_a_row_of_another_form_is_noticed(monkeypatch):
@@ -282,7 +282,7 @@ def test_a_row_of_another_form_is_noticed(monkeypatch):
     V, W = rows.fisher()
     pair = rows.pair()._replace(slopes=slopes)
     with pytest.raises(ValueError, match="Some rows of the term 'y' are not normal location and scale"):
-        thinning_of([pair], {}, ExpansionCoordinates(2, rows.centre, V, W), 0.0, np.inf, {})
+        row_sampler_of([pair], {}, ExpansionCoordinates(2, rows.center, V, W), 0.0, np.inf, {})
 
 
 def test_terms_of_one_and_of_two_predictors_together():
@@ -292,7 +292,7 @@ def test_terms_of_one_and_of_two_predictors_together():
     design = np.c_[rows.design[:, 0, :-1], np.zeros(N)]
     counts = predictor(design, np.errstate(over="ignore")(lambda eta, i, point: 2.0 - np.exp(eta)))
     both, one, two = (
-        thinning_of(terms, {}, ExpansionCoordinates(2, rows.centre, V, W), 0.0, np.inf, {})
+        row_sampler_of(terms, {}, ExpansionCoordinates(2, rows.center, V, W), 0.0, np.inf, {})
         for terms in ([rows.pair(), counts], [counts], [rows.pair()])
     )
     np.testing.assert_array_equal(both.constants, np.concatenate([two.constants, one.constants], axis=1))

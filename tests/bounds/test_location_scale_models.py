@@ -9,7 +9,7 @@ import pytest
 
 from pymc_austerity.bounds.families import normal_location_scale
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates, family_of
-from pymc_austerity.bounds.row_sampler import thinning_of, tier_and_expected
+from pymc_austerity.bounds.row_sampler import row_sampler_of, tier_and_expected
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import PredictorPair
@@ -64,15 +64,17 @@ def test_models_have_bounds(name):
     assert family_of(pair, fact.graph.point) is normal_location_scale.FAMILY
     d, rng = pair.n_dim, np.random.default_rng([7, *map(ord, name)])
     rows = pair.rows(np.arange(M))
-    centre = 0.1 * rng.normal(size=d)
+    center = 0.1 * rng.normal(size=d)
     if name == "shifted":
-        centre[-1] = math.log(1e3)
+        center[-1] = math.log(1e3)
     _, singular, right = np.linalg.svd(rows[..., :-1].reshape(-1, d), full_matrices=False)
     V, W = right.T / singular, right * singular[:, None]
-    thinning = thinning_of([pair], fact.graph.point, ExpansionCoordinates(2, centre, V, W), 1e-12, np.inf, {})
+    sampler = row_sampler_of(
+        [pair], fact.graph.point, ExpansionCoordinates(2, center, V, W), 1e-12, np.inf, {}
+    )
 
     def terms(w):
-        parts, start, q = {}, 0, centre + V @ w
+        parts, start, q = {}, 0, center + V @ w
         for var in fact.var_names:
             shape = fact.graph.values[var].type.shape
             parts[var] = q[start : start + math.prod(shape)].reshape(shape)
@@ -87,9 +89,9 @@ def test_models_have_bounds(name):
         t = np.cos(np.pi * (np.arange(9) + 0.5) / 9)
         fit = np.polynomial.polynomial.polyfit(t, np.array([terms(x * w) for x in t]), 8)
         remainder = terms(w) - fit[0] - fit[1] - fit[2]
-        tier, expected = tier_and_expected(thinning, centre + V @ w, centre)
+        tier, expected = tier_and_expected(sampler, center + V @ w, center)
         noise = 1e-8 * (1 + np.abs(fit[:3]).max(axis=0))
-        bound = thinning.constants[tier] / thinning.totals[tier] * expected
+        bound = sampler.constants[tier] / sampler.totals[tier] * expected
         shares.append((np.abs(remainder) - noise) / bound)
     assert np.max(shares) <= 1.0
     assert np.max(shares) > 0.02

@@ -203,34 +203,34 @@ def setting(make, design, order, seed=0, n_exact=5):
     rng = np.random.default_rng([seed, SMOOTH.index(make), order])
     family, rows = make(rng), USUAL[design]
     V, W = whitened(rows)
-    centre = 0.1 * rng.normal(size=rows.shape[1] - 1)
+    center = 0.1 * rng.normal(size=rows.shape[1] - 1)
     made = certify_remainders(
-        [predictor(rows, family.slope)], {}, ExpansionCoordinates(order, centre, V, W), n_exact
+        [predictor(rows, family.slope)], {}, ExpansionCoordinates(order, center, V, W), n_exact
     )
-    return rng, family, rows, centre, V, made
+    return rng, family, rows, center, V, made
 
 
-def remainders(family, rows, centre, order, q):
-    eta, t = rows @ np.append(centre, 1.0), rows[:, :-1] @ (q - centre)
+def remainders(family, rows, center, order, q):
+    eta, t = rows @ np.append(center, 1.0), rows[:, :-1] @ (q - center)
     result = family.f(eta + t) - family.f(eta) - family.slope(eta, np.arange(N), None) * t
     return result if order == 1 else result - second(family, eta) * t**2 / 2
 
 
-def moves(rng, centre, V):
-    """States from near the centre to far from it, and moves from short to long."""
+def moves(rng, center, V):
+    """States from near the center to far from it, and moves from short to long."""
     d = V.shape[1]
     for away in (0.1, 1.0, 3.0):
         for step in (1e-2, 0.3, 2.0):
             w = away * rng.normal(size=d)
-            yield centre + V @ (w + step * rng.normal(size=d)), centre + V @ w
-            yield centre - V @ w, centre + V @ w
+            yield center + V @ (w + step * rng.normal(size=d)), center + V @ w
+            yield center - V @ w, center + V @ w
 
 
-def excesses(family, rows, certificate, exact, centre, V, rng, order):
+def excesses(family, rows, certificate, exact, center, V, rng, order):
     """By how much the range of the remainders exceeds the certified one; negative if it does not."""
     others = np.setdiff1d(np.arange(N), exact)
-    for q_new, q in moves(rng, centre, V):
-        change = remainders(family, rows, centre, order, q_new) - remainders(family, rows, centre, order, q)
+    for q_new, q in moves(rng, center, V):
+        change = remainders(family, rows, center, order, q_new) - remainders(family, rows, center, order, q)
         eta = np.abs(rows[:, :-1] @ V).max() * 9
         noise = 1e-12 * (1 + np.abs(family.f(rows @ np.append(q, 1.0))).max()) + 1e-8 * eta**2 * (order == 2)
         yield np.ptp(change[others]) - remainder_range(certificate, q_new, q) - noise
@@ -240,8 +240,8 @@ def excesses(family, rows, certificate, exact, centre, V, rng, order):
 @pytest.mark.parametrize("design", USUAL)
 @pytest.mark.parametrize("make", SMOOTH)
 def test_remainders_are_within(make, design, order):
-    rng, family, rows, centre, V, (certificate, exact) = setting(make, design, order)
-    assert max(excesses(family, rows, certificate, exact, centre, V, rng, order)) <= 0.0
+    rng, family, rows, center, V, (certificate, exact) = setting(make, design, order)
+    assert max(excesses(family, rows, certificate, exact, center, V, rng, order)) <= 0.0
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -254,11 +254,11 @@ def test_planted_bug_is_noticed(make, order):
         values[:] = values[0]
     x = 0.05 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     rows = np.c_[np.tile(x, (N // 4, 1)), np.ones(N)]
-    centre, eye = np.zeros(2), np.eye(2)
-    coordinates = ExpansionCoordinates(order, centre, eye, eye)
+    center, eye = np.zeros(2), np.eye(2)
+    coordinates = ExpansionCoordinates(order, center, eye, eye)
     certificate, _ = certify_remainders([predictor(rows, family.slope)], {}, coordinates, 0)
     q, q_new = np.array([2.0, 0.0]), np.array([0.0, 2.0] if order == 1 else [-2.0, 0.0])
-    change = remainders(family, rows, centre, order, q_new) - remainders(family, rows, centre, order, q)
+    change = remainders(family, rows, center, order, q_new) - remainders(family, rows, center, order, q)
     bound = remainder_range(certificate, q_new, q)
     if make is Normal and order == 2:
         assert bound == 0.0
@@ -276,17 +276,17 @@ def several(monkeypatch, order, n_exact):
     rng = np.random.default_rng(4)
     rows, other = USUAL["dense with offset"], USUAL["dense with offset"][::-1] * 0.5
     V, W = whitened(rows)
-    centre = 0.1 * rng.normal(size=5)
+    center = 0.1 * rng.normal(size=5)
     first, second = Binomial(rng), Poisson(rng)
     terms = [predictor(rows, first.slope), predictor(other, second.slope)]
-    made = certify_remainders(terms, {}, ExpansionCoordinates(order, centre, V, W), n_exact)
+    made = certify_remainders(terms, {}, ExpansionCoordinates(order, center, V, W), n_exact)
     radii = (math.sqrt(5) + 3) * np.array([0.5, 1, 1.5, 2, 4, np.inf])
     c = []
     for family, r, constants in (
         (logistic.FAMILY, rows, np.c_[first.y - first.n, first.y]),
         (poisson.FAMILY, other, np.c_[second.y, second.w]),
     ):
-        length, eta = np.linalg.norm(r[:, :-1] @ V, axis=1), r @ np.append(centre, 1.0)
+        length, eta = np.linalg.norm(r[:, :-1] @ V, axis=1), r @ np.append(center, 1.0)
         k = [family.curvature(constants, eta - length * x, eta + length * x, order) for x in radii]
         c.append(np.array(k) * length ** (order + 1))
     return made, radii, np.concatenate(c, axis=1)

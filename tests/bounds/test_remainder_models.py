@@ -103,18 +103,18 @@ def factorised(likelihood):
     return build(model, [model["b"]], threshold=1000, initial_point=None, check=True)
 
 
-def certified(fact, centre, order, n_exact=0):
+def certified(fact, center, order, n_exact=0):
     V, W = whitened(np.c_[X, np.zeros(N)])
-    coordinates = ExpansionCoordinates(order, centre, 0.1 * V, 10 * W)
+    coordinates = ExpansionCoordinates(order, center, 0.1 * V, 10 * W)
     predictors = TermStructure(fact).linear_predictors
     return V, *certify_remainders(predictors, fact.graph.point, coordinates, n_exact)
 
 
-def changes(fact, slopes, centre, order, q_new, q):
+def changes(fact, slopes, center, order, q_new, q):
     """R_i(q_new) - R_i(q) of all rows; `slopes` are those of the terms one after the other."""
 
     def polynomial(q):
-        t = X @ (q - centre)
+        t = X @ (q - center)
         parts = [first * t + (order - 1) * second * t**2 / 2 for first, second in slopes]
         return np.concatenate(parts)
 
@@ -126,14 +126,14 @@ def changes(fact, slopes, centre, order, q_new, q):
 def test_remainders_of_models(name):
     likelihood, slopes, intercept = MODELS[name]
     fact = factorised(likelihood)
-    centre = np.array([intercept, 0.1, -0.2])
+    center = np.array([intercept, 0.1, -0.2])
     for order in (1, 2):
-        V, certificate, exact = certified(fact, centre, order, n_exact=7)
+        V, certificate, exact = certified(fact, center, order, n_exact=7)
         if name.startswith("normal") and order == 2:
             np.testing.assert_array_equal(certificate.constants, 0.0)
         ratios = []
-        for q_new, q in moves(np.random.default_rng(1), centre, 0.1 * V):
-            change = np.delete(changes(fact, [slopes(X @ centre)], centre, order, q_new, q), exact)
+        for q_new, q in moves(np.random.default_rng(1), center, 0.1 * V):
+            change = np.delete(changes(fact, [slopes(X @ center)], center, order, q_new, q), exact)
             bound = remainder_range(certificate, q_new, q)
             assert np.ptp(change) <= bound + 1e-10
             ratios.append(bound / np.ptp(change))
@@ -146,16 +146,16 @@ def test_several_observed_variables():
         pm.Poisson("z", pt.exp(eta), observed=COUNTS)
 
     fact = factorised(likelihood)
-    centre = np.array([0.2, 0.1, -0.2])
-    slopes = [logistic(X @ centre), poisson(X @ centre)]
+    center = np.array([0.2, 0.1, -0.2])
+    slopes = [logistic(X @ center), poisson(X @ center)]
     assert [term.name for term in fact.locals] == ["y", "z"]
     for order in (1, 2):
-        V, certificate, exact = certified(fact, centre, order, n_exact=20)
+        V, certificate, exact = certified(fact, center, order, n_exact=20)
         assert np.all(np.diff(exact) > 0)
         assert exact[0] >= 0
         assert exact[-1] < 2 * N
-        for q_new, q in moves(np.random.default_rng(2), centre, 0.1 * V):
-            change = changes(fact, slopes, centre, order, q_new, q)
+        for q_new, q in moves(np.random.default_rng(2), center, 0.1 * V):
+            change = changes(fact, slopes, center, order, q_new, q)
             assert np.ptp(np.delete(change, exact)) <= remainder_range(certificate, q_new, q)
 
 

@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
     density: object
     constants: tuple
-    centre: float = 0.0
+    center: float = 0.0
     unit: float = 1.0
 
 
@@ -115,7 +115,7 @@ CASES = {
 
 
 def intervals(rng):
-    """Low and high ends in units from the centre."""
+    """Low and high ends in units from the center."""
     for _ in range(8):  # narrow
         yield rng.uniform(-12, 12) + np.array([0.0, 10 ** rng.uniform(-6, -2)])
     for _ in range(8):  # near the peaks
@@ -131,10 +131,10 @@ def intervals(rng):
 
 
 def derivative(case, z, order):
-    """Size of f^(order + 1), with respect to z = (eta - centre) / unit."""
+    """Size of f^(order + 1), with respect to z = (eta - center) / unit."""
 
     def f(steps):
-        return case.density(case.centre + case.unit * (mpmath.mpf(z) + steps * STEP))
+        return case.density(case.center + case.unit * (mpmath.mpf(z) + steps * STEP))
 
     if order == 1:
         return float(abs(f(1) - 2 * f(0) + f(-1)) / STEP**2)
@@ -171,7 +171,7 @@ def searched(name, order):
         for low, high in intervals(rng):
             case = CASES[name][1](rng)
             size = largest(case, max(low, -FAR), min(high, FAR), order)
-            ends = case.centre + case.unit * np.array([low, high])
+            ends = case.center + case.unit * np.array([low, high])
             found.append((np.array(case.constants, float), *ends, case.unit, size))
     return tuple(np.array(part) for part in zip(*found, strict=True))
 

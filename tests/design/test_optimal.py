@@ -237,7 +237,7 @@ def test_a_step_takes_it(design):
         mean = pm.Normal("mean")
         pm.Normal("y", mean, 1, observed=np.random.default_rng(1).normal(size=1000))
     step = AusterityMH(**design, model=model)
-    assert step._rule == TTest(0.05, 500, boundary=0.75)
+    assert step.recipe.rule == TTest(0.05, 500, boundary=0.75)
 
 
 # A real model ---------------------------------------------------------------------------------------

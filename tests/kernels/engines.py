@@ -141,7 +141,7 @@ def compiled_test(decide):
     @numba.njit
     def run(n_calls, rng, psi, terms, population, schedule, width=np.nan):
         n, stages, mean = np.empty(n_calls), np.empty(n_calls), np.empty(n_calls)
-        q, rows = np.zeros(1), Rows(terms.shape[0], population, NO_ROWS, NO_ROWS)
+        q, rows = np.zeros(1), Rows(schedule.ends[-1], population, NO_ROWS, NO_ROWS)
         for t in range(n_calls):
             sample, stages[t] = sequential_test(
                 rng, psi, width, q, q, (terms,), rows, make_rule(schedule), make_target()

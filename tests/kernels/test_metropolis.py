@@ -525,14 +525,14 @@ def test_a_transition_asks_for_the_proposal_and_then_for_one_u(regression):
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(
     sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8),
-    centre=st.sampled_from([0.0, 3.0, -1e4, 1e8]),
+    center=st.sampled_from([0.0, 3.0, -1e4, 1e8]),
     spread=st.sampled_from([1e-3, 1.0, 1e5]),
     seed=st.integers(0, 2**32 - 1),
 )
-@example(sizes=[500, 500, 214], centre=1e8, spread=1.0, seed=0)
-def test_merge_equals_moments_of_everything(sizes, centre, spread, seed):
+@example(sizes=[500, 500, 214], center=1e8, spread=1.0, seed=0)
+def test_merge_equals_moments_of_everything(sizes, center, spread, seed):
     rng = np.random.default_rng(seed)
-    batches = [centre + spread * rng.normal(size=k) for k in sizes]
+    batches = [center + spread * rng.normal(size=k) for k in sizes]
     everything = np.concatenate(batches)
     sample = empty_sample(len(everything))
     for batch in batches:
@@ -540,13 +540,13 @@ def test_merge_equals_moments_of_everything(sizes, centre, spread, seed):
     n = sample.n
     exact_mean, exact = exact_moments(everything)
     # No running mean can do better than its own rounding, |mean| eps, times the spread.
-    rounding = 2.2e-16 * abs(centre) * np.sqrt(n * exact)
+    rounding = 2.2e-16 * abs(center) * np.sqrt(n * exact)
     assert sample.mean == pytest.approx(exact_mean, rel=1e-12, abs=1e-12 * spread)
     assert sample.m2 == pytest.approx(exact, rel=1e-12, abs=rounding)
     assert (n, sample.n_local) == (len(everything), len(everything))
     assert (sample.low, sample.high) == (everything.min(), everything.max())
-    assert sample.centre == pytest.approx(exact_moments(batches[0])[0], rel=1e-12, abs=1e-12 * spread)
-    distances = np.abs(everything - sample.centre)
+    assert sample.center == pytest.approx(exact_moments(batches[0])[0], rel=1e-12, abs=1e-12 * spread)
+    distances = np.abs(everything - sample.center)
     assert sample.absolute == pytest.approx(math.fsum(distances), rel=1e-12)
     assert sample.cubed == pytest.approx(math.fsum(distances**3), rel=1e-12)
 

@@ -136,7 +136,7 @@ print(json.dumps([sorted(compiled), sorted(covered), names]))
 @pytest.mark.parametrize(
     ("step", "kernel"),
     [
-        ("AusterityMH", "metropolis"),
+        pytest.param("AusterityMH", "metropolis", marks=OUTSIDE),
         ("TunaMH", "tuna"),
         pytest.param("MHSubLhd", "metropolis", marks=OUTSIDE),
         pytest.param("MinibatchBarker", "metropolis", marks=OUTSIDE),

@@ -32,12 +32,10 @@ def ravel(point, names):
 
 
 LONG = pytest.mark.slow("numba compiles this model for long")
+TAKE_LONG = ("categorical", "autoregression_2", "normal_mixture")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=LONG if n in ("categorical", "autoregression_2") else []) for n in CHOSEN],
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=LONG if n in TAKE_LONG else []) for n in CHOSEN])
 def test_log_ratios(name):
     model, chosen = BUILD[name]()
     with pytensor.config.change_flags(mode="NUMBA"):

@@ -119,7 +119,7 @@ MODELS = {
 
 
 class Case:
-    """A model, its factorisation, and points about a centre."""
+    """A model, its factorisation, and points about a center."""
 
     def __init__(self, define, names=None, temperature=1.0):
         with pm.Model() as self.model:
@@ -134,7 +134,7 @@ class Case:
         self.structure = TermStructure(self.fact, most_features=0)
         self.function = Differentiable(self.structure, self.point)
         self.likelihood = self.function.likelihood()
-        self.centre = self.function.start
+        self.center = self.function.start
         self._expanded = {}
 
     @cached_property
@@ -149,8 +149,8 @@ class Case:
         return self.model.compile_dlogp([variables[n] for n in self.fact.var_names])
 
     def expansion(self, order):
-        at_centre = self.likelihood(self.centre)
-        return Expansion(order, self.centre, at_centre.gradient, at_centre.hessian)
+        at_center = self.likelihood(self.center)
+        return Expansion(order, self.center, at_center.gradient, at_center.hessian)
 
     def expanded(self, order):
         if order not in self._expanded:
@@ -162,7 +162,7 @@ class Case:
         return point_of(self.fact, q, self.point)
 
     def near(self, seed=0, scale=0.3):
-        return self.centre + scale * np.random.default_rng([2, seed]).normal(size=len(self.centre))
+        return self.center + scale * np.random.default_rng([2, seed]).normal(size=len(self.center))
 
     def column(self, q, d, h=1e-4):
         """Row d of the Hessian, by differences of the gradient."""
@@ -177,13 +177,13 @@ class Expanded:
     def __init__(self, case, expansion):
         self.case, self.fact = (
             case,
-            expand(case.structure, expansion, case.likelihood.slopes(expansion.centre)),
+            expand(case.structure, expansion, case.likelihood.slopes(expansion.center)),
         )
         self._terms = LocalTerms(self.fact)
 
     def remainders(self, q):
-        """r_i(q) - r_i(centre)."""
-        return self._terms(self.case.at(q)) - self._terms(self.case.at(self.case.centre))
+        """r_i(q) - r_i(center)."""
+        return self._terms(self.case.at(q)) - self._terms(self.case.at(self.case.center))
 
     def log_density(self, point):
         """Of all terms, but for a constant."""
@@ -192,7 +192,7 @@ class Expanded:
     def sum_error(self, reference=None):
         """By how much the sum misses PyMC's log density, less a constant, over some points."""
         case = self.case
-        points = [case.at(q) for q in (case.centre, *(case.near(seed) for seed in range(3)))]
+        points = [case.at(q) for q in (case.center, *(case.near(seed) for seed in range(3)))]
         wanted = np.array([(reference or case.log_density)(p) for p in points])
         found = np.array([self.log_density(p) for p in points])
         return np.ptp(found - wanted) / np.abs(wanted).max()
@@ -256,9 +256,9 @@ EXACT = {
 }
 
 
-def exact_remainders(log_density, centre, q):
-    """Remainders of order 1 and 2 of all rows, and the largest |l_i|, from derivatives along q - centre."""
-    start = [mp.mpf(c) for c in centre]
+def exact_remainders(log_density, center, q):
+    """Remainders of order 1 and 2 of all rows, and the largest |l_i|, from derivatives along q - center."""
+    start = [mp.mpf(c) for c in center]
     direction = [mp.mpf(a) - c for a, c in zip(q, start, strict=True)]
     result, largest = np.empty((2, N)), 0.0
     for i in range(N):
@@ -280,7 +280,7 @@ def test_remainders_in_exact_arithmetic(name):
     case = case_of(name)
     q = case.near()
     with mp.workdps(50):
-        exact, largest = exact_remainders(EXACT[name], case.centre, q)
+        exact, largest = exact_remainders(EXACT[name], case.center, q)
     assert np.abs(exact).max() > 1e-3
     for order in (1, 2):
         found = case.expanded(order).remainders(q)
@@ -293,12 +293,12 @@ def test_remainders_in_exact_arithmetic(name):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", ["bernoulli", "student", "latent_vector"])
 def test_decay(name, order):
-    """Halving the distance from the centre divides remainders by 2^(order + 1)."""
+    """Halving the distance from the center divides remainders by 2^(order + 1)."""
     case = case_of(name)
-    direction = np.random.default_rng(3).normal(size=len(case.centre))
+    direction = np.random.default_rng(3).normal(size=len(case.center))
     steps = 0.01 / 2.0 ** np.arange(4)
     expanded = case.expanded(order)
-    size = np.array([np.abs(expanded.remainders(case.centre + h * direction)).max() for h in steps])
+    size = np.array([np.abs(expanded.remainders(case.center + h * direction)).max() for h in steps])
     np.testing.assert_allclose(np.log2(size[:-1] / size[1:]), order + 1, atol=0.15)
 
 
@@ -352,9 +352,9 @@ def test_a_term_of_the_user_may_have_any_name():
     structure = TermStructure(fact)
     assert structure.features is not None
     function = Differentiable(structure, fact.graph.point)
-    centre = function.features(function.start)
-    total, slopes = function.likelihood().at(centre)
-    expanded = expand(structure, Expansion(2, centre, total.gradient, total.hessian), slopes)
+    center = function.features(function.start)
+    total, slopes = function.likelihood().at(center)
+    expanded = expand(structure, Expansion(2, center, total.gradient, total.hessian), slopes)
     assert expanded.is_expanded
     assert len(expanded.globals) == len(fact.globals) + 1
 
@@ -378,7 +378,7 @@ def test_variables_outside_the_block():
     case = Case(groups, names=["alpha", "b"])
     changes = []
     for tau in (-1.0, 0.0, 2.0):
-        new, old = ({**case.at(q), "tau_log__": np.array(tau)} for q in (case.near(), case.centre))
+        new, old = ({**case.at(q), "tau_log__": np.array(tau)} for q in (case.near(), case.center))
         changes.append(case.log_density(new) - case.log_density(old))
         found = case.expanded(2).log_density(new) - case.expanded(2).log_density(old)
         np.testing.assert_allclose(found, changes[-1], rtol=1e-11)
@@ -473,10 +473,10 @@ def test_compiled(name):
 def test_wrong_expansions_are_noticed(name):
     case = case_of(name)
     right = case.expansion(2)
-    one = case.function.likelihood(np.array([17]))(case.centre)
+    one = case.function.likelihood(np.array([17]))(case.center)
     wrong = {
         "half the Hessian": right._replace(hessian=0.5 * right.hessian),
-        "centre moved": right._replace(centre=right.centre + 1e-3),
+        "center moved": right._replace(center=right.center + 1e-3),
         "gradient of a row": right._replace(gradient=right.gradient - one.gradient),
     }
     for what, expansion in wrong.items():
@@ -492,7 +492,7 @@ def test_wrong_totals_are_noticed():
     assert np.abs(total.hessian[0] - case.column(q, 0)).max() > 1e-4 * np.abs(total.hessian).max()
 
 
-# Far from the centre -------------------------------------------------------------------------
+# Far from the center -------------------------------------------------------------------------
 
 
 def test_in_the_tails():
@@ -503,7 +503,7 @@ def test_in_the_tails():
         pm.Bernoulli("y", p=pm.math.invlogit(80.0 * X[:, :1] @ b), observed=BINARY)
 
     case = Case(define)
-    case.centre[:] = 1.0
+    case.center[:] = 1.0
     q = np.array([1.01])
     found = case.expanded(2).remainders(q)
     with mp.workdps(50):

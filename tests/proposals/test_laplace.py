@@ -11,6 +11,7 @@ from numba.extending import register_jitable
 from scipy import stats
 
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.proposals import Laplace
 from pymc_austerity.proposals.base import bind, is_fitted, no_adaptation
 from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
@@ -84,8 +85,8 @@ def test_without_a_fitted_law_it_is_refused():
 def test_the_factors_are_those_of_the_precision():
     state = state_of(Laplace())
     np.testing.assert_allclose(state.whiten.T @ state.whiten, PROXY.precision, rtol=1e-12)
-    np.testing.assert_allclose(state.colour @ state.colour.T, COV, rtol=1e-12)
-    np.testing.assert_allclose(state.whiten @ state.colour, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(state.unwhiten @ state.unwhiten.T, COV, rtol=1e-12)
+    np.testing.assert_allclose(state.whiten @ state.unwhiten, np.eye(3), atol=1e-12)
     x = np.array([0.3, -1.0, 2.0])
     np.testing.assert_allclose(times_upper(state.whiten, x), state.whiten @ x, rtol=1e-13)
     assert squared(x) == pytest.approx(x @ x)
@@ -146,7 +147,7 @@ def test_random_walk_moves_are_mixed_in(kind):
 
 def test_a_transposed_factor_is_noticed():
     state = state_of(KINDS["independence"])
-    wrong = state._replace(colour=np.ascontiguousarray(np.linalg.inv(state.whiten).T))
+    wrong = state._replace(unwhiten=np.ascontiguousarray(np.linalg.inv(state.whiten).T))
     sample, _ = many(N_STEPS, np.random.default_rng(1), wrong, FROM)
     assert worst_z_of_moments(sample, MODE, COV) > LIMIT
 
@@ -196,7 +197,7 @@ def test_log_hastings_of_a_random_walk_is_zero():
         q_new, log_hastings = propose_laplace(state, FROM, ScriptedRng([u], [0.3, -1.0, 0.2]))
         assert (log_hastings == 0.0) == walks
         if walks:
-            step = state.scale[0] * (state.colour @ [0.3, -1.0, 0.2])
+            step = state.scale[0] * (state.unwhiten @ [0.3, -1.0, 0.2])
             np.testing.assert_allclose(q_new, FROM + step, rtol=1e-12)
 
 
@@ -258,7 +259,7 @@ def walk_with_the_fitted_ratio(state, q, rng):
     z = rng.standard_normal(len(q))
     w = times_upper(state.whiten, q - state.mode)
     w_new = w + state.scale[0] * z if walk else state.rho[0] * w + math.sqrt(1.0 - state.rho[0] ** 2) * z
-    return state.mode + times_upper(state.colour, w_new), 0.5 * (squared(w_new) - squared(w))
+    return state.mode + times_upper(state.unwhiten, w_new), 0.5 * (squared(w_new) - squared(w))
 
 
 @register_jitable
@@ -277,7 +278,7 @@ def share_depends_on_q(state, q, rng):
         np.array([0.9 if squared(w) > len(q) else 0.1]),
         state.mode,
         state.whiten,
-        state.colour,
+        state.unwhiten,
     )
     return propose_laplace(here, q, rng)
 
@@ -304,8 +305,8 @@ def trace_of(propose, compiled=True):
 def run(propose, proposal, n_dim, proxy, n, *, seed=10, compiled=True):
     args = skewed_args(n_dim)
     state, rng = state_of(proposal, proxy), np.random.default_rng(seed)
-    trace = trace_of(propose, compiled)
-    return trace(n, True, rng, fit(n_dim).mode, args, np.arange(1), state, Exact().bind(1)), state
+    trace, schedule = trace_of(propose, compiled), Exact().bind(1)
+    return trace(n, True, rng, fit(n_dim).mode, args, rows_of(schedule), state, schedule), state
 
 
 def worst_z_of_law(q):
@@ -367,9 +368,10 @@ def test_a_perfect_fit_accepts_every_fitted_move():
         return 0.5 * (squared(w) - squared(w_new))
 
     for proposal in KINDS.values():
-        state = state_of(proposal)
-        trace = interpreted_trace(
+        state, schedule = state_of(proposal), Exact().bind(1)
+        run_of = interpreted_trace(
             propose_laplace, no_adaptation, Exact().functions, Target(fitted_ratio, zeros)
-        )(500, False, np.random.default_rng(1), FROM, (state.whiten, MODE), np.arange(1), state,
-          Exact().bind(1))  # fmt: skip
+        )
+        rng, args = np.random.default_rng(1), (state.whiten, MODE)
+        trace = run_of(500, False, rng, FROM, args, rows_of(schedule), state, schedule)
         assert trace.accepted.all()

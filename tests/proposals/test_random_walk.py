@@ -14,6 +14,7 @@ from scipy import special, stats
 
 from pymc_austerity import AusterityMH, SubsamplingWarning
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
+from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, bind, no_adaptation
 from pymc_austerity.proposals.random_walk import (
@@ -212,8 +213,8 @@ def covariance(n_dim, rotated):
 
 def chain(n, tune, cov, state, rng, q):
     trace = compiled_trace(propose_correlated, adapt, Exact().functions, Target(gaussian, zeros))
-    precision = np.linalg.inv(cov)
-    return trace(n, tune, rng, q, (precision,), np.arange(2), state, Exact().bind(2))
+    precision, schedule = np.linalg.inv(cov), Exact().bind(2)
+    return trace(n, tune, rng, q, (precision,), rows_of(schedule), state, schedule)
 
 
 def learn(n_dim, rotated, n_tune, seed, target=None):
@@ -433,10 +434,8 @@ def multiply(state, q, rng):
 def gamma_chain(hastings):
     """Chain with log_hastings times `hastings`: 1 is right, and 0 forgets it."""
     trace = compiled_trace(multiply, no_adaptation, Exact().functions, Target(nothing, gamma_terms))
-    return trace(
-        60_000, False, np.random.default_rng(10), np.ones(1), (), np.arange(4),
-        NoState(np.array([hastings])), Exact().bind(4),
-    ).q[:, 0]  # fmt: skip
+    state, schedule, rng = NoState(np.array([hastings])), Exact().bind(4), np.random.default_rng(10)
+    return trace(60_000, False, rng, np.ones(1), (), rows_of(schedule), state, schedule).q[:, 0]
 
 
 def gamma_z(q, shape):

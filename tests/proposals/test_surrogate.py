@@ -51,7 +51,7 @@ def test_binding():
     assert is_fitted(Surrogate())
     assert bound.state.n_inner[0] == 5
     assert bound.state.scale[0] == pytest.approx(0.5 * 3**-0.25)
-    np.testing.assert_allclose(bound.state.colour @ bound.state.colour.T, COV, rtol=1e-12)
+    np.testing.assert_allclose(bound.state.unwhiten @ bound.state.unwhiten.T, COV, rtol=1e-12)
     other = Surrogate().bind_to(PROXY)
     assert not any(np.shares_memory(a, b) for a, b in zip(bound.state, other.state, strict=True))
 
@@ -64,8 +64,8 @@ def test_without_a_fitted_law_it_is_refused():
 def test_coordinates_and_energy():
     state = Surrogate().bind_to(PROXY).state
     x = np.array([0.3, -1.0, 2.0])
-    np.testing.assert_allclose(times_upper(state.colour, x), state.colour @ x, rtol=1e-13)
-    np.testing.assert_allclose(round_slope(state, x), state.colour.T @ x, rtol=1e-13)
+    np.testing.assert_allclose(times_upper(state.unwhiten, x), state.unwhiten @ x, rtol=1e-13)
+    np.testing.assert_allclose(round_slope(state, x), state.unwhiten.T @ x, rtol=1e-13)
     assert squared(x) == pytest.approx(x @ x)
 
 
@@ -125,7 +125,7 @@ def rough(n_dim):
 
 def leapfrog(state, q, p, n, args, target):
     """Half a kick, n drifts with whole kicks between them, half a kick; in the coordinates q = F z."""
-    factor, eps = state.colour, state.scale[0]
+    factor, eps = state.unwhiten, state.scale[0]
     p = p + 0.5 * eps * factor.T @ target.global_gradient(q, args)
     for k in range(n):
         q = q + eps * factor @ p
@@ -347,7 +347,7 @@ BUGS = {
     "wrong sign": ("change = target", "change = -target"),
     "more steps far out": (
         "1 + int(rng.random() * _LONGEST)",
-        "1 + int(rng.random() * (10 if q[0] > state.colour[0, 0] else 1))",
+        "1 + int(rng.random() * (10 if q[0] > state.unwhiten[0, 0] else 1))",
     ),
 }
 

@@ -89,7 +89,9 @@ def test_log_ratios_add_up_to_the_acceptance_ratio_of_the_model(normal, name):
     for k, state in enumerate(states[50:][i] for i in spread(4, 50)):
         move = moves.from_state(state, for_moves)
         new = dict(zip(state, move.q_new, strict=True))
-        expected = (likelihood(new) - likelihood(state)) / copy._temperature + prior(new) - prior(state)
+        expected = (
+            (likelihood(new) - likelihood(state)) / copy.options.temperature + prior(new) - prior(state)
+        )
         expected += log_hastings(name, copy, moves, move)
         assert group["mu"][k].item() * group.attrs["n_local"] == pytest.approx(expected, abs=1e-6)
         assert group["sd"][k].item() == pytest.approx(np.std(move.log_ratios))

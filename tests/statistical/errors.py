@@ -27,9 +27,9 @@ def z_of_mean(draws, expected):
     return (np.mean(draws) - expected) / error_of_mean(draws)
 
 
-def z_of_sd(draws, expected, centre):
-    """Distance of the standard deviation around a known `centre` from `expected`, in standard errors."""
-    squares = (np.asarray(draws, dtype=float) - centre) ** 2
+def z_of_sd(draws, expected, center):
+    """Distance of the standard deviation around a known `center` from `expected`, in standard errors."""
+    squares = (np.asarray(draws, dtype=float) - center) ** 2
     return (np.mean(squares) - expected**2) / error_of_mean(squares)
 
 

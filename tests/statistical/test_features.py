@@ -41,10 +41,10 @@ def run(step, model, draws=DRAWS, tune=TUNE, per_draw=1):
 
 
 def z_scores(one, other):
-    """Means and mean squares about a common centre, in standard errors of their differences."""
-    centre = other.mean(axis=0)
+    """Means and mean squares about a common center, in standard errors of their differences."""
+    center = other.mean(axis=0)
     pairs = [(one[:, j], other[:, j]) for j in range(one.shape[1])]
-    pairs += [((one[:, j] - centre[j]) ** 2, (other[:, j] - centre[j]) ** 2) for j in range(one.shape[1])]
+    pairs += [((one[:, j] - center[j]) ** 2, (other[:, j] - center[j]) ** 2) for j in range(one.shape[1])]
     return np.array([(a.mean() - b.mean()) / np.hypot(error_of_mean(a), error_of_mean(b)) for a, b in pairs])
 
 

@@ -54,9 +54,9 @@ def fit_normal(log_density, start):
         near = [s * steps[i] for i in range(n_dim) for s in (1, -1)]
         near += [s * (steps[i] + t * steps[j]) for i, j in pairs for s in (1, -1) for t in (1, -1)]
         f = log_density(q + np.array([np.zeros(n_dim), *near]))
-        centre, (up, down) = f[0], f[1 : 1 + 2 * n_dim].reshape(n_dim, 2).T
+        center, (up, down) = f[0], f[1 : 1 + 2 * n_dim].reshape(n_dim, 2).T
         gradient = (up - down) / (2 * h)
-        hessian = np.diag((up + down - 2 * centre) / h**2)
+        hessian = np.diag((up + down - 2 * center) / h**2)
         for (i, j), (pp, pm_, mp, mm) in zip(pairs, f[1 + 2 * n_dim :].reshape(-1, 4), strict=True):
             # Orders of the signs: +(i + j), +(i - j), -(i + j), -(i - j).
             hessian[i, j] = hessian[j, i] = (pp + mp - pm_ - mm) / (4 * h[i] * h[j])
@@ -420,8 +420,8 @@ def two_levels_normal(rng, group, effects):
     n = np.bincount(group)
     means = np.bincount(group, weights=y) / n
     within = np.sum((y - means[group]) ** 2)
-    centre, width = np.log(np.sqrt(within / len(y))), 1 / np.sqrt(2 * len(y))
-    log_sigma = centre + np.linspace(-8, 8, 33) * width
+    center, width = np.log(np.sqrt(within / len(y))), 1 / np.sqrt(2 * len(y))
+    log_sigma = center + np.linspace(-8, 8, 33) * width
     mu, log_tau, log_s = np.meshgrid(MU, LOG_TAU, log_sigma, indexing="ij")
     tau2, s2 = np.exp(2 * log_tau), np.exp(2 * log_s)
     log_weight = hyperprior(mu, log_tau) - s2 / 8 + log_s

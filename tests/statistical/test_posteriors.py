@@ -142,14 +142,14 @@ def idealised(x, mean, sd, scale, epsilon, n_grid=241):
         log_density = stats.norm.logpdf(grid, mean, sd)
         accept = np.exp(np.minimum(0, log_density[None, :] - log_density[:, None]))
     law = stationary(walk_on_grid(grid, scale, accept))
-    centre = law @ grid
-    return centre, np.sqrt(law @ (grid - centre) ** 2)
+    center = law @ grid
+    return center, np.sqrt(law @ (grid - center) ** 2)
 
 
 def test_the_idealised_chain_is_right_where_the_answer_is_known(normal_mean):
     _, x, mean, sd = normal_mean
-    centre, spread = idealised(x, mean, sd, 2 * sd, 0)
-    assert centre == pytest.approx(mean, abs=1e-6 * sd)
+    center, spread = idealised(x, mean, sd, 2 * sd, 0)
+    assert center == pytest.approx(mean, abs=1e-6 * sd)
     assert spread == pytest.approx(sd, rel=1e-6)
     # A small epsilon is close to it, a large one is not, and the grid is fine enough.
     spreads = [idealised(x, mean, sd, 2 * sd, e)[1] / sd for e in (1e-6, 0.01, 0.05)]
@@ -241,9 +241,9 @@ def regression_moments(x, y, prior_sd=0.03, sigma_sd=0.05):
     means = np.array(means)
     beta = weight @ means
     beta_sd = np.sqrt(weight @ (np.array(covs) + (means - beta) ** 2))
-    centre = weight @ log_sigma
-    spread = np.sqrt(weight @ (log_sigma - centre) ** 2)
-    return np.r_[beta, centre], np.r_[beta_sd, spread]
+    center = weight @ log_sigma
+    spread = np.sqrt(weight @ (log_sigma - center) ** 2)
+    return np.r_[beta, center], np.r_[beta_sd, spread]
 
 
 def regression_z(model, means, sds, seed=5):

@@ -271,9 +271,13 @@ class TestCopies:
     def test_a_copy_shares_model_and_code(self, step, line):
         other = deepcopy(step)
         assert other._model is line
-        for shared in ("_transitions", "_target", "_schedule"):
+        for shared in ("_transitions", "target", "_schedule"):
             assert getattr(other._engine, shared) is getattr(step._engine, shared)
         assert other._engine._rows.population is not step._engine._rows.population
+
+    def test_the_old_name_of_the_mode_fit_warns(self, step):
+        with pytest.warns(FutureWarning, match="mode_fit"):
+            assert step.centre is step.mode_fit
 
     def test_a_copy_in_a_container_is_copied_once(self, step):
         one, two = deepcopy([step, step])

@@ -109,7 +109,7 @@ def test_copies_and_pickles_draw_the_same(step, near, copier):
 
 def test_an_unpickled_step_does_not_search_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.centre_for", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.mode_fit_for", None)
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
 
@@ -151,7 +151,7 @@ def test_several_steps_for_each_draw(built, near):
         assert means[k]["mean_tree_accept"] == pytest.approx(np.mean([s["accepted"] for s in some]))
 
 
-def test_new_data_move_the_centre():
+def test_new_data_move_the_center():
     model = logistic_model()
     step = AusterityMH(model=model, control_variate=TAYLOR, rng=1)
     before = step.recipe.mode_fit
@@ -162,7 +162,7 @@ def test_new_data_move_the_centre():
     step.setup_chain(np.random.default_rng(2), 0, 10)
     # Responses the other way round: the mode has the other sign.
     np.testing.assert_allclose(step.recipe.mode_fit.proxy.mode, -before.proxy.mode, atol=1e-4)
-    np.testing.assert_allclose(step.recipe.mode_fit.expansion.centre, step.recipe.mode_fit.proxy.mode)
+    np.testing.assert_allclose(step.recipe.mode_fit.expansion.center, step.recipe.mode_fit.proxy.mode)
     _, stats_ = move(step, {"beta": step.recipe.mode_fit.proxy.mode}, 60)
     assert np.mean([s["mean_tree_accept"] for s in stats_]) > 0.7
     assert np.mean([s["n_used"] for s in stats_]) < 400
@@ -291,13 +291,13 @@ def test_a_rule_that_reads_everything_is_not_blamed_for_it(model):
 # MHSubLhd ------------------------------------------------------------------------------------------
 
 
-def remainders(q_new, q, centre):
+def remainders(q_new, q, center):
     """Differences of the Taylor remainders of all rows, in plain numpy."""
-    eta = X @ centre
+    eta = X @ center
     slope, curvature = Y - expit(eta), -expit(eta) * expit(-eta)
 
     def polynomial(at):
-        s = X @ (at - centre)
+        s = X @ (at - center)
         return slope * s + 0.5 * curvature * s**2
 
     return log_terms(q_new) - log_terms(q) - polynomial(q_new) + polynomial(q)
@@ -306,15 +306,15 @@ def remainders(q_new, q, centre):
 def test_certified_remainders(model, near):
     step = MHSubLhd(model=model, control_variate=TAYLOR, rng=np.random.default_rng(7))
     assert step._engine._range_bound.function is certified_remainder_range
-    certificate, centre = step.recipe.mode_fit.certificate, step.recipe.mode_fit.expansion.centre
+    certificate, center = step.recipe.mode_fit.certificate, step.recipe.mode_fit.expansion.center
     assert isinstance(certificate, RemainderCertificate)
     others = np.setdiff1d(np.arange(N), step.recipe.mode_fit.exact)
     assert len(others) == N - 100
     rng = np.random.default_rng(8)
     for size in (0.01, 0.05, 0.3, 2.0):
         for _ in range(50):
-            q, q_new = centre + size * rng.standard_normal((2, 2))
-            actual = np.ptp(remainders(q_new, q, centre)[others])
+            q, q_new = center + size * rng.standard_normal((2, 2))
+            actual = np.ptp(remainders(q_new, q, center)[others])
             assert actual <= remainder_range(certificate, q_new, q) * (1 + 1e-9) + 1e-12
     _, stats_ = move(step, near, 200)
     assert np.mean([s["fraction_used"] for s in stats_]) < 0.5

@@ -19,7 +19,7 @@ from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state, move
 from tests.model.features import (
     data,
@@ -64,7 +64,7 @@ def mean(stats, name):
 
 @pytest.mark.slow("150 interpreted moves of a surrogate")
 def test_it_reads_few_rows(model, built):
-    assert isinstance(built._engine, ThinnedEngine)
+    assert isinstance(built._engine, TunaEngine)
     assert isinstance(built.proposal_state, SurrogateState)
     assert built.prediction.terms < 1.0
     _, stats = move(fresh(built), model.initial_point(), 150)
@@ -102,8 +102,8 @@ def test_a_wrong_whitening_is_noticed(model, monkeypatch):
 
 def test_too_small_constants_are_noticed(model, built):
     step = fresh(built)
-    small = built._engine.thinning
-    step._engine.thinning = small._replace(constants=small.constants * 1e-3)
+    small = built._engine.sampler
+    step._engine.sampler = small._replace(constants=small.constants * 1e-3)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, model.initial_point(), 2000)
 
@@ -113,9 +113,9 @@ def test_where_q_is_taken_for_the_features(model, built):
     found = Differentiable(TermStructure(factorise(model)), model.initial_point())
     mode_fit = built.recipe.mode_fit
     assert found.structure.features is not None
-    assert len(mode_fit.expansion.centre) == 4
+    assert len(mode_fit.expansion.center) == 4
     assert found.n_dim == len(mode_fit.at) == 3
-    np.testing.assert_allclose(found.features(mode_fit.at), mode_fit.expansion.centre)
+    np.testing.assert_allclose(found.features(mode_fit.at), mode_fit.expansion.center)
 
 
 # Whitening --------------------------------------------------------------------------------------------
@@ -131,13 +131,13 @@ def test_whitening(define):
     model = model_of(define)
     function = Differentiable(TermStructure(factorise(model)), model.initial_point())
     n_dim = function.n_dim
-    colour = 0.1 * np.linalg.cholesky(np.full((n_dim, n_dim), 0.3) + 0.7 * np.eye(n_dim))
+    unwhiten = 0.1 * np.linalg.cholesky(np.full((n_dim, n_dim), 0.3) + 0.7 * np.eye(n_dim))
     at = function.start
-    whitening, directions = feature_factors(function.features, at, at, colour)
+    whitening, directions = feature_factors(function.features, at, at, unwhiten)
     p = len(function.features(at))
     np.testing.assert_allclose(directions @ whitening, np.eye(p), atol=1e-8)
     z = np.random.default_rng(1).normal(size=(500, n_dim))
-    w = np.array([whitening @ (function.features(at + colour @ e) - function.features(at)) for e in z])
+    w = np.array([whitening @ (function.features(at + unwhiten @ e) - function.features(at)) for e in z])
     length = np.sqrt((w**2).sum(axis=1).mean())
     assert 0.5 * math.sqrt(min(p, n_dim)) < length < 2.0 * math.sqrt(p)
     assert np.mean(np.linalg.norm(w, axis=1) < math.sqrt(p) + 3.0) > 0.97  # the nearest tier

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from pymc_austerity import SubsamplingWarning
-from pymc_austerity.mode.mode_fit import CentreReport
+from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.step_methods.metropolis.fit_watch import Fit, warn_if_unlike
 
 N_SEEN = 200
-REPORT = CentreReport(3, 1e-9, 1.0, 0.1, 8, 1, acceptance=0.8, remainder_sd=0.1)
+REPORT = ModeReport(3, 1e-9, 1.0, 0.1, 8, 1, acceptance=0.8, remainder_sd=0.1)
 
 
 @pytest.mark.parametrize(

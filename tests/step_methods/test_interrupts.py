@@ -74,12 +74,12 @@ def choices():
 
 @cache
 def mixture():
-    centres = np.array([-2.0, 0.0, 2.0])
+    centers = np.array([-2.0, 0.0, 2.0])
     rng = np.random.default_rng(1)
     with pm.Model() as model:
         z = pm.Categorical("z", p=np.ones(3) / 3, shape=N)
-        mean = pm.math.constant(centres)[z]
-        pm.Normal("y", mean, 1, observed=rng.normal(centres[rng.integers(3, size=N)]))
+        mean = pm.math.constant(centers)[z]
+        pm.Normal("y", mean, 1, observed=rng.normal(centers[rng.integers(3, size=N)]))
     return model
 
 

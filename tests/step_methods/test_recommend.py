@@ -29,8 +29,8 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import evidence
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
-from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
-from pymc_austerity.step_methods.metropolis.options import centre_for
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
+from pymc_austerity.step_methods.metropolis.options import mode_fit_for
 from pymc_austerity.step_methods.recommendation import Recommendation
 
 # The process is multi-threaded, says Python 3.12 when it forks.
@@ -160,7 +160,7 @@ def said(step):
 
 def test_few_rows_decide(tuna):
     assert type(tuna) is TunaMH
-    assert isinstance(tuna._engine, ThinnedEngine)
+    assert isinstance(tuna._engine, TunaEngine)
     why = tuna.recommendation
     assert why.step == "TunaMH()"
     assert (why.n_local, why.n_dim, why.vars, why.others) == (20_000, 2, ("beta",), ("count",))
@@ -171,7 +171,7 @@ def test_few_rows_decide(tuna):
 def test_it_is_as_if_it_had_been_built_by_hand(tuna):
     by_hand = TunaMH([logistic()["beta"]], model=logistic())
     assert vars(tuna).keys() == vars(by_hand).keys() | {"recommendation"}
-    for name in ("whiten", "colour", "exact", "certificate", "rounding"):
+    for name in ("whiten", "unwhiten", "exact", "certificate", "rounding"):
         np.testing.assert_equal(getattr(tuna.recipe.mode_fit, name), getattr(by_hand.recipe.mode_fit, name))
     assert tuna.prediction == by_hand.prediction
     assert (tuna.control_variate.exact_rows, tuna.reads_all) == (0, False)
@@ -290,9 +290,9 @@ def test_a_part_of_the_likelihood():
 def test_warnings_of_the_chosen_step_are_given(monkeypatch):
     def telling(*args):
         warn("Told.")
-        return centre_for(*args)
+        return mode_fit_for(*args)
 
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.centre_for", telling)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.mode_fit_for", telling)
     with pytest.warns(SubsamplingWarning, match="Told.") as caught:
         recommend(logistic())
     assert [w.filename for w in caught] == [__file__]
@@ -354,7 +354,7 @@ DEEP = [
     "pymc_austerity.mode.newton.minimize",
     "pymc_austerity.mode.fit.expand",
     "pymc_austerity.bounds.row_sampler.constants_of_rows",
-    "pymc_austerity.step_methods.metropolis.tuna_plan.ThinnedEngine",
+    "pymc_austerity.step_methods.metropolis.tuna_plan.TunaEngine",
 ]
 
 
@@ -443,7 +443,7 @@ def test_impossible_data_are_refused_before_anything_is_compiled(define, said, m
         raise AssertionError("compiled")
 
     monkeypatch.setattr(pm, "NUTS", compiles)
-    for name in ("plan.Engine", "tuna_plan.ThinnedEngine"):
+    for name in ("plan.Engine", "tuna_plan.TunaEngine"):
         monkeypatch.setattr(f"pymc_austerity.step_methods.metropolis.{name}", compiles)
     with pytest.raises(ValueError, match=said):
         recommend(model_with(define))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity import Laplace, MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH
+from pymc_austerity.model.compile import backend
 from pymc_austerity.testing.steps import move, require_same_path
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended")
@@ -16,8 +17,9 @@ FAR = {"a": np.array(6.0), "b": np.array(-3.0), "sigma_log__": np.array(0.1)}
 
 @pytest.fixture(scope="module")
 def tuna(line):
-    """Not to be moved."""
-    return TunaMH(model=line, switch_above=np.inf, rng=1)
+    """Interpreted: what counts is where chains start. Not to be moved."""
+    with backend.interpreted():
+        return TunaMH(model=line, switch_above=np.inf, rng=1)
 
 
 def chain(step, tune=10, seed=3):
@@ -63,7 +65,7 @@ def test_without_tuning_every_start_is_kept(line, tuna):
         assert distance(point, start) < 0.2
 
 
-def test_pickles_know_the_initial_point(line, tuna):
+def test_pickles_know_the_initial_point(line, tuna, interpreted):
     one, other = chain(tuna), chain(cloudpickle.loads(cloudpickle.dumps(tuna)))
     start = line.initial_point()
     require_same_path("A pickle", move(other, start, 5), move(one, start, 5), "Its start is another.")
@@ -74,13 +76,15 @@ def test_pickles_know_the_initial_point(line, tuna):
 
 def test_the_initial_point_is_that_of_the_model(line, near):
     """Not one that the step was built with."""
-    step = TunaMH(model=line, switch_above=np.inf, initial_point={**line.initial_point(), **near}, rng=1)
+    with backend.interpreted():
+        step = TunaMH(model=line, switch_above=np.inf, initial_point={**line.initial_point(), **near}, rng=1)
     assert distance(chain(step).step(line.initial_point())[0], near) < 0.2
 
 
 def test_other_steps_may_have_moved_already(line, near):
     """The start of the block counts, not that of other variables."""
-    step = MetropolisHastings([line["a"], line["b"]], proposal=Laplace(), model=line, rng=1)
+    with backend.interpreted():
+        step = MetropolisHastings([line["a"], line["b"]], proposal=Laplace(), model=line, rng=1)
     start = {**line.initial_point(), "sigma_log__": np.array(0.4)}
     assert distance(chain(step).step(start)[0], near) < 0.2
 
@@ -99,6 +103,7 @@ def test_without_adaptation_sequential_and_parallel_chains_start_alike(line):
 
 def test_other_proposals_start_where_they_are_told(line):
     """A random walk finds its way from the model's initial point, too."""
-    step = MetropolisHastings(model=line, proposal=RandomWalk(0.01), rng=1)
+    with backend.interpreted():
+        step = MetropolisHastings(model=line, proposal=RandomWalk(0.01), rng=1)
     for start in (line.initial_point(), FAR):
         assert distance(chain(step).step(start)[0], start) < 0.2

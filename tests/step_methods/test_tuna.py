@@ -23,7 +23,7 @@ from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
-from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.testing.steps import (
     check_chains,
@@ -96,7 +96,7 @@ def fresh(step, tune=0, seed=1):
 
 
 def mode_of(step):
-    """A point at the centre; the order of the variables is that of the step."""
+    """A point at the center; the order of the variables is that of the step."""
     q, point, start = step.recipe.mode_fit.proxy.mode, {}, 0
     shapes = step._model.initial_point()
     for v in step.vars:
@@ -135,7 +135,7 @@ def test_it_reads_a_handful_of_rows(step, near):
 
 @INTERPRETED
 def test_it_is_a_step(built, near):
-    assert isinstance(built._engine, ThinnedEngine)
+    assert isinstance(built._engine, TunaEngine)
     for check in (check_interface, check_points, check_state, check_chains):
         check(built, near)
 
@@ -152,7 +152,7 @@ def test_copies_and_pickles_draw_the_same(step, near, copier):
 @INTERPRETED
 def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypatch):
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.centre_for", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.mode_fit_for", None)
     monkeypatch.setattr(module, "predict", None)
     require_same_path("A pickle", move(other, near, 10), move(step, near, 10), "It differs.")
 
@@ -208,7 +208,7 @@ def test_several_steps_for_each_draw(built, near):
 
 @INTERPRETED
 def test_new_data(draw, same):
-    """Centre, bounds and prediction move with them."""
+    """ModeFit, bounds and prediction move with them."""
     model = logistic_model()
     step = TunaMH(model=model, rng=1)
     before, draws = step.prediction, draw(model, step)
@@ -314,13 +314,13 @@ def test_wrong_curvatures_are_refused(model, wrong):
 def test_options_that_are_right(model, options):
     step = TunaMH(model=model, **options)
     assert len(step.recipe.mode_fit.exact) == 0
-    assert step._engine.thinning.order == options.get("control_variate", Taylor()).order
+    assert step._engine.sampler.order == options.get("control_variate", Taylor()).order
 
 
 def test_the_default_is_without_exact_rows(built):
     assert len(built.recipe.mode_fit.exact) == 0
     assert built._engine.n_local == built._engine.n_others == N
-    assert built._engine.thinning.most == N
+    assert built._engine.sampler.most == N
     assert (built._chi, built._switch_above, built._debug, built._curvature) == (0.0, 0.25, False, {})
 
 
@@ -342,8 +342,8 @@ def remainders(model, step, q):
     """Second-order remainders of all rows, in plain numpy."""
     x = np.asarray(design(N, 3)[1])
     y = model["outcome"].get_value()
-    centre = step.recipe.mode_fit.expansion.centre
-    start, t = x @ centre, x @ (q - centre)
+    center = step.recipe.mode_fit.expansion.center
+    start, t = x @ center, x @ (q - center)
     p = expit(start)
 
     def f(eta):
@@ -353,12 +353,12 @@ def remainders(model, step, q):
 
 
 def test_the_bounds_hold_on_the_model(model, built):
-    thinning, rng = built._engine.thinning, np.random.default_rng(8)
+    sampler, rng = built._engine.sampler, np.random.default_rng(8)
     for size in (0.01, 0.05, 0.3, 2.0):
         for _ in range(30):
-            q, q_new = thinning.centre + size * rng.standard_normal((2, 3))
-            tier, expected = tier_and_expected(thinning, q_new, q)
-            bound = thinning.constants[tier] * expected / thinning.totals[tier] + 1e-12
+            q, q_new = sampler.center + size * rng.standard_normal((2, 3))
+            tier, expected = tier_and_expected(sampler, q_new, q)
+            bound = sampler.constants[tier] * expected / sampler.totals[tier] + 1e-12
             change = remainders(model, built, q_new) - remainders(model, built, q)
             assert np.all(np.abs(change) <= bound)
 
@@ -373,8 +373,8 @@ def test_a_users_curvature_is_used(model, near):
     step = TunaMH(model=model, curvature={"y": smooth}, rng=1)
     _, stats_ = move(fresh(step), near, 300)
     assert total(stats_, "bound_violations") == 0.0
-    thinning = step._engine.thinning
-    np.testing.assert_array_equal(thinning.totals, thinning.totals[0])
+    sampler = step._engine.sampler
+    np.testing.assert_array_equal(sampler.totals, sampler.totals[0])
     other = cloudpickle.loads(cloudpickle.dumps(fresh(step)))  # the function travels
     require_same_path("A pickle", move(other, near, 20), move(fresh(step), near, 20), "It differs.")
 
@@ -497,7 +497,7 @@ def test_the_prediction_comes_true(model, built, near, proposal, chi):
 def test_the_prediction_in_words(built):
     p = built.prediction
     assert p.n_dim == 3
-    assert p.total == pytest.approx(built._engine.thinning.totals[0])
+    assert p.total == pytest.approx(built._engine.sampler.totals[0])
     assert p.terms == pytest.approx(p.total * p.size, rel=0.05)
     assert str(p) == f"{few_digits(p.terms)} rows for a transition (C = {p.total:.3g}, M = {p.size:.3g})"
 
@@ -534,7 +534,7 @@ def test_few_positives_are_decided_on_all_rows(rare, draw):
         step = TunaMH(model=rare, rng=1)
     said = [str(x.message) for x in w if "TunaMH would draw" in str(x.message)]
     assert len(said) == 1
-    assert "far from the normal law at its mode" in said[0]
+    assert "far from the normal distribution at its mode" in said[0]
     assert "pm.NUTS" in said[0]
     assert isinstance(step._engine, Engine)
     exact = MetropolisHastings(model=rare, acceptance=Exact(), proposal=Laplace(), rng=1)
@@ -576,8 +576,8 @@ def test_a_surrogate_on_all_rows(rare):
 @FAR
 def test_it_is_never_switched_if_nobody_wants_it(rare):
     step = TunaMH(model=rare, switch_above=math.inf)
-    assert isinstance(step._engine, ThinnedEngine)
-    assert step._engine.thinning.most == math.inf
+    assert isinstance(step._engine, TunaEngine)
+    assert step._engine.sampler.most == math.inf
     assert step.prediction.terms > N / 4
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
         TunaMH(model=rare, switch_above=0.01)
@@ -662,8 +662,8 @@ def importance(log_density, step, n=4000):
     log_w = np.array([log_density(x) for x in q]) + 0.5 * (z**2).sum(axis=1) / 1.1**2
     w = np.exp(log_w - log_w.max())
     w /= w.sum()
-    centre = w @ q
-    return centre, np.sqrt(w @ (q - centre) ** 2), np.sqrt(w**2 @ (q - centre) ** 2)
+    center = w @ q
+    return center, np.sqrt(w @ (q - center) ** 2), np.sqrt(w**2 @ (q - center) ** 2)
 
 
 @pytest.fixture(scope="module")
@@ -680,18 +680,18 @@ def test_several_terms(several):
     assert total(stats_, "bound_violations") == 0.0
     assert total(stats_, "n_used") > 300
     q = np.array([np.r_[p["beta"], p["level"]] for p in points])
-    centre, sd, error = importance(log_density, step)
+    center, sd, error = importance(log_density, step)
     for d in range(4):
-        assert abs(q[:, d].mean() - centre[d]) < LIMIT * math.hypot(error_of_mean(q[:, d]), error[d])
+        assert abs(q[:, d].mean() - center[d]) < LIMIT * math.hypot(error_of_mean(q[:, d]), error[d])
     np.testing.assert_allclose(q.std(axis=0), sd, rtol=0.1)
 
 
 def test_rows_of_another_term_are_noticed(several, monkeypatch):
     """A planted bug: the terms come in the other order than their bounds."""
     step = fresh(several[0])
-    thinning = step._engine.thinning
-    turned = np.concatenate([thinning.constants[:, 1500:], thinning.constants[:, :1500]], axis=1)
-    step._engine.thinning = thinning._replace(constants=0.2 * turned, totals=0.2 * thinning.totals)
+    sampler = step._engine.sampler
+    turned = np.concatenate([sampler.constants[:, 1500:], sampler.constants[:, :1500]], axis=1)
+    step._engine.sampler = sampler._replace(constants=0.2 * turned, totals=0.2 * sampler.totals)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, mode_of(step), 2000)
 
@@ -735,8 +735,8 @@ def marginal_of_tau(model, flat):
     log_w = log_lik[:, None] + 0.5 * (z**2).sum(axis=1)[:, None] / 1.1**2 + prior
     w = np.exp(log_w - log_w.max())
     w /= w.sum()
-    centre = (w @ log_tau).sum()
-    return centre, math.sqrt((w @ (log_tau - centre) ** 2).sum())
+    center = (w @ log_tau).sum()
+    return center, math.sqrt((w @ (log_tau - center) ** 2).sum())
 
 
 def hierarchy_data():
@@ -758,9 +758,9 @@ class Flat:
 
 def check_tau(idata, model):
     log_tau = np.log(idata["posterior"]["tau"].to_numpy())
-    centre, sd = marginal_of_tau(model, Flat())
-    assert abs(log_tau.mean() - centre) < LIMIT * error_of_mean(log_tau) + 0.02 * sd
-    squares = (log_tau - centre) ** 2
+    center, sd = marginal_of_tau(model, Flat())
+    assert abs(log_tau.mean() - center) < LIMIT * error_of_mean(log_tau) + 0.02 * sd
+    squares = (log_tau - center) ** 2
     assert abs(squares.mean() - sd**2) < LIMIT * error_of_mean(squares) + 0.02 * sd**2
     assert np.nansum(idata["sample_stats"]["bound_violations"]) == 0.0
 
@@ -776,7 +776,13 @@ def test_a_surrogate_for_a_hierarchical_prior(scales, draw):
     assert 0.0 < idata["sample_stats"]["n_used"].mean() < 10.0
 
 
-@pytest.mark.parametrize("nuts", [restricted_nuts, pm.NUTS], ids=["restricted", "NUTS"])
+ALL_TERMS = pytest.mark.slow("numba compiles the gradients of all terms")
+
+
+@pytest.mark.parametrize(
+    "nuts",
+    [pytest.param(restricted_nuts, id="restricted"), pytest.param(pm.NUTS, id="NUTS", marks=ALL_TERMS)],
+)
 def test_a_scale_by_another_step(scales, draw, nuts):
     model, alone = scales
     with model:
@@ -878,7 +884,7 @@ def test_temperature(model, built, near, temperature):
     np.testing.assert_allclose(sd, math.sqrt(temperature) * np.sqrt(np.diag(posterior_cov(built))), rtol=0.15)
 
 
-# Far from the centre ----------------------------------------------------------------------------------
+# Far from the center ----------------------------------------------------------------------------------
 
 
 def counts_model():

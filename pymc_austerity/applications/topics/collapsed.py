@@ -9,7 +9,7 @@ the counts without token i. Every sweep reads all tokens: the exact reference of
 
 Guarantee
 ---------
-The law of the topics given the words is invariant.
+The distribution of the topics given the words is invariant.
 
 When it fails
 -------------

@@ -23,9 +23,9 @@ a step a_hat is held fixed, although it depends on phi, and it varies with the b
 
 This a_hat, that of the paper, leaves a small error as h goes to zero. With theta_kw the state of a process,
 s_k the sum of s_kw over words, theta_kw times the derivative of the log likelihood is s_kw - phi_kw s_k: a
-drift of beta + s_kw - theta_kw lacks the second part, which changes the law of phi unless s_k is constant.
-Where topics have many tokens this is little: both drifts have the same fixed points, and what differs is
-a relative O(1 / s_k). `centred_shapes` is without this error.
+drift of beta + s_kw - theta_kw lacks the second part, which changes the distribution of phi unless s_k is
+constant. Where topics have many tokens this is little: both drifts have the same fixed points, and what
+differs is a relative O(1 / s_k). `centred_shapes` is without this error.
 
 When it fails
 -------------
@@ -232,10 +232,11 @@ def shape_estimates(
 
 @register_jitable
 def centred_shapes(shapes: Table, phi: Table, beta: float) -> Table:
-    """a_hat for which the law of phi is the posterior in the limit of small steps.
+    """a_hat for which the distribution of phi is the posterior in the limit of small steps.
 
     It is beta + s_kw - phi_kw s_k + M phi_kw with M = sum_k s_k, the scaled number of tokens of the batch.
-    M phi keeps it positive without changing the law of phi. Relaxation takes about K times as many steps.
+    M phi keeps it positive without changing the distribution of phi. Relaxation takes about K times as many
+    steps.
 
     Parameters
     ----------

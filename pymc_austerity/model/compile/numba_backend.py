@@ -60,7 +60,8 @@ def engine_source(kernel: Callable[..., Any], records: Records) -> str:
         f"    outcome = kernel({', '.join(arguments)})",
     ]
     if returns_state(kernel):
-        lines += ["    q[:] = outcome.q", "    return outcome[1:]"]
+        # Number by number: with q[:] = ... numba compiles an error message for 1 to 2 seconds.
+        lines += ["    for i in range(len(q)):", "        q[i] = outcome.q[i]", "    return outcome[1:]"]
     else:
         lines += ["    return outcome[:]"]
     return "\n".join(lines)
@@ -79,6 +80,7 @@ def _own_operations(graph: FunctionGraph) -> Iterator[type[Op]]:
 class NumbaBackend:
     """Everything is compiled by numba."""
 
+    name: str = "numba"
     mode: Any = "NUMBA"
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
@@ -110,7 +112,7 @@ class NumbaBackend:
             **{
                 name: register_jitable(
                     compile_numba_function_src(
-                        source, name, {"__name__": __name__, f"{name}_function": built[name][0]}, {}
+                        source, name, {"__name__": Target.__module__, f"{name}_function": built[name][0]}, {}
                     )
                 )
                 for name, source in sources.items()

@@ -45,6 +45,7 @@ class Backend(Protocol):
 
     Attributes
     ----------
+    name : str
     mode : Mode or str
         PyTensor's mode for functions of the model.
 
@@ -54,6 +55,10 @@ class Backend(Protocol):
     backend that does not hold the rows in memory changes these and nothing else: kernels read rows only by
     ``log_ratios(q_new, q, index, args)`` and ``log_terms(q, index, args)``, at most `CHUNK` rows at a time.
     """
+
+    @property
+    def name(self) -> str:
+        """Of the backend."""
 
     @property
     def mode(self) -> Any:

@@ -62,6 +62,7 @@ class InterpretedKernel:
 class PythonBackend:
     """PyTensor interprets the graphs, and kernels are called as they are."""
 
+    name: str = "python"
     mode: Any = _IN_NUMPY
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:

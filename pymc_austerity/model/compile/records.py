@@ -1,6 +1,6 @@
 """Records of numbers and functions, as kernels take them.
 
-A record that is handed to a backend is a NamedTuple of the functions that are compiled in. In place of a
+A record that is handed to a backend is a NamedTuple of functions, which are compiled in. In place of a
 number, an array or a tuple of these it has an ellipsis: that field is open, and comes with each call, in the
 order of the kernel's parameters. For example
 
@@ -54,7 +54,7 @@ def constructor_source(record: Any) -> str:
 def constructor(record: Any) -> Callable[..., Any]:
     """The same for compiled code, which no function can be handed to from outside."""
     functions = {name: value for name, value in zip(record._fields, record, strict=True) if value is not ...}
-    environment = {"__name__": __name__, "Record": type(record), **functions}
+    environment = {"__name__": type(record).__module__, "Record": type(record), **functions}
     made: Callable[..., Any] = register_jitable(
         compile_numba_function_src(constructor_source(record), "make", environment, {})
     )

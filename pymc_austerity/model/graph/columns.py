@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import indices_from_subtensor
 
 # Columns that were looked for: of which variable, along which axis, and which; None if there was no join.
-type Found = dict[tuple[Variable, int, int], Variable | None]
+type FittedTerms = dict[tuple[Variable, int, int], Variable | None]
 
 
 def single_column(node: Apply, inputs: list[Variable]) -> Variable | None:
@@ -38,7 +38,7 @@ def single_column(node: Apply, inputs: list[Variable]) -> Variable | None:
     return _column(x, axis, k % length, {})
 
 
-def _column(x: Variable, axis: int, k: int, memo: Found) -> Variable | None:
+def _column(x: Variable, axis: int, k: int, memo: FittedTerms) -> Variable | None:
     """Column number `k` along `axis`; None if no join is found above it."""
     key = x, axis, k
     if key not in memo:
@@ -46,7 +46,7 @@ def _column(x: Variable, axis: int, k: int, memo: Found) -> Variable | None:
     return memo[key]
 
 
-def _found(x: Variable, axis: int, k: int, memo: Found) -> Variable | None:
+def _found(x: Variable, axis: int, k: int, memo: FittedTerms) -> Variable | None:
     node = x.owner
     if node is None or x.type.shape[axis] is None:
         return None
@@ -72,7 +72,7 @@ def _found(x: Variable, axis: int, k: int, memo: Found) -> Variable | None:
     return None
 
 
-def _selected(x: Variable, axis: int, k: int, memo: Found) -> Variable:
+def _selected(x: Variable, axis: int, k: int, memo: FittedTerms) -> Variable:
     """The column, by a selection if nothing better is known."""
     if x.owner is not None and isinstance(x.owner.op, DimShuffle) and x.owner.op.new_order[axis] == "x":
         order = x.owner.op.new_order

@@ -1,4 +1,4 @@
-"""Are the batch means of a step normal? Found out after it has run."""
+"""Are the batch means of a step normal? FittedTerms out after it has run."""
 
 from __future__ import annotations
 

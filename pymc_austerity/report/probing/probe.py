@@ -166,9 +166,9 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
     name = type(step).__name__
     if isinstance(step, TunaMH):
         raise TypeError(
-            "TunaMH draws rows in proportion to their bounds and decides exactly: no test relies on the law "
-            "of a batch mean, so there is nothing to probe. Its sample statistic bound_violations checks "
-            "the bounds."
+            "TunaMH draws rows in proportion to their bounds and decides exactly: no test relies on the "
+            "distribution of a batch mean, so there is nothing to probe. Its sample statistic "
+            "bound_violations checks the bounds."
         )
     if not isinstance(step, SubsampledStep):
         raise TypeError(

@@ -44,7 +44,7 @@ def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolera
     )
     rows = np.arange(len(names))[::-1]
     markers = looks("os^Dv", len(tables))
-    for k, ((step, table), colour) in enumerate(zip(tables.items(), colours(len(tables)), strict=True)):
+    for k, ((step, table), unwhiten) in enumerate(zip(tables.items(), colours(len(tables)), strict=True)):
         at = rows + 0.7 * (0.5 - (k + 0.5) / len(tables))
         own = table.reindex(names)
         for ax, value in zip(axes, ("shift", "sd_ratio"), strict=True):
@@ -55,7 +55,7 @@ def plot_forest(tables: Mapping[str, pd.DataFrame], names: Sequence[str], tolera
                 fmt=markers[k],
                 ms=4,
                 lw=1.4,
-                color=colour,
+                color=unwhiten,
                 label=shown(step) if ax is axes[0] else None,
             )
     for ax, middle, low, high in (

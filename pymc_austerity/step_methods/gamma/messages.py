@@ -1,4 +1,4 @@
-"""What a step for gamma processes tells when it is built: what gives its draws another law."""
+"""What a step for gamma processes tells when it is built: what gives its draws another distribution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FEW_BATCHES, _MUCH_WIDER = 5, 1.1
 def warn_of_errors(
     conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float, options: GammaOptions
 ) -> None:
-    """Warn of what makes draws have another law than the posterior, or takes time in proportion to N.
+    """Warn of what gives draws another distribution than the posterior, or takes time in proportion to N.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any
 
 
 def _warn_of_inflation(conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float) -> None:
-    """Warn of a minibatch that makes the law much wider."""
+    """Warn of a minibatch that makes the distribution much wider."""
     prior, family = conjugacy.prior, conjugacy.prior.family
     alpha, rate = prior.parameters(point)
     log_theta = family.log_gammas(point[prior.value_name])

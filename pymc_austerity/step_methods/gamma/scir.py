@@ -30,8 +30,8 @@ class ExactDynamics(Dynamics):
     def renews_total(self, conjugacy: Conjugacy, estimate: Estimate) -> bool:
         """Where its shape, the sum of the a, is known and changes with other variables.
 
-        Steps that move these know nothing of a total that is carried along, whose law depends on them too.
-        Given the sum of the a it is a gamma variable, independent of w.
+        Steps that move these know nothing of a total that is carried along, whose distribution depends on
+        them too. Given the sum of the a it is a gamma variable, independent of w.
         """
         changes = bool(conjugacy.prior.parents)
         if not conjugacy.form.is_conjugate:  # centred: the sum is that of alpha, and M
@@ -69,7 +69,7 @@ class SCIR(GammaProcessStep):
     """Stochastic Cox-Ingersoll-Ross process for Dirichlet, gamma and beta variables (Baker et al. 2018).
 
     Every gamma variable theta with shape a and rate b given the data moves by the exact transition of the
-    process that has its law as stationary law,
+    process that has its distribution as stationary distribution,
 
         theta' = (1 - e^-h) / b Gamma(a + K),    K ~ Poisson(b theta e^-h / (1 - e^-h)),
 
@@ -129,21 +129,21 @@ class SCIR(GammaProcessStep):
     -----
     *Guarantee*: transition (3.3) and Algorithm 1 of Baker, Fearnhead, Fox & Nemeth (2018), without error of
     discretisation. With ``batch_size=None`` and a conjugate likelihood every transition leaves the
-    conditional law of the variable invariant, for every h. With a minibatch the mean of theta is that of the
-    posterior, and its stationary variance [a + tanh(h / 2) Var(a_hat)] / b^2. The sample statistic
-    `variance_inflation` is the predicted ratio of this to a / b^2, of variances: its square root is the ratio
-    of standard deviations. It is estimated from the minibatch of each draw, so average it over draws; it is
-    pooled over the components of a variable (of a simplex, for the variances of w), and averaged over
-    variables. From a single row it is not known, and NaN.
+    conditional distribution of the variable invariant, for every h. With a minibatch the mean of theta is
+    that of the posterior, and its stationary variance [a + tanh(h / 2) Var(a_hat)] / b^2. The sample
+    statistic `variance_inflation` is the predicted ratio of this to a / b^2, of variances: its square root is
+    the ratio of standard deviations. It is estimated from the minibatch of each draw, so average it over
+    draws; it is pooled over the components of a variable (of a simplex, for the variances of w), and averaged
+    over variables. From a single row it is not known, and NaN.
 
     *When it fails*: a likelihood that is not linear in log theta (and theta, for gamma variables) has its
     drift frozen during a transition, with a bias of order h and a warning: for weights of a mixture whose
     allocations are summed out, and for parameters inside other functions, pm.NUTS is better where it can be
-    used. A chain takes some multiple of 1 / h transitions from where it starts to its law. Estimated rates
-    (`minibatch_rate`) shift the mean by the factor 1 + c^2 h / 2 and widen the law by
-    sqrt(1 + tanh(h / 2) a c^2), with c the coefficient of variation of the estimated rate. Where w is zero in
-    floating-point numbers, other steps that evaluate its prior get an infinite density: use
-    `restricted_nuts` instead of `pm.NUTS` beside this step.
+    used. A chain takes some multiple of 1 / h transitions from where it starts to its distribution. Estimated
+    rates (`minibatch_rate`) shift the mean by the factor 1 + c^2 h / 2 and widen the distribution by sqrt(1 +
+    tanh(h / 2) a c^2), with c the coefficient of variation of the estimated rate. Where w is zero in
+    floating-point numbers, other steps that evaluate its prior get an infinite density: use `restricted_nuts`
+    instead of `pm.NUTS` beside this step.
 
     Sample statistics: `step_size`, `n_used` (rows read in a transition, 0 if statistics are known),
     `fraction_used`, `variance_inflation`.

@@ -33,8 +33,8 @@ class DecreasingStepSize:
     -----
     *Guarantee*: the inflation of the stationary variance vanishes with h.
 
-    *When it fails*: draws are then neither of one law nor equally correlated; averages should weight them by
-    their step sizes, the sample statistic `step_size`.
+    *When it fails*: draws are then neither of one distribution nor equally correlated; averages should weight
+    them by their step sizes, the sample statistic `step_size`.
 
     Examples
     --------

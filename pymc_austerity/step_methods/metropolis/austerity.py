@@ -45,8 +45,8 @@ class AusterityMH(SubsampledStep):
     Algorithm 1 of Korattikara, Chen & Welling (2014), on the partition of the model into global and
     local terms of Chen, Mansinghka & Ghahramani (2015).
 
-    *Guarantee*: with ``epsilon=0`` exact. Otherwise none: the chain's stationary law differs from the
-    posterior by an amount that shrinks with `epsilon`, and is not known. It tends to be wider: on the
+    *Guarantee*: with ``epsilon=0`` exact. Otherwise none: the chain's stationary distribution differs from
+    the posterior by an amount that shrinks with `epsilon`, and is not known. It tends to be wider: on the
     20,190 doctor visits of the README posterior standard deviations come out 12 % too large at epsilon = 0.01
     and 43 % at 0.05. The distance in total variation is at most Delta / (1 - eta), with Delta the largest
     error of the acceptance probability and eta the contraction of the exact chain (theorem 1).

@@ -19,7 +19,7 @@ from pymc.util import RandomGenerator, get_random_generator
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.mode.mode_fit import CentreReport, start_near
+from pymc_austerity.mode.mode_fit import ModeReport, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
@@ -206,12 +206,12 @@ class SubsampledStep(RebuiltStep):
         return self._options.control_variate
 
     @property
-    def mode_fit(self) -> CentreReport | None:
+    def mode_fit(self) -> ModeReport | None:
         """What the search for the posterior mode found, if there was one."""
         return None if self._recipe.mode_fit is None else self._recipe.mode_fit.report
 
     @property
-    def centre(self) -> CentreReport | None:
+    def centre(self) -> ModeReport | None:
         """Old name of `mode_fit`."""
         warnings.warn("step.centre is now step.mode_fit.", FutureWarning, stacklevel=2)
         return self.mode_fit

@@ -58,14 +58,15 @@ def watch(fit: Fit, outcome: Outcome, n_transitions: int, n_others: int) -> bool
 
 
 def warn_if_unlike(fit: Fit, report: Any, independent: float, *, reads_all: bool, needs_range: bool) -> None:
-    """Compare what was seen with what was predicted when the centre was found.
+    """Compare what was seen with what was predicted when the center was found.
 
     Parameters
     ----------
     fit : Fit
-    report : CentreReport
+    report : ModeReport
     independent : float
-        Share of moves that are independent draws of the fitted law, times the acceptance rate for no change.
+        Share of moves that are independent draws of the fitted distribution, times the acceptance rate for no
+        change.
     reads_all : bool
         Whether the decision rule reads all rows anyway.
     needs_range : bool
@@ -84,7 +85,7 @@ def warn_if_unlike(fit: Fit, report: Any, independent: float, *, reads_all: bool
         found.append(f"{exhausted:.0%} of the decisions read all rows{why if needs_range else ''}")
     if seen > _SPREAD_FACTOR * max(report.remainder_sd, _SMALL_SPREAD):
         found.append(
-            f"sums of remainders vary by {seen:.2g}, predicted were {report.remainder_sd:.2g} near the centre"
+            f"sums of remainders vary by {seen:.2g}, predicted were {report.remainder_sd:.2g} near the center"
         )
     predicted = independent * report.acceptance
     if acceptance < max(_STUCK, _ACCEPTANCE_FACTOR * predicted):

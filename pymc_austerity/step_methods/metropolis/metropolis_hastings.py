@@ -69,7 +69,8 @@ class MetropolisHastings(SubsampledStep):
 
     Notes
     -----
-    *Guarantee*: that of the rule. With `Exact` and `ExactBarker` the posterior is the stationary law.
+    *Guarantee*: that of the rule. With `Exact` and `ExactBarker` the posterior is the stationary
+    distribution.
 
     *When it fails*: as the rule does. With an exact rule a transition costs one pass over the data.
 

@@ -57,8 +57,8 @@ class MHSubLhd(SubsampledStep):
     Figure 3 of Bardenet, Doucet & Holmes (2014), with its errata; see `acceptance.Concentration`.
 
     *Guarantee*: with a valid range, acceptance probabilities differ from the exact ones by at most `delta`
-    (lemma 3.1), and the stationary law from the posterior by at most A m delta / (1 - rho) in total variation
-    (proposition 3.2; A, m and rho describe how fast the exact chain forgets its start). There is no
+    (lemma 3.1), and the stationary distribution from the posterior by at most A m delta / (1 - rho) in total
+    variation (proposition 3.2; A, m and rho describe how fast the exact chain forgets its start). There is no
     assumption about the distribution of the data.
 
     *When it fails*: it does not err, but it pays. At equilibrium it reads half to all of the rows, and

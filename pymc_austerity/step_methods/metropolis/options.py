@@ -14,8 +14,8 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.mode.fit import find_centre
-from pymc_austerity.mode.mode_fit import Found
+from pymc_austerity.mode.fit import fit_mode
+from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import is_fitted
@@ -201,19 +201,19 @@ def proposal_for(given: Any, taylor: Taylor | None, structure: TermStructure) ->
     return Surrogate()
 
 
-def centre_for(
+def mode_fit_for(
     model: pm.Model,
     structure: TermStructure,
     point: PointType,
     taylor: Taylor | None,
     proposal: Any,
     bounds_together: bool,
-) -> Found | None:
+) -> FittedTerms | None:
     """Where terms are expanded and proposals are fitted, if anything is."""
     if taylor is None and not is_fitted(proposal):
         return None
     whole_block = isinstance(proposal, Laplace)
-    return find_centre(model, structure, point, taylor, whole_block=whole_block, certify=bounds_together)
+    return fit_mode(model, structure, point, taylor, whole_block=whole_block, certify=bounds_together)
 
 
 def share_of_independent_moves(proposal: Any) -> float:

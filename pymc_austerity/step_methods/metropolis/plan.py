@@ -17,7 +17,7 @@ from pymc_austerity.bounds.log_ratio_range import RangeCertificates
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import expanded_again
-from pymc_austerity.mode.mode_fit import Centre, Found
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
@@ -33,7 +33,7 @@ from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
     ProposalOption,
-    centre_for,
+    mode_fit_for,
     proposal_for,
     share_of_independent_moves,
 )
@@ -51,14 +51,14 @@ class Survey:
     data : Fingerprint
     proposal : Proposal
         The one that was asked for, or one that suits the block.
-    found : Found or None
+    found : FittedTerms or None
         Mode and expansion, if the proposal or a control variate need them.
     """
 
     structure: TermStructure
     data: Fingerprint
     proposal: ProposalOption
-    found: Found | None
+    found: FittedTerms | None
 
     @property
     def factorisation(self) -> Factorisation:
@@ -80,7 +80,7 @@ class Recipe:
     proposal : Proposal
     proposal_state : NamedTuple of ndarrays
         State of the proposal before it has learnt anything.
-    mode_fit : Centre or None
+    mode_fit : ModeFit or None
     certificates : RangeCertificates, RemainderCertificate or None
         Bounds on the range of the log ratios, if the rule needs one and none was given.
     """
@@ -90,7 +90,7 @@ class Recipe:
     rule: AcceptanceRule
     proposal: ProposalOption
     proposal_state: object
-    mode_fit: Centre | None
+    mode_fit: ModeFit | None
     certificates: RangeCertificates | RemainderCertificate | None = None
 
     def bind(self) -> BoundProposal:
@@ -195,7 +195,7 @@ def survey(
         refuse_short(fact, options.threshold)
     structure = TermStructure(fact)
     proposal = proposal_for(options.proposal, options.control_variate, structure)
-    found = centre_for(options.model, structure, point, options.control_variate, proposal, certify)
+    found = mode_fit_for(options.model, structure, point, options.control_variate, proposal, certify)
     return Survey(structure, fingerprint(fact.graph), proposal, found)
 
 
@@ -238,9 +238,9 @@ def replan_metropolis(
     return MetropolisPlan(options, surveyed, bound, recipe)
 
 
-def mode_fit_of(surveyed: Survey) -> Centre | None:
+def mode_fit_of(surveyed: Survey) -> ModeFit | None:
     """The mode and what is known there, if it was searched for."""
-    return None if surveyed.found is None else surveyed.found.centre
+    return None if surveyed.found is None else surveyed.found.mode_fit
 
 
 def rule_for(options: MetropolisOptions, surveyed: Survey) -> AcceptanceRule:

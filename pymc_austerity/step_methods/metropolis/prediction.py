@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.row_sampler import Thinning, tier_and_expected
-from pymc_austerity.mode.mode_fit import CentreReport, Found
+from pymc_austerity.bounds.row_sampler import RowSampler, tier_and_expected
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
 
@@ -24,7 +24,7 @@ _FEW_ROWS, _MANY_TIMES = 150, 10
 
 
 class Prediction(NamedTuple):
-    """Expected cost of a transition, where the fitted normal law is the posterior.
+    """Expected cost of a transition, where the fitted normal distribution is the posterior.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Prediction(NamedTuple):
     size : float
         Mean of C M over moves, each with the C of its tier, divided by C near the mode.
     n_dim : int
-        Dimensions of the normal law.
+        Dimensions of the normal distribution.
     """
 
     terms: float
@@ -46,7 +46,7 @@ class Prediction(NamedTuple):
     def __str__(self) -> str:
         return f"{few_digits(self.terms)} rows for a transition (C = {self.total:.3g}, M = {self.size:.3g})"
 
-    def is_loose(self, report: CentreReport) -> bool:
+    def is_loose(self, report: ModeReport) -> bool:
         """Are there many more rows than the remainders need, for the number of dimensions?"""
         return (
             self.terms > _MANY_TIMES * _FEW_ROWS
@@ -54,13 +54,13 @@ class Prediction(NamedTuple):
             and report.remainder_sd < _SMALL_SPREAD
         )
 
-    def advice(self, report: CentreReport, n_local: int) -> str:
+    def advice(self, report: ModeReport, n_local: int) -> str:
         """Why so many, and what is cheaper."""
         if not np.isfinite(self.total):
             return "The remainders of some rows have no finite bound near the mode."
         if not report.remainder_sd < _SMALL_SPREAD:
             return (
-                "The posterior is far from the normal law at its mode (sums of remainders vary by "
+                "The posterior is far from the normal distribution at its mode (sums of remainders vary by "
                 f"{report.remainder_sd:.2g}), as with few data for a parameter: pm.NUTS suits it better."
             )
         why = f"The bounds are loose in {self.n_dim} dimensions, not the data difficult: "
@@ -72,41 +72,41 @@ class Prediction(NamedTuple):
         )
 
 
-def predict(thinning: Thinning, proposal: BoundProposal, found: Found, chi: float) -> Prediction:
-    """Try out moves from draws of the fitted law.
+def predict(sampler: RowSampler, proposal: BoundProposal, found: FittedTerms, chi: float) -> Prediction:
+    """Try out moves from draws of the fitted distribution.
 
     Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for them.
     A walk that is yet to learn its size is taken to have the optimal one.
     """
     rng = np.random.default_rng(_SEED)
-    centre, features = found.centre, found.features
-    n_dim = len(centre.colour)
+    mode_fit, features = found.mode_fit, found.features
+    n_dim = len(mode_fit.unwhiten)
     moves = max(min(_MOVES, _BUDGET // n_dim**2), _FEWEST)
-    old, new = np.tile(centre.proxy.mode, (2, moves, 1))
+    old, new = np.tile(mode_fit.proxy.mode, (2, moves, 1))
     for states in (old, new):
-        states[:, centre.free] += rng.standard_normal((moves, n_dim)) @ centre.colour.T
+        states[:, mode_fit.free] += rng.standard_normal((moves, n_dim)) @ mode_fit.unwhiten.T
     if proposal.adapt is not no_adaptation and not proposal.is_surrogate:
-        new[:, centre.free] -= centre.proxy.mode[centre.free]
-        new = old + OPTIMAL_SCALE / math.sqrt(n_dim) * new * centre.free
+        new[:, mode_fit.free] -= mode_fit.proxy.mode[mode_fit.free]
+        new = old + OPTIMAL_SCALE / math.sqrt(n_dim) * new * mode_fit.free
     elif not proposal.is_surrogate:
         for k in range(moves):
             if proposal.plain is None:
                 new[k] = proposal.propose(proposal.state, old[k].copy(), rng)[0]
             else:  # a user's function
                 new[k] = proposal.plain(old[k].copy(), rng)[0]
-    if proposal.is_surrogate and centre.of_features is not None:
-        # A surrogate follows features, whose law is nearer to normal than that of q.
-        _, directions = centre.of_features
-        old, new = thinning.centre + rng.standard_normal((2, moves, len(directions))) @ directions.T
+    if proposal.is_surrogate and mode_fit.of_features is not None:
+        # A surrogate follows features, whose distribution is nearer to normal than that of q.
+        _, directions = mode_fit.of_features
+        old, new = sampler.center + rng.standard_normal((2, moves, len(directions))) @ directions.T
     else:
         old, new = (np.array([features(q) for q in states]) for states in (old, new))
-    expected = np.array([tier_and_expected(thinning, a, b)[1] for a, b in zip(new, old, strict=True)])
+    expected = np.array([tier_and_expected(sampler, a, b)[1] for a, b in zip(new, old, strict=True)])
     bounded = np.isfinite(expected)  # the others are decided on all rows
-    drawn = np.full(moves, float(thinning.most))
-    drawn[bounded] = np.minimum(expected[bounded] * (1.0 + chi * expected[bounded]), thinning.most)
+    drawn = np.full(moves, float(sampler.most))
+    drawn[bounded] = np.minimum(expected[bounded] * (1.0 + chi * expected[bounded]), sampler.most)
     some = expected[bounded].mean() if np.any(bounded) else 0.0
-    size = float(some / thinning.totals[0]) if thinning.totals[0] > 0.0 else 0.0
-    return Prediction(float(np.mean(drawn)), float(thinning.totals[0]), size, n_dim)
+    size = float(some / sampler.totals[0]) if sampler.totals[0] > 0.0 else 0.0
+    return Prediction(float(np.mean(drawn)), float(sampler.totals[0]), size, n_dim)
 
 
 def few_digits(number: float) -> str:

@@ -15,7 +15,7 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
 from pymc_austerity.step_methods.metropolis.plan import MetropolisPlan
 from pymc_austerity.step_methods.metropolis.prediction import Prediction, few_digits
@@ -60,9 +60,10 @@ class TunaMH(SubsampledStep):
         instead of raising an error at the first.
     **options
         Those of every subsampled step but `subsample`: see `MetropolisHastings`. The default proposal is
-        ``Laplace()``, independent draws of the fitted law mixed with a random walk, or ``Surrogate()`` if the
-        block has variables that are in no local term (hierarchical scales), or coefficients are functions of
-        it. Without `initvals` chains start from draws of the fitted law; those that are given are kept.
+        ``Laplace()``, independent draws of the fitted distribution mixed with a random walk, or
+        ``Surrogate()`` if the block has variables that are in no local term (hierarchical scales), or
+        coefficients are functions of it. Without `initvals` chains start from draws of the fitted
+        distribution; those that are given are kept.
 
     Attributes
     ----------
@@ -90,8 +91,8 @@ class TunaMH(SubsampledStep):
     where `base` has the priors, the Taylor polynomial and the proposal (`control_variates.Taylor`). At
     equilibrium C M is of the order of D^3 / sqrt(N): the larger the data, the fewer rows.
 
-    *Guarantee*: the posterior is the stationary law, for any N, proposal and centre, up to rounding, provided
-    that the bounds hold: that terms are of the family that they were verified to be of on a grid of
+    *Guarantee*: the posterior is the stationary distribution, for any N, proposal and center, up to rounding,
+    provided that the bounds hold: that terms are of the family that they were verified to be of on a grid of
     predictors. `docs/explanation/exact_subsampling.md` has the proof. Every row that is drawn is compared
     with its bound, with an allowance for rounding.
 
@@ -209,5 +210,5 @@ class TunaMH(SubsampledStep):
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         engine = self.engine
-        violations = engine.take_violations() if isinstance(engine, ThinnedEngine) else np.nan
+        violations = engine.take_violations() if isinstance(engine, TunaEngine) else np.nan
         return {**super()._statistics(outcome, n), "bound_violations": violations}

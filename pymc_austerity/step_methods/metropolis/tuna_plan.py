@@ -11,15 +11,15 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
-from pymc_austerity.bounds.row_sampler import Thinning, thinning_of, tier_and_expected
+from pymc_austerity.bounds.row_sampler import RowSampler, row_sampler_of, tier_and_expected
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.mode.mode_fit import Found
+from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import Factorisation, point_of
 from pymc_austerity.model.graph.shared_data import Fingerprint
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.tuna import ThinnedEngine
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import (
     MetropolisPlan,
@@ -38,7 +38,7 @@ TAYLOR = Taylor(exact_rows=0)
 # What is used where bounds are too loose, and for the acceptance rate that proposals aim at.
 EXACT = Exact()
 
-# Where rounding is measured: standard deviations from the centre (nearer than the chain, so that what is seen
+# Where rounding is measured: standard deviations from the center (nearer than the chain, so that what is seen
 # of a wrong bound is much less than what the chain will see), and rows.
 _DISTANCES, _ROWS, _SEED = (1e-4, 1e-2, 0.1), 10_000, 2019
 # More than this, relative to a term, is not rounding; what may be met is some times what was seen.
@@ -109,13 +109,13 @@ class TunaPlan(MetropolisPlan):
     Attributes
     ----------
     tuna : TunaOptions
-    sampler : Thinning or None
+    sampler : RowSampler or None
         The bounds, and rows drawn in proportion to them; None if all rows are read.
     """
 
     recipe: TunaRecipe
     tuna: TunaOptions
-    sampler: Thinning | None
+    sampler: RowSampler | None
 
     @property
     def terms(self) -> Factorisation:
@@ -129,7 +129,7 @@ class TunaPlan(MetropolisPlan):
         if self.sampler is None:
             return super().compile(point)
         q, tuna = self.options.ravel(point), self.tuna
-        return ThinnedEngine(self.terms, self.sampler, tuna.chi, tuna.debug, self.bound, q, point)
+        return TunaEngine(self.terms, self.sampler, tuna.chi, tuna.debug, self.bound, q, point)
 
 
 def plan_tuna(
@@ -194,7 +194,7 @@ class NoBoundError(UnboundedError):
         )
 
 
-def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> Thinning:
+def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> RowSampler:
     """Bounds on the remainders of all local terms, and rows drawn in proportion to them.
 
     Raises
@@ -215,45 +215,45 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> Thinni
             f"curvature is given for {', '.join(map(repr, unknown))}, but the local terms of the model are "
             f"{', '.join(map(repr, names))}."
         )
-    centre = found.centre
-    assert centre.expansion is not None
-    whitening, directions = centre.bound_factors()
+    mode_fit = found.mode_fit
+    assert mode_fit.expansion is not None
+    whitening, directions = mode_fit.bound_factors()
     try:
-        thinning = thinning_of(
+        sampler = row_sampler_of(
             found.predictors,
             point,
-            ExpansionCoordinates(centre.expansion.order, centre.expansion.centre, directions, whitening),
-            centre.rounding,
+            ExpansionCoordinates(mode_fit.expansion.order, mode_fit.expansion.center, directions, whitening),
+            mode_fit.rounding,
             most,
             curvature,
         )
     except UnboundedError as error:
         raise NoBoundError(str(error)) from None
-    return thinning._replace(rounding=rounding_allowance(thinning, found, point))
+    return sampler._replace(rounding=rounding_allowance(sampler, found, point))
 
 
-def rounding_allowance(thinning: Thinning, found: Found, point: PointType) -> float:
+def rounding_allowance(sampler: RowSampler, found: FittedTerms, point: PointType) -> float:
     """What rounding adds to remainders: the most that is seen beyond their bounds, with a margin.
 
-    It is measured at several distances from the centre, on the rows with the largest bounds and some others.
+    It is measured at several distances from the center, on the rows with the largest bounds and some others.
     """
-    n_local = thinning.constants.shape[1]
+    n_local = sampler.constants.shape[1]
     rng = np.random.default_rng(_SEED)
     some = np.arange(n_local)
     if n_local > 2 * _ROWS:
-        largest = np.argpartition(thinning.constants[0], n_local - _ROWS)[-_ROWS:]
+        largest = np.argpartition(sampler.constants[0], n_local - _ROWS)[-_ROWS:]
         some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False))
-    terms, features, centre = LocalTerms(found.expanded), found.features, found.centre.at
-    _, directions = found.centre.padded_factors()
-    here = terms(point_of(found.expanded, centre, point), some)
-    allowance = thinning.rounding
+    terms, features, center = LocalTerms(found.expanded), found.features, found.mode_fit.at
+    _, directions = found.mode_fit.padded_factors()
+    here = terms(point_of(found.expanded, center, point), some)
+    allowance = sampler.rounding
     for distance in _DISTANCES:
-        q = centre + distance * directions @ rng.standard_normal(directions.shape[1])
+        q = center + distance * directions @ rng.standard_normal(directions.shape[1])
         change = np.abs(terms(point_of(found.expanded, q, point), some) - here)
-        tier, expected = tier_and_expected(thinning, features(q), thinning.centre)
+        tier, expected = tier_and_expected(sampler, features(q), sampler.center)
         if not 0.0 < expected < math.inf:
             continue
-        excess = change - thinning.constants[tier, some] / thinning.totals[tier] * expected
+        excess = change - sampler.constants[tier, some] / sampler.totals[tier] * expected
         excess = excess[excess < _ROUNDING * (1.0 + np.abs(here))]  # larger ones are for the chain to report
         allowance = max(allowance, _MARGIN * float(excess.max(initial=0.0)))
     return allowance

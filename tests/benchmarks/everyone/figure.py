@@ -65,13 +65,13 @@ def label(axes, ends):
             apart = (GAP - (heights[k + 1] - heights[k])) / 2
             heights[k] -= apart
             heights[k + 1] += apart
-    for (last, _, name, colour), height in zip(ends, heights, strict=True):
+    for (last, _, name, unwhiten), height in zip(ends, heights, strict=True):
         axes.annotate(
             name,
             (last, np.exp(low + height * (high - low))),
             (10, 0),
             textcoords="offset points",
-            color=colour,
+            color=unwhiten,
             va="center",
             fontsize=9,
             annotation_clip=False,

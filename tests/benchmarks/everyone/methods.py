@@ -73,13 +73,13 @@ def laplace(problem, plan):
     """Independent draws, the cost of which is next to nothing; their law is known without any."""
     began = time.process_time()
     mode, precision = problem.newton()
-    colour = colour_of(precision)
+    unwhiten = colour_of(precision)
     ready = time.process_time()
-    samples = mode + np.random.default_rng(1).standard_normal((plan.draws, problem.dim)) @ colour.T
+    samples = mode + np.random.default_rng(1).standard_normal((plan.draws, problem.dim)) @ unwhiten.T
     return {
         "samples": samples,
         "mean": mode,
-        "sd": np.sqrt(np.diag(colour @ colour.T)),
+        "sd": np.sqrt(np.diag(unwhiten @ unwhiten.T)),
         "set_up": ready - began,
         "tuning": 0.0,
         "sampling": time.process_time() - ready,

@@ -75,10 +75,10 @@ def sgld(problem, plan):
     data = tuple(map(jax.numpy.asarray, problem.data))
     began = time.process_time()
     mode, precision = problem.newton()
-    colour = jax.numpy.asarray(colour_of(precision))
+    unwhiten = jax.numpy.asarray(colour_of(precision))
 
     def beta_of(z):
-        return mode + colour @ z
+        return mode + unwhiten @ z
 
     def log_prior(z):
         return -0.5 * jax.numpy.square(beta_of(z)).sum()

@@ -68,14 +68,14 @@ def reference(problem, draws=None):
         draws = int(np.clip(1e9 / problem.n, 2000, 20_000))
     pairs = max(draws // (2 * GROUPS), 2) * GROUPS
     mode, precision = problem.newton()
-    colour = colour_of(precision)
+    unwhiten = colour_of(precision)
     rng = np.random.default_rng(5)
     z = rng.standard_normal((pairs, problem.dim))
     z *= np.sqrt(FREEDOM / rng.chisquare(FREEDOM, pairs))[:, None]
     z = np.stack([z, -z], axis=1).reshape(2 * pairs, -1)
     squared = np.square(z).sum(axis=1)
     proposed = -0.5 * (FREEDOM + problem.dim) * np.log1p(squared / FREEDOM)
-    u = z @ colour.T
+    u = z @ unwhiten.T
     weights = []
     for log_density in (log_posterior(problem, mode + u), -0.5 * squared):
         log_weight = log_density - proposed
@@ -85,7 +85,7 @@ def reference(problem, draws=None):
         "shift": np.array([in_groups(w, u) for w in weights]),
         "square": np.array([in_groups(w, u**2) for w in weights]),
     }
-    variance = np.diag(colour @ colour.T)
+    variance = np.diag(unwhiten @ unwhiten.T)
     mean, sd = estimate({k: v.sum(axis=1) for k, v in grouped.items()}, variance)
     without = [
         estimate({k: v.sum(axis=1) - v[:, g] for k, v in grouped.items()}, variance) for g in range(GROUPS)

@@ -23,7 +23,7 @@ from pymc_austerity.kernels.log_ratio_range import (
     exact_range,
     no_range,
 )
-from pymc_austerity.mode.mode_fit import Centre
+from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.structure.term_structure import TermStructure
 
 
@@ -90,7 +90,7 @@ def range_bound_for(
 
 
 def certificates_of(
-    structure: TermStructure, point: PointType, centre: Centre | None
+    structure: TermStructure, point: PointType, mode_fit: ModeFit | None
 ) -> RangeCertificates | RemainderCertificate:
     """Certificates for all local terms, or those of their remainders.
 
@@ -101,10 +101,10 @@ def certificates_of(
     UnboundedError
         If none is known for a term.
     """
-    if centre is not None and centre.expansion is not None:
-        if centre.certificate is None:
-            raise _unbounded("Taylor remainders", centre.no_certificate)
-        return centre.certificate
+    if mode_fit is not None and mode_fit.expansion is not None:
+        if mode_fit.certificate is None:
+            raise _unbounded("Taylor remainders", mode_fit.no_certificate)
+        return mode_fit.certificate
     try:
         return replace(certify(structure.linear_predictors, point), predictors=())
     except UnboundedError as error:

@@ -74,10 +74,11 @@ class Engine(CompiledKernel):
         if self.full:
             self._compile(full_transitions, {"rule": rule.functions}, ["log_terms"], proposal, q, point)
             return
+        in_features = range_bound.function is certified_remainder_range
         self._compile(
             transitions,
             {"rule": Rule(..., ..., *rule.functions, range_bound.function)},
-            ["log_ratios", *["features"] * (range_bound.function is certified_remainder_range)],
+            ["log_ratios", "features"] if in_features else ["log_ratios"],
             proposal,
             q,
             point,

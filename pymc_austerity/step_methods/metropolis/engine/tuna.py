@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.bounds.row_sampler import Thinning
+from pymc_austerity.bounds.row_sampler import RowSampler
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
 from pymc_austerity.model.compile.target import CompiledTarget
@@ -16,14 +16,14 @@ from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 
 
-class ThinnedEngine(CompiledKernel):
+class TunaEngine(CompiledKernel):
     """Transitions of `kernels.tuna`.
 
     Parameters
     ----------
     factorisation : Factorisation
         Whose local terms are remainders.
-    thinning : Thinning
+    sampler : RowSampler
     chi : float
     debug : bool
         Whether terms larger than their bounds are only counted.
@@ -35,7 +35,7 @@ class ThinnedEngine(CompiledKernel):
     def __init__(
         self,
         factorisation: Factorisation,
-        thinning: Thinning,
+        sampler: RowSampler,
         chi: float,
         debug: bool,
         proposal: BoundProposal,
@@ -43,7 +43,7 @@ class ThinnedEngine(CompiledKernel):
         point: PointType,
     ) -> None:
         self.n_local = self.n_others = factorisation.n_local
-        self.thinning = thinning
+        self.sampler = sampler
         self._rule = TunaRule(chi, np.zeros(1, dtype=np.int64), debug)
         self.target = CompiledTarget(factorisation)
         self._compile(tuna_transitions, {}, ["log_ratios", "features"], proposal, q, point)
@@ -75,7 +75,7 @@ class ThinnedEngine(CompiledKernel):
             rng,
             q,
             self.target.args(point),
-            self.thinning,
+            self.sampler,
             self._rule,
             proposal_state,
         )
