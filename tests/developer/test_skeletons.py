@@ -64,6 +64,19 @@ def test_the_skeleton_on_the_page_passes(page, check, tmp_path):
     check(module_from(skeleton(page), tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("page", "names", "what"),
+    [
+        ("new_acceptance_test.md", {"check_rule": check_rule}, "accept"),
+        ("new_proposal.md", {"check_proposal": check_proposal}, "mean|variance|distribution"),
+    ],
+)
+def test_the_bug_on_the_page_is_noticed(page, names, what, tmp_path, capsys):
+    (cell,) = (cell for cell in cells(page) if "class Wrong" in cell)
+    exec(cell, {**vars(module_from(skeleton(page), tmp_path)), **names})
+    assert re.search(what, capsys.readouterr().out)
+
+
 def test_a_backend_that_changes_signs_is_noticed(tmp_path):
     source = skeleton("new_backend.md")
     wrong = source.replace("return function(*args)\n", "return [-x for x in function(*args)]\n")
@@ -81,7 +94,7 @@ def test_a_step_with_the_new_rule(tmp_path, capsys):
     module = module_from(skeleton(page), tmp_path)
     with interpreted():
         exec(cell, {**vars(module), "RandomWalk": RandomWalk, "model": model})
-    assert capsys.readouterr().out.startswith("TwoLooksMH([mu]")
+    assert capsys.readouterr().out.startswith("TwoLooksMH(mu)\n")
 
 
 @pytest.mark.parametrize("page", ["new_acceptance_test.md", "new_proposal.md", "new_backend.md"])
