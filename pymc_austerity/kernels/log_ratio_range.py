@@ -7,40 +7,14 @@ max_i l_i - min_i l_i over the rows that are sampled from does not exceed; `boun
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.bounds import log_ratio_range, remainder
-from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import CHUNK, Rows, among_others
 from pymc_austerity.target import Target, Vector
-
-RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], Rows, Target], float]
-
-# Rounding of log ratios, which are differences of larger numbers.
-_RELATIVE, _ABSOLUTE = 1e-6, 1e-9
-
-
-class RangeBoundError(CompiledError):
-    """Log ratios that were read span more than a bound on the range of all."""
-
-    sentence = (
-        "The range of the log ratios was bounded by {0}, but those of {1} terms already span {2}: the "
-        "bound is wrong, and so would be the decisions. It has to bound max_i l_i - min_i l_i, which may be "
-        "twice the largest |l_i|."
-    )
-
-
-@register_jitable
-def no_range(
-    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
-) -> float:
-    """For rules that do not ask for the range."""
-    return math.nan
 
 
 @register_jitable
@@ -73,10 +47,3 @@ def exact_range(
             low = min(low, x)
             high = max(high, x)
     return high - low
-
-
-@register_jitable
-def check_range(sample: Sample, width: float) -> None:
-    """Raise `RangeBoundError` if a sample spans more than the range of all is said to be."""
-    if sample.high - sample.low > width * (1.0 + _RELATIVE) + _ABSOLUTE:
-        raise RangeBoundError(width, sample.n, sample.high - sample.low)

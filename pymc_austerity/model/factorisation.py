@@ -241,6 +241,14 @@ class Factorisation:
         return total
 
 
+def vector_of(factorisation: Factorisation, point: Mapping[str, Any]) -> np.ndarray:
+    """The state q of the block: the values of its variables in one vector."""
+    names = factorisation.var_names
+    if len(names) == 1:
+        return np.array(point[names[0]], dtype=np.float64).ravel()
+    return np.concatenate([np.ravel(point[name]) for name in names]).astype(np.float64)
+
+
 def point_of(
     factorisation: Factorisation, q: np.ndarray, point: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:

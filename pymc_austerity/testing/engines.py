@@ -12,8 +12,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
-from pymc_austerity.kernels.log_ratio_range import RangeOf
-from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.metropolis import RangeOf, Rule, transitions
 from pymc_austerity.kernels.subsample import Rows
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation

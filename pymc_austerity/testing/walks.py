@@ -12,8 +12,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.exact import Exact
-from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import Rows, rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals.base import BoundProposal, ProposalKernel

@@ -8,8 +8,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import standard_error
-from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import Rule, sequential_test, transitions
+from pymc_austerity.kernels.metropolis import Rule, no_range, sequential_test, transitions
 from pymc_austerity.kernels.subsample import NO_ROWS, Rows
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals.base import ProposalKernel, no_adaptation, proposed_move

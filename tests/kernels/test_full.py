@@ -19,6 +19,7 @@ from pymc_austerity.kernels.full_data import Current, full_transitions, total, u
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.subsample import CHUNK, rows_of
 from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.target import Target
@@ -641,7 +642,7 @@ def test_the_sum_is_kept_from_draw_to_draw(per_draw, model, start):
         assert stats["n_used"] == N
         assert stats["n_stages"] == stats["exhausted"] == 1
         assert engine._current is current
-        q = step._options.ravel(point)
+        q = vector_of(step.factorisation, point)
         np.testing.assert_array_equal(current.q, q)
         assert current.total[0] == pytest.approx(total(q, engine.target.args(point), N, plain), rel=1e-14)
         assert current.total[0] == pytest.approx(float(logp(point)), rel=1e-12)
@@ -651,7 +652,7 @@ def positions(step, point, n):
     path = []
     for _ in range(n):
         point, _ = step.step(point)
-        path.append(step._options.ravel(point))
+        path.append(vector_of(step.factorisation, point))
     return np.array(path), point
 
 

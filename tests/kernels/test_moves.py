@@ -12,8 +12,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
-from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import NO_ROWS, rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals.base import proposed_move

@@ -11,8 +11,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity import kernels
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.python_backend import InterpretedKernel
 from pymc_austerity.model.compile.records import call_parameters, constructor, filled, open_fields

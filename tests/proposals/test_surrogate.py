@@ -11,8 +11,7 @@ from numba.extending import register_jitable
 from scipy import integrate, stats
 
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.kernels.log_ratio_range import no_range
-from pymc_austerity.kernels.metropolis import Rule, transitions
+from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import Surrogate, surrogate

@@ -7,6 +7,7 @@ import pytest
 
 from pymc_austerity import AusterityMH, FactorisationError, SubsamplingWarning, factorise
 from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.factorisation import vector_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 N = 1200
@@ -58,7 +59,7 @@ def test_log_ratios_follow_the_other_variable(model, step):
         old = {**model.initial_point(), "phi": rng.normal(size=N)}
         new = {**old, "size_log__": np.array(0.3), "slope": np.array(-0.4)}
         args = compiled.args(old)
-        q, q_new = step._options.ravel(old), step._ravel(new)
+        q, q_new = vector_of(step.factorisation, old), vector_of(step.factorisation, new)
         found = target.log_ratios(q_new, q, np.arange(N), args).sum()
         found += target.global_log_ratio(q_new, q, args)
         assert found == pytest.approx(logp(new) - logp(old), abs=1e-8)

@@ -196,9 +196,10 @@ class GammaProcessStep(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions of every variable in turn."""
-        carried = self.log_theta, self.written, self.anchors
-        if self.require_built(point):  # other data in this process
-            self.log_theta, self.written, self.anchors = carried
+        if not self.is_built:
+            carried = self.log_theta, self.written, self.anchors
+            if self.require_built(point):  # other data in this process
+                self.log_theta, self.written, self.anchors = carried
         self._check_counts(point)
         estimator, options = self._estimator(), self._options
         began = self.n_transitions

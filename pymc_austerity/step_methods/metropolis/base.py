@@ -20,7 +20,7 @@ from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport, start_near
-from pymc_austerity.model.factorisation import Factorisation, point_of
+from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
@@ -237,7 +237,7 @@ class SubsampledStep(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
-        if self.require_built(point):  # other data in this process: shapes and mode may differ
+        if self._engine is None and self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(int(self.drift.counts[1]))
         if not self.start_checked:
             require_finite(self.factorisation, point)
@@ -251,7 +251,7 @@ class SubsampledStep(RebuiltStep):
         return new_point, [self._statistics(outcome, n)]
 
     def _run(self, n: int, tune: bool, point: PointType) -> Outcome:
-        engine, q = self.engine, self._options.ravel(point)
+        engine, q = self.engine, vector_of(self.factorisation, point)
         try:
             return engine.run(n, tune, self.rng, q, point, self.proposal_state)
         except BaseException:
@@ -276,14 +276,18 @@ class SubsampledStep(RebuiltStep):
 
     def _first_point(self, point: PointType) -> PointType:
         """Where a chain begins that was told to begin at `point`."""
-        mode_fit, options = self._recipe.mode_fit, self._options
+        mode_fit, fact = self._recipe.mode_fit, self.factorisation
         if mode_fit is None or not is_fitted(self._recipe.proposal) or not self.tune:
             return point
         names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars)
         q = start_near(
-            mode_fit, options.ravel(point), lambda: options.ravel(default_point(self._model)), names, self.rng
+            mode_fit,
+            vector_of(fact, point),
+            lambda: vector_of(fact, default_point(self._model)),
+            names,
+            self.rng,
         )
-        return point_of(self.factorisation, q, point)
+        return point_of(fact, q, point)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""

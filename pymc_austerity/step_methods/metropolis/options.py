@@ -24,7 +24,6 @@ from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import checked_steps_per_draw
 from pymc_austerity.step_methods.messages import refuse_discrete
-from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_real
 
 Subsample = Literal["gather", "block"]
@@ -109,12 +108,6 @@ class MetropolisOptions:
     threshold: int = 1000
     temperature: float = 1.0
     tune: bool = True
-
-    def ravel(self, point: PointType) -> Vector:
-        """The state q of the block: the values of `vars` in one vector."""
-        if len(self.vars) == 1:
-            return np.array(point[self.vars[0].name], dtype=np.float64).ravel()
-        return np.concatenate([np.ravel(point[v.name]) for v in self.vars]).astype(np.float64)
 
 
 def checked_options(

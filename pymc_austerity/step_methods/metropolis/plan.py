@@ -18,7 +18,7 @@ from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import expanded_again
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.structure.term_structure import TermStructure
@@ -136,7 +136,7 @@ class MetropolisPlan:
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
-        q, recipe = self.options.ravel(point), self.recipe
+        q, recipe = vector_of(self.survey.factorisation, point), self.recipe
         range_bound = range_bound_for(
             recipe.rule, self.options.range_bound, recipe.certificates, self.survey.structure, q
         )
@@ -222,7 +222,7 @@ def plan_metropolis(
     certificates = None
     if getattr(rule, "needs_range", False) and options.range_bound is None:
         certificates = certificates_of(surveyed.structure, point, mode_fit)
-    n_local, n_dim = surveyed.factorisation.n_local, len(options.ravel(point))
+    n_local, n_dim = surveyed.factorisation.n_local, len(vector_of(surveyed.factorisation, point))
     recipe = Recipe(n_local, n_dim, rule, surveyed.proposal, bound.state, mode_fit, certificates)
     return MetropolisPlan(options, surveyed, bound, recipe)
 
@@ -255,7 +255,7 @@ def bound_proposal(
     options: MetropolisOptions, surveyed: Survey, rule: AcceptanceRule, point: PointType
 ) -> BoundProposal:
     """The proposal, ready for the dimensions of the block; a user's function is tried once."""
-    q = options.ravel(point)
+    q = vector_of(surveyed.factorisation, point)
     mode_fit = mode_fit_of(surveyed)
     proxy = None if mode_fit is None else mode_fit.proxy
     bound = bind(surveyed.proposal, len(q), rule.target_accept(len(q)), proxy)

@@ -9,6 +9,7 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.kernels.subsample import CHUNK
+from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
@@ -66,7 +67,7 @@ class SingleMoves:
 
     def from_state(self, point: PointType, rng: np.random.Generator) -> Move | None:
         """Propose a move from the state in `point`; None if no move that needs the data is proposed."""
-        args, q = self._compiled.args(point), self._options.ravel(point)
+        args, q = self._compiled.args(point), vector_of(self._step.factorisation, point)
         proposal = self._proposal.kernel(self._step.proposal_state)
         with np.errstate(all="ignore"):
             for _ in range(_ATTEMPTS):

@@ -15,7 +15,7 @@ from pymc_austerity.bounds.row_sampler import RowSampler, row_sampler_of, tier_a
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.mode.mode_fit import FittedTerms
-from pymc_austerity.model.factorisation import Factorisation, point_of
+from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
@@ -128,7 +128,7 @@ class TunaPlan(MetropolisPlan):
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
         if self.sampler is None:
             return super().compile(point)
-        q, tuna = self.options.ravel(point), self.tuna
+        q, tuna = vector_of(self.survey.factorisation, point), self.tuna
         return TunaEngine(self.terms, self.sampler, tuna.chi, tuna.debug, self.bound, q, point)
 
 
@@ -156,7 +156,7 @@ def plan_tuna(
     reads_all = bool(prediction.terms > tuna.switch_above * n_local)
     recipe = TunaRecipe(
         n_local=n_local,
-        n_dim=len(options.ravel(point)),
+        n_dim=len(vector_of(surveyed.factorisation, point)),
         rule=EXACT,
         proposal=surveyed.proposal,
         proposal_state=bound.state,

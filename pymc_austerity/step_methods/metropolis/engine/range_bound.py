@@ -16,13 +16,8 @@ from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.log_ratio_range import RangeCertificates, certify
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.exceptions import CompiledError, UnboundedError, warn
-from pymc_austerity.kernels.log_ratio_range import (
-    RangeOf,
-    certified_range,
-    certified_remainder_range,
-    exact_range,
-    no_range,
-)
+from pymc_austerity.kernels.log_ratio_range import certified_range, certified_remainder_range, exact_range
+from pymc_austerity.kernels.metropolis import RangeOf, no_range
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.structure.term_structure import TermStructure
 

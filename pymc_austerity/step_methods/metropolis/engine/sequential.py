@@ -128,6 +128,7 @@ class Engine(CompiledKernel):
                 self._current = unknown_sum(self.n_local, q)
             own: tuple[Any, ...] = (self._current, proposal_state)
         else:
-            own = (self._rows, self._schedule, self._range_bound.at(point), proposal_state)
+            bound = self._range_bound.at(point) if self.needs_range else 0
+            own = (self._rows, self._schedule, bound, proposal_state)
         outcome: Outcome = self._call(proposal_state, n, tune, rng, q, args, *own)
         return outcome
