@@ -24,7 +24,7 @@ _SOLVED, _BASE = 0.5, 0.8
 
 
 class Correction(NamedTuple):
-    """Law of X_corr.
+    """Distribution of X_corr.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Correction(NamedTuple):
 
 
 def correction(sigma: float = 1.0) -> Correction:
-    """Law of X_corr for which X_norm + X_corr is logistic, with X_norm ~ N(0, sigma^2).
+    """Distribution of X_corr for which X_norm + X_corr is logistic, with X_norm ~ N(0, sigma^2).
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ class Fitted:
         self.laplace, self.propose_ = laplace, propose
 
     def bind_to(self, proxy):
-        return self.laplace.bind_to(proxy)._replace(propose=self.propose_)
+        return replace(self.laplace.bind_to(proxy), propose=self.propose_)
 
 
 @pytest.mark.parametrize("kind", ["independence", "pcn"])
