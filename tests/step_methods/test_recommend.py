@@ -350,7 +350,7 @@ DEEP = [
     "pymc_austerity.model.factorise.extract_leaves",
     "pymc_austerity.model.self_check._compare_rows",
     "pymc_austerity.model.structure.derivatives.pushforward",
-    "pymc_austerity.model.structure.predictor.vectorize_graph",
+    "pymc_austerity.model.structure.predictor_values.vectorize_graph",
     "pymc_austerity.mode.newton.minimize",
     "pymc_austerity.mode.fit.expand",
     "pymc_austerity.bounds.row_sampler.constants_of_rows",
