@@ -321,7 +321,8 @@ def test_the_default_is_without_exact_rows(built):
     assert len(built.recipe.mode_fit.exact) == 0
     assert built._engine.n_local == built._engine.n_others == N
     assert built._engine.sampler.most == N
-    assert (built._chi, built._switch_above, built._debug, built._curvature) == (0.0, 0.25, False, {})
+    tuna = built._tuna
+    assert (tuna.chi, tuna.switch_above, tuna.debug, tuna.curvature) == (0.0, 0.25, False, {})
 
 
 @INTERPRETED
