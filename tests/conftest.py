@@ -1,8 +1,16 @@
 import signal
 
+import pytensor
 import pytest
 
 pytest_plugins = ["tests.core_seconds"]
+
+
+@pytest.fixture
+def without_c():
+    """PyTensor's Python code for operations that it else compiles with gcc, for seconds on an empty cache."""
+    with pytensor.config.change_flags(cxx=""):
+        yield
 
 
 @pytest.fixture

@@ -270,6 +270,7 @@ def data(n_units=60, n_categories=8, seed=3):
     return starts, rng.integers(0, n_categories, starts[-1]), n_categories
 
 
+@pytest.mark.slow("compiles the samplers of an application")
 @pytest.mark.parametrize(
     "options",
     [

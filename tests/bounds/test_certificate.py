@@ -253,7 +253,7 @@ def test_unrecognised_at_extreme_values_is_an_infinite_range():
         ),
     ],
 )
-def test_refusals_name_the_term(likelihood, message):
+def test_refusals_name_the_term(likelihood, message, without_c):
     with pytest.raises(ValueError, match=message):
         made(likelihood)
 

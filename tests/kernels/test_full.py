@@ -527,7 +527,9 @@ def states_of(kernel, draw, hastings, n, seed):
     return out.q[:, 0].astype(int)
 
 
-@pytest.mark.parametrize("kernel", ["full", "sequential"])
+@pytest.mark.parametrize(
+    "kernel", ["full", pytest.param("sequential", marks=pytest.mark.slow("the kernel of other tests again"))]
+)
 def test_frequencies_with_barkers_rule(kernel):
     """Each move has probability 1 / (1 + exp(-log ratio)), and only with the right random number."""
     for draw, hastings, right in (

@@ -32,7 +32,7 @@ def ravel(point, names):
 
 
 LONG = pytest.mark.slow("numba compiles this model for long")
-TAKE_LONG = ("categorical", "autoregression_2", "normal_mixture")
+TAKE_LONG = ("categorical", "autoregression_2", "normal_mixture", "random_walk")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=LONG if n in TAKE_LONG else []) for n in CHOSEN])

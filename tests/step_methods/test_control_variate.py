@@ -418,7 +418,7 @@ def test_blocks_are_refused_for_two_vectors_of_terms(taylor):
             AusterityMH(subsample="block", control_variate=taylor)
 
 
-def test_a_center_that_is_not_concave_is_refused():
+def test_a_center_that_is_not_concave_is_refused(without_c):
     taylor = Taylor(center={"mu": np.zeros(2)})
     with pytest.raises(ValueError, match=r"not concave at the given center along mu\[\d\]"):
         AusterityMH(model=mixture(), control_variate=taylor)

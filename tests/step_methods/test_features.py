@@ -88,7 +88,7 @@ def test_chains(model, built):
     check_chains(built, model.initial_point())
 
 
-def test_a_wrong_whitening_is_noticed(model, monkeypatch):
+def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):
     """Constants for other coordinates than those in which distances are measured."""
 
     def wrong(*args):

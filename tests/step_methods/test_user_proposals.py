@@ -221,6 +221,7 @@ class TestStepWithAUserProposal:
         assert math.isnan(stats["scale"])
         assert equal_dataclass_values(before, step.sampling_state.proposal_state)
 
+    @pytest.mark.slow("compiles an engine outside the cache, twice")
     def test_pickle(self, line, near, expected):
         def propose(q, rng):
             return q + 0.02 * rng.standard_normal(q.shape[0]), 0.0
