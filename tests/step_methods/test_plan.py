@@ -1,0 +1,155 @@
+"""Plans: what is decided before anything is compiled, and what of it travels to other processes."""
+
+from dataclasses import FrozenInstanceError, replace
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import Laplace, TunaMH
+from pymc_austerity.acceptance import Exact, TTest
+from pymc_austerity.control_variates import Taylor
+from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.recommendation.choice import why_costly
+from pymc_austerity.recommendation.evidence import Evidence, gather, why_not_normal
+from pymc_austerity.step_methods.metropolis import plan as plans
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plan import plan_metropolis, replan_metropolis, survey
+from pymc_austerity.step_methods.metropolis.tuna_plan import (
+    EXACT,
+    TAYLOR,
+    checked_tuna_options,
+    plan_tuna,
+    replan_tuna,
+)
+
+N = 2000
+
+
+def logistic(n=N):
+    """A logistic regression whose responses are shared data."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=n)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=2)
+        y = pm.Data("y_data", (rng.random(n) < 1.0 / (1.0 + np.exp(-0.5 * x))).astype(np.int64))
+        pm.Bernoulli("y", logit_p=b[0] + b[1] * x, observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return logistic()
+
+
+def tuna_of(model, **options):
+    tuna = {"chi": 0.0, "switch_above": 0.25, "curvature": None, "debug": False, **options}
+    asked = checked_options(None, EXACT, control_variate=TAYLOR, model=model)
+    return asked, checked_tuna_options(**tuna), model.initial_point()
+
+
+def test_nothing_is_compiled_and_nothing_changes_afterwards(model, monkeypatch):
+    def compiles(*args, **kwargs):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(plans, "Engine", compiles)
+    options = checked_options(None, TTest(0.05), proposal=Laplace(), model=model)
+    plan = plan_metropolis(options, model.initial_point())
+    with pytest.raises(AssertionError, match="compiled"):
+        plan.compile(model.initial_point())
+    for record, field in ((plan, "recipe"), (plan.recipe, "rule"), (plan.survey, "found"), (options, "tune")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(record, field, None)
+
+
+def test_what_is_decided(model):
+    asked = checked_options(
+        None, TTest(0.05), default_batch=50, control_variate=Taylor(exact_rows=10), model=model
+    )
+    recipe = plan_metropolis(asked, model.initial_point()).recipe
+    assert (recipe.n_local, recipe.n_dim, recipe.rule) == (N, 2, TTest(0.05, 50))
+    assert len(recipe.exact_rows) == 10
+    assert isinstance(recipe.proposal, Laplace)
+    # Of independent draws and a walk, and with Barker's rule half of the former.
+    assert recipe.independent_moves == 1.0 - Laplace().mix
+
+
+def test_a_recipe_does_not_grow_with_the_data():
+    sizes = []
+    for n in (N, 10 * N):
+        asked, tuna, point = tuna_of(logistic(n))
+        sizes.append(len(cloudpickle.dumps(plan_tuna(asked, tuna, point).recipe)))
+    assert max(sizes) < 10_000
+    assert abs(sizes[1] - sizes[0]) < 100
+
+
+def test_the_same_plan_is_made_of_a_recipe(model):
+    asked, tuna, point = tuna_of(model)
+    plan = plan_tuna(asked, tuna, point)
+    again = replan_tuna(asked, tuna, plan.recipe, plan.survey.data, point)
+    assert again.recipe is plan.recipe
+    for ours, theirs in zip(again.sampler, plan.sampler, strict=True):
+        np.testing.assert_equal(ours, theirs)
+
+
+def test_a_recipe_is_not_used_for_other_data(model):
+    options = checked_options(None, Exact(), proposal=Laplace(), model=model)
+    plan = plan_metropolis(options, model.initial_point())
+    other = logistic()
+    with other:
+        pm.set_data({"y_data": 1 - other["y_data"].get_value()})
+    asked = replace(options, model=other, vars=tuple(other.value_vars))
+    assert replan_metropolis(asked, plan.recipe, plan.survey.data, other.initial_point()) is None
+
+
+def test_a_step_of_a_plan_is_one_made_by_hand(model, interpreted):
+    asked, tuna, point = tuna_of(model)
+    step = TunaMH.from_plan(plan_tuna(asked, tuna, point), point)
+    by_hand = TunaMH(model=model)
+    assert vars(step).keys() == vars(by_hand).keys()
+    assert step.configuration == by_hand.configuration
+    for each in (step, by_hand):
+        each.setup_chain(np.random.default_rng(3), 0, 10)
+    np.testing.assert_array_equal(step.step(point)[0]["b"], by_hand.step(point)[0]["b"])
+
+
+# What `recommend` compares -------------------------------------------------------------------------
+
+
+def test_evidence_for_few_rows(model):
+    evidence = gather(model, list(model.value_vars), model.initial_point())
+    assert why_not_normal(evidence) is None
+    assert why_costly(evidence) is None
+    assert "logistic" in evidence.certificate
+
+
+def test_reasons_against(model):
+    unsuitable = Evidence(unsuitable=UnsuitableError("No term is long."))
+    assert why_not_normal(unsuitable) == "No term is long."
+    asked, tuna, point = tuna_of(model, switch_above=1e-9)
+    surveyed = survey(asked, point, certify=False)
+    costly = why_costly(Evidence(surveyed.factorisation, surveyed, plan_tuna(asked, tuna, point, surveyed)))
+    assert "rows for a transition" in costly.reason
+    unbounded = why_costly(Evidence(surveyed.factorisation, surveyed))
+    assert "no bound is known" in unbounded.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n_modes": 2}, "2 modes were found"),
+        ({"acceptance": 0.1}, "rate of about 0.10"),
+        ({"remainder_sd": 3.5}, "vary by 3.5"),
+        ({"remainder_sd": float("nan")}, "vary by nan"),
+    ],
+)
+def test_a_normal_distribution_that_does_not_fit(model, changes, said):
+    asked, _, point = tuna_of(model)
+    surveyed = survey(asked, point, certify=False)
+    mode_fit = surveyed.found.mode_fit
+    mode_fit = mode_fit._replace(report=mode_fit.report._replace(**changes))
+    evidence = Evidence(
+        surveyed.factorisation, replace(surveyed, found=surveyed.found._replace(mode_fit=mode_fit))
+    )
+    assert said in why_not_normal(evidence)
