@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pymc as pm
@@ -78,7 +78,7 @@ def find_mode(
     -----
     The log density is that of the unconstrained variables (Jacobians included). It is climbed first with the
     local terms of some thousand rows scaled up, then with ten times as many, and at last with all: by
-    Newton's method in up to 50 dimensions, else by L-BFGS.
+    Newton's method in up to 50 dimensions if all local terms have linear predictors, else by L-BFGS.
 
     *Guarantee*: none of a global optimum; the density at the result is at least that at the start.
 
@@ -114,13 +114,17 @@ def find_mode(
             raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
     point = dict(default_point(model) if initial_point is None else initial_point)
     fact = factorise(model, value_vars, initial_point=point)
-    climber = _climber(fact, point, max_iterations)
+    climbers = _climbers(fact, point, max_iterations)
+    climber = next(climbers)
     q = start = np.concatenate([np.ravel(point[name]) for name in fact.var_names]).astype(np.float64)
     for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED)):
         end, problem = climber(q, positions)
         q = q if problem else end  # few rows may have no mode
     q, problem = climber(q, None)
-    names = vanishing_scales(model, fact, climber.value, start, q)
+    if problem:  # as at the kinks of a density, where curvatures say nothing
+        for by_gradient in climbers:
+            q, problem = by_gradient(q, None)
+    names = vanishing_scales(model, fact, climber.value, start, q, stalled=bool(problem))
     if names:
         warn_of_vanishing(names)
         problem = ""
@@ -169,14 +173,15 @@ class _Gradient:
         return ascend(self._posterior.density(positions), q, self._max_iterations)
 
 
-def _climber(fact: Factorisation, point: PointType, max_iterations: int) -> _Newton | _Gradient:
-    """By Newton's method in few dimensions, where the log density has a Hessian at the start."""
-    start = np.concatenate([np.ravel(point[name]) for name in fact.var_names])
-    if len(start) <= _HESSIAN_UP_TO:
+def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Iterator[_Newton | _Gradient]:
+    """Newton's method where a Hessian is cheap and finite at the start, then the gradient alone."""
+    n_dim = sum(np.size(point[name]) for name in fact.var_names)
+    structure = TermStructure(fact)
+    if n_dim <= _HESSIAN_UP_TO and fact.locals and all(form.predictors for form in structure.forms_in_block):
         try:
-            posterior = BlockPosterior(TermStructure(fact), point, whole_block=True)
+            posterior = BlockPosterior(structure, point, whole_block=True)
             if is_finite(*posterior.density()(posterior.start)):
-                return _Newton(posterior, max_iterations)
+                yield _Newton(posterior, max_iterations)
         except NoNormalApproximationError as error:
             logger.debug("No Hessian: %s", error)
     # Interpreted, the search is over before compilation would be. PyTensor's compiled functions are stable
@@ -185,7 +190,8 @@ def _climber(fact: Factorisation, point: PointType, max_iterations: int) -> _New
         by_gradient = GradientPosterior(fact, point, mode)
         value, gradient = by_gradient.density()(by_gradient.start)
         if is_finite(value, gradient):
-            return _Gradient(by_gradient, max_iterations)
+            yield _Gradient(by_gradient, max_iterations)
+            return
     raise UnsuitableError(
         f"The log density or its gradient is not finite at the start (log density {value}); give "
         "find_mode an initial_point where it is."

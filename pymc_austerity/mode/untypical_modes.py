@@ -19,16 +19,23 @@ from pymc_austerity.target import Vector
 _SHARES = (0.1, 0.01)
 # A scale that has come down to this share of its first value is on its way to zero.
 _TINY = 1e-4
-# Log densities are equal, and points are different, up to these.
-_EQUAL, _DIFFERENT = 1e-9, 1e-3
+# Log densities are equal, and points are different, up to these. Between two modes it is lower by more than
+# the last: two points of one hill are not two modes.
+_EQUAL, _DIFFERENT, _VALLEY = 1e-9, 1e-3, 0.1
 # Components among which permutations are looked for.
 _MOST_COMPONENTS = 20
 
 
 def vanishing_scales(
-    model: pm.Model, fact: Factorisation, log_density: Callable[[Vector], float], start: Vector, q: Vector
+    model: pm.Model,
+    fact: Factorisation,
+    log_density: Callable[[Vector], float],
+    start: Vector,
+    q: Vector,
+    *,
+    stalled: bool,
 ) -> list[str]:
-    """Names of positive variables of which the log density keeps rising as they go to zero.
+    """Names of positive variables that were on their way to zero, with a log density that keeps rising.
 
     Parameters
     ----------
@@ -39,6 +46,9 @@ def vanishing_scales(
         As a function of q.
     start, q : ndarray of shape (D,)
         Where the search for the mode started, and where it ended.
+    stalled : bool
+        Whether it ended without a maximum. Then the density need not rise in the scale alone: effects go to
+        zero together with their scale.
     """
     here = log_density(q)
     found, variables = [], _variables(model)
@@ -47,7 +57,7 @@ def vanishing_scales(
         if not isinstance(model.rvs_to_transforms[variable], LogTransform):
             continue
         fallen = [place for place in places if q[place] - start[place] < math.log(_TINY)]
-        if any(_rises(log_density, here, q, place) for place in fallen):
+        if fallen and (stalled or any(_rises(log_density, here, q, place) for place in fallen)):
             found.append(str(variable.name))
     return found
 
@@ -98,7 +108,10 @@ def warn_of_permutations(
             exchanged[name] = values[name][..., _exchange(values[name].shape[-1])]
         other = _vector_of(model, fact, exchanged)
         apart = np.abs(other - q).max()
-        if apart > _DIFFERENT and abs(log_density(other) - height) <= _EQUAL * (1.0 + abs(height)):
+        tolerance = _EQUAL * (1.0 + abs(height))
+        if apart <= _DIFFERENT or not abs(log_density(other) - height) <= tolerance:
+            continue
+        if log_density((q + other) / 2.0) < height - _VALLEY - tolerance:
             warn(
                 f"The posterior has several modes of equal height: exchanging components of "
                 f"{' and '.join(names)} leaves the log density as it is. find_mode returns one of them, and "

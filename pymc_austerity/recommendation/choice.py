@@ -46,13 +46,14 @@ class Choice:
     why : Recommendation
     make : callable
         ``() -> step``; this compiles.
-    is_expanded, is_exact : bool
-        Whether the step uses a Taylor polynomial, and whether it is exact.
+    is_of_search : bool
+        Whether what the search for the evidence had to tell is about this step.
+    is_exact : bool
     """
 
     why: Recommendation
     make: Callable[[], SubsampledStep | NUTS]
-    is_expanded: bool = False
+    is_of_search: bool = False
     is_exact: bool = True
 
 
@@ -139,7 +140,7 @@ def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> 
         guarantee=f"{_EXACT}; every row that is drawn is compared with its bound",
         otherwise=otherwise,
     )
-    return Choice(why, lambda: TunaMH.from_plan(plan, point), is_expanded=True)
+    return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
 
 
 def approximately(
@@ -166,7 +167,7 @@ def approximately(
         guarantee=f"none: the estimated probability of a wrong decision is below epsilon, {_EPSILON}",
         otherwise=f"recommend() gives the exact test on all rows. {costly.remedy}",
     )
-    return Choice(why, lambda: AusterityMH.from_plan(plan, point), is_expanded=True, is_exact=False)
+    return Choice(why, lambda: AusterityMH.from_plan(plan, point), is_exact=False)
 
 
 def of_all_rows(
@@ -196,8 +197,8 @@ def of_all_rows(
         otherwise="recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a "
         f"transition, with a small error that is not bounded. {costly.remedy}",
     )
-    expanded = evidence.is_hierarchical
-    return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_expanded=expanded)
+    is_of_search = evidence.is_hierarchical  # it uses the Taylor polynomial, too
+    return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search)
 
 
 def without_expansion(surveyed: Survey, proposal: ProposalOption) -> Survey:

@@ -118,12 +118,13 @@ def recommend(
     point = default_point(model)
     warn_of_long_deterministics(model, point)
     # PyTensor keeps a stack trace with each of some thousand nodes unless told not to.
-    with pytensor.config.change_flags(traceback__limit=0), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
-        evidence = _evidence(model, block, point)
-    choice = choose(evidence, model, block, point, approximate=bool(approximate))
-    step = choice.make()
-    if choice.is_expanded:  # what the search had to tell is about this step
+    with pytensor.config.change_flags(traceback__limit=0):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
+            evidence = _evidence(model, block, point)
+        choice = choose(evidence, model, block, point, approximate=bool(approximate))
+        step = choice.make()
+    if choice.is_of_search:
         for told in caught:
             warnings.warn_explicit(told.message, told.category, told.filename, told.lineno)
     if not choice.is_exact:

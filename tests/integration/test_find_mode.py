@@ -306,3 +306,51 @@ class TestUntypicalModes:
             mu = pm.Normal("mu", 0.0, 5.0, shape=2, initval=[-1.0, 1.0], transform=ordered)
             pm.NormalMixture("y", np.array([0.5, 0.5]), mu, 1.0, observed=y)
         assert np.all(np.diff(find_mode(model)["mu"]) > 3.0)
+
+    def test_effects_that_vanish_together_with_their_scale(self):
+        y = np.random.default_rng(9).normal(size=2000)
+        with pm.Model() as model:
+            scale = pm.HalfNormal("scale", 1.0)
+            pm.Normal("effect", 0.0, scale, shape=8)
+            pm.Normal("y", pm.Normal("level"), 1.0, observed=y)
+        with pytest.warns(SubsamplingWarning, match="rises for ever as scale goes to zero"):
+            find_mode(model)
+
+    def test_components_near_each_other_on_one_hill_are_one_mode(self):
+        """Groups with few rows: their exchange changes a sum of many terms by less than rounding might."""
+        n = 400_000
+        group = np.full(n, 2)
+        group[:40] = np.repeat([0, 1], 20)
+        y = np.random.default_rng(10).normal(size=n)
+        for k, mean in enumerate((0.5, 0.504)):
+            y[group == k] += mean - y[group == k].mean()
+        with pm.Model() as model:
+            u = pm.Normal("u", 0.0, 1.0, shape=3)
+            pm.Normal("y", u[group], 1.0, observed=y)
+        find_mode(model)
+
+    def test_a_flat_hill_on_which_the_search_ends_early_is_one_mode(self):
+        X = np.random.default_rng(11).normal(size=(2000, 60))
+        with pm.Model() as model:
+            a = pm.Normal("a", 0.0, 1.0, shape=60)
+            pm.Normal("c", 0.0, 10.0, shape=3, initval=[3.0, -2.0, 1.0])
+            pm.Normal("y", X @ a, 1.0, observed=RNG.normal(size=2000))
+        find_mode(model)
+
+
+class TestKinks:
+    """Where the curvature says nothing of the density, the gradient has to do."""
+
+    @pytest.mark.parametrize("kappa", [1.0, 2.0])
+    def test_absolute_deviations(self, kappa):
+        rng = np.random.default_rng(12)
+        x = rng.normal(size=(3000, 3))
+        y = rng.laplace(size=3000) + x @ [1.0, 2.0, 3.0]
+        with pm.Model() as model:
+            b, scale = pm.Normal("b", 0.0, 1.0, shape=3), pm.HalfNormal("scale", 1.0)
+            pm.AsymmetricLaplace("y", kappa=kappa, mu=(x * b).sum(axis=1), b=1.0 / scale, observed=y)
+        found = find_mode(model)
+        logp = model.compile_logp()
+        reached = logp({"b": found["b"], "scale_log__": np.log(found["scale"])})
+        best = exact_mode(model, b=np.array([1.0, 2.0, 3.0]))
+        assert reached > logp(best) - 0.05

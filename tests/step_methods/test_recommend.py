@@ -7,6 +7,7 @@ from functools import cache
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Apply
@@ -25,7 +26,9 @@ from pymc_austerity import (
     recommend,
 )
 from pymc_austerity.exceptions import SelfCheckError, warn
+from pymc_austerity.mode import mode_fit
 from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import evidence
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
@@ -296,6 +299,28 @@ def test_warnings_of_the_chosen_step_are_given(monkeypatch):
     with pytest.warns(SubsamplingWarning, match="Told.") as caught:
         recommend(logistic())
     assert [w.filename for w in caught] == [__file__]
+
+
+def test_a_second_search_tells_once(monkeypatch, interpreted):
+    """`AusterityMH` searches anew, for the rows that it reads always: the first search is not told of."""
+    monkeypatch.setattr(mode_fit, "_POOR_ACCEPTANCE", 2.0)
+    with pytest.warns(SubsamplingWarning) as caught:
+        step = recommend(rare(34, 13), approximate=True)
+    assert type(step) is AusterityMH
+    assert sum("The posterior is far from the normal" in str(w.message) for w in caught) == 1
+
+
+def test_stack_traces_are_not_kept(monkeypatch, interpreted):
+    """PyTensor keeps one with each of some thousand nodes, unless told not to."""
+    limits, original = [], CompiledTarget.__init__
+
+    def looking(self, *args, **kwargs):
+        limits.append(pytensor.config.traceback__limit)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(CompiledTarget, "__init__", looking)
+    recommend(rare(900, 2))
+    assert set(limits) == {0}
 
 
 # What is refused -----------------------------------------------------------------------------------

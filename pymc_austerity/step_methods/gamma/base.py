@@ -24,6 +24,7 @@ from pymc_austerity.model.conjugacy.recognise import analyse
 from pymc_austerity.model.conjugacy.statistics import Conjugacy
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows
@@ -146,11 +147,14 @@ class GammaProcessStep(RebuiltStep):
         """Compile likelihoods whose structure is known."""
         priors = gamma_priors(self._model, self.vars, point)
         with tell_if_slow():
-            self._chains = [
+            chains = [
                 replace(chain, prior=prior, compiled=self._known_likelihood(chain, prior, point))
                 for chain, prior in zip(self._chains, priors, strict=True)
             ]
-        return self._fingerprints() == self._data_seen
+        if [fingerprint(chain.conjugacy.gradient.graph) for chain in chains] != self._data_seen:
+            return False
+        self._chains = chains
+        return True
 
     def _known_likelihood(self, chain: VariableChain, prior: GammaPrior, point: PointType) -> Conjugacy:
         gradient = self._gradient(prior, point, check=False)

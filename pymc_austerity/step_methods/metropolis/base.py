@@ -164,14 +164,16 @@ class SubsampledStep(RebuiltStep):
         return True
 
     def _compile(self, plan: MetropolisPlan, point: PointType) -> None:
-        self._engine = plan.compile(point)
-        # The plan goes: the designs that it holds have the size of the data.
+        engine = plan.compile(point)
+        # The plan goes: the designs that it holds have the size of the data. The engine comes last: it tells
+        # that the step is built, also after an interrupt.
         self._factorisation, self._recipe = plan.survey.factorisation, plan.recipe
+        self._engine = engine
 
     @property
     def is_built(self) -> bool:
         """Whether this process has built the step."""
-        return self._factorisation is not None
+        return self._engine is not None
 
     def _graphs(self) -> list[LogDensityGraph]:
         return [self.factorisation.graph]

@@ -162,7 +162,7 @@ class TunaMH(SubsampledStep):
         """The step of a plan: what is left to do is to compile it."""
         assert isinstance(plan, TunaPlan)
         step = super().from_plan(plan, point)
-        step._tuna = plan.tuna
+        step._tuna = plan.tuna  # for when the step is built anew
         return step
 
     def _planned(self, point: PointType) -> MetropolisPlan:
