@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.conjugacy.families import FAMILIES
 
 PAGES = Path(__file__).parents[2] / "docs" / "developer"
@@ -51,5 +52,13 @@ def test_a_conjugate_family_with_a_wrong_rate_fails(imported, families):
     family, check = blocks("new_conjugate_family.md")
     wrong = family.replace("1.0 / (2.0 * sigma**2)", "1.0 / sigma**2")
     assert wrong != family
-    with pytest.raises(AssertionError, match=r"posterior mean of x\[0\]"):
+    with pytest.raises(SelfCheckError, match="prior of 'x'"):
+        imported(half_normal=wrong, check_half_normal=check).check()
+
+
+def test_a_conjugate_family_with_a_wrong_inverse_fails(imported, families):
+    family, check = blocks("new_conjugate_family.md")
+    wrong = family.replace("return 2.0 * log_x", "return log_x")
+    assert wrong != family
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
         imported(half_normal=wrong, check_half_normal=check).check()

@@ -11,18 +11,35 @@ from pymc_austerity.model.conjugacy.families.gamma import Gamma
 from pymc_austerity.model.conjugacy.families.inverse_gamma import InverseGamma
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 
+
+def minus_log(x):
+    return -np.log(x)
+
+
+# Distribution, family, parameters of the gamma variables, and log theta, or log w of the first shares.
 VARIABLES = {
-    "gamma": (lambda **kw: pm.Gamma("x", 2.0, 3.0, shape=4, **kw), Gamma, (2.0, 3.0)),
-    "gamma by moments": (lambda **kw: pm.Gamma("x", mu=2.0, sigma=1.0, **kw), Gamma, (4.0, 2.0)),
-    "exponential": (lambda **kw: pm.Exponential("x", 3.0, **kw), Gamma, (1.0, 3.0)),
-    "chi-squared": (lambda **kw: pm.ChiSquared("x", 5.0, **kw), Gamma, (2.5, 0.5)),
-    "inverse gamma": (lambda **kw: pm.InverseGamma("x", 2.0, 3.0, **kw), InverseGamma, (2.0, 3.0)),
-    "beta": (lambda **kw: pm.Beta("x", 2.0, 3.0, shape=(2, 2), **kw), Beta, ([2.0, 3.0], 1.0)),
-    "dirichlet": (lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], **kw), Dirichlet, ([0.1, 1.0, 2.0], 1.0)),
+    "gamma": (lambda **kw: pm.Gamma("x", 2.0, 3.0, shape=4, **kw), Gamma, (2.0, 3.0), np.log),
+    "gamma by moments": (lambda **kw: pm.Gamma("x", mu=2.0, sigma=1.0, **kw), Gamma, (4.0, 2.0), np.log),
+    "exponential": (lambda **kw: pm.Exponential("x", 3.0, **kw), Gamma, (1.0, 3.0), np.log),
+    "chi-squared": (lambda **kw: pm.ChiSquared("x", 5.0, **kw), Gamma, (2.5, 0.5), np.log),
+    "inverse gamma": (
+        lambda **kw: pm.InverseGamma("x", 2.0, 3.0, **kw),
+        InverseGamma,
+        (2.0, 3.0),
+        minus_log,
+    ),
+    "beta": (lambda **kw: pm.Beta("x", 2.0, 3.0, shape=(2, 2), **kw), Beta, ([2.0, 3.0], 1.0), np.log),
+    "dirichlet": (
+        lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], **kw),
+        Dirichlet,
+        ([0.1, 1.0, 2.0], 1.0),
+        np.log,
+    ),
     "dirichlets": (
         lambda **kw: pm.Dirichlet("x", [0.1, 1.0, 2.0], shape=(4, 3), **kw),
         Dirichlet,
         ([0.1, 1.0, 2.0], 1.0),
+        np.log,
     ),
 }
 
@@ -35,7 +52,7 @@ def prior_of(define, **kwargs):
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_family_and_parameters(name):
-    define, family, (alpha, rate) = VARIABLES[name]
+    define, family, (alpha, rate), _ = VARIABLES[name]
     model, prior = prior_of(define)
     assert type(prior.family) is family
     found = prior.parameters(model.initial_point())
@@ -47,7 +64,7 @@ def test_family_and_parameters(name):
 @pytest.mark.parametrize("transformed", [True, False])
 @pytest.mark.parametrize("name", VARIABLES)
 def test_values_of_a_point_are_those_of_pymc(name, transformed):
-    define, _, _ = VARIABLES[name]
+    define, _, _, log_theta_of = VARIABLES[name]
     model, prior = prior_of(define, **({} if transformed else {"default_transform": None}))
     family = prior.family
     assert family.transformed == transformed
@@ -55,9 +72,7 @@ def test_values_of_a_point_are_those_of_pymc(name, transformed):
     transform = model.rvs_to_transforms[model["x"]]
     value = transform.forward(x, *model["x"].owner.inputs).eval() if transformed else x
     logs = family.log_gammas(value)
-    expected = np.log(x).reshape(family.n_rows, -1)
-    if isinstance(family, InverseGamma):
-        expected = -expected
+    expected = log_theta_of(x).reshape(family.n_rows, -1)
     np.testing.assert_allclose(logs[:, : expected.shape[1]], expected, rtol=1e-9, atol=1e-12)
     again = family.value(logs + (5.0 if family.carries_total else 0.0))  # the total does not matter
     assert again.shape == np.shape(value)

@@ -7,12 +7,23 @@ import pytest
 from pymc.distributions import transforms
 from scipy.special import logsumexp
 
-from pymc_austerity.model.conjugacy.families import FAMILIES, GammaFamily, SimplexFamily, family_of
+from pymc_austerity import SCIR
+from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.conjugacy.families import (
+    FAMILIES,
+    GammaFamily,
+    PositiveFamily,
+    SimplexFamily,
+    family_of,
+)
 from pymc_austerity.model.conjugacy.families.beta import Beta
 from pymc_austerity.model.conjugacy.families.dirichlet import Dirichlet
 from pymc_austerity.model.conjugacy.families.gamma import Gamma
 from pymc_austerity.model.conjugacy.families.inverse_gamma import InverseGamma
 from pymc_austerity.model.conjugacy.forms import AFFINE, COUNTS, FROZEN, RATE, Totals
+from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.model.conjugacy.recognise import require_prior
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 
 # Of variables that a point holds as they are: two rows or elements, and in the Dirichlet's three shares.
@@ -154,3 +165,116 @@ def test_the_transform_is_that_of_pymc(family):
     default = {"Gamma": transforms.log, "InverseGamma": transforms.log, "Beta": transforms.logodds}
     expected = default.get(type(family).__name__, transforms.simplex)
     assert family.transform is type(expected)
+
+
+class RootOfExponential(PositiveFamily):
+    """Weibull variables with alpha = 2: x = sqrt(theta), with theta ~ Exponential(1 / beta^2)."""
+
+    distributions = (type(pm.Weibull.dist(2.0, 1.0).owner.op),)
+    pymc_names = ("Weibull",)
+
+    def parameter_graphs(self, parameters):
+        _, beta = parameters
+        return [pt.constant(1.0), 1.0 / beta**2]
+
+    def log_theta_of(self, log_x):
+        return 2.0 * log_x
+
+    def log_x_of(self, log_theta):
+        return 0.5 * log_theta
+
+
+class WrongRate(RootOfExponential):
+    def parameter_graphs(self, parameters):
+        shape, rate = super().parameter_graphs(parameters)
+        return [shape, 0.5 * rate]
+
+
+class RightAtOne(RootOfExponential):
+    """A rate that is right where beta is one, as it may be at the initial point."""
+
+    def parameter_graphs(self, parameters):
+        _, beta = parameters
+        return [pt.constant(1.0), 1.0 / beta]
+
+
+class WrongMap(RootOfExponential):
+    def log_x_of(self, log_theta):
+        return log_theta
+
+
+class SwappedShapes(Beta):
+    def parameter_graphs(self, parameters):
+        return parameters[::-1]
+
+
+class WrongAlpha(Dirichlet):
+    def parameter_graphs(self, parameters):
+        return [parameters[0] + 1.0]
+
+
+def compare_prior(monkeypatch, family, define):
+    """Compare the prior of ``x`` in a model with that which a family says."""
+    monkeypatch.setattr("pymc_austerity.model.conjugacy.priors.family_of", lambda op: family)
+    with pm.Model() as model:
+        define()
+    point = model.initial_point()
+    require_prior(model, GammaPrior(model, model.rvs_to_values[model["x"]], point), point)
+
+
+def weibull(alpha=2.0, **options):
+    return pm.Weibull("x", alpha, [0.5, 3.0], **options)
+
+
+def hierarchical_weibull():
+    return pm.Weibull("x", 2.0, pm.LogNormal("beta", initval=1.0), shape=3)
+
+
+@pytest.mark.parametrize("options", [{}, {"default_transform": None}], ids=["transformed", "as it is"])
+@pytest.mark.parametrize(
+    ("family", "define"),
+    [
+        (RootOfExponential, weibull),
+        (Gamma, lambda **kw: pm.Gamma("x", [1e-3, 1e6], [1e5, 1e-5], **kw)),
+        (Gamma, lambda **kw: pm.Gamma("x", 2.0, pm.HalfNormal("rate", **kw), shape=0, **kw)),
+        (
+            InverseGamma,
+            lambda **kw: pm.InverseGamma("x", 2.0, pm.Poisson("k", 3.0) + 1.0, shape=(2, 3), **kw),
+        ),
+        (Beta, lambda **kw: pm.Beta("x", 0.2, [3.0, 1e-3], **kw)),
+        (Dirichlet, lambda **kw: pm.Dirichlet("x", [1e-3, 1.0, 2000.0], shape=(4, 3), **kw)),
+        (Dirichlet, lambda **kw: pm.Dirichlet("x", pm.HalfNormal("a", **kw) * np.ones(3), **kw)),
+    ],
+)
+def test_a_prior_that_is_pymc_s(family, define, options, monkeypatch):
+    compare_prior(monkeypatch, family, lambda: define(**options))
+
+
+@pytest.mark.parametrize(
+    ("family", "define"),
+    [
+        (RootOfExponential, lambda: weibull(3.0)),
+        (RootOfExponential, lambda: weibull([2.0, 3.0], default_transform=None)),
+        (WrongRate, weibull),
+        (RightAtOne, hierarchical_weibull),
+        (WrongMap, weibull),
+        (SwappedShapes, lambda: pm.Beta("x", 2.0, 3.0)),
+        (WrongAlpha, lambda: pm.Dirichlet("x", np.ones(3))),
+    ],
+)
+def test_a_prior_that_is_not_pymc_s(family, define, monkeypatch):
+    with pytest.raises(SelfCheckError, match=rf"prior of 'x': .* family '{family.__name__}'"):
+        compare_prior(monkeypatch, family, define)
+
+
+def test_a_step_refuses_a_prior_that_is_not_made_of_gamma_variables(monkeypatch):
+    monkeypatch.setattr("pymc_austerity.model.conjugacy.families.FAMILIES", [RootOfExponential])
+    for alpha in (2.0, 3.0):
+        with pm.Model() as model:
+            pm.Poisson("y", weibull(alpha)[np.arange(20) % 2] ** 2, observed=np.arange(20) % 3)
+        with interpreted():
+            if alpha == 2.0:
+                assert SCIR(model=model).forms == {"x": "rate"}
+            else:
+                with pytest.raises(SelfCheckError, match="prior of 'x'"):
+                    SCIR(model=model)

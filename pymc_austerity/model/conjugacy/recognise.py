@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from pytensor.graph.traversal import ancestors
 
+from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.conjugacy.families.base import GammaFamily
 from pymc_austerity.model.conjugacy.forms import FROZEN, Array, ConjugateForm
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
@@ -21,6 +23,12 @@ _N_POINTS = 3
 _DISTANCES = (0.1, 1.0, 3.0)
 _TOLERANCE = 1e-7
 
+# Priors are compared at this many pairs of points, the first with the other variables where they are, and
+# the second with them moved by up to the distance.
+_PRIOR_SEED = 2019
+_PRIOR_DISTANCES = (0.0, 0.3)
+_PRIOR_TOLERANCE = 1e-6
+
 
 def analyse(
     model: pm.Model,
@@ -29,13 +37,16 @@ def analyse(
     point: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> Structure:
-    """Find the form of the likelihood in one variable.
+    """Find the form of the likelihood in one variable, whose prior is compared with PyMC's.
 
     Raises
     ------
+    SelfCheckError
+        Naming the variable and its family, if it is not made of gamma variables as the family says.
     ValueError
         Naming the term whose derivative is not a number at `point`.
     """
+    require_prior(model, prior, point)
     family = prior.family
     here = gradient.args(point)
     others = [here, *_elsewhere(model, gradient, point, rng)]
@@ -63,6 +74,49 @@ def analyse(
     n_terms = gradient.n_local + len(gradient.names) - len(gradient.sizes)
     shift = family.default_shift(derivatives, n_terms)
     return Structure(FROZEN, (), tuple(dict.fromkeys(wrong)), None, shift)
+
+
+@np.errstate(all="ignore")
+def require_prior(model: pm.Model, prior: GammaPrior, point: Mapping[str, Any]) -> None:
+    """Compare the prior that a family states with PyMC's: changes of the log density between random points.
+
+    Raises
+    ------
+    SelfCheckError
+        If they differ in a row, naming the variable and its family.
+    """
+    family, rng = prior.family, np.random.default_rng(_PRIOR_SEED)
+    graph = model.logp(vars=[prior.rv], sum=False)[0]
+    used = set(ancestors([graph]))
+    inputs = [v for v in model.value_vars if v in used]
+    function = pm.compile(inputs, graph, mode=INTERPRETED)
+    for distance in _PRIOR_DISTANCES:
+        at = dict(point)
+        for name in prior.parents:
+            value = np.asarray(point[name])
+            if value.dtype.kind == "f":
+                at[name] = value + rng.uniform(-distance, distance, value.shape)
+        try:
+            alpha, rate = prior.parameters(at)
+        except ValueError:
+            continue  # moved out of the support
+        ours, theirs = [], []
+        for _ in range(2):
+            log_theta = np.log(alpha) - np.log(rate) + rng.uniform(-1.0, 1.0, alpha.shape)
+            at[prior.value_name] = family.value(log_theta)
+            ours.append(family.log_density(log_theta, alpha, rate))
+            theirs.append(np.reshape(function(*(at[v.name] for v in inputs)), np.shape(ours[-1])))
+        change, expected = ours[1] - ours[0], theirs[1] - theirs[0]
+        scale = 1.0 + np.abs([*ours, *theirs]).max(axis=0)
+        wrong = np.flatnonzero(~(np.abs(change - expected) <= _PRIOR_TOLERANCE * scale))
+        if len(wrong):
+            raise SelfCheckError(
+                f"Self-check failed for the prior of {prior.name!r}: between two points its log density "
+                f"changes by {float(expected[wrong[0]]):.6g}, and that of the gamma variables of the family "
+                f"{type(family).__name__!r} by {float(change[wrong[0]]):.6g}. This is a defect of the "
+                f"family, or it does not take such parameters. Give {prior.name!r} to another step method, "
+                "such as pm.NUTS."
+            )
 
 
 def _conjugate(

@@ -89,6 +89,10 @@ class GammaFamily(ABC):
     def with_total(self, log_theta: Array, log_total: Array) -> Array:
         """The table with another total in each row, if it carries totals."""
 
+    @abstractmethod
+    def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
+        """Log density of what a point holds, `value(log_theta)`, in each row; up to a constant."""
+
     # Natural values -----------------------------------------------------------------------------
 
     @abstractmethod

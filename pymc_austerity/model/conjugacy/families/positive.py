@@ -15,6 +15,9 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.model.conjugacy.families.base import Array, GammaFamily
 from pymc_austerity.model.conjugacy.forms import RATE
 
+# Half of the distance over which log x is differentiated by log theta.
+_SMALL = 1e-4
+
 
 class PositiveFamily(GammaFamily):
     """Every element is a function of one gamma variable theta; its natural value is log theta.
@@ -59,6 +62,12 @@ class PositiveFamily(GammaFamily):
     def with_total(self, log_theta: Array, log_total: Array) -> Array:
         """The table as it is: there is no total."""
         return log_theta
+
+    def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
+        """That of log theta, less the logarithm of the derivative of the value by log theta."""
+        above, below = (np.asarray(self.log_x_of(log_theta + h)) for h in (_SMALL, -_SMALL))
+        logs = alpha * log_theta - rate * np.exp(log_theta) - np.log(np.abs(above - below) / (2.0 * _SMALL))
+        return (logs if self.transformed else logs - self.log_x_of(log_theta)).ravel()
 
     def natural(self, log_gammas: Array) -> Array:
         """Log theta, flat."""

@@ -26,6 +26,11 @@ class SimplexFamily(GammaFamily):
         """The same shares of another total in each row."""
         return log_theta - logsumexp(log_theta, axis=1, keepdims=True) + log_total
 
+    def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
+        """That of the shares; the Jacobian of PyMC's transforms to log ratios is the product of shares."""
+        log_shares = log_theta - logsumexp(log_theta, axis=1, keepdims=True)
+        return ((alpha if self.transformed else alpha - 1.0) * log_shares).sum(axis=1)
+
     def to_rate_one(self, log_theta: Array, rate: Array) -> Array:
         """The processes themselves, whose rate is one."""
         return log_theta
