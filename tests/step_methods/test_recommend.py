@@ -201,7 +201,7 @@ def test_an_approximate_step_has_to_be_asked_for():
     assert step.recommendation.rows == 150
     assert step.recommendation.guarantee.startswith("none")
     assert len(step.recipe.mode_fit.exact) == 100
-    assert step.control_variate.exact_rows == 100
+    assert step.configuration["n_exact"] == 100
 
 
 def test_an_exact_step_is_preferred():
