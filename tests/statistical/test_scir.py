@@ -9,7 +9,7 @@ from pymc.step_methods.compound import BlockedStep, Competence
 from scipy import special, stats
 
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
-from pymc_austerity.step_methods.gamma.scir import SCIR
+from pymc_austerity.step_methods.gamma.scir import SCIR, ExactDynamics
 from pymc_austerity.step_methods.gamma.sgrld import SGRLD
 from tests.statistical.errors import LIMIT, error_of_mean
 
@@ -334,7 +334,7 @@ def test_topics_whose_number_of_tokens_changes():
 def test_hyperparameters_of_a_simplex(carried, monkeypatch):
     """Planted: totals carried along while the concentration of their prior changes; h is small."""
     if carried:
-        monkeypatch.setattr(SCIR, "_renews_total", lambda *_: False)
+        monkeypatch.setattr(ExactDynamics, "renews_total", lambda *_: False)
     choices, y, n = np.array([1.0, 8.0]), np.array([0, 1, 1, 2, 1]), 2
     with pm.Model() as model:
         concentration = pt.as_tensor(choices)[pm.Bernoulli("k", 0.5)]
