@@ -77,7 +77,7 @@ def checked_control_variate(given: object) -> Taylor:
             "control_variate must be a Taylor(), got None: TunaMH has bounds on Taylor remainders only."
         )
     if not isinstance(given, Taylor):
-        raise TypeError(f"control_variate must be None or Taylor(), got {given!r}.")
+        raise TypeError(f"control_variate must be a Taylor(), got {given!r}.")
     if given.exact_rows:
         raise ValueError(
             f"exact_rows={given.exact_rows} is not for TunaMH, which draws rows with large "
