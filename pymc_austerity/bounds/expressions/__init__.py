@@ -1,0 +1,1 @@
+"""Scalar expressions of the rows of local terms."""
