@@ -4,8 +4,8 @@ About a center m, of order k, with t = x_i . (q - m) and eta_i = x_i . m + o_i,
 
     R_i(q) = f_i(eta_i + t) - sum over j <= k of f_i^(j)(eta_i) t^j / j!.
 
-*One row.* R_i' = f_i' minus its own expansion of order k - 1, so |R_i'| <= K_i |t|^k / k! with
-K_i = max |f_i^(k + 1)| over all that eta may reach; each family knows it (`Family.curvature`). Between two
+*One row, one predictor.* R_i' = f_i' minus its own expansion of order k - 1, so |R_i'| <= K_i |t|^k / k! with
+K_i = max |f_i^(k + 1)| over all that eta may reach. Between two
 states, with s and t at either end, |R_i(q') - R_i(q)| <= K_i |integral of |u|^k / k! from s to t|.
 
 *All rows at once.* Let w = W (q - m) and v_i = x_i V, with x_i V W = x_i, so that t = v_i . w. With W that
@@ -19,9 +19,9 @@ where M, the same for all rows, is the smaller of
 - |w' - w| rms^k / k!, the integral along the segment from w to w', on which the mean of |w|^2 is
   rms^2 = (|w|^2 + w . w' + |w'|^2) / 3, and that of |w| at most rms.
 
-*Two predictors.* For t = (t_1, t_2), the c_i bounds the derivatives of order k + 1 of f_i by w along unit
-vectors. These are symmetric forms, whose largest value is at equal arguments (Banach), so that all of the
-above holds; see `families.normal_location_scale`.
+*Several predictors.* For t = V_i w in p dimensions c_i bounds the derivatives of order k + 1 of f_i by w along
+unit vectors, for all |w| <= r. These are symmetric forms, whose largest value is at equal arguments (Banach),
+so that all of the above holds; see `jets.derivative_norms`.
 
 *In features.* Where eta_i = x_i . phi(q) + o_i is linear in short features phi of q only, all of the above
 holds word for word with phi(q) in place of q, and any W and V with V W = I in p dimensions.
@@ -35,16 +35,16 @@ their log ratios less the expansions of these are within +-c M, a range of 2 c M
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families.base import TOLERANCE
-from pymc_austerity.bounds.row_constants import ExpansionCoordinates, constants_of_rows
-from pymc_austerity.target import Index, Predictor, Vector
+from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates, bounded_term
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.target import Index, Vector
 
 # Radii, in units of the typical one; rows are ranked by their constants at that.
 _RADII = np.array([0.5, 1.0, 1.5, 2.0, 4.0, math.inf])
@@ -81,8 +81,7 @@ class RemainderCertificate(NamedTuple):
 
 
 def certify_remainders(
-    predictors: Sequence[Predictor],
-    point: Mapping[str, Any],
+    terms: Sequence[RowFunction],
     coordinates: ExpansionCoordinates,
     n_exact: int,
 ) -> tuple[RemainderCertificate, Index]:
@@ -90,9 +89,7 @@ def certify_remainders(
 
     Parameters
     ----------
-    predictors : sequence of LinearPredictor or PredictorPair
-    point : dict of str to array
-        Values of the variables of other steps.
+    terms : sequence of RowFunction
     coordinates : ExpansionCoordinates
     n_exact : int
         So many rows, or all, are left out.
@@ -116,8 +113,8 @@ def certify_remainders(
     largest = np.zeros(len(radii))
     exact, of_exact = np.empty(0, dtype=np.int64), np.empty((len(radii), 0))
     start = 0
-    for predictor in predictors:
-        for positions, c in constants_of_rows(predictor, point, coordinates, radii):
+    for term in terms:
+        for positions, c in bounded_term(term, coordinates, radii).constants():
             # The exact rows so far and these compete; what becomes of the losers is certified.
             competing = np.concatenate([exact, start + positions])
             c = np.concatenate([of_exact, c], axis=1)
@@ -125,7 +122,7 @@ def certify_remainders(
             winners, losers = ranking[:n_exact], ranking[n_exact:]
             exact, of_exact = competing[winners], c[:, winners]
             largest = np.maximum(largest, c[:, losers].max(axis=1, initial=0.0))
-        start += predictor.n_rows
+        start += term.n_rows
     center = np.ascontiguousarray(coordinates.center, dtype=np.float64)
     whitening = np.ascontiguousarray(coordinates.whitening, dtype=np.float64)
     return RemainderCertificate(order, center, whitening, radii, largest), np.sort(exact)
@@ -173,6 +170,6 @@ def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector)
     for r in range(certificate.radii.shape[0]):
         if radius <= certificate.radii[r] and size < math.inf:
             # The constants of the families were found, and verified, up to the tolerance.
-            bound: float = 2.0 * (certificate.constants[r] * size * (1.0 + TOLERANCE) + certificate.rounding)
+            bound: float = 2.0 * (certificate.constants[r] * size * INFLATION + certificate.rounding)
             return bound
     return math.inf

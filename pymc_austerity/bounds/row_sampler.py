@@ -6,8 +6,8 @@ at three radii, and an alias table for each draws rows with probability c_i / C,
 - the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted
   distribution are;
 - the *wider* tier, twice as far;
-- the *global* tier, everywhere. There K_i is the largest |f_i'''| on the whole line. If that is infinite for
-  some row, the tier reaches eight times as far as the first, and nothing is known beyond.
+- the *global* tier, everywhere. If the derivatives of some row are not bounded everywhere, the tier reaches
+  eight times as far as the first, and nothing is known beyond.
 
 A pair belongs to the first tier that contains both of its states, whichever of the two the chain is in.
 """
@@ -16,17 +16,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.alias import AliasTable, alias_table
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families.base import TOLERANCE
 from pymc_austerity.bounds.remainder import distances
-from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates, constants_of_rows
-from pymc_austerity.target import Predictor, Vector
+from pymc_austerity.bounds.row_constants import (
+    INFLATION,
+    BoundedTerm,
+    Curvature,
+    ExpansionCoordinates,
+    bounded_term,
+)
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.target import LinearPredictor, Vector
 
 # In units of sqrt(d) + 3; the last two are for the third tier.
 _RADII = np.array([1.0, 2.0, 8.0, math.inf])
@@ -66,27 +72,21 @@ class RowSampler(NamedTuple):
     most: float
 
 
-def row_sampler_of(
-    predictors: Sequence[Predictor],
-    point: Mapping[str, Any],
+def bounded_terms(
+    terms: Sequence[RowFunction | LinearPredictor],
     coordinates: ExpansionCoordinates,
-    rounding: float,
-    most: float,
     curvature: Mapping[str, Curvature],
-) -> RowSampler:
-    """Make it, in one pass over the rows of some terms.
+) -> list[BoundedTerm]:
+    """The terms with bounds of their derivatives, at the radii of a `RowSampler`.
 
     Parameters
     ----------
-    predictors : sequence of LinearPredictor or PredictorPair
-    point : dict of str to array
-        Values of the variables of other steps.
+    terms : sequence of RowFunction or LinearPredictor
+        The latter where `curvature` is given.
     coordinates : ExpansionCoordinates
-    rounding, most : float
-        See `RowSampler`.
     curvature : dict of str to callable
-        For terms of no known family: ``(low, high, positions) -> ndarray``, upper bounds of |f_i^(order + 1)|
-        from low_i to high_i for some rows of the term.
+        Bounds of the user, by the names of terms: ``(low, high, positions) -> ndarray``, upper bounds of
+        |f_i^(order + 1)| from low_i to high_i for some rows of the term.
 
     Raises
     ------
@@ -94,17 +94,32 @@ def row_sampler_of(
         If nothing is known of the remainders of a term; the message names it.
     """
     radii = coordinates.typical_radius * _RADII
-    constants = np.empty((len(radii), sum(predictor.n_rows for predictor in predictors)))
+    return [bounded_term(term, coordinates, radii, curvature.get(term.name)) for term in terms]
+
+
+def row_sampler_of(
+    terms: Sequence[BoundedTerm], coordinates: ExpansionCoordinates, rounding: float, most: float
+) -> RowSampler:
+    """Make it, in one pass over the rows of some terms.
+
+    Parameters
+    ----------
+    terms : sequence of BoundedTerm
+        From `bounded_terms`.
+    coordinates : ExpansionCoordinates
+    rounding, most : float
+        See `RowSampler`.
+    """
+    radii = coordinates.typical_radius * _RADII
+    constants = np.empty((len(radii), sum(each.term.n_rows for each in terms)))
     start = 0
-    for predictor in predictors:
-        rows = constants_of_rows(predictor, point, coordinates, radii, curvature.get(predictor.name))
-        for positions, c in rows:
+    for each in terms:
+        for positions, c in each.constants():
             constants[:, start + positions] = c
-        start += predictor.n_rows
+        start += each.term.n_rows
     last = 3 if np.isfinite(constants[3].sum()) else 2
     radii, constants = radii[[0, 1, last]], constants[[0, 1, last]]
-    # The constants of the families were found, and verified, up to the tolerance.
-    constants *= 1.0 + TOLERANCE
+    constants *= INFLATION
     local, wider, everywhere = (_table(c) for c in constants)
     return RowSampler(
         order=coordinates.order,

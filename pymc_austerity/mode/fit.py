@@ -86,7 +86,7 @@ def fit_mode(
     if taylor is not None:
         found = _with_expansion(found, int(taylor.order))
         if certify:
-            found = certified(found, point, n_exact)
+            found = certified(found, n_exact)
         found = measured(found, point, n_exact if certify else 0)
         report = found.mode_fit.report
         report = report._replace(passes=located.passes + 1, seconds=time.perf_counter() - started)

@@ -106,16 +106,15 @@ class FittedTerms(NamedTuple):
         return self.likelihood.features
 
     @property
-    def predictors(self) -> tuple[Predictor, ...]:
-        """The linear predictors of all terms in the features; designs that are stored are not computed again.
+    def row_functions(self) -> tuple[RowFunction, ...]:
+        """The rows of all terms as functions of few predictors; designs that are stored are not computed again.
 
         Raises
         ------
         UnboundedError
-            If a term has none.
+            If a term is none; the message names it and what is in the way.
         """
-        return self.likelihood.with_stored_designs(self.structure.predictors)
-
+        return tuple(map(self.with_stored_design, self.structure.row_functions))
 
 class ModeFit(NamedTuple):
     """Results of the search; a few arrays of the size of the block.

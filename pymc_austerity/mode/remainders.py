@@ -27,15 +27,14 @@ _SEED = 2017
 _TINY, _SAFETY = 1e-8, 16.0
 
 
-def certified(found: FittedTerms, point: PointType, n_exact: int) -> FittedTerms:
+def certified(found: FittedTerms, n_exact: int) -> FittedTerms:
     """With a certificate of the remainders and the rows of the largest constants, or the reason for none."""
     mode_fit = found.mode_fit
     assert mode_fit.expansion is not None
     whiten, unwhiten = mode_fit.bound_factors()
     try:
         certificate, exact = certify_remainders(
-            found.predictors,
-            point,
+            found.row_functions,
             ExpansionCoordinates(mode_fit.expansion.order, mode_fit.expansion.center, unwhiten, whiten),
             n_exact,
         )

@@ -8,7 +8,6 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.bounds.row_constants import family_of
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation
@@ -90,7 +89,7 @@ def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence
     except NoBoundError as error:
         certificate = f"none: {first_sentence(error.reason)}"
         return Evidence(fact, surveyed, no_bound=error, certificate=certificate)
-    return Evidence(fact, surveyed, plan, certificate=certificate_of(plan, point))
+    return Evidence(fact, surveyed, plan, certificate=plan.recipe.certificate)
 
 
 def why_not_normal(evidence: Evidence) -> str | None:
@@ -113,17 +112,6 @@ def why_not_normal(evidence: Evidence) -> str | None:
             f"accepted at a rate of about {report.acceptance:.2f}, and {spread}"
         )
     return None
-
-
-def certificate_of(plan: TunaPlan, point: PointType) -> str:
-    """The families of the local terms, whose third derivatives are bounded, and how large the bounds are."""
-    found, prediction = plan.survey.found, plan.recipe.prediction
-    assert found is not None
-    families = [family_of(each, point).name for each in found.predictors]
-    return (
-        f"third derivatives of {' and '.join(dict.fromkeys(families))} terms "
-        f"(C = {prediction.total:.3g}, M = {prediction.size:.3g})"
-    )
 
 
 def first_sentence(message: str) -> str:

@@ -11,7 +11,12 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
-from pymc_austerity.bounds.row_sampler import RowSampler, row_sampler_of, tier_and_expected
+from pymc_austerity.bounds.row_sampler import (
+    RowSampler,
+    bounded_terms,
+    row_sampler_of,
+    tier_and_expected,
+)
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.mode.mode_fit import FittedTerms
@@ -96,10 +101,13 @@ class TunaRecipe(Recipe):
         Rows that are expected for a transition.
     reads_all : bool
         Whether the exact test on all rows is used instead.
+    certificate : str
+        Where the bounds come from, how large they are, and how much looser than at the center alone.
     """
 
     prediction: Prediction
     reads_all: bool
+    certificate: str
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,7 @@ def plan_tuna(
     found = surveyed.found
     assert found is not None
     bound = bound_proposal(options, surveyed, EXACT, point)
-    sampler = row_sampler(surveyed, tuna, point)
+    sampler, sources = row_sampler(surveyed, tuna, point)
     prediction = predict(sampler, bound, found, tuna.chi)
     n_local = surveyed.factorisation.n_local
     reads_all = bool(prediction.terms > tuna.switch_above * n_local)
@@ -163,6 +171,7 @@ def plan_tuna(
         mode_fit=mode_fit_of(surveyed),
         prediction=prediction,
         reads_all=reads_all,
+        certificate=f"{sources} (C = {prediction.total:.3g}, M = {prediction.size:.3g})",
     )
     return TunaPlan(options, surveyed, bound, recipe, tuna, None if reads_all else sampler)
 
@@ -175,7 +184,7 @@ def replan_tuna(
     if surveyed is None:
         return None
     bound = bound_proposal(options, surveyed, EXACT, point)
-    sampler = None if recipe.reads_all else row_sampler(surveyed, tuna, point)
+    sampler = None if recipe.reads_all else row_sampler(surveyed, tuna, point)[0]
     return TunaPlan(options, surveyed, bound, recipe, tuna, sampler)
 
 
@@ -194,8 +203,8 @@ class NoBoundError(UnboundedError):
         )
 
 
-def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> RowSampler:
-    """Bounds on the remainders of all local terms, and rows drawn in proportion to them.
+def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[RowSampler, str]:
+    """Bounds on the remainders of all local terms, with rows drawn in proportion to them; and their sources.
 
     Raises
     ------
@@ -218,18 +227,15 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> RowSam
     mode_fit = found.mode_fit
     assert mode_fit.expansion is not None
     whitening, directions = mode_fit.bound_factors()
+    expansion = mode_fit.expansion
+    coordinates = ExpansionCoordinates(expansion.order, expansion.center, directions, whitening)
     try:
-        sampler = row_sampler_of(
-            found.predictors,
-            point,
-            ExpansionCoordinates(mode_fit.expansion.order, mode_fit.expansion.center, directions, whitening),
-            mode_fit.rounding,
-            most,
-            curvature,
-        )
+        terms = bounded_terms(found.rows_to_bound(curvature), coordinates, curvature)
+        sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most)
     except UnboundedError as error:
         raise NoBoundError(str(error)) from None
-    return sampler._replace(rounding=rounding_allowance(sampler, found, point))
+    sources = f"third derivatives of {' and '.join(each.bounds.description for each in terms)}"
+    return sampler._replace(rounding=rounding_allowance(sampler, found, point)), sources
 
 
 def rounding_allowance(sampler: RowSampler, found: FittedTerms, point: PointType) -> float:

@@ -1,0 +1,1 @@
+"""Interval Taylor jets: enclosures of all partial derivatives of a scalar expression over a box."""

@@ -1,0 +1,265 @@
+"""How large the derivatives of rows along unit vectors become: the c_i of `bounds.remainder`.
+
+Row i is f(eta_i + V_i w) with V_i of shape (p, d). With G = V_i V_i' = L L' and z in the unit ball of R^p,
+V_i u runs through L z for |u| <= 1: so |w| <= rho gives |z| <= rho, and
+
+    c_i = sup over |z| <= rho of max over |x| = 1 of |T_z[x, ..., x]|
+
+for the tensor T_z of derivatives of order g = 2 or 3 of f(eta_i + L z) by z. Symmetric forms are largest at
+equal arguments (Banach), so that this bounds mixed arguments, too.
+
+*Effort.* The jet over a box encloses T there, loosely. Its expansion at the midpoint of the box is tighter
+where the box is small: with J = 2,
+
+    |T(z) - T(c)| <= |T'(c)| h + |T''(box)| h^2 / 2,
+
+coefficient by coefficient; the intersection of both is taken. And a box may be cut into s^p parts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from pymc_austerity.bounds.jets.largest_form import Covering, covering, largest_forms
+from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
+from pymc_austerity.bounds.jets.tape import Tape, multi_indices
+from pymc_austerity.target import Vector
+
+Array = npt.NDArray[np.float64]
+
+_INFLATION = 1.0 + 1e-12
+# A predictor that is a multiple of another one: its own share is taken to be so large at least.
+_OWN = 1e-14
+_WORK = (6, 8)
+_EPS = 2.0**-52
+
+
+class Expansion(NamedTuple):
+    """How coefficients of degree g are expanded at the midpoint of a box.
+
+    Attributes
+    ----------
+    first, last : int
+        The coefficients of degree g in the list of all.
+    terms : ndarray of int (T, 3)
+        For a coefficient alpha of degree g and a beta with 1 <= |beta| <= J: which alpha, the place of
+        alpha + beta, and |beta|.
+    weights : ndarray (T,)
+        (alpha + beta)! / (alpha! beta!).
+    """
+
+    first: int
+    last: int
+    terms: npt.NDArray[np.int64]
+    weights: Vector
+
+
+class Effort(NamedTuple):
+    """How much is computed for a row.
+
+    Attributes
+    ----------
+    extra : int
+        J, the order of the expansion; 0 for none.
+    parts : int
+        s: each side of a box is cut into so many.
+    """
+
+    extra: int
+    parts: int
+
+
+@lru_cache
+def expansion(n_variables: int, degree: int, extra: int) -> Expansion:
+    """The expansion of order J of coefficients of a degree."""
+    indices = multi_indices(n_variables, degree + extra)
+    places = {index: k for k, index in enumerate(indices)}
+    own = [k for k, index in enumerate(indices) if sum(index) == degree]
+    terms, weights = [], []
+    for k in own:
+        for beta in indices[1:]:
+            if sum(beta) <= extra:
+                total = tuple(a + b for a, b in zip(indices[k], beta, strict=True))
+                terms.append((k - own[0], places[total], sum(beta)))
+                weights.append(math.prod(map(math.comb, total, beta)))
+    return Expansion(
+        own[0],
+        own[-1] + 1,
+        np.array(terms, dtype=np.int64).reshape(-1, 3),
+        np.array(weights, dtype=np.float64),
+    )
+
+
+def midpoints(n_variables: int, radius: float, parts: int) -> Array:
+    """Midpoints of the parts of the cube |z_k| <= radius that reach into the ball."""
+    steps = (2.0 * np.arange(parts) + 1.0 - parts) / parts
+    found = np.array(list(itertools.product(steps, repeat=n_variables)))
+    nearest = np.maximum(np.abs(found) - 1.0 / parts, 0.0)
+    inside = found[(nearest**2).sum(axis=1) <= _INFLATION]
+    return inside * radius if math.isfinite(radius) else inside * 0.0
+
+
+def derivative_norms(
+    tape: Tape, eta: Array, directions: Array, data: Array, radius: float, degree: int, effort: Effort
+) -> Vector:
+    """Upper bounds c_i for some rows.
+
+    Parameters
+    ----------
+    tape : Tape
+        The program of f to order `degree` + `effort.extra`.
+    eta : ndarray (m, p)
+        Predictors at the center.
+    directions : ndarray (m, p, d)
+        V_i.
+    data : ndarray (n_data, m)
+    radius : float
+        rho; may be infinite.
+    degree : int
+        g, 2 or 3.
+    effort : Effort
+        If `radius` is infinite, ``Effort(0, 1)``.
+
+    Returns
+    -------
+    ndarray (m,)
+        Infinite where nothing is known.
+    """
+    p = eta.shape[1]
+    gram = np.einsum("mpd,mqd->mpq", directions, directions)
+    half = radius / effort.parts * _INFLATION
+    return _norms(
+        tape,
+        expansion(p, degree, effort.extra),
+        covering(p, degree),
+        np.ascontiguousarray(eta, dtype=np.float64),
+        np.ascontiguousarray(gram),
+        np.ascontiguousarray(data, dtype=np.float64),
+        midpoints(p, radius, effort.parts),
+        half,
+        radius * _INFLATION,
+        slots_for(tape),
+        effort.extra,
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _norms(
+    tape: Tape,
+    series: Expansion,
+    cover: Covering,
+    eta: Array,
+    gram: Array,
+    data: Array,
+    middles: Array,
+    half: float,
+    rho: float,
+    slots: Slots,
+    extra: int,
+) -> Vector:
+    """The largest bound over all parts of the box, for one block of rows after the other."""
+    m, p = eta.shape
+    n_own = series.last - series.first
+    result = np.zeros(m)
+    block = Block(np.empty((p, LANES)), np.zeros((p, p, LANES)), np.empty((data.shape[0], LANES)))
+    middle, radius = np.empty((n_own, LANES)), np.empty((n_own, LANES))
+    center, spread = np.empty((n_own, LANES)), np.empty((n_own, LANES))
+    found = np.empty(LANES)
+    work = np.empty(_WORK)
+    for start in range(0, m, LANES):
+        _load(block, eta, gram, data, start)
+        for part in range(middles.shape[0]):
+            at = middles[part]
+            if extra > 0:
+                run(tape, block, Box(at, 0.0, rho), slots, work)
+                _expanded(tape, series, slots, half, extra - 1, center, spread)
+            run(tape, block, Box(at, half, rho), slots, work)
+            _own(tape, series, slots, middle, radius)
+            if extra > 0:
+                _last_term(tape, series, slots, half, extra, spread)
+                _intersect(middle, radius, center, spread)
+            largest_forms(cover, middle, radius, found)
+            for lane in range(min(LANES, m - start)):
+                result[start + lane] = max(result[start + lane], found[lane])
+    return result
+
+
+@njit(cache=True, error_model="numpy")
+def _load(block: Block, eta: Array, gram: Array, data: Array, start: int) -> None:
+    """Rows from `start` on, with the last one repeated; L by Cholesky's method."""
+    m, p = eta.shape
+    for lane in range(LANES):
+        row = min(start + lane, m - 1)
+        for k in range(data.shape[0]):
+            block.data[k, lane] = data[k, row]
+        for i in range(p):
+            block.eta[i, lane] = eta[row, i]
+            for j in range(i + 1):
+                rest = gram[row, i, j]
+                for k in range(j):
+                    rest -= block.factor[i, k, lane] * block.factor[j, k, lane]
+                if i == j:
+                    own = max(rest, 0.0) + _OWN * gram[row, i, i]
+                    block.factor[i, i, lane] = math.sqrt(own) * _INFLATION
+                else:
+                    pivot = block.factor[j, j, lane]
+                    block.factor[i, j, lane] = rest / pivot if pivot > 0.0 else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _own(tape: Tape, series: Expansion, slots: Slots, middle: Array, radius: Array) -> None:
+    """Coefficients of degree g over the box."""
+    for k in range(series.first, series.last):
+        for lane in range(LANES):
+            middle[k - series.first, lane] = slots.middle[tape.root, k, lane]
+            radius[k - series.first, lane] = slots.radius[tape.root, k, lane]
+
+
+@njit(cache=True, error_model="numpy")
+def _expanded(
+    tape: Tape, series: Expansion, slots: Slots, half: float, upto: int, center: Array, spread: Array
+) -> None:
+    """Coefficients at the midpoint, and what terms of the expansion up to an order add to them."""
+    _own(tape, series, slots, center, spread)
+    for t in range(series.terms.shape[0]):
+        if series.terms[t, 2] <= upto:
+            _grow(tape, series, slots, half, t, spread)
+
+
+@njit(cache=True, error_model="numpy")
+def _last_term(tape: Tape, series: Expansion, slots: Slots, half: float, order: int, spread: Array) -> None:
+    """What the last term of the expansion, over the box, adds."""
+    for t in range(series.terms.shape[0]):
+        if series.terms[t, 2] == order:
+            _grow(tape, series, slots, half, t, spread)
+
+
+@njit(cache=True, error_model="numpy")
+def _grow(tape: Tape, series: Expansion, slots: Slots, half: float, t: int, spread: Array) -> None:
+    own, other = series.terms[t, 0], series.terms[t, 1]
+    weight = series.weights[t] * half ** series.terms[t, 2] * _INFLATION
+    for lane in range(LANES):
+        size = abs(slots.middle[tape.root, other, lane]) + slots.radius[tape.root, other, lane]
+        spread[own, lane] += weight * size
+
+
+@njit(cache=True, error_model="numpy")
+def _intersect(middle: Array, radius: Array, center: Array, spread: Array) -> None:
+    """What both enclosures have in common."""
+    for k in range(middle.shape[0]):
+        for lane in range(LANES):
+            m, r, c, s = middle[k, lane], radius[k, lane], center[k, lane], spread[k, lane]
+            if not s < math.inf:
+                continue
+            low, high = max(m - r, c - s), min(m + r, c + s)
+            if not r < math.inf:
+                low, high = c - s, c + s
+            middle[k, lane] = 0.5 * (low + high)
+            radius[k, lane] = 0.5 * abs(high - low) * _INFLATION + 4.0 * _EPS * (abs(low) + abs(high))

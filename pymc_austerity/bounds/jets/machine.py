@@ -1,0 +1,298 @@
+"""The machine that runs the program of an expression on a block of rows: interval jets in z.
+
+Predictors are eta_0 + L z; boxes of z have a midpoint and a half width, and all that is certified is for
+|z| <= rho. Each coefficient is a midpoint and a radius. A result adds 2^-52 of its size to its radius for
+rounding, and inflates it by a few units in the last place.
+
+One compiled function serves all models: the program is data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from pymc_austerity.bounds.jets import tape as steps
+from pymc_austerity.bounds.jets.elementary import LARGEST_ORDER, ranges_of
+from pymc_austerity.bounds.jets.tape import Tape
+from pymc_austerity.target import Vector
+
+# Rows that are computed together.
+LANES = 16
+
+_EPS = 2.0**-52
+_TINY = 1e-300
+_INFLATION = 1.0 + 8.0 * _EPS
+# An allowance for the rounding of predictors and of affine forms, relative to their size.
+_AFFINE = 1e-13
+# What a condition is on a box.
+_FALSE, _TRUE, _OPEN = 0, 1, 2
+
+_CONSTANT, _DATA, _PREDICTOR, _ADD = steps.CONSTANT, steps.DATA, steps.PREDICTOR, steps.ADD
+_MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGHTEN, steps.TAYLOR
+_COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
+_NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
+
+Array = npt.NDArray[np.float64]
+
+
+class Block(NamedTuple):
+    """Some rows: `LANES` of them.
+
+    Attributes
+    ----------
+    eta : ndarray (p, LANES)
+        Predictors at the center.
+    factor : ndarray (p, p, LANES)
+        L, lower triangular.
+    data : ndarray (n_data, LANES)
+    """
+
+    eta: Array
+    factor: Array
+    data: Array
+
+
+class Box(NamedTuple):
+    """A box of z, of which the part with |z| <= rho matters.
+
+    Attributes
+    ----------
+    at : ndarray (p,)
+    half : float
+        Zero for the midpoint alone; may be infinite.
+    rho : float
+    """
+
+    at: Vector
+    half: float
+    rho: float
+
+
+class Slots(NamedTuple):
+    """Jets, and conditions, of a program.
+
+    Attributes
+    ----------
+    middle, radius : ndarray (n_slots, n_coefficients, LANES)
+    decided : ndarray of int8 (n_slots, LANES)
+    """
+
+    middle: Array
+    radius: Array
+    decided: npt.NDArray[np.int8]
+
+
+def slots_for(tape: Tape) -> Slots:
+    """Room for a program."""
+    shape = (tape.n_slots, max(tape.n_coefficients, LARGEST_ORDER + 1), LANES)
+    return Slots(np.zeros(shape), np.zeros(shape), np.zeros((tape.n_slots, LANES), dtype=np.int8))
+
+
+@njit(cache=True, error_model="numpy")
+def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
+    """Run the program: the jet of the expression is in the slot `tape.root` then."""
+    for number in range(tape.steps.shape[0]):
+        step = tape.steps[number]
+        code, out, a, b, third, last = step[0], step[1], step[2], step[3], step[4], step[5]
+        c = tape.numbers[number]
+        if code == _MULTIPLY:
+            if c == 0.0:
+                _clear(slots, out, tape.n_coefficients)
+            _multiply(tape, slots, out, a, b, third, last)
+        elif code == _ADD:
+            _add(tape, slots, out, a, third, last, c)
+        elif code == _TAYLOR:
+            _taylor(slots, out, a, b, third, tape.order, work)
+        elif code == _COMPOSE:
+            _clear(slots, out, tape.n_coefficients)
+            slots.middle[out, 0], slots.radius[out, 0] = slots.middle[a, 0], slots.radius[a, 0]
+        elif code == _SQUARE:
+            _range_of_square(slots, out, a)
+        elif code == _CONSTANT:
+            _clear(slots, out, tape.n_coefficients)
+            slots.middle[out, 0] = c
+        elif code == _DATA:
+            _clear(slots, out, tape.n_coefficients)
+            slots.middle[out, 0] = block.data[a]
+        elif code == _PREDICTOR:
+            _clear(slots, out, tape.n_coefficients)
+            _predictor(slots, out, a, block, box, tape.order)
+        elif code == _TIGHTEN:
+            if box.half > 0.0 and box.half < math.inf:
+                _tighten(slots, out, box)
+        elif code in (_POSITIVE, _NONNEGATIVE, _ZERO):
+            _compare(slots, out, a, code, c)
+        elif code == _NOT:
+            for lane in range(LANES):
+                found = slots.decided[a, lane]
+                slots.decided[out, lane] = _OPEN if found == _OPEN else 1 - found
+        elif code in (_AND, _OR):
+            _connect(slots, out, a, b, code)
+        else:
+            _select(slots, out, third, a, b, tape.n_coefficients)
+
+
+@njit(cache=True, error_model="numpy")
+def _clear(slots: Slots, out: int, n: int) -> None:
+    slots.middle[out, :n] = 0.0
+    slots.radius[out, :n] = 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _predictor(slots: Slots, out: int, which: int, block: Block, box: Box, order: int) -> None:
+    """eta + L (at + h), |h| <= half in every coordinate."""
+    p = block.eta.shape[0]
+    for lane in range(LANES):
+        eta = block.eta[which, lane]
+        middle, reach = eta, 0.0
+        for k in range(p):
+            coefficient = block.factor[which, k, lane]
+            if order > 0:
+                slots.middle[out, 1 + k, lane] = coefficient
+            if coefficient != 0.0:
+                middle += coefficient * box.at[k]
+                reach += abs(coefficient) * box.half
+        slots.middle[out, 0, lane] = middle
+        slots.radius[out, 0, lane] = reach * (1.0 + 1e-12) + _AFFINE * (abs(middle) + abs(eta))
+
+
+@njit(cache=True, error_model="numpy")
+def _tighten(slots: Slots, out: int, box: Box) -> None:
+    """An affine form of z reaches rho |a| only, which is less than what it does in the box.
+
+    The midpoint of the box stays inside, for the segments from there of the mean value form.
+    """
+    middle, radius = slots.middle[out], slots.radius[out]
+    p = box.at.shape[0]
+    for lane in range(LANES):
+        square, slack, center = 0.0, 0.0, middle[0, lane]
+        for k in range(p):
+            a = middle[1 + k, lane]
+            square += a * a
+            slack += radius[1 + k, lane]
+            center -= a * box.at[k]
+        reach = box.rho * (math.sqrt(square) + slack) * (1.0 + 1e-12)
+        m, r = middle[0, lane], radius[0, lane]
+        reach += _AFFINE * (abs(m) + abs(center)) + _TINY
+        low, high = max(m - r, center - reach), min(m + r, center + reach)
+        if low <= high:  # else this part of the box is outside of the ball
+            low, high = min(low, m), max(high, m)
+            middle[0, lane] = 0.5 * (low + high)
+            radius[0, lane] = 0.5 * (high - low) * _INFLATION + 2.0 * _EPS * (abs(low) + abs(high)) + _TINY
+
+
+@njit(cache=True, error_model="numpy")
+def _add(tape: Tape, slots: Slots, out: int, a: int, first: int, last: int, c: float) -> None:
+    """Add c times a jet."""
+    size = abs(c)
+    for q in range(first, last):
+        k = tape.pairs[q, 2]
+        m1, r1 = slots.middle[a, k], slots.radius[a, k]
+        m, r = slots.middle[out, k], slots.radius[out, k]
+        for lane in range(LANES):
+            term = c * m1[lane]
+            total = m[lane] + term
+            m[lane] = total
+            r[lane] = (r[lane] + size * r1[lane]) * _INFLATION + _EPS * (abs(total) + abs(term))
+
+
+@njit(cache=True, error_model="numpy")
+def _multiply(tape: Tape, slots: Slots, out: int, a: int, b: int, first: int, last: int) -> None:
+    """Add products of coefficients."""
+    for q in range(first, last):
+        i, j, k = tape.pairs[q, 0], tape.pairs[q, 1], tape.pairs[q, 2]
+        weight = tape.weights[q]
+        m1, r1 = slots.middle[a, i], slots.radius[a, i]
+        m2, r2 = slots.middle[b, j], slots.radius[b, j]
+        m, r = slots.middle[out, k], slots.radius[out, k]
+        for lane in range(LANES):
+            term = weight * m1[lane] * m2[lane]
+            total = m[lane] + term
+            spread = abs(m1[lane]) * r2[lane] + r1[lane] * (abs(m2[lane]) + r2[lane])
+            m[lane] = total
+            r[lane] = (r[lane] + weight * spread) * _INFLATION + _EPS * (abs(total) + 2.0 * abs(term))
+
+
+@njit(cache=True, error_model="numpy")
+def _range_of_square(slots: Slots, out: int, a: int) -> None:
+    """The value of a square is not negative, and is known exactly."""
+    for lane in range(LANES):
+        m, r = slots.middle[a, 0, lane], slots.radius[a, 0, lane]
+        low, high = m - r, m + r
+        top = max(abs(low), abs(high)) ** 2
+        bottom = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high)) ** 2
+        if top < math.inf:
+            slots.middle[out, 0, lane] = 0.5 * (bottom + top)
+            slots.radius[out, 0, lane] = 0.5 * (top - bottom) + 8.0 * _EPS * top + _TINY
+
+
+@njit(cache=True, error_model="numpy")
+def _taylor(slots: Slots, out: int, a: int, code: int, extra: int, order: int, work: Array) -> None:
+    """Ranges of phi^(k) / k! over that of the argument."""
+    middle, radius = work[4], work[5]
+    for lane in range(LANES):
+        m, r = slots.middle[a, 0, lane], slots.radius[a, 0, lane]
+        pad = _EPS * abs(m)
+        y = slots.middle[extra, 0, lane] if extra >= 0 else 0.0
+        ranges_of(code, m - r - pad, m + r + pad, y, order, work, middle, radius)
+        for k in range(order + 1):
+            slots.middle[out, k, lane] = middle[k]
+            slots.radius[out, k, lane] = radius[k]
+
+
+@njit(cache=True, error_model="numpy")
+def _compare(slots: Slots, out: int, a: int, code: int, moves: float) -> None:
+    """Is a number above zero, at least zero, or zero, wherever the box allows it to be?"""
+    for lane in range(LANES):
+        m = slots.middle[a, 0, lane]
+        r = slots.radius[a, 0, lane] if moves != 0.0 else 0.0
+        low, high = m - r, m + r
+        found = _OPEN
+        if code == _POSITIVE:
+            if low > 0.0:
+                found = _TRUE
+            elif high <= 0.0:
+                found = _FALSE
+        elif code == _NONNEGATIVE:
+            if low >= 0.0:
+                found = _TRUE
+            elif high < 0.0:
+                found = _FALSE
+        elif low == 0.0 and high == 0.0:
+            found = _TRUE
+        elif low > 0.0 or high < 0.0:
+            found = _FALSE
+        slots.decided[out, lane] = found
+
+
+@njit(cache=True, error_model="numpy")
+def _connect(slots: Slots, out: int, a: int, b: int, code: int) -> None:
+    """Both, or one of two conditions."""
+    for lane in range(LANES):
+        one, two = slots.decided[a, lane], slots.decided[b, lane]
+        strong = _FALSE if code == _AND else _TRUE
+        if one == strong or two == strong:
+            slots.decided[out, lane] = strong
+        elif one == _OPEN or two == _OPEN:
+            slots.decided[out, lane] = _OPEN
+        else:
+            slots.decided[out, lane] = 1 - strong
+
+
+@njit(cache=True, error_model="numpy")
+def _select(slots: Slots, out: int, condition: int, a: int, b: int, n: int) -> None:
+    """The branch that the condition tells; nothing is known where the box does not decide it."""
+    for lane in range(LANES):
+        found = slots.decided[condition, lane]
+        for k in range(n):
+            if found == _OPEN:
+                slots.middle[out, k, lane], slots.radius[out, k, lane] = 0.0, math.inf
+            else:
+                which = a if found == _TRUE else b
+                slots.middle[out, k, lane] = slots.middle[which, k, lane]
+                slots.radius[out, k, lane] = slots.radius[which, k, lane]
