@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,15 +12,16 @@ from scipy import special
 from pymc_austerity.bounds.expressions.node import Expression, ordered
 
 Values = npt.NDArray[np.float64]
+Leaves = Values | Sequence[Values] | Mapping[int, Values]
 
 
-def evaluate(root: Expression, predictors: Sequence[Values], data: Sequence[Values]) -> Values:
+def evaluate(root: Expression, predictors: Leaves, data: Leaves) -> Values:
     """Value of an expression in each row.
 
     Parameters
     ----------
     root : Expression
-    predictors, data : sequence of ndarray (m,)
+    predictors, data : sequence or dict of ndarray (m,), or ndarray (k, m)
         Values of the leaves with these numbers. Those that do not occur are not looked up.
 
     Returns

@@ -5,7 +5,7 @@ The coefficients are expressions of data. A choice by data between affine expres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from pymc_austerity.bounds.expressions import forms
@@ -108,9 +108,9 @@ def above(root: Expression, cut: Collection[Expression] = ()) -> Iterator[Expres
                 stack.extend((arg, False) for arg in one.args)
 
 
-def columns_in(nodes: Iterable[Expression]) -> list[int]:
-    """Numbers of the columns of data among some nodes."""
-    return sorted({cast(int, one.value) for one in nodes if one.op == "data"})
+def leaves(root: Expression, op: str, cut: Collection[Expression] = ()) -> list[int]:
+    """Numbers of the predictors, or of the columns of data, in an expression above a cut."""
+    return sorted({cast(int, one.value) for one in above(root, cut) if one.op == op and one not in cut})
 
 
 def replaced(root: Expression, cut: Sequence[Expression], columns: Sequence[int]) -> Expression:

@@ -19,7 +19,7 @@ from pymc_austerity.model.structure.predictors import merged
 
 
 def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:
-    """The rows of a term, with equal row numbers written once, selections first, sums of exponentials plain."""
+    """The rows of a term, with equal row numbers written once, selections first, exponentials not shifted."""
     (rows,) = merged([term.rows])
     (rows,) = rebuild([rows], _equal_indices(fact, term, rows))
     rows = _without_shifts(_indexed_first(rows))

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.expressions import forms
@@ -195,7 +196,7 @@ class Columns(NamedTuple):
     values: ValuesOfRows
     columns: list[Column]
 
-    def __call__(self, positions: Index) -> np.ndarray:
+    def __call__(self, positions: Index) -> npt.NDArray[np.float64]:
         """Of some rows, an array (n_data, m)."""
         result = np.empty((len(self.columns), len(positions)))
         if self.columns:

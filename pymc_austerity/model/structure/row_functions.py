@@ -22,7 +22,7 @@ from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
     above,
     affine_nodes,
-    columns_in,
+    leaves,
     replaced,
 )
 from pymc_austerity.model.structure.predictor_values import Design
@@ -96,7 +96,7 @@ def _cut(root: Expression, affine: dict[Expression, AffineParts]) -> list[Expres
 def _made(
     fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cut: list[Expression], parts: list[AffineParts]
 ) -> RowFunction:
-    columns = columns_in(above(graph.expression, set(cut)))
+    columns = leaves(graph.expression, "data", set(cut))
     rows = PredictorRows(fact, term, graph, parts)
     return RowFunction(
         name=term.name,
@@ -148,7 +148,7 @@ class PredictorRows(Compiled):
         used = dict.fromkeys(k for part in parts for k in part.coefficients)
         self._scalars = {k: graph.scalars[k] for k in used}
         coefficients = [one for part in parts for one in (part.offset, *part.coefficients.values())]
-        self._numbers = columns_in(node for one in coefficients for node in above(one))
+        self._numbers = sorted({k for one in coefficients for k in leaves(one, "data")})
         self._columns: Columns = graph.data.chosen(self._numbers)
         sources = [*(one.variable for one in self._scalars.values()), *self._columns.values.variables]
         moved = depends_on(sources, others.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -41,15 +42,12 @@ def _(op: Any, node: Apply, args: Arrays) -> np.ndarray:
     if any(_is_array(entry) and _data_places(entry) for entry in entries):
         raise NoForm(name)
     where = tuple(_numbers(entry) for entry in entries)
-    result = x.copy()
-    if op.set_instead_of_inc:
-        result[where] = y
-        return result
     cells = np.arange(x.size).reshape(x.shape)[where]
-    flat, wide = result.reshape(-1), np.broadcast_to(y, cells.shape)
-    for cell, place in zip(cells.ravel(), np.ndindex(cells.shape), strict=True):
-        flat[cell] = forms.add(flat[cell], wide[place])
-    return flat.reshape(x.shape)
+    result, wide = x.copy().reshape(-1), np.broadcast_to(y, np.shape(cells))
+    for place in np.ndindex(wide.shape):
+        cell = np.asarray(cells)[place]
+        result[cell] = wide[place] if op.set_instead_of_inc else forms.add(result[cell], wide[place])
+    return result.reshape(x.shape)
 
 
 def is_every_row(var: Variable) -> bool:
@@ -100,8 +98,8 @@ def _counted(entry: np.ndarray, length: int) -> np.ndarray:
     """Places counted from the front. Data that may be negative mean both."""
 
     def from_front(one: Expression) -> Expression:
-        if one.op == "constant" and one.value < 0:
-            return constant(one.value + length)
+        if one.op == "constant" and (place := cast(float, one.value)) < 0:
+            return constant(place + length)
         return one
 
     return elementwise(from_front, entry)
@@ -138,13 +136,12 @@ def _selected(x: np.ndarray, entries: list[Any], name: str) -> np.ndarray:
     for place in places:
         fixed = np.full(chosen.shape, constant(place), dtype=object)
         own = _selected(x, [*entries[:axis], fixed, *entries[axis + 1 :]], name)
-        if result is None:
-            result = own
-        else:
-            result = elementwise(
-                forms.select, elementwise(lambda one, k=place: _is_at(one, k, length), wide), own, result
-            )
-    assert result is not None
+        if result is not None:
+            is_here = elementwise(partial(_is_at, place=place, length=length), wide)
+            own = elementwise(forms.select, is_here, own, result)
+        result = own
+    if result is None:
+        raise NoForm(name)
     return result
 
 

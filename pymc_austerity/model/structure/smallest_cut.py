@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 _MANY = 1 << 30
@@ -33,7 +34,7 @@ def smallest_cut[T: Hashable](
     """
     rest = _capacities(inputs, sources, root, allowed)
     while path := _path(rest):
-        edges = list(zip(path, path[1:], strict=False))
+        edges = list(pairwise(path))
         room = min(rest[a][b] for a, b in edges)
         if room >= _MANY:
             return None
@@ -48,7 +49,7 @@ def _capacities(
     inputs: Mapping[Any, Iterable[Any]], sources: Iterable[Any], root: Any, allowed: Collection[Any]
 ) -> dict[Any, dict[Any, int]]:
     """Every node as an edge, of one path at most if it may be cut (Menger)."""
-    edges = [((node, "in"), (node, "out"), 1 if node in allowed else _MANY) for node in inputs]
+    edges: list[tuple[Any, Any, int]] = [((node, "in"), (node, "out"), 1 if node in allowed else _MANY) for node in inputs]
     edges += [((arg, "out"), (node, "in"), _MANY) for node, args in inputs.items() for arg in args]
     edges += [(_START, (source, "in"), _MANY) for source in sources]
     edges.append(((root, "out"), _END, _MANY))

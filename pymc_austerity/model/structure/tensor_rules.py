@@ -5,6 +5,7 @@ One rule for each kind of operation. What has no rule has no form.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
@@ -100,7 +101,7 @@ def _before_rows(shape: tuple[int | None, ...]) -> int | None:
     """Numbers in front of the row axis, by which a change of shape keeps rows apart."""
     if None not in shape:
         return None
-    return int(np.prod(shape[: shape.index(None)], dtype=np.int64))
+    return math.prod(k for k in shape[: shape.index(None)] if k is not None)
 
 
 @tensor_rule.register(SpecifyShape)
@@ -182,10 +183,12 @@ def _(op: LogSoftmax | Softmax, node: Apply, args: Arrays) -> np.ndarray:
         raise NoForm(type(op).__name__)
     last = np.moveaxis(x, list(axes), list(range(-len(axes), 0)))
     table = last.reshape(*last.shape[: x.ndim - len(axes)], -1)
-    total = elementwise(forms.log, _folded(forms.add, elementwise(forms.exp, table)))
-    result = elementwise(forms.subtract, table, total[..., None])
+    # Of differences, which are fewer by one: x_k - log sum_j exp x_j = -log sum_j exp(x_j - x_k).
+    differences = elementwise(forms.subtract, table[..., None, :], table[..., :, None])
+    total = _folded(forms.add, elementwise(forms.exp, differences))
+    result = elementwise(forms.negative, elementwise(forms.log, total))
     if isinstance(op, Softmax):
-        result = elementwise(forms.exp, result)
+        result = elementwise(forms.reciprocal, total)
     return np.moveaxis(result.reshape(last.shape), list(range(-len(axes), 0)), list(axes))
 
 
