@@ -177,7 +177,7 @@ def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Ite
     """Newton's method where a Hessian is cheap and finite at the start, then the gradient alone."""
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     structure = TermStructure(fact)
-    if n_dim <= _HESSIAN_UP_TO and fact.locals and all(form.predictors for form in structure.forms_in_block):
+    if n_dim <= _HESSIAN_UP_TO and fact.locals and structure.has_functions_in_block:
         try:
             posterior = BlockPosterior(structure, point, whole_block=True)
             if is_finite(*posterior.density()(posterior.start)):

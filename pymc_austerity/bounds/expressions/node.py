@@ -73,7 +73,9 @@ class Expression:
 _KNOWN: WeakValueDictionary[tuple, Expression] = WeakValueDictionary()
 
 
-def node(op: str, args: tuple[Expression, ...] = (), value: object = None, range: Range = EVERYWHERE) -> Expression:
+def node(
+    op: str, args: tuple[Expression, ...] = (), value: object = None, range: Range = EVERYWHERE
+) -> Expression:
     """The one expression with this operation, arguments and value."""
     key = (op, args, value, range)
     found = _KNOWN.get(key)

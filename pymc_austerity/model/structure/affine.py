@@ -7,7 +7,7 @@ whatever has no rule is nonlinear as soon as it depends on the block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from enum import Enum
 
 import numpy as np
@@ -94,7 +94,7 @@ def kinds(
 
     reaches_block = depends_on(outputs, list(result))  # a value, not only its shape
     for node in toposort(outputs):
-        if not any(reaches_block.get(out, False) for out in node.outputs):
+        if not any(reaches_block.get(out, False) for out in node.outputs) or _is_shaped(node, result):
             continue
         affine = is_affine(node, kind, is_data) and all(_is_real(out) for out in node.outputs)
         result.update(dict.fromkeys(node.outputs, Kind.AFFINE if affine else Kind.NONLINEAR))
@@ -143,6 +143,12 @@ def is_affine(node: Apply, kind: Callable[[Variable], Kind], is_data: Callable[[
     if isinstance(op, _LINEAR_IN_FIRST):
         return none_nonlinear(inputs[:1]) and all_data(inputs[1:])
     return False
+
+
+def _is_shaped(node: Apply, moving: Container[Variable]) -> bool:
+    """Does a node give numbers that do not move the shape of some that do?"""
+    is_second = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Second)
+    return is_second and node.inputs[1] not in moving
 
 
 def core_of(op: Op) -> Op:

@@ -91,7 +91,9 @@ class _Distributor:
             return self._marked(factor * var, self._wide)
         node, inputs = var.owner, list(var.owner.inputs)
         moving = [k for k, one in enumerate(inputs) if one in self._short or one in self._wide]
-        if _is(node, ps.Add, ps.Sub, ps.Neg, ps.Identity):
+        if not moving:  # views of what moves, which broadcasting has put in between
+            places = []
+        elif _is(node, ps.Add, ps.Sub, ps.Neg, ps.Identity):
             places = list(range(len(inputs)))
         elif _is(node, ps.Mul):
             places = [next((k for k in moving if inputs[k] in self._wide), moving[0])]

@@ -27,14 +27,13 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import depends_on, rebuild
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 from pymc_austerity.model.structure.factoring import distributed
 from pymc_austerity.model.structure.predictors import (
     TermForm,
     block_and_others,
     find_predictor,
     merged,
-    with_pair,
 )
 
 # What only moves numbers to other places.
@@ -65,6 +64,18 @@ class Features(NamedTuple):
         n_dim = sum(math.prod(source.type.shape) for source in self.sources)
         return pt.specify_shape(pt.concatenate(flat) if len(flat) > 1 else flat[0], (n_dim,))
 
+    def at(self, fact: Factorisation, points: Sequence[list[np.ndarray]]) -> list[list[np.ndarray]]:
+        """Values of all variables of the inner factorisation, from those of `fact`, whose block this is."""
+        function = fact.compile(list(self.sources), [], mode=INTERPRETED)
+        result = []
+        for point in points:
+            own = dict(zip(fact.graph.values, point, strict=True))
+            with np.errstate(all="ignore"):
+                found = function(*point, *fact.leaf_values)
+            own.update(zip(self.factorisation.var_names, found, strict=True))
+            result.append([np.asarray(own[name]) for name in self.factorisation.graph.values])
+        return result
+
     @property
     def placeholders(self) -> list[Variable]:
         """The inputs that stand for `sources`."""
@@ -72,41 +83,18 @@ class Features(NamedTuple):
         return [fact.graph.values[name] for name in fact.var_names]
 
 
-def find_features(fact: Factorisation, forms: Sequence[TermForm], most: int) -> Features | None:
-    """Features in which all local terms have a linear predictor, or else two.
+def feature_candidates(fact: Factorisation, most: int) -> list[Features]:
+    """What the features of a block may be, the simplest first.
 
     Parameters
     ----------
     fact : Factorisation
-    forms : sequence of TermForm
-        Its local terms as functions of q.
     most : int
         Number of features above which none are used: a Hessian in them is kept and decomposed.
-
-    Returns
-    -------
-    Features or None
-        None if q itself does as well, or if there are no such features.
     """
-    block, _ = block_and_others(fact)
-    if all(form.has_one for form in forms) or any(var.type.dtype != "float64" for var in block.values()):
-        return None
-    candidates = _candidates(fact, most)
-    for found in candidates:
-        if all(form.has_one for form in found.forms):
-            return found
-    if all(form.predictors for form in forms):
-        return None
-    for found in candidates:
-        both = found._replace(forms=tuple(with_pair(form) for form in found.forms))
-        if all(form.predictors for form in both.forms):
-            return both
-    return None
-
-
-def _candidates(fact: Factorisation, most: int) -> list[Features]:
-    """What the features may be, the simplest first."""
     block, others = block_and_others(fact)
+    if any(var.type.dtype != "float64" for var in block.values()):
+        return []
     rows = merged([term.rows for term in fact.locals])
     fixed = [*others.values(), *(term.index for term in fact.locals)]
     short = _short(rows, list(block.values()), fixed, most)

@@ -1,12 +1,12 @@
 """Values of the linear predictors of a local term: rows of the design, and slopes of the term.
 
 `predictors` finds the predictors on the graph of the term. Here what bounds need of them is evaluated, as a
-`LinearPredictor` or a `PredictorPair`.
+`LinearPredictor`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from pytensor.scalar.basic import mul
 from pytensor.tensor.math import Sum
 
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.model.factorisation import CHUNK
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import (
     INTERPRETED,
     INTERPRETED_STABLE,
@@ -33,21 +33,10 @@ from pymc_austerity.model.graph.rewrite import (
 )
 from pymc_austerity.model.structure.identical_rows import AlikeRows
 from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row
-from pymc_austerity.target import Index, LinearPredictor, Predictor, PredictorPair, Vector
+from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # Numbers in an intermediate result when rows are computed for several directions at once.
 _BUDGET = 500_000
-
-
-def predictor_of(form: TermForm) -> Predictor:
-    """The linear predictor of a term, or its two.
-
-    Raises
-    ------
-    UnboundedError
-        If the term has neither; the message names it and the operation in the way.
-    """
-    return _pair(form) if len(form.predictors) == 2 else linear_predictor(form)
 
 
 def linear_predictor(form: TermForm) -> LinearPredictor:
@@ -61,8 +50,8 @@ def linear_predictor(form: TermForm) -> LinearPredictor:
     if not form.has_one:
         raise UnboundedError("; ".join(form.obstacles))
     (eta,) = form.predictors
-    slopes = _SlopesByOne(form)
-    design = Design(form, eta)
+    slopes = _Slopes(form)
+    design = Design(form.factorisation, form.term, eta)
     return LinearPredictor(
         name=form.term.name,
         n_rows=form.term.size,
@@ -73,19 +62,6 @@ def linear_predictor(form: TermForm) -> LinearPredictor:
         offset_fixed=_is_fixed(form),
         others=slopes.names,
         is_affine=eta is form.rows,
-    )
-
-
-def _pair(form: TermForm) -> PredictorPair:
-    slopes, designs = _SlopesByTwo(form), _Designs(form)
-    return PredictorPair(
-        name=form.term.name,
-        n_rows=form.term.size,
-        n_dim=designs.n_dim,
-        rows=designs,
-        slopes=slopes,
-        offset_fixed=_is_fixed(form),
-        others=slopes.names,
     )
 
 
@@ -118,8 +94,8 @@ class Design(Compiled):
     The second is computed by differentiation and not by differences, which lose digits to a large offset.
     """
 
-    def __init__(self, form: TermForm, eta: Variable) -> None:
-        self._fact, self._term = form.factorisation, form.term
+    def __init__(self, fact: Factorisation, term: LocalTerm, eta: Variable) -> None:
+        self._fact, self._term = fact, term
         self._block, _ = block_and_others(self._fact)
         self._eta = one_per_row(eta, self._term.index)
         self.n_dim = sum(int(np.prod(var.type.shape)) for var in self._block.values())
@@ -176,54 +152,28 @@ class Design(Compiled):
         return self._fact.compile(offset, [self._term.index], mode=INTERPRETED)
 
 
-class _Designs:
-    """x_i and o_i of both predictors of a pair."""
-
-    def __init__(self, form: TermForm) -> None:
-        self._designs = [Design(form, eta) for eta in form.predictors]
-        self.n_dim = self._designs[0].n_dim
-
-    def __call__(self, positions: Index) -> np.ndarray:
-        """Rows of the augmented designs, of shape (m, 2, D + 1)."""
-        return np.stack([design(positions) for design in self._designs], axis=1)
-
-
 class _Slopes(Compiled):
-    """A term as a function of its predictors, to be differentiated by them."""
+    """f_i' of a term with one predictor."""
 
     def __init__(self, form: TermForm) -> None:
         self._fact, self._term = form.factorisation, form.term
-        self._inputs = [eta.type(f"eta{k}") for k, eta in enumerate(form.predictors)]
-        (self._rows,) = rebuild([form.rows], dict(zip(form.predictors, self._inputs, strict=True)))
+        (eta,) = form.predictors
+        self._input = eta.type("eta")
+        (rows,) = rebuild([form.rows], {eta: self._input})
+        self._rows = rows
         _, others = block_and_others(self._fact)
-        used = set(ancestors([self._rows]))
+        used = set(ancestors([rows]))
         self.names = tuple(name for name, var in others.items() if var in used)
+        self.alike = AlikeRows(self._fact, self._term, rows, self._input)
 
     def _values_at(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         """All variables, of which those that matter are looked up in `point`."""
         own = {name: point[name] for name in self.names}
         return self._fact.point_values({**self._fact.graph.point, **own})
 
-    def _along(self, var: Variable) -> Variable:
-        """Slope of each row by `var`, which may be one number for all of them."""
-        ones = [pt.ones_like(var)]
-        return pushforward([self._stable_rows], [var], ones, disconnected_outputs="ignore")[0]
-
     @cached_property
     def _stable_rows(self) -> Variable:
         return stable(self._rows)
-
-    def _compiled(self, slopes: Variable | Sequence[Variable]) -> Any:
-        return self._fact.compile(slopes, [*self._inputs, self._term.index], mode=INTERPRETED_STABLE)
-
-
-class _SlopesByOne(_Slopes):
-    """f_i' of a term with one predictor."""
-
-    def __init__(self, form: TermForm) -> None:
-        super().__init__(form)
-        (self._input,) = self._inputs
-        self.alike = AlikeRows(self._fact, self._term, self._rows, self._input)
 
     def __call__(self, eta: Vector, positions: Index, point: Mapping[str, Any]) -> np.ndarray:
         """f_i'(eta_k), of shape (K, m)."""
@@ -245,29 +195,10 @@ class _SlopesByOne(_Slopes):
 
     @cached_property
     def _function(self) -> Any:
-        if (
-            None not in self._input.type.shape
-        ):  # one number for all rows, which have each a slope of their own
-            return self._compiled(self._along(self._input))
-        total = self._stable_rows.sum()
-        return self._compiled(grad(total, self._input, disconnected_inputs="ignore"))
-
-
-class _SlopesByTwo(_Slopes):
-    """Both partial slopes of a term with two predictors."""
-
-    def __call__(self, values: np.ndarray, positions: Index, point: Mapping[str, Any]) -> np.ndarray:
-        """Slopes at K values of both predictors, of shape (2, K, m)."""
-        first = self._values_at(point)
-        shapes = [[len(positions) if k is None else 1 for k in var.type.shape] for var in self._inputs]
-        result = np.empty((2, values.shape[1], len(positions)))
-        with np.errstate(all="ignore"):
-            for k, both in enumerate(values.T):
-                wide = [np.full(shape, value) for shape, value in zip(shapes, both, strict=True)]
-                slopes = self._function(*first, *wide, positions, *self._fact.leaf_values)
-                result[0, k], result[1, k] = slopes
-        return result
-
-    @cached_property
-    def _function(self) -> Any:
-        return self._compiled([self._along(var) for var in self._inputs])
+        if None not in self._input.type.shape:
+            # One number for all rows, which have each a slope of their own.
+            ones = [pt.ones_like(self._input)]
+            slopes = pushforward([self._stable_rows], [self._input], ones, disconnected_outputs="ignore")[0]
+        else:
+            slopes = grad(self._stable_rows.sum(), self._input, disconnected_inputs="ignore")
+        return self._fact.compile(slopes, [self._input, self._term.index], mode=INTERPRETED_STABLE)

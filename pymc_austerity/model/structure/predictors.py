@@ -1,9 +1,8 @@
 """Linear predictors of a local term, found on its graph.
 
 Local terms of generalised linear models, and of much else, are l_i(q) = f_i(eta_i) with
-eta_i = x_i . q + o_i. A regression with a free scale has two such predictors, one for the location and one
-for the logarithm of the scale: l_i(q) = f_i(eta_i, zeta_i). Bounds on all l_i at once
-(`pymc_austerity.bounds`) need the x_i and the slopes of f_i, which `predictor_values` evaluates.
+eta_i = x_i . q + o_i. Bounds on all l_i at once (`pymc_austerity.bounds`) need the x_i and the slopes of f_i,
+which `predictor_values` evaluates. Terms of several predictors are taken apart further by `row_functions`.
 
 The graph of a term is affine in q near its inputs (`affine`) and nonlinear near its output. A linear
 predictor is a value in the affine part that holds one number for each row, or one for all, and through which
@@ -14,24 +13,18 @@ everything passes: with it replaced by an input, nothing depends on q any more. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import combinations
 from typing import NamedTuple
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable, clone
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.structure.affine import Kind, core_of, kinds
 from pymc_austerity.model.structure.element_rows import Group
-
-# Affine values among which two predictors are looked for, those nearest to the rows: all, in most graphs.
-_CANDIDATES = 50
 
 
 class TermForm(NamedTuple):
@@ -43,11 +36,11 @@ class TermForm(NamedTuple):
     term : LocalTerm
         One of its local terms.
     rows : TensorVariable
-        The rows of the term as a graph in which the predictors occur.
+        The rows of the term as a graph in which the predictor occurs.
     predictors : tuple of TensorVariable
-        One linear predictor, or two, in the graph of `rows`; empty if there are neither.
+        One linear predictor in the graph of `rows`; empty if there is none.
     obstacles : tuple of str
-        Why there is not one linear predictor; and why there are not two, if these were looked for in vain.
+        Why there is none.
     groups : tuple of Group
         Long variables of which a predictor contains one element for each row.
     """
@@ -81,34 +74,6 @@ def find_predictor(factorisation: Factorisation, term: LocalTerm) -> TermForm:
     return TermForm(factorisation, term, rows, (eta,))
 
 
-def find_predictors(factorisation: Factorisation, term: LocalTerm) -> TermForm:
-    """The form of a term with one linear predictor, or else two, or else the reasons for neither."""
-    return with_pair(find_predictor(factorisation, term))
-
-
-def with_pair(form: TermForm) -> TermForm:
-    """The same form if it has a predictor; else that with two predictors, if the term has two.
-
-    Of several pairs, that nearest to the rows.
-    """
-    block, others = block_and_others(form.factorisation)
-    if form.predictors or any(var.type.dtype != "float64" for var in block.values()):
-        return form
-    (rows,) = merged([_indexed_first(form.term.rows)])
-    kind = kinds([rows], block.values(), others.values())
-    nodes = list(toposort([rows]))
-    used = set(ancestors([rows]))
-    affine = [var for var in block.values() if var in used]
-    affine += [out for node in nodes for out in node.outputs if kind.get(out) is Kind.AFFINE]
-    candidates = [var for var in reversed(affine) if is_one_per_row(var)][:_CANDIDATES]
-    for pair in combinations(candidates, 2):
-        if _separate(nodes, set(block.values()), rows, pair):
-            return form._replace(rows=rows, predictors=pair)
-    name = form.term.name
-    neither = f"the term {name!r} does not depend on the variables through two linear predictors either"
-    return form._replace(obstacles=(*form.obstacles, neither))
-
-
 def block_and_others(factorisation: Factorisation) -> tuple[dict[str, Variable], dict[str, Variable]]:
     """Value variables of the step, and those of other steps."""
     values = factorisation.graph.values
@@ -135,15 +100,15 @@ def _cuts(rows: Variable, block: Iterable[Variable], kind: dict[Variable, Kind])
     nodes, block = list(toposort([rows])), set(block)
     candidates = [out for node in nodes for out in node.outputs if kind.get(out) is Kind.AFFINE]
     candidates = [var for var in block if var in kind] + candidates
-    return [var for var in reversed(candidates) if _separate(nodes, block, rows, (var,))]
+    return [var for var in reversed(candidates) if _separates(var, nodes, block, rows)]
 
 
-def _separate(nodes: list[Apply], block: set[Variable], rows: Variable, cuts: tuple[Variable, ...]) -> bool:
-    """Do all paths from the block to `rows`, by sorted nodes, pass through `cuts`?"""
-    found = block.difference(cuts)
+def _separates(var: Variable, nodes: list[Apply], block: set[Variable], rows: Variable) -> bool:
+    """Do all paths from the block to `rows`, by sorted nodes, pass through `var`?"""
+    found = block.difference([var])
     for node in nodes:
         if not found.isdisjoint(node.inputs):
-            found.update(out for out in node.outputs if out not in cuts)
+            found.update(out for out in node.outputs if out is not var)
     return rows not in found
 
 
@@ -174,21 +139,3 @@ def _obstacle(term: str, rows: Variable, block: Mapping[str, Variable], kind: di
 def _operation(node: Apply) -> str:
     op = core_of(node.op)
     return type(op.scalar_op if isinstance(op, Elemwise) else op).__name__
-
-
-def _indexed_first(rows: Variable) -> Variable:
-    """exp(z)[group] as exp(z[group]), which has one number for each row of a group-wise scale."""
-    memo: dict[Variable, Variable] = {}
-    for node in toposort([rows]):
-        inputs = [memo.get(var, var) for var in node.inputs]
-        outer: list[Op] = []
-        if isinstance(node.op, Subtensor | AdvancedSubtensor):
-            while (owner := inputs[0].owner) and isinstance(owner.op, Elemwise) and len(owner.inputs) == 1:
-                outer.append(owner.op)
-                inputs[0] = owner.inputs[0]
-        if inputs != node.inputs:
-            outputs = node.clone_with_new_inputs(inputs, strict=False).outputs
-            for op in reversed(outer):
-                outputs = [op(out) for out in outputs]
-            memo.update(zip(node.outputs, outputs, strict=True))
-    return memo.get(rows, rows)

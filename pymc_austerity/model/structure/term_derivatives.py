@@ -42,7 +42,7 @@ class ByPredictor(Compiled):
         self._form, self._point = form, point
         self.size = form.term.size
         (eta,) = form.predictors
-        self.design = Design(form, eta)
+        self.design = Design(form.factorisation, form.term, eta)
         self._input = eta.type("eta")
 
     def of_rows(self, eta: Vector, positions: Index) -> list[Vector]:

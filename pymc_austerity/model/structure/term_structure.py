@@ -8,16 +8,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.element_rows import ElementRows, element_rows
-from pymc_austerity.model.structure.features import Features, find_features
-from pymc_austerity.model.structure.predictor_values import linear_predictor, predictor_of
-from pymc_austerity.model.structure.predictors import TermForm, find_predictors
-from pymc_austerity.target import LinearPredictor, Predictor
+from pymc_austerity.model.structure.features import Features, feature_candidates
+from pymc_austerity.model.structure.predictor_values import linear_predictor
+from pymc_austerity.model.structure.predictors import TermForm, find_predictor
+from pymc_austerity.model.structure.row_functions import row_functions
+from pymc_austerity.model.structure.scalar_graph import Obstacle
+from pymc_austerity.target import LinearPredictor
 
 # Features of a block, at most.
 MOST_FEATURES = 300
+
+# Those of all terms, or what is in the way of one.
+Functions = tuple[RowFunction, ...] | Obstacle
+
+
+class _Found(NamedTuple):
+    """Features, or None for q itself, and the terms as functions of few predictors, if these were needed."""
+
+    features: Features | None
+    functions: Functions | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +54,16 @@ class TermStructure:
     def forms_in_block(self) -> tuple[TermForm, ...]:
         """The local terms as functions of the block's vector q."""
         fact = self.factorisation
-        return tuple(find_predictors(fact, term) for term in fact.locals)
+        return tuple(find_predictor(fact, term) for term in fact.locals)
 
-    @cached_property
+    @property
     def features(self) -> Features | None:
-        """Features phi(q) in which the terms have linear predictors; None where q itself is as good."""
-        return find_features(self.factorisation, self.forms_in_block, self.most_features)
+        """Features phi(q) in which the terms have linear predictors; None where q itself is as good.
+
+        One linear predictor for each term is best, in q or else in features; then a few, in q or else in
+        those features in which they are fewest.
+        """
+        return self._search.features
 
     @property
     def inner(self) -> Factorisation:
@@ -56,15 +76,61 @@ class TermStructure:
         return self.forms_in_block if self.features is None else self.features.forms
 
     @cached_property
-    def predictors(self) -> tuple[Predictor, ...]:
-        """The linear predictors of all local terms in the features, one or two for each, in their order.
+    def row_functions(self) -> tuple[RowFunction, ...]:
+        """All local terms as functions of a few linear predictors in the features, in their order.
 
         Raises
         ------
         UnboundedError
-            If a term has neither one nor two; the message names the term and the operation in the way.
+            If a term is no such function; the message names the term and the operation in the way.
         """
-        return tuple(predictor_of(form) for form in self.forms)
+        found = self._search.functions
+        if found is None:  # one linear predictor for each term, so that nothing else was looked for
+            found = _functions(self.factorisation, self.features)
+        if isinstance(found, Obstacle):
+            raise UnboundedError(str(found))
+        return found
+
+    @cached_property
+    def _search(self) -> _Found:
+        if all(form.has_one for form in self.forms_in_block):
+            return _Found(None, None)
+        candidates = feature_candidates(self.factorisation, self.most_features)
+        for features in candidates:
+            if all(form.has_one for form in features.forms):
+                return _Found(features, None)
+        if isinstance(self._in_block, tuple):
+            return _Found(None, self._in_block)
+        found = {features: _functions(self.factorisation, features) for features in candidates}
+        numbers = {
+            features: max(function.n_predictors for function in functions)
+            for features, functions in found.items()
+            if isinstance(functions, tuple)
+        }
+        if not numbers:
+            return _Found(None, self._in_block)
+        best = min(numbers, key=numbers.__getitem__)
+        return _Found(best, found[best])
+
+    @cached_property
+    def _in_block(self) -> Functions:
+        return _functions(self.factorisation, None)
+
+    @property
+    def has_functions_in_block(self) -> bool:
+        """Whether all local terms are functions of a few linear predictors in q."""
+        return all(form.has_one for form in self.forms_in_block) or isinstance(self._in_block, tuple)
+
+    @cached_property
+    def predictors(self) -> tuple[LinearPredictor, ...]:
+        """The linear predictors of all local terms in the features, in their order.
+
+        Raises
+        ------
+        UnboundedError
+            If a term has not exactly one; the message names the term and the operation in the way.
+        """
+        return tuple(linear_predictor(form) for form in self.forms)
 
     @cached_property
     def linear_predictors(self) -> tuple[LinearPredictor, ...]:
@@ -85,3 +151,14 @@ class TermStructure:
             for form in self.forms
             for group in form.groups
         }
+
+
+def _functions(fact: Factorisation, features: Features | None) -> Functions:
+    """The row functions of all terms in features, or in q itself; or what is in the way."""
+    points = [list(fact.graph.point.values()), jittered(fact.graph)]
+    try:
+        if features is None:
+            return row_functions(fact, points)
+        return row_functions(features.factorisation, features.at(fact, points))
+    except Obstacle as found:
+        return found

@@ -1,0 +1,170 @@
+"""Conditions: signs of differences, decided by ranges where these suffice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from pymc_austerity.bounds.expressions.linear import ONE, ZERO, is_constant, linear, number
+from pymc_austerity.bounds.expressions.node import Expression, constant, node
+from pymc_austerity.bounds.expressions.products import exp
+from pymc_austerity.bounds.expressions.ranges import BOOLEAN
+from pymc_austerity.bounds.expressions.sums import scale, subtract
+from pymc_austerity.bounds.expressions.trees import decided_by_range, over_cases
+
+SIGNS = ("positive", "nonnegative", "zero")
+CONDITIONS = (*SIGNS, "not", "and", "or")
+
+
+def _number_of(truth: bool) -> Expression:
+    return ONE if truth else ZERO
+
+
+def _sign(op: str, x: Expression) -> Expression:
+    """A condition on the sign; factors that have a sign of their own are left out."""
+    decided = decided_by_range(op, x.range)
+    if decided is not None:
+        return _number_of(decided)
+    added, terms = linear(x)
+    if op == "zero":
+        x = scale(math.copysign(1.0, terms[min_term(x)]), x)
+        added, terms = linear(x)
+    if added == 0.0 and len(terms) == 1:
+        ((term, c),) = terms.items()
+        x = scale(math.copysign(1.0, c), term)
+    return node(op, (x,), range=BOOLEAN)
+
+
+def min_term(x: Expression) -> Expression:
+    """The first term of a sum."""
+    return x.args[0] if x.op == "sum" else x
+
+
+@over_cases
+def positive(x: Expression) -> Expression:
+    """X > 0."""
+    return _sign("positive", x)
+
+
+@over_cases
+def nonnegative(x: Expression) -> Expression:
+    """X >= 0."""
+    return _sign("nonnegative", x)
+
+
+@over_cases
+def zero(x: Expression) -> Expression:
+    """X == 0."""
+    return _sign("zero", x)
+
+
+def _is_condition(x: Expression) -> bool:
+    is_select = x.op == "select" and all(_is_condition(branch) for branch in x.args[1:])
+    return x.op in CONDITIONS or x in (ONE, ZERO) or is_select
+
+
+def truth(x: Expression) -> Expression:
+    """A number as a condition: whether it is not zero."""
+    if is_constant(x):
+        return _number_of(number(x) != 0.0)
+    if _is_condition(x):
+        return x
+    if x.op == "select" and not x.moves and all(is_constant(branch) for branch in x.args[1:]):
+        yes, no = (number(branch) != 0.0 for branch in x.args[1:])
+        return _number_of(yes) if yes is no else (x.args[0] if yes else negated(x.args[0]))
+    return negated(zero(x))
+
+
+@over_cases
+def negated(a: Expression) -> Expression:
+    """Not."""
+    a = truth(a)
+    if is_constant(a):
+        return _number_of(number(a) == 0.0)
+    return a.args[0] if a.op == "not" else node("not", (a,), range=BOOLEAN)
+
+
+def _joined(op: str, absorbing: Expression, a: Expression, b: Expression) -> Expression:
+    a, b = truth(a), truth(b)
+    if absorbing in (a, b):
+        return absorbing
+    if is_constant(a) or a is b:
+        return b
+    return a if is_constant(b) else node(op, (a, b), range=BOOLEAN)
+
+
+@over_cases
+def both(a: Expression, b: Expression) -> Expression:
+    """And."""
+    return _joined("and", ZERO, a, b)
+
+
+@over_cases
+def either(a: Expression, b: Expression) -> Expression:
+    """Or."""
+    return _joined("or", ONE, a, b)
+
+
+def _infinite(test: Callable[[Expression], Expression], a: Expression, b: Expression) -> Expression:
+    """The sign of b - a where one may be infinite; a moving value is finite."""
+    if a is b:
+        return test(ZERO)
+    if is_constant(a) and math.isinf(number(a)):
+        return _against_infinity(test, b, number(a), -1.0)
+    if is_constant(b) and math.isinf(number(b)):
+        return _against_infinity(test, a, number(b), 1.0)
+    return test(subtract(b, a))
+
+
+def _against_infinity(
+    test: Callable[[Expression], Expression], x: Expression, infinity: float, side: float
+) -> Expression:
+    """The sign of (infinity - x) times side."""
+    if is_constant(x) and number(x) == infinity:
+        return test(ZERO)
+    # exp(-|x|) is zero only there, so that it tells data that are infinite from others.
+    if x.moves or is_constant(x):
+        return test(scale(side * math.copysign(1.0, infinity), ONE))
+    return test(scale(side * math.copysign(1.0, infinity), exp(scale(-math.copysign(1.0, infinity), x))))
+
+
+def less(a: Expression, b: Expression) -> Expression:
+    """A < b."""
+    return _infinite(positive, a, b)
+
+
+def less_equal(a: Expression, b: Expression) -> Expression:
+    """A <= b."""
+    return _infinite(nonnegative, a, b)
+
+
+def greater(a: Expression, b: Expression) -> Expression:
+    """A > b."""
+    return less(b, a)
+
+
+def greater_equal(a: Expression, b: Expression) -> Expression:
+    """A >= b."""
+    return less_equal(b, a)
+
+
+def equal(a: Expression, b: Expression) -> Expression:
+    """A == b."""
+    return _infinite(zero, a, b)
+
+
+def not_equal(a: Expression, b: Expression) -> Expression:
+    """A != b."""
+    return negated(equal(a, b))
+
+
+def is_infinite(a: Expression) -> Expression:
+    """Whether it is infinite: a moving value never is, because its bound would be."""
+    if a.moves or (math.isfinite(a.range.low) and math.isfinite(a.range.high)):
+        return ZERO
+    return either(equal(a, constant(math.inf)), equal(a, constant(-math.inf)))
+
+
+def is_nan(a: Expression) -> Expression:
+    """Never: a row of data that is not a number is not finite, and neither is its bound."""
+    return ZERO

@@ -1,0 +1,91 @@
+"""Values of scalar expressions, for all rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from pymc_austerity.bounds.expressions.node import Expression, ordered
+
+Values = npt.NDArray[np.float64]
+Leaves = Values | Sequence[Values] | Mapping[int, Values]
+
+
+def evaluate(root: Expression, predictors: Leaves, data: Leaves) -> Values:
+    """Value of an expression in each row.
+
+    Parameters
+    ----------
+    root : Expression
+    predictors, data : sequence or dict of ndarray (m,), or ndarray (k, m)
+        Values of the leaves with these numbers. Those that do not occur are not looked up.
+
+    Returns
+    -------
+    ndarray (m,), or a number if no leaf has rows
+    """
+    leaves = {"predictor": predictors, "data": data}
+    found: dict[Expression, Any] = {}
+    with np.errstate(all="ignore"):
+        for one in ordered(root):
+            if one.op in leaves:
+                found[one] = leaves[one.op][cast(int, one.value)]
+            else:
+                found[one] = _RULES[one.op](one.value, *(found[arg] for arg in one.args))
+    return np.asarray(found[root], dtype=np.float64)
+
+
+def _sum(value: Any, *args: Values) -> Any:
+    first, coefficients = value
+    return first + sum(c * arg for c, arg in zip(coefficients, args, strict=True))
+
+
+def _log1mexp(x: Values) -> Values:
+    """log(1 - e^x), from the one of two forms that keeps its digits."""
+    near = np.minimum(x, 0.0) > -np.log(2.0)
+    return np.where(near, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda value, *args: function(*args)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "product": np.multiply,
+    "square": np.square,
+    "power": np.power,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "reciprocal": lambda x: 1.0 / np.asarray(x),
+    "sigmoid": special.expit,
+    "softplus": lambda x: np.logaddexp(0.0, x),
+    "log1mexp": _log1mexp,
+    "gammaln": special.gammaln,
+    "digamma": special.digamma,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "erfcx": special.erfcx,
+    "log_ndtr": special.log_ndtr,
+    "sin": np.sin,
+    "cos": np.cos,
+    "arctan": np.arctan,
+    "rising": lambda x, y: special.gammaln(x + y) - special.gammaln(x),
+    "select": lambda condition, a, b: np.where(np.asarray(condition) != 0.0, a, b),
+    "positive": lambda x: np.asarray(x > 0.0, dtype=np.float64),
+    "nonnegative": lambda x: np.asarray(x >= 0.0, dtype=np.float64),
+    "zero": lambda x: np.asarray(x == 0.0, dtype=np.float64),
+    "not": lambda x: 1.0 - x,
+    "and": np.minimum,
+    "or": np.maximum,
+}
+_RULES: dict[str, Callable[..., Any]] = {
+    **{op: _plain(function) for op, function in _FUNCTIONS.items()},
+    "constant": lambda value: value,
+    "sum": _sum,
+}

@@ -1,0 +1,238 @@
+"""Logarithms of positive values, without computing the value where the logarithm is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from pymc_austerity.bounds.expressions.linear import (
+    ONE,
+    ZERO,
+    Terms,
+    is_constant,
+    linear,
+    number,
+    single,
+)
+from pymc_austerity.bounds.expressions.node import Expression, Range, constant, node
+from pymc_austerity.bounds.expressions.order import order_key
+from pymc_austerity.bounds.expressions.products import LOGARITHM, Factors, built, exp, exp_of, multiply
+from pymc_austerity.bounds.expressions.ranges import NEGATIVE, POSITIVE, monotone
+from pymc_austerity.bounds.expressions.sums import add, as_sum, combined, scale, subtract
+from pymc_austerity.bounds.expressions.trees import chosen, over_cases
+
+
+def log_of(x: float) -> float:
+    """The logarithm; minus infinity at zero, and nothing is known below."""
+    return math.log(x) if x > 0.0 else (-math.inf if x == 0.0 else math.nan)
+
+
+def log1p_of(x: float) -> float:
+    """log(1 + x)."""
+    return math.log1p(x) if x > -1.0 else (-math.inf if x == -1.0 else math.nan)
+
+
+def softplus_of(x: float) -> float:
+    """log(1 + exp(x))."""
+    return math.log1p(exp_of(x)) if x < 30.0 else x + exp_of(-x)
+
+
+def log1mexp_of(x: float) -> float:
+    """log(1 - exp(x)) for negative x."""
+    if x >= 0.0:
+        return -math.inf if x == 0.0 else math.nan
+    return math.log(-math.expm1(x)) if x > -0.69 else math.log1p(-exp_of(x))
+
+
+def _unary(
+    op: str, function: Callable[[float], float], x: Expression, within: Range | None = None
+) -> Expression:
+    if is_constant(x):
+        return constant(function(number(x)))
+    return node(op, (x,), range=monotone(function, x.range, within or Range(-math.inf, math.inf)))
+
+
+def softplus_node(x: Expression) -> Expression:
+    """log(1 + exp(x)) as it stands."""
+    return _unary("softplus", softplus_of, x, POSITIVE)
+
+
+def log_node(x: Expression) -> Expression:
+    """log(x) as it stands."""
+    return _unary("log", log_of, x)
+
+
+# Logarithms of operations that have one.
+KNOWN: dict[str, Callable[[Expression], Expression]] = {
+    "exp": lambda x: x.args[0],
+    "sigmoid": lambda x: scale(-1.0, softplus_node(scale(-1.0, x.args[0]))),
+}
+
+
+def structural(x: Expression) -> Expression | None:
+    """The logarithm of a positive expression if its structure tells it; of data, always."""
+    if not x.moves:
+        return log_node(x) if x.range.is_positive else None
+    if x.op in KNOWN:
+        return KNOWN[x.op](x)
+    if x.op in ("product", "square", "power", "reciprocal"):
+        return _log_of_product(x, must_know=True)
+    if x.op == "sum":
+        return _log_of_product(x, must_know=True) if single(x)[1] is not x else _log_of_sum(x)
+    if x.op == "select" and x.args[0].moves:
+        return _log_of_select(x)
+    return None
+
+
+def _log_of_select(x: Expression) -> Expression | None:
+    condition, a, b = x.args
+    logs = structural(a), structural(b)
+    return None if logs[0] is None or logs[1] is None else chosen(condition, *logs)
+
+
+def _log_of_product(x: Expression, *, must_know: bool) -> Expression | None:
+    """The sum of the logarithms of the factors; those that are not positive stay together."""
+    f = Factors()
+    f.take(x)
+    rest, parts, is_known = Factors(), list(f.exponents), bool(f.exponents)
+    for factor, e in f.powers.items():
+        log = structural(factor)
+        if log is None and factor.range.is_positive:
+            log = log_node(factor)
+        else:
+            is_known = is_known or (log is not None and factor.moves)
+        if log is None:
+            rest.powers[factor] = e
+        else:
+            parts.append((e, log))
+    if must_know and (not is_known or rest.powers or f.number <= 0.0):
+        return None
+    if f.number <= 0.0:
+        rest.number, f.number = math.copysign(1.0, f.number), abs(f.number)
+    left = built(rest)
+    parts += [(1.0, constant(log_of(f.number)))] + ([] if left is ONE else [(1.0, log_node(left))])
+    return combined(parts)
+
+
+def _difference_of_sigmoids(added: float, terms: Terms) -> Expression | None:
+    """sigmoid(a) - sigmoid(b), in one logarithm of a - b."""
+    if len(terms) != 2 or added != 0.0 or any(term.op != "sigmoid" for term in terms):
+        return None
+    (s, c), (t, d) = sorted(terms.items(), key=lambda pair: -pair[1])
+    if c != -d or c <= 0.0:
+        return None
+    (a,), (b,) = s.args, t.args
+    pairs = [(-1.0, softplus(scale(-1.0, a))), (-1.0, softplus(b)), (1.0, log1mexp(subtract(b, a)))]
+    return combined([*pairs, (math.log(c), ONE)])
+
+
+def _log_of_sum(x: Expression) -> Expression | None:
+    """The logarithm of a sum of which at least one positive term has a known logarithm."""
+    added, terms = linear(x)
+    special = _difference_of_sigmoids(added, terms)
+    if special is not None:
+        return special
+    still = as_sum(added, {term: c for term, c in terms.items() if not term.moves})
+    parts = [(c, term) for term, c in terms.items() if term.moves]
+    parts += (
+        [] if still is ZERO else [(-1.0, scale(-1.0, still)) if still.range.is_negative else (1.0, still)]
+    )
+    logs: dict[bool, list[Expression]] = {True: [], False: []}
+    rest: list[tuple[float, Expression]] = []
+    for c, term in parts:
+        log = structural(term)
+        if log is None:
+            rest.append((c, term))
+        else:
+            logs[c > 0.0].append(combined([(1.0, log), (math.log(abs(c)), ONE)]))
+    return _log_of_parts(logs[True], logs[False], rest)
+
+
+def _log_of_parts(
+    ups: list[Expression], downs: list[Expression], rest: list[tuple[float, Expression]]
+) -> Expression | None:
+    if not ups or (rest and downs):
+        return None
+    top = log_sum_exp(ups)
+    if rest:
+        others = combined(rest)
+        if others.range.low < 0.0:
+            return None
+        return add(top, log1p_node(multiply(others, exp(scale(-1.0, top)))))
+    if downs:
+        return add(top, log1mexp(subtract(log_sum_exp(downs), top)))
+    return top
+
+
+def log_sum_exp(logs: list[Expression]) -> Expression:
+    """log(sum exp): terms that all exponents share come out, the rest is a chain of softplus."""
+    if len(logs) == 1:
+        return logs[0]
+    first, *others = [linear(log)[1] for log in logs]
+    shared = {term: c for term, c in first.items() if all(other.get(term) == c for other in others)}
+    common = as_sum(0.0, shared)
+    last, *chain = sorted((subtract(log, common) for log in logs), key=order_key, reverse=True)
+    for log in chain:
+        last = add(log, softplus(subtract(last, log)))
+    return add(common, last)
+
+
+def log1p_node(x: Expression) -> Expression:
+    """log(1 + x) as it stands."""
+    return _unary("log1p", log1p_of, x)
+
+
+@over_cases
+def log(x: Expression) -> Expression:
+    """The logarithm."""
+    if is_constant(x) or not x.moves:
+        return log_node(x)
+    known = structural(x)
+    if known is None:
+        known = _log_of_product(x, must_know=False)
+    return log_node(x) if known is None else known
+
+
+@over_cases
+def log1p(x: Expression) -> Expression:
+    """log(1 + x)."""
+    known = structural(add(ONE, x)) if x.moves else None
+    return log1p_node(x) if known is None else known
+
+
+@over_cases
+def softplus(x: Expression) -> Expression:
+    """log(1 + exp(x))."""
+    if x.op == "log" and x.moves:
+        return log1p(x.args[0])
+    return softplus_node(x)
+
+
+@over_cases
+def log1mexp(x: Expression) -> Expression:
+    """log(1 - exp(x))."""
+    if x.moves:
+        left = add(ONE, scale(-1.0, exp(x)))
+        if left.op != "sum" or single(left)[1] is not left:
+            return log(left)
+    return _unary("log1mexp", log1mexp_of, x, NEGATIVE)
+
+
+@over_cases
+def logaddexp(a: Expression, b: Expression) -> Expression:
+    """log(exp(a) + exp(b))."""
+    for one, other in ((a, b), (b, a)):
+        if is_constant(one) and number(one) == -math.inf:
+            return other
+    return log_sum_exp([a, b]) if a is not b else add(a, constant(math.log(2.0)))
+
+
+def _of_factor(x: Expression) -> Expression | None:
+    """What a factor brings into an exponential; a logarithm of which the value must be computed stays out."""
+    found = structural(x) if x.range.is_positive else None
+    if found is None or any(term.op in ("log1p", "log") and term.moves for term in linear(found)[1]):
+        return None
+    return found
+
+
+LOGARITHM.append(_of_factor)

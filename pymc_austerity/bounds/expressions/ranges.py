@@ -1,0 +1,96 @@
+"""Arithmetic of ranges: what contains all values of a sum, a product, a function of ranges.
+
+Ends are moved outward by some units in the last place, because they are computed in floating point. Ends that
+are zero stay: the sign of a product, or of a sum of numbers of one sign, is not subject to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from pymc_austerity.bounds.expressions.node import EVERYWHERE, Range
+
+_SLACK = 2.0**-50
+
+BOOLEAN = Range(0.0, 1.0)
+POSITIVE = Range(0.0, math.inf, True)
+NEGATIVE = Range(-math.inf, 0.0, True)
+NOT_NEGATIVE = Range(0.0, math.inf)
+
+
+def _made(low: float, high: float, slack: float, nonzero: bool) -> Range:
+    if math.isnan(low) or math.isnan(high):
+        return EVERYWHERE
+    low = low - slack - _SLACK * abs(low) if math.isfinite(low) else min(low, 1.7e308)
+    high = high + slack + _SLACK * abs(high) if math.isfinite(high) else max(high, -1.7e308)
+    return Range(low, high, nonzero)
+
+
+def _times(a: float, b: float) -> float:
+    return 0.0 if a == 0.0 or b == 0.0 else a * b
+
+
+def excludes_zero(r: Range) -> bool:
+    """Whether zero is not in the range."""
+    return r.nonzero or r.low > 0.0 or r.high < 0.0
+
+
+def scaled(r: Range, by: float) -> Range:
+    """All numbers of the range times a number."""
+    ends = _times(r.low, by), _times(r.high, by)
+    return _made(min(ends), max(ends), 0.0, by != 0.0 and excludes_zero(r))
+
+
+def total(added: float, parts: Iterable[Range]) -> Range:
+    """All sums of a number and one number from each range."""
+    ranges = [r for r in parts if (r.low, r.high) != (0.0, 0.0)]
+    if added != 0.0:
+        ranges.append(Range(added, added, True))
+    lows, highs = [r.low for r in ranges], [r.high for r in ranges]
+    low, high = sum(lows), sum(highs)
+    if len(ranges) == 1:
+        return ranges[0]
+    finite = [abs(end) for end in lows + highs if math.isfinite(end)]
+    found = _made(low, high, _SLACK * sum(finite), False)
+    if all(end >= 0.0 for end in lows):
+        found = Range(max(found.low, 0.0), found.high, any(r.is_positive for r in ranges))
+    if all(end <= 0.0 for end in highs):
+        found = Range(found.low, min(found.high, 0.0), any(r.is_negative for r in ranges))
+    return found
+
+
+def times(a: Range, b: Range) -> Range:
+    """All products of a number from each."""
+    ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return _made(min(ends), max(ends), 0.0, excludes_zero(a) and excludes_zero(b))
+
+
+def squared(r: Range) -> Range:
+    """All squares."""
+    ends = _times(r.low, r.low), _times(r.high, r.high)
+    low = 0.0 if r.low <= 0.0 <= r.high else min(ends)
+    return _made(low, max(ends), 0.0, excludes_zero(r))
+
+
+def inverse(r: Range) -> Range:
+    """All reciprocals; of a range on both sides of zero, everything."""
+    if not (r.low >= 0.0 or r.high <= 0.0) or (r.low, r.high) == (0.0, 0.0):
+        return Range(-math.inf, math.inf, True)
+    low = -math.inf if r.high == 0.0 else 1.0 / r.high
+    high = math.inf if r.low == 0.0 else 1.0 / r.low
+    return _made(low, high, 0.0, True)
+
+
+def monotone(function: Callable[[float], float], r: Range, within: Range = EVERYWHERE) -> Range:
+    """All values of a monotone function whose values are known to be `within`."""
+    ends = function(r.low), function(r.high)
+    found = _made(
+        min(ends), max(ends), 16 * _SLACK * sum(abs(end) for end in ends if math.isfinite(end)), False
+    )
+    return Range(max(found.low, within.low), min(found.high, within.high), within.nonzero)
+
+
+def union(a: Range, b: Range) -> Range:
+    """What contains both."""
+    return Range(min(a.low, b.low), max(a.high, b.high), excludes_zero(a) and excludes_zero(b))

@@ -1,0 +1,148 @@
+"""Gamma functions and normal distribution functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from scipy import special
+
+from pymc_austerity.bounds.expressions.linear import Terms, is_constant, number, same
+from pymc_austerity.bounds.expressions.logarithms import KNOWN
+from pymc_austerity.bounds.expressions.node import EVERYWHERE, Expression, Range, constant, node
+from pymc_austerity.bounds.expressions.products import to_the_power
+from pymc_austerity.bounds.expressions.ranges import NEGATIVE, monotone
+from pymc_austerity.bounds.expressions.rules import with_change
+from pymc_austerity.bounds.expressions.sums import SIMPLER, Sum, add, combined, scale, subtract
+from pymc_austerity.bounds.expressions.trees import over_cases
+
+_ROOT_2 = math.sqrt(2.0)
+_LOG_2 = math.log(2.0)
+
+
+def _ndtr_range(x: Expression) -> Range:
+    return monotone(lambda v: float(special.log_ndtr(v)), x.range, NEGATIVE)
+
+
+def _erf_range(x: Expression) -> Range:
+    return monotone(lambda v: float(special.erf(v)), x.range, Range(-1.0, 1.0))
+
+
+def _erfc_range(x: Expression) -> Range:
+    return monotone(lambda v: float(special.erfc(v)), x.range, Range(0.0, 2.0, True))
+
+
+def _erfcx_range(x: Expression) -> Range:
+    return monotone(lambda v: float(special.erfcx(v)), x.range, Range(0.0, math.inf, True))
+
+
+def _digamma_range(x: Expression) -> Range:
+    return monotone(lambda v: float(special.digamma(v)), x.range) if x.range.is_positive else EVERYWHERE
+
+
+def _gammaln_range(x: Expression) -> Range:
+    """Never below its smallest value, -0.1215; growing beyond 1.47."""
+    if x.range.low < 1.47:
+        return Range(-0.1215, math.inf) if x.range.low >= 0.0 else EVERYWHERE
+    return monotone(lambda v: float(special.gammaln(v)), x.range)
+
+
+_FUNCTIONS: dict[str, tuple[Callable[[float], float], Callable[[Expression], Range]]] = {
+    "erf": (special.erf, _erf_range),
+    "erfc": (special.erfc, _erfc_range),
+    "erfcx": (special.erfcx, _erfcx_range),
+    "log_ndtr": (special.log_ndtr, _ndtr_range),
+    "gammaln": (special.gammaln, _gammaln_range),
+    "digamma": (special.digamma, _digamma_range),
+    "sin": (math.sin, lambda x: Range(-1.0, 1.0)),
+    "cos": (math.cos, lambda x: Range(-1.0, 1.0)),
+    "arctan": (math.atan, lambda x: monotone(math.atan, x.range)),
+}
+
+
+def _constructor(op: str) -> Callable[..., Expression]:
+    function, range_of = _FUNCTIONS[op]
+
+    def made(x: Expression) -> Expression:
+        if is_constant(x):
+            return constant(float(function(number(x))))
+        return node(op, (x,), range=range_of(x))
+
+    made.__name__, made.__doc__ = op, f"{op}(x)."
+    return over_cases(made)
+
+
+erf = _constructor("erf")
+erfc = _constructor("erfc")
+erfcx = _constructor("erfcx")
+log_ndtr = _constructor("log_ndtr")
+gammaln = _constructor("gammaln")
+digamma = _constructor("digamma")
+sin = _constructor("sin")
+cos = _constructor("cos")
+arctan = _constructor("arctan")
+
+
+def betaln(a: Expression, b: Expression) -> Expression:
+    """The logarithm of the beta function."""
+    return subtract(add(gammaln(a), gammaln(b)), gammaln(add(a, b)))
+
+
+def _rising_range(x: Expression, y: Expression) -> Range:
+    """Above -0.122 and growing in both where x + y is beyond the smallest value of the gamma function."""
+    if x.range.low >= 1.47:
+        return Range(0.0, math.inf)
+    return EVERYWHERE
+
+
+@over_cases
+def rising(x: Expression, y: Expression) -> Expression:
+    """gammaln(x + y) - gammaln(x) for y >= 0 that does not move."""
+    if not x.moves:
+        return subtract(gammaln(add(x, y)), gammaln(x))
+    return node("rising", (x, y), range=_rising_range(x, y))
+
+
+def rising_factorials(added: float, terms: Terms) -> Sum | None:
+    """gammaln(x + d) - gammaln(x) as one function of x."""
+    moving = [(term, c) for term, c in terms.items() if term.op == "gammaln" and term.moves]
+    for upper, c in moving:
+        for lower, d in moving:
+            if c * d < 0.0 and (same(c, -d) or min(abs(c), abs(d)) >= 1.0):
+                step = subtract(upper.args[0], lower.args[0])
+                if not step.moves and step.range.low >= 0.0:
+                    much = math.copysign(min(abs(c), abs(d)), c)
+                    change = rising(lower.args[0], step)
+                    return with_change(added, terms, [(-much, upper), (much, lower), (much, change)])
+    return None
+
+
+def error_functions(added: float, terms: Terms) -> Sum | None:
+    """1 + erf(x) is erfc(-x), 1 - erf(x) is erfc(x), 2 - erfc(x) is erfc(-x)."""
+    for term, c in terms.items():
+        whole = _COMPLEMENTS.get(term.op, 0.0) * c if term.moves else 0.0
+        if whole != 0.0 and (same(added, -whole) or (term.op == "erf" and same(added, whole))):
+            side = -1.0 if term.op == "erfc" or same(added, c) else 1.0
+            change = erfc(scale(side, term.args[0]))
+            return with_change(
+                added,
+                terms,
+                [(-added, constant(1.0)), (-c, term), (abs(c) if added > 0 else -abs(c), change)],
+            )
+    return None
+
+
+_COMPLEMENTS = {"erf": 1.0, "erfc": 2.0}
+
+
+def _log_erfc(x: Expression) -> Expression:
+    return combined([(1.0, log_ndtr(scale(-_ROOT_2, x.args[0]))), (_LOG_2, constant(1.0))])
+
+
+def _log_erfcx(x: Expression) -> Expression:
+    return combined([(1.0, _log_erfc(x)), (1.0, to_the_power(x.args[0], 2.0))])
+
+
+KNOWN["erfc"] = _log_erfc
+KNOWN["erfcx"] = _log_erfcx
+SIMPLER.extend([rising_factorials, error_functions])

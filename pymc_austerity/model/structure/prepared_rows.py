@@ -1,0 +1,155 @@
+"""Graphs of rows made ready for being taken apart into scalar expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sub, Switch
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Max, Sum
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
+from pymc_austerity.model.structure.predictors import merged
+
+
+def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:
+    """The rows of a term, with equal row numbers written once, selections first, exponentials not shifted."""
+    (rows,) = merged([term.rows])
+    (rows,) = rebuild([rows], _equal_indices(fact, term, rows))
+    rows = _without_shifts(_indexed_first(rows))
+    (rows,) = merged([rows])
+    return rows
+
+
+def _equal_indices(fact: Factorisation, term: LocalTerm, rows: Variable) -> dict[Variable, Variable]:
+    """Row numbers that are computed from data, and are equal to others in all rows, as these.
+
+    A density that is a selection from a table computes its rows from row numbers that it looked up; a check
+    beside it, from those that it was given. Both mean the same predictors.
+    """
+    moving = depends_on([rows], fact.graph.values.values())
+    by_row = depends_on([rows], [term.index])
+    found: dict[Variable, None] = {}
+    for node in toposort([rows]):
+        if isinstance(node.op, AdvancedSubtensor):
+            found.update(
+                (var, None)
+                for var in node.inputs[1:]
+                if var.type.shape == (None,) and var.type.dtype == "int64" and var.owner is not None
+                and by_row.get(var, False) and not moving.get(var, False)
+            )  # fmt: skip
+    if not found:
+        return {}
+    names = _numbers_of_equals(fact, term, [term.index, *found])
+    first: dict[int, Variable] = {}
+    return {
+        var: first[name]
+        for var, name in zip([term.index, *found], names, strict=True)
+        if first.setdefault(name, var) is not var
+    }
+
+
+def _numbers_of_equals(fact: Factorisation, term: LocalTerm, variables: Sequence[Variable]) -> list[int]:
+    """For each variable, the number of the first that is equal to it in all rows."""
+    function = fact.compile(list(variables), [term.index], mode=INTERPRETED)
+    point = fact.point_values(fact.graph.point)
+    result = [0] * len(variables)
+    for start in range(0, term.size, CHUNK):
+        positions = np.arange(start, min(start + CHUNK, term.size))
+        values = function(*point, positions, *fact.leaf_values)
+        # Equal so far, and equal here.
+        keys = [(so_far, value.tobytes()) for so_far, value in zip(result, values, strict=True)]
+        result = [keys.index(key) for key in keys]
+    return result
+
+
+def _indexed_first(rows: Variable) -> Variable:
+    """f(z)[group] as f(z[group]), whose values are one for each row, and not one for each group."""
+    memo: dict[Variable, Variable] = {}
+    for node in toposort([rows]):
+        inputs = [memo.get(var, var) for var in node.inputs]
+        if isinstance(node.op, AdvancedSubtensor) and len(inputs) == 2 and inputs[0].type.ndim == 1:
+            memo[node.outputs[0]] = _selection(inputs[0], inputs[1], node)
+        elif inputs != node.inputs:
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+            memo.update(zip(node.outputs, new, strict=True))
+    return memo.get(rows, rows)
+
+
+def _selection(x: Variable, index: Variable, node: Apply) -> Variable:
+    """``x[index]`` of a vector, taken of what `x` is computed from element by element."""
+    if x.type.shape == (1,) or index.type.ndim != 1 or isinstance(x, Constant):
+        return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
+    inner = x.owner
+    if inner is None or not isinstance(inner.op, Elemwise) or len(inner.outputs) != 1:
+        return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
+    parts = [var if var.type.shape == (1,) else _selection(var, index, node) for var in inner.inputs]
+    return inner.op(*parts)
+
+
+def _without_shifts(rows: Variable) -> Variable:
+    """log(sum(exp(x - max))) + max as log(sum(exp(x))): expressions need no guard against overflow."""
+    memo: dict[Variable, Variable] = {}
+    for node in toposort([rows]):
+        inputs = [memo.get(var, var) for var in node.inputs]
+        plain = _log_sum_exp(node, inputs)
+        if plain is not None:
+            memo[node.outputs[0]] = plain
+        elif inputs != node.inputs:
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+            memo.update(zip(node.outputs, new, strict=True))
+    return memo.get(rows, rows)
+
+
+def _log_sum_exp(node: Apply, inputs: list[Variable]) -> Variable | None:
+    """The same without the shift; None if this is not such a sum."""
+    if not _is(node, Add) or len(inputs) != 2:
+        return None
+    for logarithm, shift in (inputs, inputs[::-1]):
+        views: list[DimShuffle] = []
+        inner = _through_views(_input_of(logarithm, Log), views)
+        if inner is None or inner.owner is None or not isinstance(inner.owner.op, Sum):
+            continue
+        difference = _input_of(inner.owner.inputs[0], Exp)
+        if difference is None or not _is(difference.owner, Sub) or not _is_largest(shift):
+            continue
+        x, subtracted = difference.owner.inputs
+        if _core(subtracted) is _core(shift):
+            result = inner.owner.op(pt.exp(x))
+            for view in reversed(views):
+                result = view(result)
+            return pt.log(result)
+    return None
+
+
+def _is(node: Apply | None, kind: type) -> bool:
+    return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kind)
+
+
+def _input_of(var: Variable, kind: type) -> Variable | None:
+    return var.owner.inputs[0] if _is(var.owner, kind) else None
+
+
+def _through_views(var: Variable | None, views: list[DimShuffle]) -> Variable | None:
+    while var is not None and var.owner is not None and isinstance(var.owner.op, DimShuffle):
+        views.append(var.owner.op)
+        var = var.owner.inputs[0]
+    return var
+
+
+def _core(var: Variable) -> Variable | None:
+    return _through_views(var, [])
+
+
+def _is_largest(shift: Variable) -> bool:
+    """The largest of some numbers, or that unless it is infinite."""
+    var = _core(shift)
+    if var is not None and _is(var.owner, Switch) and _is(var.owner.inputs[0].owner, IsInf):
+        var = _core(var.owner.inputs[2])
+    return var is not None and var.owner is not None and isinstance(var.owner.op, Max)

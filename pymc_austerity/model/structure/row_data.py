@@ -1,0 +1,237 @@
+"""What a row reads besides its predictors: numbers that do not depend on the block, as expressions.
+
+Every number that is not the same in all rows is a column of data, of which the range over all rows is
+known. Columns that are equal in all rows are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.node import Expression, constant, data
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
+from pymc_austerity.model.graph.rewrite import INTERPRETED, Compiled
+from pymc_austerity.target import Index
+
+# Numbers that a row reads, at most.
+MOST_NUMBERS = 500
+
+
+class TooMany(Exception):  # noqa: N818 - it is caught, and becomes an obstacle
+    """A row reads more numbers than are looked at."""
+
+
+class Column(NamedTuple):
+    """One number of each row.
+
+    Attributes
+    ----------
+    variable : int
+        Number of the variable that holds it.
+    element : int
+        Place of the number among those of a row.
+    part : str
+        All of it; or whether it is finite, or a finite number in its place.
+    """
+
+    variable: int
+    element: int
+    part: str = "all"
+
+    def of(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """Numbers of some rows, from the values (m, k) of all variables."""
+        own = values[self.variable]
+        one = own[:, min(self.element, own.shape[1] - 1)]
+        if self.part == "finite":
+            return np.isfinite(one).astype(np.float64)
+        return np.where(np.isfinite(one), one, 0.0) if self.part == "filled" else one
+
+
+class ValuesOfRows(Compiled):
+    """Variables that do not depend on the block, evaluated for some rows.
+
+    Parameters
+    ----------
+    fact : Factorisation
+    term : LocalTerm
+    variables : sequence of TensorVariable
+    """
+
+    def __init__(self, fact: Factorisation, term: LocalTerm, variables: Sequence[Variable]) -> None:
+        self._fact, self._term, self.variables = fact, term, tuple(variables)
+
+    def __call__(self, positions: Index) -> list[np.ndarray]:
+        """Each as an array (m, k), or (1, k) if it is the same for all rows."""
+        values = self._fact.point_values(self._fact.graph.point)
+        with np.errstate(all="ignore"):
+            found = self._function(*values, positions, *self._fact.leaf_values)
+        return [_by_rows(var, value) for var, value in zip(self.variables, found, strict=True)]
+
+    @cached_property
+    def _function(self) -> Any:
+        return self._fact.compile(list(self.variables), [self._term.index], mode=INTERPRETED)
+
+
+def _by_rows(var: Variable, value: np.ndarray) -> np.ndarray:
+    shape = var.type.shape
+    if None not in shape:
+        return np.reshape(value, (1, -1)).astype(np.float64)
+    return np.moveaxis(value, shape.index(None), 0).reshape(value.shape[shape.index(None)], -1).astype(float)
+
+
+class RowData:
+    """Expressions for everything in a graph that does not depend on the block.
+
+    Parameters
+    ----------
+    fact : Factorisation
+    term : LocalTerm
+    variables : sequence of TensorVariable
+    moved : collection of TensorVariable
+        Those that depend on variables of other steps, so that nothing is known of their range.
+
+    Raises
+    ------
+    TooMany
+    """
+
+    def __init__(
+        self,
+        fact: Factorisation,
+        term: LocalTerm,
+        variables: Sequence[Variable],
+        moved: Collection[Variable],
+    ) -> None:
+        numbers = sum(_size(var) for var in variables if None in var.type.shape or var in moved)
+        if numbers > MOST_NUMBERS:
+            raise TooMany
+        self._fact, self._term, self._moved = fact, term, set(moved)
+        self._values = ValuesOfRows(fact, term, variables)
+        self.columns: list[Column] = []
+        self._known: dict[Any, int] = {}
+
+    @cached_property
+    def _summary(self) -> list[_Summary]:
+        """Of each variable, what is known of the numbers of its rows."""
+        result = [_Summary() for _ in self._values.variables]
+        for start in range(0, self._term.size, CHUNK):
+            positions = np.arange(start, min(start + CHUNK, self._term.size))
+            for one, value in zip(result, self._values(positions), strict=True):
+                one.add(value)
+        return result
+
+    def elements(self, var: Variable) -> np.ndarray:
+        """The numbers of a row as an array of expressions, whose row axis has length one."""
+        number = self._values.variables.index(var)
+        shape = tuple(1 if k is None else k for k in var.type.shape)
+        result = np.empty(int(np.prod(shape)), dtype=object)
+        for k in range(len(result)):
+            found = self._element(number, k, var in self._moved)
+            result[k] = forms.greater(found, constant(0.0)) if var.type.dtype == "bool" else found
+        return result.reshape(shape)
+
+    def _element(self, number: int, k: int, is_moved: bool) -> Expression:
+        known = self._summary[number]
+        low, high = known.low[k], known.high[k]
+        if is_moved:
+            return data(self._column(Column(number, k), (number, k)), -np.inf, np.inf)
+        if low == high and not known.has_nan[k]:
+            return constant(low)
+        key = known.keys[k].digest()
+        if known.has_nan[k] or (np.isfinite(low) and np.isfinite(high)):
+            if known.has_nan[k]:
+                low, high = -np.inf, np.inf
+            nonzero = not known.has_zero[k] and not known.has_nan[k]
+            return data(self._column(Column(number, k), key), low, high, nonzero=nonzero)
+        if np.isinf(low) and np.isinf(high):
+            return data(self._column(Column(number, k), key), low, high, nonzero=not known.has_zero[k])
+        # Infinite in some rows: a choice, so that the other rows have finite numbers.
+        infinite = constant(low if np.isinf(low) else high)
+        return forms.select(self._finite(number, k, key), self._filled(number, k, key), infinite)
+
+    def _finite(self, number: int, k: int, key: bytes) -> Expression:
+        is_finite = data(self._column(Column(number, k, "finite"), (key, "finite")), 0.0, 1.0)
+        return forms.greater(is_finite, constant(0.0))
+
+    def _filled(self, number: int, k: int, key: bytes) -> Expression:
+        known = self._summary[number]
+        low, high = known.finite_low[k], known.finite_high[k]
+        if low == high:
+            return constant(low)
+        return data(self._column(Column(number, k, "filled"), (key, "filled")), min(low, 0.0), max(high, 0.0))
+
+    def _column(self, column: Column, key: Any) -> int:
+        """Its number; that of an equal one, if there is one."""
+        if key not in self._known:
+            self._known[key] = len(self.columns)
+            self.columns.append(column)
+        return self._known[key]
+
+    def chosen(self, numbers: Sequence[int]) -> Columns:
+        """Some of the columns, to be evaluated."""
+        columns = [self.columns[k] for k in numbers]
+        variables = sorted({column.variable for column in columns})
+        renumbered = [column._replace(variable=variables.index(column.variable)) for column in columns]
+        own = [self._values.variables[k] for k in variables]
+        return Columns(ValuesOfRows(self._fact, self._term, own), renumbered)
+
+
+class Columns(NamedTuple):
+    """Columns of data of a row function.
+
+    Attributes
+    ----------
+    values : ValuesOfRows
+    columns : list of Column
+    """
+
+    values: ValuesOfRows
+    columns: list[Column]
+
+    def __call__(self, positions: Index) -> npt.NDArray[np.float64]:
+        """Of some rows, an array (n_data, m)."""
+        result = np.empty((len(self.columns), len(positions)))
+        if self.columns:
+            values = self.values(positions)
+            for k, column in enumerate(self.columns):
+                result[k] = column.of(values)
+        return result
+
+
+class _Summary:
+    """What is known of the columns of one variable, chunk after chunk."""
+
+    def __init__(self) -> None:
+        self.keys: list[Any] = []
+
+    def add(self, values: np.ndarray) -> None:
+        """Numbers (m, k) of some more rows, or of all at once."""
+        if not self.keys:
+            width = values.shape[1]
+            self.keys = [blake2b(digest_size=16) for _ in range(width)]
+            self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+            self.finite_low, self.finite_high = self.low.copy(), self.high.copy()
+            self.has_nan, self.has_zero = np.zeros(width, dtype=bool), np.zeros(width, dtype=bool)
+        for key, column in zip(self.keys, values.T, strict=True):
+            key.update(np.ascontiguousarray(column + 0.0))
+        self.low = np.minimum(self.low, np.fmin.reduce(values, axis=0, initial=np.inf))
+        self.high = np.maximum(self.high, np.fmax.reduce(values, axis=0, initial=-np.inf))
+        finite = np.isfinite(values)
+        own_low = np.min(values, axis=0, where=finite, initial=np.inf)
+        own_high = np.max(values, axis=0, where=finite, initial=-np.inf)
+        self.finite_low = np.minimum(self.finite_low, own_low)
+        self.finite_high = np.maximum(self.finite_high, own_high)
+        self.has_nan |= np.isnan(values).any(axis=0)
+        self.has_zero |= (values == 0.0).any(axis=0)
+
+
+def _size(var: Variable) -> int:
+    return int(np.prod([k for k in var.type.shape if k is not None], dtype=np.int64))

@@ -1,0 +1,210 @@
+"""The rows of a local term as a function of few predictors that are affine in the block.
+
+The graph of the rows is taken apart into scalar expressions (`scalar_graph`). Of all parts of the expression
+that are affine in the block, the smallest cut separates the rest from the block: these are the predictors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pymc_austerity.bounds.expressions.evaluate import evaluate
+from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, depends_on, stable
+from pymc_austerity.model.structure.affine_expressions import (
+    AffineParts,
+    above,
+    affine_nodes,
+    leaves,
+    replaced,
+)
+from pymc_austerity.model.structure.predictor_values import Design
+from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.model.structure.row_data import Columns
+from pymc_austerity.model.structure.scalar_graph import AffineScalar, Obstacle, ScalarGraph, scalar_graph
+from pymc_austerity.model.structure.smallest_cut import smallest_cut
+from pymc_austerity.target import Index
+
+# Predictors, at most.
+MOST_PREDICTORS = 4
+# Rows at which a row function is compared with the graph.
+_CHECKED = 200
+_TOLERANCE = 1e-6
+
+# Values of all variables, in the order of `Factorisation.compile`.
+Point = list[np.ndarray]
+
+
+def row_functions(fact: Factorisation, points: Iterable[Point]) -> tuple[RowFunction, ...]:
+    """Those of all local terms, in their order.
+
+    Parameters
+    ----------
+    fact : Factorisation
+    points : iterable of lists of ndarray
+        Where they are compared with the graphs.
+
+    Raises
+    ------
+    Obstacle
+        If a term has none: it names the term, and what is in the way.
+    """
+    points = list(points)
+    return tuple(row_function(fact, term, points) for term in fact.locals)
+
+
+def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) -> RowFunction:
+    """That of one local term.
+
+    Raises
+    ------
+    Obstacle
+        If it has none.
+    """
+    graph = scalar_graph(fact, term)
+    affine = affine_nodes(graph.expression)
+    cut = _cut(graph.expression, affine)
+    if len(cut) > MOST_PREDICTORS:
+        raise Obstacle(
+            f"the term {term.name!r} is a function of {len(cut)} linear predictors, and bounds are known for "
+            f"{MOST_PREDICTORS} at most"
+        )
+    result = _made(fact, term, graph, cut, [affine[one] for one in cut])
+    check_against_graph(fact, term, result, points)
+    return result
+
+
+def _cut(root: Expression, affine: dict[Expression, AffineParts]) -> list[Expression]:
+    """The fewest affine parts through which the predictors enter, in an order of the graph."""
+    nodes = list(above(root))
+    inputs = {one: [arg for arg in one.args if arg.moves] for one in nodes if one.moves}
+    if not root.moves:
+        return []
+    sources = [one for one in nodes if one.op == "predictor"]
+    found = smallest_cut(inputs, sources, root, affine.keys())
+    assert found is not None  # all sources may be cut
+    return [one for one in nodes if one in found]
+
+
+def _made(
+    fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cut: list[Expression], parts: list[AffineParts]
+) -> RowFunction:
+    columns = leaves(graph.expression, "data", set(cut))
+    rows = PredictorRows(fact, term, graph, parts)
+    return RowFunction(
+        name=term.name,
+        n_rows=term.size,
+        n_dim=rows.n_dim,
+        n_predictors=len(cut),
+        rows=rows,
+        data=graph.data.chosen(columns),
+        expression=replaced(graph.expression, cut, columns),
+        others=_others(fact, graph),
+        offset_fixed=not rows.is_moved,
+    )
+
+
+def _others(fact: Factorisation, graph: ScalarGraph) -> tuple[str, ...]:
+    """Variables of other steps of which the rows are made."""
+    _, others = block_and_others(fact)
+    return tuple(
+        name for name, var in others.items() if depends_on([graph.rows], [var]).get(graph.rows, False)
+    )
+
+
+class PredictorRows(Compiled):
+    """x_ik and o_ik of the predictors of a term.
+
+    Parameters
+    ----------
+    fact : Factorisation
+    term : LocalTerm
+    graph : ScalarGraph
+        Its rows, taken apart.
+    parts : list of AffineParts
+        Each predictor as an affine function of the scalars of the graph.
+
+    Attributes
+    ----------
+    n_dim : int
+        Length of the block.
+    is_moved : bool
+        Whether variables of other steps change them.
+    """
+
+    def __init__(
+        self, fact: Factorisation, term: LocalTerm, graph: ScalarGraph, parts: list[AffineParts]
+    ) -> None:
+        block, others = block_and_others(fact)
+        self._fact, self._term, self._parts = fact, term, parts
+        self.n_dim = sum(int(np.prod(var.type.shape)) for var in block.values())
+        used = dict.fromkeys(k for part in parts for k in part.coefficients)
+        self._scalars = {k: graph.scalars[k] for k in used}
+        coefficients = [one for part in parts for one in (part.offset, *part.coefficients.values())]
+        self._numbers = sorted({k for one in coefficients for k in leaves(one, "data")})
+        self._columns: Columns = graph.data.chosen(self._numbers)
+        sources = [*(one.variable for one in self._scalars.values()), *self._columns.values.variables]
+        moved = depends_on(sources, others.values())
+        self.is_moved = any(moved.get(var, False) for var in sources)
+
+    def __call__(self, positions: Index) -> np.ndarray:
+        """Rows of the augmented designs, of shape (m, p, D + 1)."""
+        data = dict(zip(self._numbers, self._columns(positions), strict=True))
+        designs = {k: design(positions) for k, design in self._designs.items()}
+        result = np.zeros((len(positions), len(self._parts), self.n_dim + 1))
+        for j, part in enumerate(self._parts):
+            for k, coefficient in part.coefficients.items():
+                factor = np.reshape(evaluate(coefficient, [], data), (-1, 1))
+                result[:, j] += designs[k] if np.all(factor == 1.0) else factor * designs[k]
+            result[:, j, -1] += evaluate(part.offset, [], data)
+        return result
+
+    @cached_property
+    def _designs(self) -> dict[int, Design]:
+        return {k: Design(self._fact, self._term, _selected(one)) for k, one in self._scalars.items()}
+
+
+def _selected(one: AffineScalar) -> Any:
+    if not one.element:
+        return one.variable
+    return one.variable[tuple(slice(None) if k is None else k for k in one.element)]
+
+
+def check_against_graph(
+    fact: Factorisation, term: LocalTerm, function: RowFunction, points: Sequence[Point]
+) -> None:
+    """Compare some rows of a row function with those of the graph.
+
+    Raises
+    ------
+    SelfCheckError
+        If a finite row differs.
+    """
+    block, _ = block_and_others(fact)
+    names = list(fact.graph.values)
+    positions = np.unique(np.linspace(0, term.size - 1, min(_CHECKED, term.size)).astype(np.int64))
+    compiled = fact.compile(stable(term.rows), [term.index], mode=INTERPRETED_STABLE)
+    rows, data = function.rows(positions), function.data(positions)
+    for point in points:
+        q = np.concatenate([np.ravel(point[names.index(name)]) for name in block] or [np.empty(0)])
+        predictors = rows[..., :-1] @ q + rows[..., -1]
+        ours = np.broadcast_to(evaluate(function.expression, predictors.T, data), len(positions))
+        with np.errstate(all="ignore"):
+            theirs = compiled(*point, positions, *fact.leaf_values)
+        finite = np.isfinite(theirs)
+        with np.errstate(invalid="ignore"):
+            same = np.abs(ours - theirs) <= _TOLERANCE * np.maximum(1.0, np.abs(theirs))
+        if not np.all(same[finite]):
+            worst = np.flatnonzero(finite & ~same)[0]
+            raise SelfCheckError(
+                f"Self-check failed for the term {term.name!r}: row {positions[worst]} as a function of "
+                f"{function.n_predictors} predictors is {ours[worst]!r}, the graph gives {theirs[worst]!r}. "
+                "This is a defect of pymc_austerity: please report the model."
+            )

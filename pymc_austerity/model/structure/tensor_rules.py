@@ -1,0 +1,214 @@
+"""Operations on tensors, on arrays of expressions in which the row axis has length one.
+
+One rule for each kind of operation. What has no rule has no form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import (
+    Alloc,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
+from pytensor.tensor.blas import BatchedDot
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Dot
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.special import LogSoftmax, Softmax
+
+from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.model.structure.scalar_rules import NoForm, scalar_rule
+
+# Arrays of expressions in the place of the inputs of a node.
+Arrays = list[np.ndarray]
+
+# Operations that read the numbers in their first input only; the others say where they go.
+READ_FIRST = (Reshape, JoinDims, SplitDims, SpecifyShape, Alloc, CheckAndRaise, Split)
+
+
+@singledispatch
+def tensor_rule(op: Op, node: Apply, args: Arrays) -> np.ndarray | list[np.ndarray]:
+    """The result of `node`, or its results. Dispatches on the operation."""
+    raise NoForm(type(op).__name__)
+
+
+def abstract_shape(var: Variable) -> tuple[int, ...]:
+    """Shape of a variable for one row.
+
+    Raises
+    ------
+    NoForm
+        If more than the number of rows is unknown.
+    """
+    if sum(k is None for k in var.type.shape) > 1:
+        raise NoForm(type(var.owner.op).__name__)
+    return tuple(1 if k is None else k for k in var.type.shape)
+
+
+def elementwise(function: Callable[..., Expression], *args: np.ndarray) -> np.ndarray:
+    """A function of the elements of arrays that are broadcast."""
+    wide = np.broadcast_arrays(*args)
+    result = np.empty(wide[0].shape, dtype=object)
+    for place in np.ndindex(result.shape):
+        result[place] = function(*(one[place] for one in wide))
+    return result
+
+
+@tensor_rule.register(Elemwise)
+def _(op: Elemwise, node: Apply, args: Arrays) -> np.ndarray:
+    dtypes = [var.type.dtype for var in node.inputs]
+    function = scalar_rule(op.scalar_op, dtypes, node.outputs[0].type.dtype)
+    return elementwise(function, *args)
+
+
+@tensor_rule.register(DimShuffle)
+def _(op: DimShuffle, node: Apply, args: Arrays) -> np.ndarray:
+    (x,) = args
+    kept = [axis for axis in op.new_order if axis != "x"]
+    dropped = [axis for axis in range(x.ndim) if axis not in kept]
+    x = np.transpose(x, kept + dropped).reshape([x.shape[axis] for axis in kept])
+    return x.reshape([1 if axis == "x" else node.inputs[0].type.shape[axis] or 1 for axis in op.new_order])
+
+
+@tensor_rule.register(Reshape)
+@tensor_rule.register(JoinDims)
+@tensor_rule.register(SplitDims)
+def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
+    old, new = node.inputs[0].type.shape, node.outputs[0].type.shape
+    if _before_rows(old) != _before_rows(new):
+        raise NoForm(type(op).__name__)
+    return args[0].reshape(abstract_shape(node.outputs[0]))
+
+
+def _before_rows(shape: tuple[int | None, ...]) -> int | None:
+    """Numbers in front of the row axis, by which a change of shape keeps rows apart."""
+    if None not in shape:
+        return None
+    return math.prod(k for k in shape[: shape.index(None)] if k is not None)
+
+
+@tensor_rule.register(SpecifyShape)
+@tensor_rule.register(CheckAndRaise)
+@tensor_rule.register(ViewOp)
+@tensor_rule.register(DeepCopyOp)
+@tensor_rule.register(TensorFromScalar)
+@tensor_rule.register(ScalarFromTensor)
+def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
+    return args[0]
+
+
+@tensor_rule.register(Alloc)
+def _(op: Alloc, node: Apply, args: Arrays) -> np.ndarray:
+    return np.broadcast_to(args[0], abstract_shape(node.outputs[0]))
+
+
+@tensor_rule.register(MakeVector)
+def _(op: MakeVector, node: Apply, args: Arrays) -> np.ndarray:
+    return np.array([arg.item() for arg in args], dtype=object)
+
+
+@tensor_rule.register(Join)
+def _(op: Join, node: Apply, args: Arrays) -> np.ndarray:
+    if any(var.type.shape[op.axis] is None for var in node.inputs):
+        raise NoForm("Join")
+    return np.concatenate(args, axis=op.axis)
+
+
+@tensor_rule.register(Split)
+def _(op: Split, node: Apply, args: Arrays) -> list[np.ndarray]:
+    sizes = [var.type.shape[op.axis] for var in node.outputs]
+    if None in sizes:
+        raise NoForm("Split")
+    return np.split(args[0], np.cumsum(sizes)[:-1], axis=op.axis)
+
+
+@tensor_rule.register(CAReduce)
+def _(op: CAReduce, node: Apply, args: Arrays) -> np.ndarray:
+    (x,), (var,), (out,) = args, node.inputs, node.outputs
+    axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
+    if any(var.type.shape[axis] is None for axis in axes):
+        raise NoForm(type(op).__name__)
+    function = scalar_rule(op.scalar_op, [var.type.dtype] * 2, out.type.dtype)
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    table = np.transpose(x, kept + list(axes)).reshape(*(x.shape[axis] for axis in kept), -1)
+    if not table.shape[-1]:
+        raise NoForm(type(op).__name__)
+    return _folded(function, table)
+
+
+def _folded(function: Callable[..., Expression], table: np.ndarray) -> np.ndarray:
+    """The last axis folded by a function of two."""
+    result = table[..., 0]
+    for k in range(1, table.shape[-1]):
+        result = elementwise(function, result, table[..., k])
+    return result
+
+
+@tensor_rule.register(CumOp)
+def _(op: CumOp, node: Apply, args: Arrays) -> np.ndarray:
+    (x,) = args
+    if node.inputs[0].type.shape[op.axis] is None:
+        raise NoForm("CumOp")
+    function = forms.add if op.mode == "add" else forms.multiply
+    x = np.moveaxis(x, op.axis, 0)
+    result = [x[:1]]
+    for k in range(1, len(x)):
+        result.append(elementwise(function, result[-1], x[k : k + 1]))
+    return np.moveaxis(np.concatenate(result), 0, op.axis)
+
+
+@tensor_rule.register(LogSoftmax)
+@tensor_rule.register(Softmax)
+def _(op: LogSoftmax | Softmax, node: Apply, args: Arrays) -> np.ndarray:
+    (x,) = args
+    axes = range(x.ndim) if op.axis is None else np.atleast_1d(op.axis) % x.ndim
+    if any(node.inputs[0].type.shape[axis] is None for axis in axes):
+        raise NoForm(type(op).__name__)
+    last = np.moveaxis(x, list(axes), list(range(-len(axes), 0)))
+    table = last.reshape(*last.shape[: x.ndim - len(axes)], -1)
+    # Of differences, which are fewer by one: x_k - log sum_j exp x_j = -log sum_j exp(x_j - x_k).
+    differences = elementwise(forms.subtract, table[..., None, :], table[..., :, None])
+    total = _folded(forms.add, elementwise(forms.exp, differences))
+    result = elementwise(forms.negative, elementwise(forms.log, total))
+    if isinstance(op, Softmax):
+        result = elementwise(forms.reciprocal, total)
+    return np.moveaxis(result.reshape(last.shape), list(range(-len(axes), 0)), list(axes))
+
+
+@tensor_rule.register(Dot)
+@tensor_rule.register(BatchedDot)
+def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
+    a, b = node.inputs
+    if a.type.shape[-1] is None or b.type.shape[-2 if b.type.ndim > 1 else 0] is None:
+        raise NoForm(type(op).__name__)
+    return _matrix_product(*args)
+
+
+def _matrix_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    products = elementwise(forms.multiply, a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
+    return _folded(forms.add, products)
+
+
+@tensor_rule.register(Blockwise)
+def _(op: Blockwise, node: Apply, args: Arrays) -> Any:
+    """Of operations on each element of a batch, products of matrices."""
+    if not isinstance(op.core_op, Dot):
+        raise NoForm(type(op.core_op).__name__)
+    return tensor_rule(op.core_op, node, args)
