@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import warn
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.log_likelihood import LogLikelihood
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import squared, times_upper
-from pymc_austerity.target import Expansion, Index, Predictor, QuadraticProxy, Vector
+from pymc_austerity.target import Expansion, Index, LinearPredictor, QuadraticProxy, Vector
 
 logger = logging.getLogger(__name__)
 
@@ -105,16 +106,29 @@ class FittedTerms(NamedTuple):
         """phi(q), in which the terms were expanded."""
         return self.likelihood.features
 
-    @property
-    def row_functions(self) -> tuple[RowFunction, ...]:
-        """The rows of all terms as functions of few predictors; designs that are stored are not computed again.
+    def rows_to_bound(self, with_curvature: Container[str] = ()) -> tuple[RowFunction | LinearPredictor, ...]:
+        """What bounds need of all terms; designs that are stored are not computed again.
+
+        Parameters
+        ----------
+        with_curvature : container of str
+            Names of terms whose bounds the user gives: their linear predictor is enough.
 
         Raises
         ------
         UnboundedError
-            If a term is none; the message names it and what is in the way.
+            If a term is no function of few predictors; the message names it and what is in the way.
         """
-        return tuple(map(self.with_stored_design, self.structure.row_functions))
+        structure = self.structure
+        found: list[RowFunction | LinearPredictor] = []
+        for number, form in enumerate(structure.forms):
+            design = self.likelihood.stored_design(number)
+            if form.term.name in with_curvature and design is not None:
+                found.append(structure.predictors[number]._replace(rows=design))
+            else:
+                found.append(structure.row_function(number))
+        return tuple(found)
+
 
 class ModeFit(NamedTuple):
     """Results of the search; a few arrays of the size of the block.

@@ -18,7 +18,7 @@ from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.local_terms import rows_within
 from pymc_austerity.model.structure.predictor_values import Design
 from pymc_austerity.model.structure.term_derivatives import ByCoordinates, ByPredictor, TermDerivatives
-from pymc_austerity.target import Index, Predictor, Vector
+from pymc_austerity.target import Index, Vector
 
 # Numbers in an intermediate result: rows at a time, times dimensions.
 _BUDGET = 2_000_000
@@ -102,14 +102,10 @@ class LogLikelihood:
                 result.append(np.concatenate([np.empty((2, 0)), *(some for _, some in chunks)], axis=1))
         return tuple(result)
 
-    def with_stored_designs(self, predictors: Sequence[Predictor]) -> tuple[Predictor, ...]:
-        """The predictors of all terms, whose designs are read from here where they are stored."""
-        if not self._is_whole:
-            return tuple(predictors)
-        return tuple(
-            predictor._replace(rows=term.design) if isinstance(term, _SumByPredictor) else predictor
-            for predictor, term in zip(predictors, self._sums, strict=True)
-        )
+    def stored_design(self, number: int) -> StoredDesign | None:
+        """The design of a term with one linear predictor, read from here where it is stored; else None."""
+        term = self._sums[number]
+        return term.design if self._is_whole and isinstance(term, _SumByPredictor) else None
 
 
 class StoredDesign:

@@ -6,7 +6,7 @@ that are affine in the block, the smallest cut separates the rest from the block
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -40,24 +40,6 @@ _TOLERANCE = 1e-6
 
 # Values of all variables, in the order of `Factorisation.compile`.
 Point = list[np.ndarray]
-
-
-def row_functions(fact: Factorisation, points: Iterable[Point]) -> tuple[RowFunction, ...]:
-    """Those of all local terms, in their order.
-
-    Parameters
-    ----------
-    fact : Factorisation
-    points : iterable of lists of ndarray
-        Where they are compared with the graphs.
-
-    Raises
-    ------
-    Obstacle
-        If a term has none: it names the term, and what is in the way.
-    """
-    points = list(points)
-    return tuple(row_function(fact, term, points) for term in fact.locals)
 
 
 def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) -> RowFunction:

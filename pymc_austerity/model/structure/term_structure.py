@@ -10,23 +10,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.element_rows import ElementRows, element_rows
 from pymc_austerity.model.structure.features import Features, feature_candidates
 from pymc_austerity.model.structure.predictor_values import linear_predictor
 from pymc_austerity.model.structure.predictors import TermForm, find_predictor
-from pymc_austerity.model.structure.row_functions import row_functions
+from pymc_austerity.model.structure.row_functions import row_function
 from pymc_austerity.model.structure.scalar_graph import Obstacle
 from pymc_austerity.target import LinearPredictor
 
 # Features of a block, at most.
 MOST_FEATURES = 300
 
-# Those of all terms, or what is in the way of one.
-Functions = tuple[RowFunction, ...] | Obstacle
+# One for each term, or what is in the way of it.
+Functions = tuple[RowFunction | Obstacle, ...]
 
 
 class _Found(NamedTuple):
@@ -75,7 +77,20 @@ class TermStructure:
         """The local terms as functions of the features, or of q itself."""
         return self.forms_in_block if self.features is None else self.features.forms
 
-    @cached_property
+    def row_function(self, number: int) -> RowFunction:
+        """A local term, by its number, as a function of a few linear predictors in the features.
+
+        Raises
+        ------
+        UnboundedError
+            If it is no such function; the message names the term and the operation in the way.
+        """
+        found = self._functions[number]
+        if isinstance(found, Obstacle):
+            raise UnboundedError(str(found))
+        return found
+
+    @property
     def row_functions(self) -> tuple[RowFunction, ...]:
         """All local terms as functions of a few linear predictors in the features, in their order.
 
@@ -84,12 +99,13 @@ class TermStructure:
         UnboundedError
             If a term is no such function; the message names the term and the operation in the way.
         """
+        return tuple(self.row_function(number) for number in range(len(self.factorisation.locals)))
+
+    @cached_property
+    def _functions(self) -> Functions:
+        # Where each term has one linear predictor nothing else was looked for.
         found = self._search.functions
-        if found is None:  # one linear predictor for each term, so that nothing else was looked for
-            found = _functions(self.factorisation, self.features)
-        if isinstance(found, Obstacle):
-            raise UnboundedError(str(found))
-        return found
+        return _functions(self.factorisation, self.features) if found is None else found
 
     @cached_property
     def _search(self) -> _Found:
@@ -99,13 +115,13 @@ class TermStructure:
         for features in candidates:
             if all(form.has_one for form in features.forms):
                 return _Found(features, None)
-        if isinstance(self._in_block, tuple):
+        if _complete(self._in_block):
             return _Found(None, self._in_block)
         found = {features: _functions(self.factorisation, features) for features in candidates}
         numbers = {
-            features: max(function.n_predictors for function in functions)
+            features: max(one.n_predictors for one in functions if isinstance(one, RowFunction))
             for features, functions in found.items()
-            if isinstance(functions, tuple)
+            if _complete(functions)
         }
         if not numbers:
             return _Found(None, self._in_block)
@@ -119,7 +135,7 @@ class TermStructure:
     @property
     def has_functions_in_block(self) -> bool:
         """Whether all local terms are functions of a few linear predictors in q."""
-        return all(form.has_one for form in self.forms_in_block) or isinstance(self._in_block, tuple)
+        return all(form.has_one for form in self.forms_in_block) or _complete(self._in_block)
 
     @cached_property
     def predictors(self) -> tuple[LinearPredictor, ...]:
@@ -153,12 +169,22 @@ class TermStructure:
         }
 
 
+def _complete(functions: Functions) -> bool:
+    """Are all terms functions of few predictors?"""
+    return all(isinstance(one, RowFunction) for one in functions)
+
+
 def _functions(fact: Factorisation, features: Features | None) -> Functions:
     """The row functions of all terms in features, or in q itself; or what is in the way."""
     points = [list(fact.graph.point.values()), jittered(fact.graph)]
+    inner = fact
+    if features is not None:
+        inner, points = features.factorisation, features.at(fact, points)
+    return tuple(_function(inner, term, points) for term in inner.locals)
+
+
+def _function(fact: Factorisation, term: LocalTerm, points: list[list[np.ndarray]]) -> RowFunction | Obstacle:
     try:
-        if features is None:
-            return row_functions(fact, points)
-        return row_functions(features.factorisation, features.at(fact, points))
+        return row_function(fact, term, points)
     except Obstacle as found:
         return found
