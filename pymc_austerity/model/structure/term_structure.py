@@ -6,6 +6,7 @@ made of both are asked for by steps, bounds, proposals and the search for the mo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -27,6 +28,10 @@ MOST_FEATURES = 300
 
 # Those of all terms, or what is in the way of one.
 Functions = tuple[RowFunction, ...] | Obstacle
+
+
+# Predictors of a term with which no features do better, unless they need one only.
+_FEW = 2
 
 
 class _Found(NamedTuple):
@@ -60,8 +65,7 @@ class TermStructure:
     def features(self) -> Features | None:
         """Features phi(q) in which the terms have linear predictors; None where q itself is as good.
 
-        One linear predictor for each term is best, in q or else in features; then a few, in q or else in
-        those features in which they are fewest.
+        One linear predictor for each term is best, in q or else in features; then as few as possible.
         """
         return self._search.features
 
@@ -99,18 +103,12 @@ class TermStructure:
         for features in candidates:
             if all(form.has_one for form in features.forms):
                 return _Found(features, None)
-        if isinstance(self._in_block, tuple):
-            return _Found(None, self._in_block)
-        found = {features: _functions(self.factorisation, features) for features in candidates}
-        numbers = {
-            features: max(function.n_predictors for function in functions)
-            for features, functions in found.items()
-            if isinstance(functions, tuple)
-        }
-        if not numbers:
-            return _Found(None, self._in_block)
-        best = min(numbers, key=numbers.__getitem__)
-        return _Found(best, found[best])
+        best, fewest = _Found(None, self._in_block), _most(self._in_block)
+        for features in candidates if fewest > _FEW else []:
+            functions = _functions(self.factorisation, features)
+            if _most(functions) < fewest:
+                best, fewest = _Found(features, functions), _most(functions)
+        return best
 
     @cached_property
     def _in_block(self) -> Functions:
@@ -151,6 +149,13 @@ class TermStructure:
             for form in self.forms
             for group in form.groups
         }
+
+
+def _most(functions: Functions) -> float:
+    """The largest number of predictors of a term."""
+    if isinstance(functions, Obstacle):
+        return math.inf
+    return max((function.n_predictors for function in functions), default=0)
 
 
 def _functions(fact: Factorisation, features: Features | None) -> Functions:
