@@ -44,7 +44,7 @@ def shape(x: Expression) -> str:
 
 
 def _core(term: Expression) -> str:
-    return f"{term.op}[{'' if term.op == 'select' else term.value}]({', '.join(shape(arg) for arg in term.args)})"
+    return f"{term.op}({', '.join(shape(arg) for arg in term.args)})"
 
 
 def _lines_inside(x: Expression) -> list[Expression]:
@@ -98,7 +98,12 @@ class Alike:
         if len(set(self._cases)) == 1:
             return self._cases[0]
         leaves: list[Values] = []
-        self._merged(self._cases, lambda values: leaves.append(values) or values[0])
+
+        def noted(values: Values) -> Expression:
+            leaves.append(values)
+            return values[0]
+
+        self._merged(self._cases, noted)
         for values in sorted(leaves, key=lambda values: sum(order_key(value)[1] for value in values)):
             self._leaf(values)
         return self._merged(self._cases, self._leaf)

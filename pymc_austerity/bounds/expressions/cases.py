@@ -1,7 +1,7 @@
 """Cases that differ only in what is affine or does not move are merged: the last pass over an expression.
 
-log p(y = 1) and log p(y = 2) of an ordered logistic model are the same function of other cutpoints. Such cases
-become one expression, in which selects by data pick the affine parts.
+log p(y = 1) and log p(y = 2) of an ordered logistic model are the same function of other cutpoints. Such
+cases become one expression, in which selects by data pick the affine parts.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ subtracted vanishes, conditions that the data decide come first, and cases that 
 merged by `finished`. What the constructors return is made of these operations:
 
 - 'constant', 'predictor', 'data';
-- 'sum' with value (c_0, (c_1, ...)): c_0 + sum c_j a_j; 'product' of two; 'square'; 'power' (a, e), a positive
-  and e that does not move;
-- 'exp', 'log', 'log1p', 'reciprocal', 'sigmoid', 'softplus', 'log1mexp' (log(1 - exp(x))), 'gammaln', 'digamma',
-  'erf', 'erfc', 'erfcx', 'log_ndtr', 'sin', 'cos', 'arctan';
+- 'sum' with value (c_0, (c_1, ...)): c_0 + sum c_j a_j; 'product' of two; 'square';
+- 'power' (a, e), a positive and e that does not move;
+- 'exp', 'log', 'log1p', 'reciprocal', 'sigmoid', 'softplus', 'log1mexp' (log(1 - exp(x)));
+- 'gammaln', 'digamma', 'erf', 'erfc', 'erfcx', 'log_ndtr', 'sin', 'cos', 'arctan';
 - 'rising' (x, y): gammaln(x + y) - gammaln(x), y not negative and not moving;
 - 'select' (condition, a, b), with conditions 'positive', 'nonnegative', 'zero', 'not', 'and', 'or'.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from pymc_austerity.bounds.expressions.node import Expression, constant
@@ -54,6 +55,8 @@ def snapped(value: float) -> float:
 def plus(a: float, b: float) -> float:
     """A sum of coefficients, zero if these cancel up to rounding."""
     together = a + b
+    if not math.isfinite(together):
+        return together
     return 0.0 if abs(together) <= _ROUNDING * max(abs(a), abs(b)) else snapped(together)
 
 

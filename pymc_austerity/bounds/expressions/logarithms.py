@@ -23,13 +23,13 @@ from pymc_austerity.bounds.expressions.trees import chosen, over_cases
 
 
 def log_of(x: float) -> float:
-    """The logarithm; minus infinity at zero, and nothing is known below."""
-    return math.log(x) if x > 0.0 else (-math.inf if x == 0.0 else math.nan)
+    """The logarithm; minus infinity at zero, and below, so that it is monotone."""
+    return math.log(x) if x > 0.0 else -math.inf
 
 
 def log1p_of(x: float) -> float:
     """log(1 + x)."""
-    return math.log1p(x) if x > -1.0 else (-math.inf if x == -1.0 else math.nan)
+    return math.log1p(x) if x > -1.0 else -math.inf
 
 
 def softplus_of(x: float) -> float:
@@ -40,7 +40,7 @@ def softplus_of(x: float) -> float:
 def log1mexp_of(x: float) -> float:
     """log(1 - exp(x)) for negative x."""
     if x >= 0.0:
-        return -math.inf if x == 0.0 else math.nan
+        return -math.inf
     return math.log(-math.expm1(x)) if x > -0.69 else math.log1p(-exp_of(x))
 
 
@@ -86,8 +86,8 @@ def structural(x: Expression) -> Expression | None:
 
 def _log_of_select(x: Expression) -> Expression | None:
     condition, a, b = x.args
-    logs = structural(a), structural(b)
-    return None if logs[0] is None or logs[1] is None else chosen(condition, *logs)
+    log_a, log_b = structural(a), structural(b)
+    return None if log_a is None or log_b is None else chosen(condition, log_a, log_b)
 
 
 def _log_of_product(x: Expression, *, must_know: bool) -> Expression | None:

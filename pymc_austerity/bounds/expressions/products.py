@@ -22,12 +22,11 @@ from pymc_austerity.bounds.expressions.linear import (
     plus,
     single,
 )
-from pymc_austerity.bounds.expressions.node import Expression, constant, node
+from pymc_austerity.bounds.expressions.node import Expression, Range, constant, node
 from pymc_austerity.bounds.expressions.order import order_key
 from pymc_austerity.bounds.expressions.ranges import (
     NOT_NEGATIVE,
     POSITIVE,
-    Range,
     inverse,
     monotone,
     squared,
@@ -52,10 +51,8 @@ def sigmoid_of(x: float) -> float:
 
 def _power_of(x: float, e: float) -> float:
     try:
-        return x**e
-    except ZeroDivisionError:
-        return math.inf
-    except OverflowError:
+        return float(x**e)
+    except (ZeroDivisionError, OverflowError):
         return math.inf
 
 

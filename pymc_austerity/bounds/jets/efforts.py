@@ -26,14 +26,15 @@ Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 # By the number of predictors, cheapest first. With one predictor all of them are cheap.
 _EFFORTS = {
     1: (Effort(0, 1), Effort(2, 1), Effort(2, 4), Effort(2, 16), Effort(2, 64)),
-    2: (Effort(0, 1), Effort(2, 1), Effort(2, 2), Effort(2, 4), Effort(2, 8)),
+    2: (Effort(0, 1), Effort(2, 1), Effort(2, 2), Effort(2, 4)),
     3: (Effort(0, 1), Effort(2, 1), Effort(2, 2), Effort(2, 4)),
     4: (Effort(0, 1), Effort(1, 1), Effort(1, 2), Effort(1, 3)),
 }
-# A dearer effort must lower the sum of the bounds to so much of it.
-_WORTH = {1: 0.9995, 2: 0.95, 3: 0.9, 4: 0.9}
+# A dearer effort must lower the sum of the bounds to so much of it; at the larger radii, which few moves
+# reach, to half.
+_WORTH, _WORTH_FAR = {1: 0.9995, 2: 0.9, 3: 0.9, 4: 0.9}, 0.5
 # Rows whose bound is below so many times its value at the center are done.
-_DONE = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}
+_DONE, _DONE_FAR = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}, 2.0
 _SAMPLE = {1: 2000, 2: 1000, 3: 300, 4: 300}
 # Products of coefficients in a pass over all rows, at most: a minute or so.
 _MOST_PRODUCTS = 3e10
@@ -71,7 +72,10 @@ class RowBounds:
         """c_i, of shape (R, m)."""
         rows = _Rows(self._function, self._degree, eta, directions, data)
         return np.stack(
-            [rows.refined(radius, level) for radius, level in zip(self._radii, self._levels, strict=True)]
+            [
+                rows.refined(radius, level, _done(rows, far=k > 0))
+                for k, (radius, level) in enumerate(zip(self._radii, self._levels, strict=True))
+            ]
         )
 
 
@@ -80,13 +84,14 @@ def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample
     p, n = function.n_predictors, function.n_rows
     positions = evenly_spaced(n, _SAMPLE[p])
     rows = _Rows(function, degree, *sample(positions))
-    levels = [_level(rows, radius, n / len(positions)) for radius in radii]
+    share = n / len(positions)
+    levels = [_level(rows, radius, share, far=k > 0) for k, radius in enumerate(radii)]
     with np.errstate(all="ignore"):
-        looseness = rows.refined(radii[0], levels[0]).sum() / rows.at_center.sum()
+        looseness = rows.refined(radii[0], levels[0], _done(rows, far=False)).sum() / rows.at_center.sum()
     return RowBounds(function, degree, radii, levels, float(looseness) if rows.at_center.any() else 1.0)
 
 
-def _level(rows: _Rows, radius: float, share: float) -> int:
+def _level(rows: _Rows, radius: float, share: float, *, far: bool) -> int:
     """The cheapest effort than which no dearer one is much better; cost is for `share` times as many rows."""
     if not np.isfinite(radius):
         return 0
@@ -94,15 +99,21 @@ def _level(rows: _Rows, radius: float, share: float) -> int:
     bounds, total = rows.bounds(radius, 0), []
     for level in range(len(_EFFORTS[p])):
         if level:
-            loose = rows.loose(bounds)
+            loose = rows.loose(bounds, _done(rows, far=far))
             if not loose.any() or share * loose.sum() * rows.products(level) > _MOST_PRODUCTS:
                 break
             bounds[loose] = np.minimum(bounds[loose], rows.bounds(radius, level, loose))
         total.append(float(bounds.sum()))
     best = min(total)
     if not np.isfinite(best):
-        return len(total) - 1 if np.isfinite(bounds).any() else 0
-    return next(level for level, one in enumerate(total) if _WORTH[p] * one <= best)
+        return len(total) - 1
+    worth = _WORTH_FAR if far else _WORTH[p]
+    return next(level for level, one in enumerate(total) if worth * one <= best)
+
+
+def _done(rows: _Rows, *, far: bool) -> float:
+    """Bounds below so many times the derivatives at the center are tight enough."""
+    return _DONE_FAR if far else _DONE[rows.n_predictors]
 
 
 class _Rows:
@@ -124,15 +135,15 @@ class _Rows:
         """Bounds of some of the rows by one effort."""
         return self._norms(radius, _EFFORTS[self.n_predictors][level], which)
 
-    def loose(self, bounds: Vector) -> Index:
+    def loose(self, bounds: Vector, times: float) -> Index:
         """Rows whose bounds are far above the derivatives at the center."""
-        return ~(bounds <= _DONE[self.n_predictors] * self.at_center)
+        return ~(bounds <= times * self.at_center)
 
-    def refined(self, radius: float, level: int) -> Vector:
-        """Bounds of all the rows, by efforts up to a level where these pay."""
+    def refined(self, radius: float, level: int, times: float) -> Vector:
+        """Bounds of all the rows, by efforts up to a level, for rows that are loose."""
         bounds = self.bounds(radius, 0)
         for dearer in range(1, level + 1):
-            loose = self.loose(bounds)
+            loose = self.loose(bounds, times)
             if not loose.any():
                 break
             bounds[loose] = np.minimum(bounds[loose], self.bounds(radius, dearer, loose))

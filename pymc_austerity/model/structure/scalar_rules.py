@@ -20,6 +20,8 @@ from pymc_austerity.bounds.expressions.node import Expression, constant
 Scalar = Callable[[list[Expression], Sequence[str], str], Expression]
 
 ZERO, ONE = constant(0.0), constant(1.0)
+# Terms of a sum of probabilities of counts, at most.
+_FEW_EVENTS = 4
 
 
 class NoForm(Exception):  # noqa: N818 - it is caught, and becomes an obstacle
@@ -126,6 +128,27 @@ def _clip(x: Expression, low: Expression, high: Expression) -> Expression:
     return forms.minimum(forms.maximum(x, low), high)
 
 
+def _upper_gamma(shape: Expression, x: Expression) -> Expression:
+    """P(fewer than `shape` events of a Poisson variable with mean x), of few."""
+    few = shape.value if shape.op == "constant" else None
+    if few not in range(1, _FEW_EVENTS + 1) or not x.range.low >= 0.0:
+        raise NoForm("GammaIncC")
+    powers = [forms.multiply(*[ONE, *[x] * k], constant(1.0 / math.factorial(k))) for k in range(int(few))]
+    return forms.multiply(forms.exp(forms.negative(x)), forms.add(*powers))
+
+
+def _lower_gamma(shape: Expression, x: Expression) -> Expression:
+    if shape is not ONE or not x.range.low >= 0.0:
+        raise NoForm("GammaInc")
+    return forms.negative(forms.expm1(forms.negative(x)))
+
+
+def _incomplete_beta(a: Expression, b: Expression, x: Expression) -> Expression:
+    if b is not ONE or not 0.0 <= x.range.low <= x.range.high <= 1.0:
+        raise NoForm("BetaInc")
+    return forms.power(x, a)
+
+
 def _exp2(x: Expression) -> Expression:
     return forms.exp(forms.multiply(constant(math.log(2.0)), x))
 
@@ -166,6 +189,9 @@ _OF_NUMBERS: dict[type, Callable[..., Expression]] = {
     pm.GammaLn: forms.gammaln,
     pm.Gamma: _gamma,
     pm.Psi: forms.digamma,
+    pm.GammaIncC: _upper_gamma,
+    pm.GammaInc: _lower_gamma,
+    pm.BetaInc: _incomplete_beta,
     pm.Erf: forms.erf,
     pm.Erfc: forms.erfc,
     pm.Erfcx: forms.erfcx,

@@ -6,6 +6,7 @@ made of both are asked for by steps, bounds, proposals and the search for the mo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -29,6 +30,10 @@ MOST_FEATURES = 300
 
 # One for each term, or what is in the way of it.
 Functions = tuple[RowFunction | Obstacle, ...]
+
+
+# Predictors of a term with which no features do better, unless they need one only.
+_FEW = 2
 
 
 class _Found(NamedTuple):
@@ -62,8 +67,7 @@ class TermStructure:
     def features(self) -> Features | None:
         """Features phi(q) in which the terms have linear predictors; None where q itself is as good.
 
-        One linear predictor for each term is best, in q or else in features; then a few, in q or else in
-        those features in which they are fewest.
+        One linear predictor for each term is best, in q or else in features; then as few as possible.
         """
         return self._search.features
 
@@ -115,18 +119,12 @@ class TermStructure:
         for features in candidates:
             if all(form.has_one for form in features.forms):
                 return _Found(features, None)
-        if _complete(self._in_block):
-            return _Found(None, self._in_block)
-        found = {features: _functions(self.factorisation, features) for features in candidates}
-        numbers = {
-            features: max(one.n_predictors for one in functions if isinstance(one, RowFunction))
-            for features, functions in found.items()
-            if _complete(functions)
-        }
-        if not numbers:
-            return _Found(None, self._in_block)
-        best = min(numbers, key=numbers.__getitem__)
-        return _Found(best, found[best])
+        best, fewest = _Found(None, self._in_block), _most(self._in_block)
+        for features in candidates if fewest > _FEW else []:
+            functions = _functions(self.factorisation, features)
+            if _most(functions) < fewest:
+                best, fewest = _Found(features, functions), _most(functions)
+        return best
 
     @cached_property
     def _in_block(self) -> Functions:
@@ -135,7 +133,7 @@ class TermStructure:
     @property
     def has_functions_in_block(self) -> bool:
         """Whether all local terms are functions of a few linear predictors in q."""
-        return all(form.has_one for form in self.forms_in_block) or _complete(self._in_block)
+        return all(form.has_one for form in self.forms_in_block) or math.isfinite(_most(self._in_block))
 
     @cached_property
     def predictors(self) -> tuple[LinearPredictor, ...]:
@@ -169,9 +167,11 @@ class TermStructure:
         }
 
 
-def _complete(functions: Functions) -> bool:
-    """Are all terms functions of few predictors?"""
-    return all(isinstance(one, RowFunction) for one in functions)
+def _most(functions: Functions) -> float:
+    """The largest number of predictors of a term; infinite if a term is no function of few."""
+    if any(isinstance(one, Obstacle) for one in functions):
+        return math.inf
+    return max((one.n_predictors for one in functions if isinstance(one, RowFunction)), default=0)
 
 
 def _functions(fact: Factorisation, features: Features | None) -> Functions:
