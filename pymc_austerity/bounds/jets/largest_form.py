@@ -90,7 +90,7 @@ def _points(n_variables: int) -> tuple[npt.NDArray[np.float64], float]:
 
 @entry
 def largest_forms(cover: Covering, middle: Array, radius: Array, result: Vector) -> None:
-    """Upper bounds of |F| on the unit sphere, for all coefficients in middle +- radius, of shape (m, rows)."""
+    """Upper bounds of |F| on the unit sphere, for coefficients in middle +- radius, of shape (m, rows)."""
     n_rows = middle.shape[1]
     if cover.monomials.shape[0] == 0:
         for row in range(n_rows):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.jets import tape as steps
-from pymc_austerity.bounds.jets.compiled import inner
+from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.ranges import ranges_of
 from pymc_austerity.bounds.jets.tape import Tape
 from pymc_austerity.target import Vector
@@ -93,7 +93,7 @@ def slots_for(tape: Tape) -> Slots:
     return Slots(np.zeros(shape), np.zeros(shape), np.zeros((tape.n_slots, LANES), dtype=np.int8))
 
 
-@inner
+@entry
 def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
     """Run the program: the jet of the expression is in the slot `tape.root` then."""
     for number in range(tape.steps.shape[0]):

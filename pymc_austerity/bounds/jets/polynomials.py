@@ -51,8 +51,8 @@ def log_ndtr_polynomials() -> Array:
 def taylor_table(polynomials: list[Polynomial]) -> Array:
     """Coefficients of polynomials, constant first, divided by k!: one row for each."""
     width = max(len(p.coef) for p in polynomials)
-    rows = [np.pad(p.coef, (0, width - len(p.coef))) / math.factorial(k) for k, p in enumerate(polynomials)]
-    return np.array(rows)
+    rows = [np.pad(p.coef, (0, width - len(p.coef))) for p in polynomials]
+    return np.array(rows, dtype=np.float64) / [[math.factorial(k)] for k in range(len(rows))]
 
 
 def tail_series() -> tuple[Array, Array]:
@@ -68,5 +68,6 @@ def tail_series() -> tuple[Array, Array]:
 
 def zeros_inside(polynomial: Polynomial, low: float, high: float) -> list[float]:
     """Real zeros strictly between low and high."""
-    roots = polynomial.roots()
-    return sorted({float(np.real(r)) for r in roots if abs(np.imag(r)) < 1e-7 and low < np.real(r) < high})
+    roots = np.asarray(polynomial.roots(), dtype=np.complex128)
+    real: list[float] = roots.real[np.abs(roots.imag) < 1e-7].tolist()
+    return sorted(x for x in real if low < x < high)

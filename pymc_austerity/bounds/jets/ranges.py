@@ -114,7 +114,7 @@ def ranges_of(
         error[k] += more[k]
         if least[k] > largest[k]:
             least[k], largest[k] = largest[k], least[k]
-    if code == _SIN or code == _COS:
+    if code in (_SIN, _COS):
         _peaks(low, high, code == _COS, n, least, largest)
     for k in range(n + 1):
         for i in range(CRITICAL_POINTS.shape[2]):
@@ -136,7 +136,7 @@ def _outside(code: int, low: float, high: float) -> bool:
     if not low <= high or (code == _RECIPROCAL and low <= 0.0 <= high):
         return True
     first, last = DOMAINS[code, 0], DOMAINS[code, 1]
-    return (first > -math.inf and low <= first) or (last < math.inf and high >= last)
+    return bool((first > -math.inf and low <= first) or (last < math.inf and high >= last))
 
 
 @inner

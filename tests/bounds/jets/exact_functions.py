@@ -113,12 +113,8 @@ def _erfcx(x, n, y):
 def _log_ndtr(x, n, y):
     with mp.workdps(_DIGITS + int(3 + 2 * n * mp.log10(abs(x) + 2))):
         tail = mp.erfc(-x / mp.sqrt(2)) / 2
-        below = [
-            tail,
-            *(g / mp.sqrt(2 * mp.pi) / (k + 1) for k, g in enumerate(_gaussian(x, n - 1, mpf(1) / 2))),
-        ]
-        if n == 0:
-            return [mp.log(tail)]
+        density = [g / mp.sqrt(2 * mp.pi) for g in _gaussian(x, n - 1, mpf(1) / 2)]
+        below = _integrated(tail, density, n)
         inverse = inverse_series(below)
         slopes = _multiplied([k * c for k, c in enumerate(below)][1:], inverse[:-1])
         value = mp.log1p(-mp.erfc(x / mp.sqrt(2)) / 2) if x > 0 else mp.log(tail)
