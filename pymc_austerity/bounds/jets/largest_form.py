@@ -94,7 +94,7 @@ def largest_forms(cover: Covering, middle: Array, radius: Array, result: Vector)
     n_rows = middle.shape[1]
     if cover.monomials.shape[0] == 0:
         for row in range(n_rows):
-            result[row] = _by_unfolding(cover, middle[:, row], radius[:, row])
+            result[row] = _or_infinite(_by_unfolding(cover, middle[:, row], radius[:, row]))
         return
     value, size = np.empty(n_rows), np.empty(n_rows)
     for row in range(n_rows):
@@ -114,8 +114,13 @@ def largest_forms(cover: Covering, middle: Array, radius: Array, result: Vector)
             # What is not a number stays.
             result[row] = result[row] if found <= result[row] or math.isnan(result[row]) else found
     for row in range(n_rows):
-        bound = result[row] * cover.inflation * (1.0 + 1e-12)
-        result[row] = math.inf if math.isnan(bound) else bound
+        result[row] = _or_infinite(result[row] * cover.inflation * (1.0 + 1e-12))
+
+
+@inner
+def _or_infinite(bound: float) -> float:
+    """Nothing is known where it is not a number."""
+    return math.inf if math.isnan(bound) else bound
 
 
 @inner

@@ -139,11 +139,8 @@ def lognormal(rng, eta):
 
 def _counts(y: Expression, mean: Expression, shape: Expression) -> Expression:
     spread = multiply(exp(shape), softplus(subtract(mean, shape)))
-    return (
-        subtract(rising(exp(shape), y), spread, multiply(y, softplus(subtract(shape, mean))))
-        if False
-        else subtract(subtract(rising(exp(shape), y), spread), multiply(y, softplus(subtract(shape, mean))))
-    )
+    missing = multiply(y, softplus(subtract(shape, mean)))
+    return add(rising(exp(shape), y), negative(spread), negative(missing))
 
 
 @likelihood("negative binomial, free shape", (0.5, 0.7), _counts(COUNT, A, B))

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from mpmath import mpf
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, data, node, predictor
@@ -32,21 +33,21 @@ def enclosed(expression, block, box, order):
 def block_of(likelihood, rng):
     eta, _, columns = rows(likelihood, rng, LANES, 1, 1.0)
     p = likelihood.n_predictors
-    factor = np.tril(rng.normal(size=(LANES, p, p)))
+    factor = np.tril(0.4 * rng.normal(size=(LANES, p, p)))
     return Block(eta.T.copy(), np.moveaxis(factor, 0, -1).copy(), columns)
 
 
 def points_in(box, rng):
     """Points of the box that are in the ball: any, and corners."""
-    z = box.at + box.half * (
-        rng.uniform(-1, 1, len(box.at)) if rng.random() < 0.5 else rng.choice([-1, 1], len(box.at))
-    )
+    p = len(box.at)
+    step = rng.uniform(-1, 1, p) if rng.random() < 0.5 else rng.choice([-1, 1], p)
+    z = box.at + box.half * step
     return z if np.linalg.norm(z) <= box.rho else box.at
 
 
 def exact(expression, block, lane, z, order):
     predictors = [
-        (math.fsum([eta, *(a * b for a, b in zip(slopes, z, strict=True))]), slopes)
+        (sum((mpf(a) * mpf(b) for a, b in zip(slopes, z, strict=True)), mpf(eta)), slopes)
         for eta, slopes in zip(block.eta[:, lane], block.factor[:, :, lane], strict=True)
     ]
     return ExactJets(predictors, block.data[:, lane], order).coefficients(expression)
@@ -63,7 +64,7 @@ def test_no_derivative_is_outside(name):
         at = np.zeros(p) if half == 0.0 else rng.uniform(-0.5, 0.5, p)
         box = Box(at, half, max(half, RHO))
         middle, radius = enclosed(likelihood.expression, block, box, order)
-        for lane in range({1: 16, 2: 8, 3: 4, 4: 3}[p]):
+        for lane in range({1: 16, 2: 9, 3: 5, 4: 4}[p]):
             values = exact(likelihood.expression, block, lane, points_in(box, rng), order)
             for k, value in enumerate(values):
                 n_known += radius[k, lane] < math.inf
