@@ -62,19 +62,11 @@ BINARY: list[tuple[Callable[..., Expression], Function, Callable[..., bool]]] = 
     (forms.multiply, lambda a, b: a * b, anything),
     (forms.divide, lambda a, b: a / b, lambda a, b: abs(b) > 1e-3),
     (forms.power, lambda a, b: a**b, lambda a, b: a > 1e-3 and abs(b * mpmath.log(a)) < 20),
-    (
-        forms.logaddexp,
-        lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)),
-        lambda a, b: max(abs(a), abs(b)) < 20,
-    ),
+    (forms.logaddexp, lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)), lambda a, b: max(abs(a), abs(b)) < 20),
     (forms.maximum, max, anything),
     (forms.minimum, min, anything),
     (forms.less, lambda a, b: mpmath.mpf(a < b), lambda a, b: abs(a - b) > 1e-6),
-    (
-        forms.betaln,
-        lambda a, b: mpmath.log(mpmath.beta(a, b)),
-        lambda a, b: min(a, b) > 1e-2 and max(a, b) < 50,
-    ),
+    (forms.betaln, lambda a, b: mpmath.log(mpmath.beta(a, b)), lambda a, b: min(a, b) > 1e-2 and max(a, b) < 50),
 ]
 
 
