@@ -55,7 +55,7 @@ def _largest(name, low, high, degree):
 
 
 def curvature(name, y, low, high, degree):
-    """The largest |f^(degree)| from low to high, for the likelihoods of `jets.likelihoods` with one predictor."""
+    """The largest |f^(degree)| from low to high, for `jets.likelihoods` with one predictor."""
     if name == "logistic":
         return _largest(name, low, high, degree)
     if name == "negative binomial":
@@ -77,7 +77,7 @@ def curvature(name, y, low, high, degree):
 
 
 def normal_norms(eta, directions, y, radius, degree):
-    """Of the normal likelihood with a free scale: the largest derivative along unit vectors, for |w| <= radius.
+    """Of normal errors with a free scale: the largest derivative along unit vectors, for |w| <= radius.
 
     With s = exp(-zeta) and r = (y - eta) s, along a change (a, b) of (eta, zeta),
 
