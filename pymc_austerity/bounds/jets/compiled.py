@@ -7,15 +7,17 @@ from typing import Any, cast
 
 from numba import njit
 
-_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy"}
 _NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def entry[F: Callable[..., Any]](function: F) -> F:
-    """For what Python calls, too."""
-    return cast(F, njit(**_OPTIONS)(function))
+    """For what Python calls."""
+    return cast(F, njit(cache=True, error_model="numpy")(function))
 
 
 def inner[F: Callable[..., Any]](function: F) -> F:
-    """For what compiled code alone calls: wrappers for Python take a fifth of the time to compile."""
-    return cast(F, njit(**_OPTIONS, **_NO_WRAPPERS)(function))
+    """For what compiled code alone calls: it is in the cache of that.
+
+    Wrappers for Python, and files of its own, would take a quarter of the time to compile it.
+    """
+    return cast(F, njit(error_model="numpy", **_NO_WRAPPERS)(function))
