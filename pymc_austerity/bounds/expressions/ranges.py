@@ -41,7 +41,9 @@ def scaled(r: Range, by: float) -> Range:
     ends = sorted((_times(r.low, by), _times(r.high, by)))
     nonzero = by != 0.0 and excludes_zero(r)
     # Twice, half or minus a number is not rounded, nor is a product of small whole numbers.
-    is_whole = by.is_integer() and r.low.is_integer() and r.high.is_integer() and max(map(abs, ends)) < 2.0**53
+    is_whole = (
+        by.is_integer() and r.low.is_integer() and r.high.is_integer() and max(map(abs, ends)) < 2.0**53
+    )
     if is_whole or abs(math.frexp(by)[0]) == 0.5:
         return Range(ends[0], ends[1], nonzero)
     return _made(ends[0], ends[1], 0.0, nonzero)
@@ -69,7 +71,6 @@ def total(added: float, parts: Iterable[Range]) -> Range:
     is_above = low >= 0.0 and any(r.is_positive for r in ranges) and all(r.low >= 0.0 for r in ranges)
     is_below = high <= 0.0 and any(r.is_negative for r in ranges) and all(r.high <= 0.0 for r in ranges)
     return Range(low, high, is_above or is_below)
-
 
 
 def times(a: Range, b: Range) -> Range:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 from pymc_austerity.bounds.expressions.linear import (
-    ONE,
     ZERO,
     Terms,
     accumulated,
@@ -92,8 +91,3 @@ def _scaled(factor: float, x: Expression) -> Expression:
 def negative(a: Expression) -> Expression:
     """-a."""
     return scale(-1.0, a)
-
-
-def one_plus(x: Expression) -> Expression:
-    """1 + x."""
-    return add(ONE, x)
