@@ -339,6 +339,25 @@ def test_rising_factorials_come_from_differences_of_gamma_functions():
     assert operations(subtract(gammaln(add(a, Y)), gammaln(a))) == ["exp", "gammaln", "gammaln"]
 
 
+def test_a_rising_factorial_of_one_step_is_a_logarithm():
+    assert subtract(gammaln(add(exp(ZETA), ONE)), gammaln(exp(ZETA))) is ZETA
+
+
+def test_a_softmax_of_many_classes_is_made_in_little_time():
+    etas = [predictor(k) for k in range(30)]
+    found = logsumexp(*etas)
+    assert operations(found) == ["softplus"] * 29
+    assert found is log(add(*map(exp, etas)))
+
+
+def test_censored_normal_rows_have_three_cases():
+    z = divide(subtract(Y, ETA), exp(ZETA))
+    limit = constant(3.0)
+    inside = select(greater(Y, limit), NEVER, normal(ETA, exp(ZETA)))
+    found = finished(select(equal(Y, limit), normal_cdf(negative(z)), inside))
+    assert operations(found) == ["exp", "log_ndtr", "square"]
+
+
 def test_beta_binomial_has_three_rising_factorials():
     a, b, n = exp(ZETA), exp(XI), constant(30.0)
     top = betaln(add(COUNT, a), add(subtract(n, COUNT), b))
