@@ -12,7 +12,9 @@ from pymc_austerity.bounds.expressions.sums import combined, scale
 
 
 def power_of(x: float, e: float) -> float:
-    """X to the power of e, infinite where it overflows."""
+    """Raise x to the power of e: infinite where it overflows, not a number where it is not real."""
+    if x < 0.0 and not e.is_integer():
+        return math.nan
     try:
         return float(x**e)
     except (ZeroDivisionError, OverflowError):

@@ -106,4 +106,6 @@ def monotone(function: Callable[[float], float], r: Range, within: Range = EVERY
 
 def union(a: Range, b: Range) -> Range:
     """What contains both."""
+    if any(math.isnan(end) for end in (a.low, b.low)):
+        return EVERYWHERE
     return Range(min(a.low, b.low), max(a.high, b.high), excludes_zero(a) and excludes_zero(b))
