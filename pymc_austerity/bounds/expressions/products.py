@@ -221,7 +221,7 @@ def _to_the_power(x: Expression, e: Expression) -> Expression:
 
 
 def to_the_power(x: Expression, e: float) -> Expression:
-    """X to the power of a number."""
+    """The power of which the exponent is a number."""
     return _to_the_power(x, constant(e))
 
 
