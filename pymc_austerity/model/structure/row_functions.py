@@ -6,11 +6,13 @@ that are affine in the block, the smallest cut separates the rest from the block
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
@@ -26,11 +28,11 @@ from pymc_austerity.model.structure.affine_expressions import (
     replaced,
 )
 from pymc_austerity.model.structure.predictor_values import Design
-from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.model.structure.predictors import block_and_others, one_per_row
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import AffineScalar, Obstacle, ScalarGraph, scalar_graph
 from pymc_austerity.model.structure.smallest_cut import smallest_cut
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Vector
 
 # Predictors, at most.
 MOST_PREDICTORS = 4
@@ -146,6 +148,29 @@ class PredictorRows(Compiled):
                 factor = np.reshape(evaluate(coefficient, [], data), (-1, 1))
                 result[:, j] += designs[k] if np.all(factor == 1.0) else factor * designs[k]
             result[:, j, -1] += evaluate(part.offset, [], data)
+        return result
+
+    def as_graphs(self, leaf: Callable[[str, Vector], Variable]) -> list[Variable]:
+        """The predictors without their offsets, of shape (m,) each.
+
+        Parameters
+        ----------
+        leaf : callable
+            ``(name, values) -> TensorVariable``: stores a number of each row of the term.
+        """
+        every = np.arange(self._term.size)
+        columns = dict(zip(self._numbers, self._columns(every), strict=True))
+        result = []
+        for j, part in enumerate(self._parts):
+            total = pt.zeros_like(self._term.index, dtype="float64")
+            for k, coefficient in part.coefficients.items():
+                one = one_per_row(_selected(self._scalars[k]), self._term.index)
+                if coefficient.op == "constant":
+                    total = total + coefficient.value * one
+                else:
+                    values = np.broadcast_to(evaluate(coefficient, [], columns), len(every))
+                    total = total + leaf(f"predictor{j}_{k}", values)[self._term.index] * one
+            result.append(total)
         return result
 
     @cached_property

@@ -94,6 +94,10 @@ class TermStructure:
             raise UnboundedError(str(found))
         return found
 
+    def has_row_function(self, number: int) -> bool:
+        """Whether `row_function` has an answer."""
+        return isinstance(self._functions[number], RowFunction)
+
     @property
     def row_functions(self) -> tuple[RowFunction, ...]:
         """All local terms as functions of a few linear predictors in the features, in their order.
