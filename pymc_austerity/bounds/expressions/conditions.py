@@ -42,19 +42,19 @@ def min_term(x: Expression) -> Expression:
 
 @over_cases
 def positive(x: Expression) -> Expression:
-    """X > 0."""
+    """Whether x > 0."""
     return _sign("positive", x)
 
 
 @over_cases
 def nonnegative(x: Expression) -> Expression:
-    """X >= 0."""
+    """Whether x >= 0."""
     return _sign("nonnegative", x)
 
 
 @over_cases
 def zero(x: Expression) -> Expression:
-    """X == 0."""
+    """Whether x == 0."""
     return _sign("zero", x)
 
 
