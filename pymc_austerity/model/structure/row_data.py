@@ -7,6 +7,7 @@ known. Columns that are equal in all rows are one.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -98,6 +99,13 @@ class RowData:
     moved : collection of TensorVariable
         Those that depend on variables of other steps, so that nothing is known of their range.
 
+    Attributes
+    ----------
+    columns : list of Column
+        Those that some expression needed so far.
+    moved_columns : set of int
+        Those among them that variables of other steps move.
+
     Raises
     ------
     TooMany
@@ -116,6 +124,7 @@ class RowData:
         self._fact, self._term, self._moved = fact, term, set(moved)
         self._values = ValuesOfRows(fact, term, variables)
         self.columns: list[Column] = []
+        self.moved_columns: set[int] = set()
         self._known: dict[Any, int] = {}
 
     @cached_property
@@ -142,7 +151,9 @@ class RowData:
         known = self._summary[number]
         low, high = known.low[k], known.high[k]
         if is_moved:
-            return data(self._column(Column(number, k), (number, k)), -np.inf, np.inf)
+            column = self._column(Column(number, k), (number, k))
+            self.moved_columns.add(column)
+            return data(column, -np.inf, np.inf)
         if low == high and not known.has_nan[k]:
             return constant(low)
         key = known.keys[k].digest()
@@ -184,7 +195,8 @@ class RowData:
         return Columns(ValuesOfRows(self._fact, self._term, own), renumbered)
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True)
+class Columns:
     """Columns of data of a row function.
 
     Attributes

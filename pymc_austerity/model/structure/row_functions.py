@@ -53,7 +53,11 @@ def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) 
         If it has none.
     """
     graph = scalar_graph(fact, term)
-    affine = affine_nodes(graph.expression)
+    affine = {
+        one: parts
+        for one, parts in affine_nodes(graph.expression).items()
+        if all(_is_fixed(factor, graph) for factor in parts.coefficients.values())
+    }
     cut = _cut(graph.expression, affine)
     if len(cut) > MOST_PREDICTORS:
         raise Obstacle(
@@ -63,6 +67,11 @@ def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) 
     result = _made(fact, term, graph, cut, [affine[one] for one in cut])
     check_against_graph(fact, term, result, points)
     return result
+
+
+def _is_fixed(one: Expression, graph: ScalarGraph) -> bool:
+    """Is an expression of data the same whatever other steps do?"""
+    return graph.data.moved_columns.isdisjoint(leaves(one, "data"))
 
 
 def _cut(root: Expression, affine: dict[Expression, AffineParts]) -> list[Expression]:
@@ -134,9 +143,11 @@ class PredictorRows(Compiled):
         coefficients = [one for part in parts for one in (part.offset, *part.coefficients.values())]
         self._numbers = sorted({k for one in coefficients for k in leaves(one, "data")})
         self._columns: Columns = graph.data.chosen(self._numbers)
-        sources = [*(one.variable for one in self._scalars.values()), *self._columns.values.variables]
+        sources = [one.variable for one in self._scalars.values()]
         moved = depends_on(sources, others.values())
-        self.is_moved = any(moved.get(var, False) for var in sources)
+        self.is_moved = any(moved.get(var, False) for var in sources) or not all(
+            _is_fixed(part.offset, graph) for part in parts
+        )
 
     def __call__(self, positions: Index) -> np.ndarray:
         """Rows of the augmented designs, of shape (m, p, D + 1)."""
