@@ -167,6 +167,7 @@ class _SumByRowFunction:
     def __init__(self, term: ByRowFunction, chunks: list[Index], *, stores: bool) -> None:
         self._term, self._chunks = term, chunks
         self.design = StoredDesign(term.design, chunks, stores=stores)
+        self._guards = None if term.guards is None else StoredDesign(term.guards, chunks, stores=stores)
 
     def chunks(self, phi: Vector) -> Iterator[tuple[Derivatives, Slopes]]:
         """The sum over one chunk of rows after the other, and the slopes of these rows."""
@@ -174,14 +175,18 @@ class _SumByRowFunction:
             rows = self.design.of_chunk(k)
             x, offsets = rows[..., :-1], rows[..., -1]
             found = self._term.of_rows(x @ phi + offsets, positions)
-            p = x.shape[1]
+            p, value = x.shape[1], float(found.value.sum())
+            if self._guards is not None:
+                guards = self._guards.of_chunk(k)
+                allowed = np.all(guards[..., :-1] @ phi + guards[..., -1] > 0.0)
+                value = value if allowed else -np.inf
             gradient, hessian = np.zeros(len(phi)), np.zeros((len(phi), len(phi)))
             for i in range(p):
                 gradient += found.first[i] @ x[:, i]
                 for j in range(p):
                     hessian += (x[:, i].T * found.second[i, j]) @ x[:, j]
             above = found.second[np.triu_indices(p)]
-            yield Derivatives(float(found.value.sum()), gradient, hessian), np.concatenate([found.first, above])
+            yield Derivatives(value, gradient, hessian), np.concatenate([found.first, above])
 
 
 class _SumByCoordinates:

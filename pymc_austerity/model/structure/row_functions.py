@@ -22,16 +22,15 @@ from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, depends_on, stable
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
-    above,
     affine_nodes,
     leaves,
-    replaced,
+    renumbered,
 )
+from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
 from pymc_austerity.model.structure.predictor_values import Design
 from pymc_austerity.model.structure.predictors import block_and_others, one_per_row
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import AffineScalar, Obstacle, ScalarGraph, scalar_graph
-from pymc_austerity.model.structure.smallest_cut import smallest_cut
 from pymc_austerity.target import Index, Vector
 
 # Predictors, at most.
@@ -53,20 +52,35 @@ def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) 
         If it has none.
     """
     graph = scalar_graph(fact, term)
-    affine = {
-        one: parts
-        for one, parts in affine_nodes(graph.expression).items()
-        if all(_is_fixed(factor, graph) for factor in parts.coefficients.values())
-    }
-    cut = _cut(graph.expression, affine)
-    if len(cut) > MOST_PREDICTORS:
+    cases = case_predictors(graph.expression, graph.data.moved_columns)
+    if len(cases.values) > MOST_PREDICTORS:
         raise Obstacle(
-            f"the term {term.name!r} is a function of {len(cut)} linear predictors, and bounds are known for "
-            f"{MOST_PREDICTORS} at most"
+            f"the term {term.name!r} is a function of {len(cases.values)} linear predictors, and bounds are "
+            f"known for {MOST_PREDICTORS} at most"
         )
-    result = _made(fact, term, graph, cut, [affine[one] for one in cut])
+    result = _made(fact, term, graph, cases)
     check_against_graph(fact, term, result, points)
     return result
+
+
+def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CasePredictors) -> RowFunction:
+    columns = leaves(cases.expression, "data")
+    rows, guards = (
+        PredictorRows(fact, term, graph, [_affine_parts(one) for one in values])
+        for values in (cases.values, graph.guards)
+    )
+    return RowFunction(
+        name=term.name,
+        n_rows=term.size,
+        n_dim=rows.n_dim,
+        n_predictors=len(cases.values),
+        rows=rows,
+        data=graph.data.chosen(columns),
+        expression=renumbered(cases.expression, columns),
+        others=_others(fact, graph),
+        offset_fixed=not (rows.is_moved or guards.is_moved),
+        guards=guards if graph.guards else None,
+    )
 
 
 def _is_fixed(one: Expression, graph: ScalarGraph) -> bool:
@@ -74,34 +88,8 @@ def _is_fixed(one: Expression, graph: ScalarGraph) -> bool:
     return graph.data.moved_columns.isdisjoint(leaves(one, "data"))
 
 
-def _cut(root: Expression, affine: dict[Expression, AffineParts]) -> list[Expression]:
-    """The fewest affine parts through which the predictors enter, in an order of the graph."""
-    nodes = list(above(root))
-    inputs = {one: [arg for arg in one.args if arg.moves] for one in nodes if one.moves}
-    if not root.moves:
-        return []
-    sources = [one for one in nodes if one.op == "predictor"]
-    found = smallest_cut(inputs, sources, root, affine.keys())
-    assert found is not None  # all sources may be cut
-    return [one for one in nodes if one in found]
-
-
-def _made(
-    fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cut: list[Expression], parts: list[AffineParts]
-) -> RowFunction:
-    columns = leaves(graph.expression, "data", set(cut))
-    rows = PredictorRows(fact, term, graph, parts)
-    return RowFunction(
-        name=term.name,
-        n_rows=term.size,
-        n_dim=rows.n_dim,
-        n_predictors=len(cut),
-        rows=rows,
-        data=graph.data.chosen(columns),
-        expression=replaced(graph.expression, cut, columns),
-        others=_others(fact, graph),
-        offset_fixed=not rows.is_moved,
-    )
+def _affine_parts(one: Expression) -> AffineParts:
+    return affine_nodes(one).get(one, AffineParts(one, {}))
 
 
 def _others(fact: Factorisation, graph: ScalarGraph) -> tuple[str, ...]:
@@ -215,7 +203,10 @@ def check_against_graph(
         predictors = rows[..., :-1] @ q + rows[..., -1]
         ours = np.broadcast_to(evaluate(function.expression, predictors.T, data), len(positions))
         with np.errstate(all="ignore"):
-            theirs = compiled(*point, positions, *fact.leaf_values)
+            theirs = np.array(compiled(*point, positions, *fact.leaf_values))
+        if function.guards is not None:
+            guards = function.guards(positions)
+            theirs[np.any(guards[..., :-1] @ q + guards[..., -1] <= 0.0, axis=1)] = -np.inf
         finite = np.isfinite(theirs)
         with np.errstate(invalid="ignore"):
             same = np.abs(ours - theirs) <= _TOLERANCE * np.maximum(1.0, np.abs(theirs))

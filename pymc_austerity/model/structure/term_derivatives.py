@@ -80,13 +80,15 @@ class ByRowFunction:
     ----------
     design : callable
         ``positions -> (m, p, D + 1)``.
+    guards : callable, optional
+        ``positions -> (m, G, D + 1)``: see `RowFunction`.
     size : int
         Number of rows.
     """
 
     def __init__(self, function: RowFunction) -> None:
         self._function = function
-        self.size, self.design = function.n_rows, function.rows
+        self.size, self.design, self.guards = function.n_rows, function.rows, function.guards
 
     def of_rows(self, predictors: np.ndarray, positions: Index) -> RowDerivatives:
         """l_i with its derivatives, at predictors of shape (m, p)."""
