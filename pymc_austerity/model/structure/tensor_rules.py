@@ -92,17 +92,22 @@ def _(op: DimShuffle, node: Apply, args: Arrays) -> np.ndarray:
 @tensor_rule.register(JoinDims)
 @tensor_rule.register(SplitDims)
 def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
-    old, new = node.inputs[0].type.shape, node.outputs[0].type.shape
-    if _before_rows(old) != _before_rows(new):
+    if not keeps_rows_apart(node):
         raise NoForm(type(op).__name__)
     return args[0].reshape(abstract_shape(node.outputs[0]))
 
 
-def _before_rows(shape: tuple[int | None, ...]) -> int | None:
-    """Numbers in front of the row axis, by which a change of shape keeps rows apart."""
-    if None not in shape:
-        return None
-    return math.prod(k for k in shape[: shape.index(None)] if k is not None)
+def keeps_rows_apart(node: Apply) -> bool:
+    """Has the row axis the same length, and as many numbers before it, after a change of shape?"""
+    old, new = node.inputs[0].type.shape, node.outputs[0].type.shape
+    return _around_rows(old) == _around_rows(new)
+
+
+def _around_rows(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """Numbers before the row axis and after it; how many there are, if it has none."""
+    axis = shape.index(None) if None in shape else len(shape)
+    parts = (shape[:axis], shape[axis + 1 :]) if None in shape else (shape,)
+    return tuple(math.prod(k for k in part if k is not None) for part in parts)
 
 
 @tensor_rule.register(SpecifyShape)
