@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from pymc_austerity.bounds.families.normal_location_scale import FAMILY
 
 from pymc_austerity.bounds.families import normal_location_scale
-from pymc_austerity.bounds.families.normal_location_scale import FAMILY
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import row_sampler_of, tier_and_expected
