@@ -11,6 +11,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sub, Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Max, Sum
+from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
@@ -22,7 +23,7 @@ def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:
     """The rows of a term, with equal row numbers written once, selections first, exponentials not shifted."""
     (rows,) = merged([term.rows])
     (rows,) = rebuild([rows], _equal_indices(fact, term, rows))
-    rows = _without_shifts(_indexed_first(rows))
+    rows = _without_sums_of_shares(_without_shifts(_indexed_first(rows)))
     (rows,) = merged([rows])
     return rows
 
@@ -126,6 +127,27 @@ def _log_sum_exp(node: Apply, inputs: list[Variable]) -> Variable | None:
                 result = view(result)
             return pt.log(result)
     return None
+
+
+def _without_sums_of_shares(rows: Variable) -> Variable:
+    """The sum of a softmax is one: densities check it."""
+    memo: dict[Variable, Variable] = {}
+    for node in toposort([rows]):
+        inputs = [memo.get(var, var) for var in node.inputs]
+        if isinstance(node.op, Sum) and _sums_shares(node.op, inputs[0]):
+            kept = [k for k in range(inputs[0].type.ndim) if k not in node.op.axis]
+            memo[node.outputs[0]] = pt.ones([inputs[0].shape[k] for k in kept])
+        elif inputs != node.inputs:
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+            memo.update(zip(node.outputs, new, strict=True))
+    return memo.get(rows, rows)
+
+
+def _sums_shares(op: Sum, x: Variable) -> bool:
+    """Is it the sum of a softmax over its own axis?"""
+    if x.owner is None or not isinstance(x.owner.op, Softmax) or op.axis is None:
+        return False
+    return tuple(sorted(op.axis)) == tuple(sorted(k % x.type.ndim for k in x.owner.op.axis))
 
 
 def _is(node: Apply | None, kind: type) -> bool:

@@ -15,6 +15,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort
 
 from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.guards import without_guards
 from pymc_austerity.bounds.expressions.node import Expression, predictor
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on
@@ -60,12 +61,15 @@ class ScalarGraph(NamedTuple):
         The graph that was taken apart.
     expression : Expression
         Predictor k is the k-th of `scalars`; data are the columns of `data`.
+    guards : tuple of Expression
+        Affine in the predictors. The rows are minus infinity where one of them is below zero.
     scalars : tuple of AffineScalar
     data : RowData
     """
 
     rows: Variable
     expression: Expression
+    guards: tuple[Expression, ...]
     scalars: tuple[AffineScalar, ...]
     data: RowData
 
@@ -100,12 +104,13 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     found = {var: _predictors(var, scalars, names) for var in sources}
     found.update((var, data.elements(var)) for var in fixed)
     _execute(nodes, found, names)
-    expression = forms.finished(found[rows].item())
+    bare, guards = without_guards(found[rows].item())
+    expression = forms.finished(bare)
     used = [scalars[k] for k in leaves(expression, "predictor")]
     if len(used) > MOST_SCALARS:
         where = names.of(one.variable for one in used)
         raise Obstacle(f"{where} through more than {MOST_SCALARS} numbers a row")
-    return ScalarGraph(rows, expression, tuple(scalars), data)
+    return ScalarGraph(rows, expression, guards, tuple(scalars), data)
 
 
 class _Names:

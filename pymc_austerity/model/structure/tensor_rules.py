@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.model.structure.scalar_rules import NoForm, scalar_rule
+from pymc_austerity.model.structure.scalar_rules import NoForm, number, scalar_rule
 
 # Arrays of expressions in the place of the inputs of a node.
 Arrays = list[np.ndarray]
@@ -145,7 +145,9 @@ def _(op: CAReduce, node: Apply, args: Arrays) -> np.ndarray:
     axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
     if any(var.type.shape[axis] is None for axis in axes):
         raise NoForm(type(op).__name__)
-    function = scalar_rule(op.scalar_op, [var.type.dtype] * 2, out.type.dtype)
+    if out.type.dtype != "bool":  # truth values are counted
+        x = elementwise(partial(number, dtype=var.type.dtype), x)
+    function = scalar_rule(op.scalar_op, [out.type.dtype] * 2, out.type.dtype)
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     table = np.transpose(x, kept + list(axes)).reshape(*(x.shape[axis] for axis in kept), -1)
     if not table.shape[-1]:

@@ -94,6 +94,10 @@ class TermStructure:
             raise UnboundedError(str(found))
         return found
 
+    def has_row_function(self, number: int) -> bool:
+        """Whether `row_function` has an answer."""
+        return isinstance(self._functions[number], RowFunction)
+
     @property
     def row_functions(self) -> tuple[RowFunction, ...]:
         """All local terms as functions of a few linear predictors in the features, in their order.
@@ -176,7 +180,13 @@ def _most(functions: Functions) -> float:
 
 def _functions(fact: Factorisation, features: Features | None) -> Functions:
     """The row functions of all terms in features, or in q itself; or what is in the way."""
-    points = [list(fact.graph.point.values()), jittered(fact.graph)]
+    start = fact.graph.point
+    # Data that other steps move are read at the start.
+    near = [
+        moved if name in fact.var_names else start[name]
+        for name, moved in zip(start, jittered(fact.graph), strict=True)
+    ]
+    points = [list(start.values()), near]
     inner = fact
     if features is not None:
         inner, points = features.factorisation, features.at(fact, points)
