@@ -69,15 +69,11 @@ class Rows(NamedTuple):
 
 
 class DerivativeBounds(Protocol):
-    """Bounds of derivatives of the rows of a term, from wherever.
+    """Bounds of derivatives of the rows of a term, from wherever."""
 
-    Attributes
-    ----------
-    description : str
-        Where they come from, and how much looser they are than bounds at the center alone.
-    """
-
-    description: str
+    @property
+    def description(self) -> str:
+        """Where they come from, and how much looser they are than bounds at the center alone."""
 
     def constants(self, rows: Rows) -> Matrix:
         """The c_i of some rows, for |w| up to each radius: ndarray (R, m)."""
@@ -179,8 +175,12 @@ class BoundsByJets:
         )
 
     def constants(self, rows: Rows) -> Matrix:
-        """c_i; infinite where a guard may not hold."""
+        """c_i; infinite where a guard may not hold.
+
+        Rows of zeros have no remainder, though their derivatives may be infinite.
+        """
         c = self._bounds(rows.values, rows.directions, self._term.data(rows.positions))
+        c[:, ~rows.directions.any(axis=(1, 2))] = 0.0
         if self._term.guards is not None:
             c[~self._are_allowed(self._term.guards(rows.positions))] = np.inf
         return c

@@ -31,7 +31,6 @@ from pymc_austerity.model.graph.rewrite import (
     rebuild,
     stable,
 )
-from pymc_austerity.model.structure.identical_rows import AlikeRows
 from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
@@ -58,7 +57,6 @@ def linear_predictor(form: TermForm) -> LinearPredictor:
         n_dim=design.n_dim,
         rows=design,
         slopes=slopes,
-        alike=slopes.alike,
         offset_fixed=_is_fixed(form),
         others=slopes.names,
         is_affine=eta is form.rows,
@@ -164,7 +162,6 @@ class _Slopes(Compiled):
         _, others = block_and_others(self._fact)
         used = set(ancestors([rows]))
         self.names = tuple(name for name, var in others.items() if var in used)
-        self.alike = AlikeRows(self._fact, self._term, rows, self._input)
 
     def _values_at(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         """All variables, of which those that matter are looked up in `point`."""
