@@ -102,11 +102,11 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     found = {var: _predictors(var, scalars, names) for var in sources}
     found.update((var, data.elements(var)) for var in fixed)
     _execute(nodes, found, names)
-    expression = forms.finished(found[rows].item())
+    expression = found[rows].item()
     used = [scalars[k] for k in leaves(expression, "predictor")]
     if len(used) > MOST_SCALARS:
         raise names.too_many(one.variable for one in used)
-    return ScalarGraph(rows, expression, tuple(scalars), data)
+    return ScalarGraph(rows, forms.finished(expression), tuple(scalars), data)
 
 
 class _Names:
