@@ -74,12 +74,15 @@ class RowBounds:
     def __call__(self, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
         """c_i, of shape (R, m)."""
         rows = _Rows(self._function, self._degree, eta, directions, data)
-        return np.stack(
+        bounds = np.stack(
             [
                 rows.refined(radius, efforts, far=k > 0)
                 for k, (radius, efforts) in enumerate(zip(self._radii, self.efforts, strict=True))
             ]
         )
+        # What holds up to a radius holds up to all smaller ones.
+        smallest: Matrix = np.minimum.accumulate(bounds[::-1], axis=0)[::-1]
+        return smallest
 
 
 def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample) -> RowBounds:
