@@ -25,10 +25,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.largest_form import Covering, covering, largest_forms
 from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
+from pymc_austerity.bounds.jets.ranges import WORK
 from pymc_austerity.bounds.jets.tape import Tape, multi_indices
 from pymc_austerity.target import Vector
 
@@ -37,7 +38,6 @@ Array = npt.NDArray[np.float64]
 _INFLATION = 1.0 + 1e-12
 # A predictor that is a multiple of another one: its own share is taken to be so large at least.
 _OWN = 1e-14
-_WORK = (6, 8)
 _EPS = 2.0**-52
 
 
@@ -150,7 +150,7 @@ def derivative_norms(
     )
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def _norms(
     tape: Tape,
     series: Expansion,
@@ -172,7 +172,7 @@ def _norms(
     middle, radius = np.empty((n_own, LANES)), np.empty((n_own, LANES))
     center, spread = np.empty((n_own, LANES)), np.empty((n_own, LANES))
     found = np.empty(LANES)
-    work = np.empty(_WORK)
+    work = np.empty(WORK)
     for start in range(0, m, LANES):
         _load(block, eta, gram, data, start)
         for part in range(middles.shape[0]):
@@ -191,7 +191,7 @@ def _norms(
     return result
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _load(block: Block, eta: Array, gram: Array, data: Array, start: int) -> None:
     """Rows from `start` on, with the last one repeated; L by Cholesky's method."""
     m, p = eta.shape
@@ -213,7 +213,7 @@ def _load(block: Block, eta: Array, gram: Array, data: Array, start: int) -> Non
                     block.factor[i, j, lane] = rest / pivot if pivot > 0.0 else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _own(tape: Tape, series: Expansion, slots: Slots, middle: Array, radius: Array) -> None:
     """Coefficients of degree g over the box."""
     for k in range(series.first, series.last):
@@ -222,7 +222,7 @@ def _own(tape: Tape, series: Expansion, slots: Slots, middle: Array, radius: Arr
             radius[k - series.first, lane] = slots.radius[tape.root, k, lane]
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _expanded(
     tape: Tape, series: Expansion, slots: Slots, half: float, upto: int, center: Array, spread: Array
 ) -> None:
@@ -233,7 +233,7 @@ def _expanded(
             _grow(tape, series, slots, half, t, spread)
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _last_term(tape: Tape, series: Expansion, slots: Slots, half: float, order: int, spread: Array) -> None:
     """What the last term of the expansion, over the box, adds."""
     for t in range(series.terms.shape[0]):
@@ -241,7 +241,7 @@ def _last_term(tape: Tape, series: Expansion, slots: Slots, half: float, order: 
             _grow(tape, series, slots, half, t, spread)
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _grow(tape: Tape, series: Expansion, slots: Slots, half: float, t: int, spread: Array) -> None:
     own, other = series.terms[t, 0], series.terms[t, 1]
     weight = series.weights[t] * half ** series.terms[t, 2] * _INFLATION
@@ -250,7 +250,7 @@ def _grow(tape: Tape, series: Expansion, slots: Slots, half: float, t: int, spre
         spread[own, lane] += weight * size
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _intersect(middle: Array, radius: Array, center: Array, spread: Array) -> None:
     """What both enclosures have in common."""
     for k in range(middle.shape[0]):

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.tape import multi_indices
 from pymc_austerity.target import Vector
 
@@ -83,22 +83,25 @@ def _points(n_variables: int) -> tuple[npt.NDArray[np.float64], float]:
     u, v = (x.ravel() for x in np.meshgrid(grid, grid))
     face = np.stack([np.ones_like(u), u, v], axis=1)
     points = np.concatenate([np.roll(face, shift, axis=1) for shift in range(3)])
-    return points / np.linalg.norm(points, axis=1, keepdims=True), math.sqrt(8.0 / 3.0) * math.pi / (4 * _CUBE)
+    return points / np.linalg.norm(points, axis=1, keepdims=True), math.sqrt(8.0 / 3.0) * math.pi / (
+        4 * _CUBE
+    )
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def largest_forms(cover: Covering, middle: Array, radius: Array, result: Vector) -> None:
-    """Upper bounds of |F| on the unit sphere, for all coefficients in middle +- radius, of shape (m, rows)."""
+    """Upper bounds of |F| on the unit sphere, for coefficients in middle +- radius, of shape (m, rows)."""
     n_rows = middle.shape[1]
-    result[:] = 0.0
     if cover.monomials.shape[0] == 0:
         for row in range(n_rows):
-            result[row] = _by_unfolding(cover, middle[:, row], radius[:, row])
+            result[row] = _or_infinite(_by_unfolding(cover, middle[:, row], radius[:, row]))
         return
     value, size = np.empty(n_rows), np.empty(n_rows)
+    for row in range(n_rows):
+        result[row] = 0.0
     for g in range(cover.monomials.shape[0]):
-        value[:] = 0.0
-        size[:] = 0.0
+        for row in range(n_rows):
+            value[row], size[row] = 0.0, 0.0
         for k in range(middle.shape[0]):
             monomial = cover.monomials[g, k]
             positive = abs(monomial)
@@ -111,11 +114,16 @@ def largest_forms(cover: Covering, middle: Array, radius: Array, result: Vector)
             # What is not a number stays.
             result[row] = result[row] if found <= result[row] or math.isnan(result[row]) else found
     for row in range(n_rows):
-        bound = result[row] * cover.inflation * (1.0 + 1e-12)
-        result[row] = math.inf if math.isnan(bound) else bound
+        result[row] = _or_infinite(result[row] * cover.inflation * (1.0 + 1e-12))
 
 
-@njit(cache=True, error_model="numpy")
+@inner
+def _or_infinite(bound: float) -> float:
+    """Nothing is known where it is not a number."""
+    return math.inf if math.isnan(bound) else bound
+
+
+@inner
 def _by_unfolding(cover: Covering, middle: Vector, radius: Vector) -> float:
     """The spectral norm of U for the midpoints, and the Frobenius norm for the radii."""
     p, width = cover.tensor.shape
@@ -133,16 +141,19 @@ def _by_unfolding(cover: Covering, middle: Vector, radius: Vector) -> float:
         scale += gram[i, i]
     if not scale > 0.0:
         return math.sqrt(rest) * (1.0 + 1e-12) if scale == 0.0 else math.inf
-    power, last = gram / scale, np.empty((p, p))
+    power, last = np.empty((p, p)), gram
+    for i in range(p):
+        for j in range(p):
+            last[i, j] /= scale
     for _ in range(_SQUARINGS):
-        last[:] = power
         for i in range(p):
             for j in range(p):
                 power[i, j] = 0.0
                 for k in range(p):
                     power[i, j] += last[i, k] * last[k, j]
+        power, last = last, power
     trace = 0.0
     for i in range(p):
-        trace += power[i, i]
+        trace += last[i, i]
     largest = scale * trace ** (1.0 / 2**_SQUARINGS)
     return (math.sqrt(largest) + math.sqrt(rest)) * (1.0 + 1e-12)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from pymc_austerity.bounds.jets import tape as steps
-from pymc_austerity.bounds.jets.elementary import LARGEST_ORDER, ranges_of
+from pymc_austerity.bounds.jets.compiled import entry, inner
+from pymc_austerity.bounds.jets.ranges import ranges_of
 from pymc_austerity.bounds.jets.tape import Tape
 from pymc_austerity.target import Vector
 
@@ -89,11 +89,11 @@ class Slots(NamedTuple):
 
 def slots_for(tape: Tape) -> Slots:
     """Room for a program."""
-    shape = (tape.n_slots, max(tape.n_coefficients, LARGEST_ORDER + 1), LANES)
+    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1), LANES)
     return Slots(np.zeros(shape), np.zeros(shape), np.zeros((tape.n_slots, LANES), dtype=np.int8))
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
     """Run the program: the jet of the expression is in the slot `tape.root` then."""
     for number in range(tape.steps.shape[0]):
@@ -110,15 +110,15 @@ def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
             _taylor(slots, out, a, b, third, tape.order, work)
         elif code == _COMPOSE:
             _clear(slots, out, tape.n_coefficients)
-            slots.middle[out, 0], slots.radius[out, 0] = slots.middle[a, 0], slots.radius[a, 0]
+            _copy_value(slots, out, a)
         elif code == _SQUARE:
             _range_of_square(slots, out, a)
         elif code == _CONSTANT:
             _clear(slots, out, tape.n_coefficients)
-            slots.middle[out, 0] = c
+            _fill(slots.middle[out, 0], c)
         elif code == _DATA:
             _clear(slots, out, tape.n_coefficients)
-            slots.middle[out, 0] = block.data[a]
+            _load(slots.middle[out, 0], block.data[a])
         elif code == _PREDICTOR:
             _clear(slots, out, tape.n_coefficients)
             _predictor(slots, out, a, block, box, tape.order)
@@ -137,15 +137,34 @@ def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
             _select(slots, out, third, a, b, tape.n_coefficients)
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _clear(slots: Slots, out: int, n: int) -> None:
-    slots.middle[out, :n] = 0.0
-    slots.radius[out, :n] = 0.0
+    for k in range(n):
+        _fill(slots.middle[out, k], 0.0)
+        _fill(slots.radius[out, k], 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@inner
+def _fill(lanes: Vector, value: float) -> None:
+    for lane in range(LANES):
+        lanes[lane] = value
+
+
+@inner
+def _load(lanes: Vector, values: Vector) -> None:
+    for lane in range(LANES):
+        lanes[lane] = values[lane]
+
+
+@inner
+def _copy_value(slots: Slots, out: int, a: int) -> None:
+    _load(slots.middle[out, 0], slots.middle[a, 0])
+    _load(slots.radius[out, 0], slots.radius[a, 0])
+
+
+@inner
 def _predictor(slots: Slots, out: int, which: int, block: Block, box: Box, order: int) -> None:
-    """eta + L (at + h), |h| <= half in every coordinate."""
+    """Eta + L (at + h), |h| <= half in every coordinate."""
     p = block.eta.shape[0]
     for lane in range(LANES):
         eta = block.eta[which, lane]
@@ -161,7 +180,7 @@ def _predictor(slots: Slots, out: int, which: int, block: Block, box: Box, order
         slots.radius[out, 0, lane] = reach * (1.0 + 1e-12) + _AFFINE * (abs(middle) + abs(eta))
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _tighten(slots: Slots, out: int, box: Box) -> None:
     """An affine form of z reaches rho |a| only, which is less than what it does in the box.
 
@@ -186,7 +205,7 @@ def _tighten(slots: Slots, out: int, box: Box) -> None:
             radius[0, lane] = 0.5 * (high - low) * _INFLATION + 2.0 * _EPS * (abs(low) + abs(high)) + _TINY
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _add(tape: Tape, slots: Slots, out: int, a: int, first: int, last: int, c: float) -> None:
     """Add c times a jet."""
     size = abs(c)
@@ -201,7 +220,7 @@ def _add(tape: Tape, slots: Slots, out: int, a: int, first: int, last: int, c: f
             r[lane] = (r[lane] + size * r1[lane]) * _INFLATION + _EPS * (abs(total) + abs(term))
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _multiply(tape: Tape, slots: Slots, out: int, a: int, b: int, first: int, last: int) -> None:
     """Add products of coefficients."""
     for q in range(first, last):
@@ -218,7 +237,7 @@ def _multiply(tape: Tape, slots: Slots, out: int, a: int, b: int, first: int, la
             r[lane] = (r[lane] + weight * spread) * _INFLATION + _EPS * (abs(total) + 2.0 * abs(term))
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _range_of_square(slots: Slots, out: int, a: int) -> None:
     """The value of a square is not negative, and is known exactly."""
     for lane in range(LANES):
@@ -231,13 +250,13 @@ def _range_of_square(slots: Slots, out: int, a: int) -> None:
             slots.radius[out, 0, lane] = 0.5 * (top - bottom) + 8.0 * _EPS * top + _TINY
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _taylor(slots: Slots, out: int, a: int, code: int, extra: int, order: int, work: Array) -> None:
     """Ranges of phi^(k) / k! over that of the argument."""
-    middle, radius = work[4], work[5]
+    middle, radius = work[6], work[7]
     for lane in range(LANES):
         m, r = slots.middle[a, 0, lane], slots.radius[a, 0, lane]
-        pad = _EPS * abs(m)
+        pad = 2.0 * _EPS * (abs(m) + r)
         y = slots.middle[extra, 0, lane] if extra >= 0 else 0.0
         ranges_of(code, m - r - pad, m + r + pad, y, order, work, middle, radius)
         for k in range(order + 1):
@@ -245,7 +264,7 @@ def _taylor(slots: Slots, out: int, a: int, code: int, extra: int, order: int, w
             slots.radius[out, k, lane] = radius[k]
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _compare(slots: Slots, out: int, a: int, code: int, moves: float) -> None:
     """Is a number above zero, at least zero, or zero, wherever the box allows it to be?"""
     for lane in range(LANES):
@@ -270,7 +289,7 @@ def _compare(slots: Slots, out: int, a: int, code: int, moves: float) -> None:
         slots.decided[out, lane] = found
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _connect(slots: Slots, out: int, a: int, b: int, code: int) -> None:
     """Both, or one of two conditions."""
     for lane in range(LANES):
@@ -284,7 +303,7 @@ def _connect(slots: Slots, out: int, a: int, b: int, code: int) -> None:
             slots.decided[out, lane] = 1 - strong
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _select(slots: Slots, out: int, condition: int, a: int, b: int, n: int) -> None:
     """The branch that the condition tells; nothing is known where the box does not decide it."""
     for lane in range(LANES):

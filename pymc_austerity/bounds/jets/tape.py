@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions.node import Expression, ordered
-from pymc_austerity.bounds.jets.elementary import FUNCTIONS
+from pymc_austerity.bounds.jets.codes import FUNCTIONS
 from pymc_austerity.target import Vector
 
 Index = tuple[int, ...]

@@ -1,0 +1,15 @@
+"""The functions of one variable that the machine knows, and their numbers."""
+
+from __future__ import annotations
+
+# Derivatives up to this one, divided by their factorials.
+LARGEST_ORDER = 5
+# In the order of their numbers.
+FUNCTIONS = (
+    "exp", "expm1", "log", "log1p", "reciprocal", "sigmoid", "softplus", "log1mexp", "gammaln", "digamma",
+    "erf", "erfc", "erfcx", "log_ndtr", "sin", "cos", "arctan", "rising", "power",
+)  # fmt: skip
+(
+    EXP, EXPM1, LOG, LOG1P, RECIPROCAL, SIGMOID, SOFTPLUS, LOG1MEXP, GAMMALN, DIGAMMA, ERF, ERFC, ERFCX,
+    LOG_NDTR, SIN, COS, ARCTAN, RISING, POWER,
+) = range(len(FUNCTIONS))  # fmt: skip

@@ -1,0 +1,156 @@
+"""Exact ranges of the derivatives of elementary functions over an interval.
+
+For phi and k = 0..n the numbers phi^(k)(x) / k! are wanted for all x from low to high. They lie between the
+smallest and the largest value at either end and at the *critical points* between, the zeros of phi^(k + 1).
+Most functions have none: exp, log, powers, log Gamma and others are monotone in every derivative. What leaves
+the domain of phi has an infinite radius.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numpy.polynomial.hermite import Hermite
+
+from pymc_austerity.bounds.jets import codes
+from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
+from pymc_austerity.bounds.jets.compiled import entry, inner
+from pymc_austerity.bounds.jets.functions import derivatives
+from pymc_austerity.bounds.jets.polynomials import sigmoid_polynomials, zeros_inside
+from pymc_austerity.target import Vector
+
+# Rows of numbers to work with, the last two for results, and how many are in each.
+WORK = (8, 2 * (LARGEST_ORDER + 2))
+
+_EPS = 2.0**-52
+_TINY = 1e-300
+_SIN, _COS, _RECIPROCAL = codes.SIN, codes.COS, codes.RECIPROCAL
+_FACTORIALS = np.array([math.factorial(k) for k in range(LARGEST_ORDER + 1)], dtype=np.float64)
+
+
+def _sigmoid_points() -> list[list[float]]:
+    polynomials = sigmoid_polynomials()[1:]
+    return [[math.log(s / (1.0 - s)) for s in zeros_inside(p, 1e-6, 1.0 - 1e-6)] for p in polynomials]
+
+
+def _erf_points() -> list[list[float]]:
+    return [[], *([float(x) for x in Hermite.basis(k).roots()] for k in range(1, LARGEST_ORDER + 1))]
+
+
+def _arctan_points() -> list[list[float]]:
+    return [
+        [math.tan(j * math.pi / (k + 1) - math.pi / 2.0) for j in range(1, k + 1)]
+        for k in range(LARGEST_ORDER + 1)
+    ]
+
+
+# For each k the zeros of the derivative k + 1. The first three derivatives of log Phi have none.
+_POINTS = {
+    codes.SIGMOID: _sigmoid_points(),
+    codes.SOFTPLUS: [[], *_sigmoid_points()[:-1]],
+    codes.GAMMALN: [[1.4616321449683622]],
+    codes.ERF: _erf_points(),
+    codes.ERFC: _erf_points(),
+    codes.LOG_NDTR: [
+        [],
+        [],
+        [],
+        [1.0023693422683706331],
+        [-0.029833620926059144714, 2.0712889388088739928],
+        [-0.8711321749891586931, 1.2313322903511884637, 2.7456390097167839283],
+    ],
+    codes.ARCTAN: _arctan_points(),
+}
+_BELOW, _ABOVE = -math.inf, math.inf
+# Ends of the domains that are not everything: they are outside.
+_DOMAINS = {
+    codes.LOG: (0.0, _ABOVE),
+    codes.LOG1P: (-1.0, _ABOVE),
+    codes.LOG1MEXP: (_BELOW, 0.0),
+    codes.GAMMALN: (0.0, _ABOVE),
+    codes.DIGAMMA: (0.0, _ABOVE),
+    codes.RISING: (0.0, _ABOVE),
+    codes.POWER: (0.0, _ABOVE),
+}
+
+
+def _critical_points() -> npt.NDArray[np.float64]:
+    """Points of all functions, filled up with numbers that are in no interval: [code, k, point]."""
+    width = max(len(points) for lists in _POINTS.values() for points in lists)
+    table = np.full((len(FUNCTIONS), LARGEST_ORDER + 1, width), math.nan)
+    for code, lists in _POINTS.items():
+        for k, points in enumerate(lists):
+            table[code, k, : len(points)] = points
+    return table
+
+
+CRITICAL_POINTS = _critical_points()
+DOMAINS = np.array([_DOMAINS.get(code, (-math.inf, math.inf)) for code in range(len(FUNCTIONS))])
+
+
+@entry
+def ranges_of(
+    code: int,
+    low: float,
+    high: float,
+    y: float,
+    n: int,
+    work: npt.NDArray[np.float64],
+    middle: Vector,
+    radius: Vector,
+) -> None:
+    """Midpoints and radii of phi^(k) / k! over an interval, k = 0..n; `work` has the shape `WORK`."""
+    if _outside(code, low, high):
+        for k in range(n + 1):
+            middle[k], radius[k] = 0.0, math.inf
+        return
+    least, largest, error, here, more = work[0], work[1], work[2], work[3], work[4]
+    other = work[5]
+    derivatives(code, low, y, n, least, error, other)
+    derivatives(code, high, y, n, largest, more, other)
+    for k in range(n + 1):
+        error[k] += more[k]
+        if least[k] > largest[k]:
+            least[k], largest[k] = largest[k], least[k]
+    if code in (_SIN, _COS):
+        _peaks(low, high, code == _COS, n, least, largest)
+    for k in range(n + 1):
+        for i in range(CRITICAL_POINTS.shape[2]):
+            x = CRITICAL_POINTS[code, k, i]
+            if low < x < high:
+                derivatives(code, x, y, k, here, more, other)
+                least[k], largest[k] = min(least[k], here[k]), max(largest[k], here[k])
+                error[k] += more[k]
+        middle[k] = 0.5 * least[k] + 0.5 * largest[k]
+        spread = 0.5 * largest[k] - 0.5 * least[k]
+        radius[k] = spread + error[k] + 4.0 * _EPS * (abs(middle[k]) + spread) + _TINY
+        if not radius[k] < math.inf:
+            middle[k], radius[k] = 0.0, math.inf
+
+
+@inner
+def _outside(code: int, low: float, high: float) -> bool:
+    """Does the interval leave the domain of phi?"""
+    if not low <= high or (code == _RECIPROCAL and low <= 0.0 <= high):
+        return True
+    first, last = DOMAINS[code, 0], DOMAINS[code, 1]
+    return bool((first > -math.inf and low <= first) or (last < math.inf and high >= last))
+
+
+@inner
+def _peaks(low: float, high: float, is_cosine: bool, n: int, least: Vector, largest: Vector) -> None:
+    """Largest and smallest values of sin or cos, and of their derivatives, where they are in the interior."""
+    for k in range(n + 1):
+        phase = 0.5 * math.pi * (k + 1 if is_cosine else k)
+        if _reached(low + phase, high + phase, 0.5 * math.pi):
+            largest[k] = 1.0 / _FACTORIALS[k]
+        if _reached(low + phase, high + phase, -0.5 * math.pi):
+            least[k] = -1.0 / _FACTORIALS[k]
+
+
+@inner
+def _reached(low: float, high: float, peak: float) -> bool:
+    """Is the peak, or a whole number of turns after it, between low and high?"""
+    return peak + 2.0 * math.pi * math.ceil((low - peak) / (2.0 * math.pi)) <= high
