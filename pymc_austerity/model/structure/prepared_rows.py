@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sub, Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -75,7 +75,7 @@ def _indexed_first(rows: Variable) -> Variable:
     memo: dict[Variable, Variable] = {}
     for node in toposort([rows]):
         inputs = [memo.get(var, var) for var in node.inputs]
-        if isinstance(node.op, AdvancedSubtensor) and len(inputs) == 2 and inputs[0].type.ndim == 1:
+        if isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,):
             memo[node.outputs[0]] = _selection(inputs[0], inputs[1], node)
         elif inputs != node.inputs:
             new = node.clone_with_new_inputs(inputs, strict=False).outputs
@@ -84,14 +84,12 @@ def _indexed_first(rows: Variable) -> Variable:
 
 
 def _selection(x: Variable, index: Variable, node: Apply) -> Variable:
-    """``x[index]`` of a vector, taken of what `x` is computed from element by element."""
-    if x.type.shape == (1,) or index.type.ndim != 1 or isinstance(x, Constant):
-        return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
+    """``x[index]``, taken of what `x` is computed from element by element."""
     inner = x.owner
-    if inner is None or not isinstance(inner.op, Elemwise) or len(inner.outputs) != 1:
-        return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
-    parts = [var if var.type.shape == (1,) else _selection(var, index, node) for var in inner.inputs]
-    return inner.op(*parts)
+    if index.type.ndim == 1 and x.type.shape[0] != 1 and inner is not None and isinstance(inner.op, Elemwise):
+        parts = [var if var.type.shape[0] == 1 else _selection(var, index, node) for var in inner.inputs]
+        return inner.op(*parts)
+    return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
 
 
 def _without_shifts(rows: Variable) -> Variable:

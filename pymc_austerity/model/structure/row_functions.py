@@ -140,7 +140,11 @@ class PredictorRows(Compiled):
     def __call__(self, positions: Index) -> np.ndarray:
         """Rows of the augmented designs, of shape (m, p, D + 1)."""
         data = dict(zip(self._numbers, self._columns(positions), strict=True))
-        designs = {k: design(positions) for k, design in self._designs.items()}
+        # What has no rows is the same in all of them.
+        designs = {
+            k: design(positions[:1] if None not in self._scalars[k].element else positions)
+            for k, design in self._designs.items()
+        }
         result = np.zeros((len(positions), len(self._parts), self.n_dim + 1))
         for j, part in enumerate(self._parts):
             for k, coefficient in part.coefficients.items():

@@ -63,7 +63,7 @@ class TermStructure:
         fact = self.factorisation
         return tuple(find_predictor(fact, term) for term in fact.locals)
 
-    @property
+    @cached_property
     def features(self) -> Features | None:
         """Features phi(q) in which the terms have linear predictors; None where q itself is as good.
 
