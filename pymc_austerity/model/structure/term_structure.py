@@ -190,7 +190,12 @@ def _functions(fact: Factorisation, features: Features | None) -> Functions:
     inner = fact
     if features is not None:
         inner, points = features.factorisation, features.at(fact, points)
-    return tuple(_function(inner, term, points) for term in inner.locals)
+    found = tuple(_function(inner, term, points) for term in inner.locals)
+    if features is None:
+        return found
+    return tuple(
+        Obstacle(features.in_words(str(one), fact)) if isinstance(one, Obstacle) else one for one in found
+    )
 
 
 def _function(fact: Factorisation, term: LocalTerm, points: list[list[np.ndarray]]) -> RowFunction | Obstacle:

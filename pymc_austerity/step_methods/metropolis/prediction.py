@@ -58,8 +58,8 @@ class Prediction(NamedTuple):
         """Why so many, and what is cheaper."""
         if not np.isfinite(self.total):
             return (
-                "The remainders of some rows have no finite bound near the mode: their log density has a kink "
-                "or a pole there, or what it computes is not known to stay where it is smooth."
+                "The remainders of some rows have no finite bound near the mode: their log density has a "
+                "kink or a pole there, or what it computes is not known to stay where it is smooth."
             )
         if not report.remainder_sd < _SMALL_SPREAD:
             return (

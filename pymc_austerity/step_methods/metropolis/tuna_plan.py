@@ -203,8 +203,8 @@ class NoBoundError(UnboundedError):
         fixed = ""
         if self.in_the_way:
             fixed = (
-                f"With a fixed number in place of {' or '.join(map(repr, self.in_the_way))} there may be one; "
-                "a step of its own for that variable does not help, as bounds would change with it. "
+                f"With a fixed number in place of {' or '.join(map(repr, self.in_the_way))} there may be "
+                "one; a step of its own for that variable does not help, as bounds would change with it. "
             )
         return (
             f"TunaMH needs a bound on the Taylor remainder of every local term: {self.reason.rstrip('.')}. "
