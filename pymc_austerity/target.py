@@ -86,11 +86,6 @@ TARGET_PARAMETERS = {
 }
 
 
-def each_for_itself(positions: Index, point: Mapping[str, Any]) -> tuple[Index, Index]:
-    """No row stands for another."""
-    return positions, np.arange(len(positions))
-
-
 class LinearPredictor(NamedTuple):
     """Local terms that depend on the state through one number each: l_i(q) = f_i(x_i . q + o_i) + constant.
 
@@ -114,9 +109,6 @@ class LinearPredictor(NamedTuple):
         Names of the variables of other steps on which the f_i depend.
     is_affine : bool
         Whether f_i(eta) = eta by construction, for all eta.
-    alike : callable, optional
-        ``(positions, point) -> (positions (n,), which (m,))``: rows that stand for all m, whose f_i are the
-        same, and which of them stands for each. By default every row stands for itself.
     """
 
     name: str
@@ -127,35 +119,6 @@ class LinearPredictor(NamedTuple):
     offset_fixed: bool
     others: tuple[str, ...]
     is_affine: bool = False
-    alike: Callable[[Index, Mapping[str, Any]], tuple[Index, Index]] = each_for_itself
-
-
-class PredictorPair(NamedTuple):
-    """Local terms that depend on the state through two numbers each, both affine in it.
-
-    Attributes
-    ----------
-    name, n_rows, n_dim
-        As in `LinearPredictor`.
-    rows : callable
-        ``(positions) -> ndarray (m, 2, D + 1)``: x_i and o_i of both predictors.
-    slopes : callable
-        ``(values (2, K), positions, point) -> ndarray (2, K, m)``: derivatives of f_i by the first and by the
-        second predictor, at K values of both.
-    offset_fixed, others
-        As in `LinearPredictor`.
-    """
-
-    name: str
-    n_rows: int
-    n_dim: int
-    rows: Callable[[Index], npt.NDArray[np.float64]]
-    slopes: Callable[[npt.NDArray[np.float64], Index, Mapping[str, Any]], npt.NDArray[np.float64]]
-    offset_fixed: bool
-    others: tuple[str, ...]
-
-
-Predictor = LinearPredictor | PredictorPair
 
 
 class Expansion(NamedTuple):

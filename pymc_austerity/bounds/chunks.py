@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_austerity.target import Index, Predictor
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.target import Index, LinearPredictor
 
 _LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNK_BUDGET = 4096, 256, 4_000_000
 
 
-def chunks(predictor: Predictor, positions: Index) -> list[Index]:
+def chunks(term: RowFunction | LinearPredictor, positions: Index) -> list[Index]:
     """Cut row numbers into pieces that fit in the cache."""
-    length = int(np.clip(_CHUNK_BUDGET // predictor.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
+    length = int(np.clip(_CHUNK_BUDGET // term.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
     return [positions[a : a + length] for a in range(0, len(positions), length)]
 
 

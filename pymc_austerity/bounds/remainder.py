@@ -5,8 +5,8 @@ About a center m, of order k, with t = x_i . (q - m) and eta_i = x_i . m + o_i,
     R_i(q) = f_i(eta_i + t) - sum over j <= k of f_i^(j)(eta_i) t^j / j!.
 
 *One row, one predictor.* R_i' = f_i' minus its own expansion of order k - 1, so |R_i'| <= K_i |t|^k / k! with
-K_i = max |f_i^(k + 1)| over all that eta may reach. Between two
-states, with s and t at either end, |R_i(q') - R_i(q)| <= K_i |integral of |u|^k / k! from s to t|.
+K_i = max |f_i^(k + 1)| over all that eta may reach. Between two states, with s and t at either end,
+|R_i(q') - R_i(q)| <= K_i |integral of |u|^k / k! from s to t|.
 
 *All rows at once.* Let w = W (q - m) and v_i = x_i V, with x_i V W = x_i, so that t = v_i . w. With W that
 whitens the posterior, w has a length near sqrt(d) in d dimensions. As |v_i . w| <= |v_i||w|,
@@ -19,14 +19,14 @@ where M, the same for all rows, is the smaller of
 - |w' - w| rms^k / k!, the integral along the segment from w to w', on which the mean of |w|^2 is
   rms^2 = (|w|^2 + w . w' + |w'|^2) / 3, and that of |w| at most rms.
 
-*Several predictors.* For t = V_i w in p dimensions c_i bounds the derivatives of order k + 1 of f_i by w along
-unit vectors, for all |w| <= r. These are symmetric forms, whose largest value is at equal arguments (Banach),
-so that all of the above holds; see `jets.derivative_norms`.
+*Several predictors.* For t = V_i w in p dimensions c_i bounds the derivatives of order k + 1 of f_i by w
+along unit vectors, for all |w| <= r. These are symmetric forms, whose largest value is at equal arguments
+(Banach), so that all of the above holds; see `jets.derivative_norms`.
 
 *In features.* Where eta_i = x_i . phi(q) + o_i is linear in short features phi of q only, all of the above
 holds word for word with phi(q) in place of q, and any W and V with V W = I in p dimensions.
 
-*How far.* K_i is taken over eta_i +- |v_i| r, for some radii r: it holds wherever |w| and |w'| <= r.
+*How far.* c_i is for |w| and |w'| <= r: K_i is taken over eta_i +- |v_i| r. It is kept for some radii r.
 
 The few rows with the largest c_i are left out, to be evaluated exactly. With c the largest of the others,
 their log ratios less the expansions of these are within +-c M, a range of 2 c M.
@@ -169,7 +169,7 @@ def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector)
         return 0.0
     for r in range(certificate.radii.shape[0]):
         if radius <= certificate.radii[r] and size < math.inf:
-            # The constants of the families were found, and verified, up to the tolerance.
+            # The directions of rows are whitened up to a tolerance.
             bound: float = 2.0 * (certificate.constants[r] * size * INFLATION + certificate.rounding)
             return bound
     return math.inf

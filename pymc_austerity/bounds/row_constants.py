@@ -69,15 +69,11 @@ class Rows(NamedTuple):
 
 
 class DerivativeBounds(Protocol):
-    """Bounds of derivatives of the rows of a term, from wherever.
+    """Bounds of derivatives of the rows of a term, from wherever."""
 
-    Attributes
-    ----------
-    description : str
-        Where they come from, and how much looser they are than bounds at the center alone.
-    """
-
-    description: str
+    @property
+    def description(self) -> str:
+        """Where they come from, and how much looser they are than bounds at the center alone."""
 
     def constants(self, rows: Rows) -> Matrix:
         """The c_i of some rows, for |w| up to each radius: ndarray (R, m)."""
@@ -161,7 +157,7 @@ class BoundsByJets:
     """
 
     def __init__(self, term: RowFunction, coordinates: ExpansionCoordinates, radii: Vector) -> None:
-        self._term = term
+        self._term, self._coordinates, self._radii = term, coordinates, radii
 
         def sample(positions: Index) -> tuple[Matrix, Matrix, Matrix]:
             rows = rows_about_center(term, positions, coordinates)
@@ -179,8 +175,25 @@ class BoundsByJets:
         )
 
     def constants(self, rows: Rows) -> Matrix:
-        """c_i."""
-        return self._bounds(rows.values, rows.directions, self._term.data(rows.positions))
+        """c_i; infinite where a guard may not hold.
+
+        Rows of zeros have no remainder, though their derivatives may be infinite.
+        """
+        c = self._bounds(rows.values, rows.directions, self._term.data(rows.positions))
+        c[:, ~rows.directions.any(axis=(1, 2))] = 0.0
+        if self._term.guards is not None:
+            c[~self._are_allowed(self._term.guards(rows.positions))] = np.inf
+        return c
+
+    def _are_allowed(self, guards: Matrix) -> Matrix:
+        """Whether all guards of rows are above zero for |w| up to each radius: ndarray of bool (R, m)."""
+        x, offsets = guards[..., :-1], guards[..., -1]
+        least = x @ self._coordinates.center + offsets
+        length = np.linalg.norm(x @ self._coordinates.directions, axis=-1) * (1.0 + _TOLERANCE)
+        with np.errstate(invalid="ignore"):  # zero times infinity: a guard that does not move
+            reach = np.where(length > 0.0, length * self._radii[:, None, None], 0.0)
+        allowed: Matrix = np.all(least - reach > 0.0, axis=-1)
+        return allowed
 
 
 class BoundsOfUser:

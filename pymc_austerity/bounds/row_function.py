@@ -36,6 +36,9 @@ class RowFunction(NamedTuple):
         columns of data are those of one point.
     offset_fixed : bool
         Whether the o_ik are the same whatever other steps do.
+    guards : callable, optional
+        ``(positions) -> ndarray (m, G, D + 1)``: affine functions of q. Where one of them is not above zero
+        the row may be minus infinity instead.
     """
 
     name: str
@@ -47,3 +50,4 @@ class RowFunction(NamedTuple):
     expression: Expression
     others: tuple[str, ...]
     offset_fixed: bool
+    guards: Callable[[Index], npt.NDArray[np.float64]] | None = None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement
 
 import numpy as np
 import pytensor.tensor as pt
@@ -29,6 +30,7 @@ from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
 from pymc_austerity.model.structure.features import Features
 from pymc_austerity.model.structure.predictors import TermForm, one_per_row
+from pymc_austerity.model.structure.row_functions import PredictorRows
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
 
@@ -47,15 +49,15 @@ def expand(structure: TermStructure, expansion: Expansion, slopes: Sequence[np.n
     expansion : Expansion
         Center, and sums of the gradients and Hessians of the local terms there; in features of the block,
         if there are any.
-    slopes : sequence of ndarray (2, n)
-        For each term its f_i' and f_i'' at the center, if it has one linear predictor; see `LogLikelihood`.
+    slopes : sequence of ndarray (k, n)
+        For each term its derivatives by its predictors at the center, if it has few; see `LikelihoodAt`.
 
     Returns
     -------
     Factorisation
         With the same block and the same sum (but for a constant).
     """
-    inner = _Expander(structure.inner, expansion, slopes).result(structure.forms)
+    inner = _Expander(structure, expansion, slopes).result(structure.forms)
     found = structure.features
     return inner if found is None else _in_block(structure.factorisation, inner, found)
 
@@ -82,8 +84,9 @@ def _in_block(fact: Factorisation, inner: Factorisation, found: Features) -> Fac
 class _Expander:
     """Collects the leaves of the polynomials."""
 
-    def __init__(self, fact: Factorisation, expansion: Expansion, slopes: Sequence[np.ndarray]) -> None:
-        self._fact, self._expansion, self._slopes = fact, expansion, slopes
+    def __init__(self, structure: TermStructure, expansion: Expansion, slopes: Sequence[np.ndarray]) -> None:
+        fact = structure.inner
+        self._structure, self._fact, self._expansion, self._slopes = structure, fact, expansion, slopes
         self._leaves: dict[Variable, np.ndarray] = {}
         self._values = [fact.graph.values[n] for n in fact.var_names]
         n_dim = len(expansion.center)
@@ -128,22 +131,26 @@ class _Expander:
 
     def _polynomial(self, k: int, term: LocalTerm, form: TermForm) -> Variable:
         """T_i for the rows of one term, without its constant."""
-        if not form.has_one:
-            return self._along_the_way(k, term)
-        (eta,) = form.predictors
-        if eta is form.rows:  # linear in q: its own polynomial
+        if form.has_one and form.predictors[0] is form.rows:  # linear in q: its own polynomial
             return term.rows
-        return self._of_predictor(k, term, eta)
+        if form.has_one:
+            return self._of_predictors(k, term, [one_per_row(form.predictors[0], term.index)])
+        if not self._slopes[k].shape[1]:
+            return self._along_the_way(k, term)
+        rows = self._structure.row_function(k).rows
+        assert isinstance(rows, PredictorRows)
+        return self._of_predictors(k, term, rows.as_graphs(lambda *one: self._leaf(f"{one[0]}_of_term{k}", one[1])))
 
-    def _of_predictor(self, k: int, term: LocalTerm, eta: Variable) -> Variable:
-        """f_i'(e_i) s + f_i''(e_i) s^2 / 2, with e_i the predictor at the center and s its change."""
-        at_center = self._slopes[k][: self._expansion.order]
-        first, *higher = (self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(at_center))
-        own = one_per_row(eta, term.index)
-        change = own - rebuild([own], dict(self._at_center))[0]
-        result = first[term.index] * change
-        for second in higher:
-            result = result + 0.5 * second[term.index] * change**2
+    def _of_predictors(self, k: int, term: LocalTerm, predictors: list[Variable]) -> Variable:
+        """f_j s_j + f_jk s_j s_k / 2 summed over predictors, with s_j the changes of these from the center."""
+        changes = [own - rebuild([own], dict(self._at_center))[0] for own in predictors]
+        p = len(changes)
+        wanted = self._slopes[k] if self._expansion.order == 2 else self._slopes[k][:p]
+        slopes = [self._leaf(f"slope{j}_of_term{k}", row)[term.index] for j, row in enumerate(wanted)]
+        result = sum(slope * change for slope, change in zip(slopes[:p], changes, strict=True))
+        if self._expansion.order == 2:
+            for slope, (i, j) in zip(slopes[p:], combinations_with_replacement(range(p), 2), strict=True):
+                result = result + (0.5 * slope * changes[i] ** 2 if i == j else slope * changes[i] * changes[j])
         return result
 
     def _along_the_way(self, k: int, term: LocalTerm) -> Variable:

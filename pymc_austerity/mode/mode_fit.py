@@ -106,7 +106,7 @@ class FittedTerms(NamedTuple):
         """phi(q), in which the terms were expanded."""
         return self.likelihood.features
 
-    def rows_to_bound(self, with_curvature: Container[str] = ()) -> tuple[RowFunction | LinearPredictor, ...]:
+    def rows_to_bound(self, with_curvature: Container[str]) -> tuple[RowFunction | LinearPredictor, ...]:
         """What bounds need of all terms; designs that are stored are not computed again.
 
         Parameters

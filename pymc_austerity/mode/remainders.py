@@ -34,7 +34,7 @@ def certified(found: FittedTerms, n_exact: int) -> FittedTerms:
     whiten, unwhiten = mode_fit.bound_factors()
     try:
         certificate, exact = certify_remainders(
-            found.rows_to_bound(),
+            found.structure.row_functions,
             ExpansionCoordinates(mode_fit.expansion.order, mode_fit.expansion.center, unwhiten, whiten),
             n_exact,
         )

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import pytensor.tensor as pt
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
+from pytensor.graph.utils import MethodNotDefined
 
 from pymc_austerity.exceptions import FactorisationError
 
 # What PyTensor raises where an operation has no gradient.
-NO_GRADIENT = (NotImplementedError, NullTypeGradError)
+NO_GRADIENT = (NotImplementedError, NullTypeGradError, MethodNotDefined)
 
 
 class Coupled(Exception):  # noqa: N818 - it is caught, and becomes a FactorisationError

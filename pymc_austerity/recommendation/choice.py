@@ -86,7 +86,7 @@ def why_costly(evidence: Evidence) -> Costly | None:
     if plan is None:
         return Costly(
             "no bound is known for the remainders of all local terms",
-            "TunaMH(curvature=...), with a bound of your own for terms with a linear predictor, "
+            "TunaMH(curvature=...), with a bound of your own for terms with one linear predictor, "
             "reads few and is exact.",
         )
     if plan.recipe.reads_all:

@@ -1,4 +1,4 @@
-"""Constructors of scalar expressions keep the value, and ranges contain it: random expressions at random points."""
+"""Random expressions at random points: constructors keep the value, and ranges contain it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,19 @@ def sign(x: mpmath.mpf) -> mpmath.mpf:
     return mpmath.mpf((x > 0) - (x < 0))
 
 
+def are_small(a: mpmath.mpf, b: mpmath.mpf) -> bool:
+    return max(abs(a), abs(b)) < 20
+
+
+def are_small_and_positive(a: mpmath.mpf, b: mpmath.mpf) -> bool:
+    return min(a, b) > 1e-2 and max(a, b) < 50
+
+
+def anything(*args: mpmath.mpf) -> bool:
+    return True
+
+
 # What is asked of the constructors, and what it means; with what the arguments must satisfy.
-anything: Callable[..., bool] = lambda *a: True  # noqa: E731
 UNARY: list[tuple[Callable[..., Expression], Function, Callable[..., bool]]] = [
     (forms.exp, mpmath.exp, lambda a: a < 20),
     (forms.exp, mpmath.exp, lambda a: a < 20),
@@ -62,11 +73,19 @@ BINARY: list[tuple[Callable[..., Expression], Function, Callable[..., bool]]] = 
     (forms.multiply, lambda a, b: a * b, anything),
     (forms.divide, lambda a, b: a / b, lambda a, b: abs(b) > 1e-3),
     (forms.power, lambda a, b: a**b, lambda a, b: a > 1e-3 and abs(b * mpmath.log(a)) < 20),
-    (forms.logaddexp, lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)), lambda a, b: max(abs(a), abs(b)) < 20),
+    (
+        forms.logaddexp,
+        lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)),
+        lambda a, b: max(abs(a), abs(b)) < 20,
+    ),
     (forms.maximum, max, anything),
     (forms.minimum, min, anything),
     (forms.less, lambda a, b: mpmath.mpf(a < b), lambda a, b: abs(a - b) > 1e-6),
-    (forms.betaln, lambda a, b: mpmath.log(mpmath.beta(a, b)), lambda a, b: min(a, b) > 1e-2 and max(a, b) < 50),
+    (
+        forms.betaln,
+        lambda a, b: mpmath.log(mpmath.beta(a, b)),
+        lambda a, b: min(a, b) > 1e-2 and max(a, b) < 50,
+    ),
 ]
 
 

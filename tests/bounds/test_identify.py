@@ -58,16 +58,16 @@ def test_constants_of_negative_binomials(shift, grid):
     rng = np.random.default_rng(8)
     alpha, y = 10 ** rng.uniform(-3, 6, N), rng.poisson(2.0, N) * 10.0 ** rng.integers(0, 4, N)
     slopes = y - (y + alpha) * expit(grid[:, None] - shift)
-    constants = negative_binomial.identify_shape(grid, slopes)
-    np.testing.assert_allclose(constants, np.c_[-alpha, y, np.full(N, shift)], rtol=1e-7, atol=1e-9)
+    constants = negative_binomial.identify(grid, slopes)
+    np.testing.assert_allclose(constants, np.c_[-alpha, y], rtol=1e-7, atol=1e-9)
     np.testing.assert_array_equal(constants[y == 0.0, 1], 0.0)
 
 
 @pytest.mark.parametrize("shift", [-60.0, -40.0, 40.0, 60.0, 130.0])
 def test_a_change_between_points_of_the_grid_is_refused(shift):
     slopes = 3.0 - 5.0 * expit(GRID[:, None] - np.array([0.0, shift]))
-    assert negative_binomial.identify_shape(GRID, slopes[:, :1]) is not None
-    assert negative_binomial.identify_shape(GRID, slopes) is None
+    assert negative_binomial.identify(GRID, slopes[:, :1]) is not None
+    assert negative_binomial.identify(GRID, slopes) is None
 
 
 def test_negative_binomials_are_not_seen_in_others():

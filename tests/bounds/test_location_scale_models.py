@@ -1,4 +1,4 @@
-"""The normal form with a free scale is found in models, and the bounds hold for their rows."""
+"""Models with a free scale or shape, two predictors or more: the bounds hold for their rows."""
 
 import math
 
@@ -7,12 +7,12 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity.bounds.families import normal_location_scale
-from pymc_austerity.bounds.row_constants import ExpansionCoordinates, family_of
-from pymc_austerity.bounds.row_sampler import row_sampler_of, tier_and_expected
+from pymc_austerity.bounds.row_sampler import tier_and_expected
 from pymc_austerity.model.factorise import build
+from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.target import PredictorPair
+
+from .row_functions import sampler_of
 
 M = 1100
 RNG = np.random.default_rng(6)
@@ -43,6 +43,14 @@ MODELS = {
     "no predictor": lambda: pm.Normal("y", pm.Normal("m"), pm.HalfNormal("s"), observed=Y),
     "log-normal": lambda: pm.LogNormal("y", X @ vector(), pm.HalfNormal("s"), observed=np.exp(Y / 5)),
     "in both": lambda: pm.Normal("y", X @ (b := vector()), pt.exp(Z @ vector("g", 2) + X @ b), observed=Y),
+    "Student's t": lambda: pm.StudentT("y", nu=4.0, mu=X @ vector(), sigma=pm.HalfNormal("s"), observed=Y),
+    "counts": lambda: pm.NegativeBinomial(
+        "y", mu=pt.exp(0.2 * X @ vector()), alpha=pm.HalfNormal("s"), observed=np.arange(M) % 7
+    ),
+    "uniform scale": lambda: pm.Normal("y", X @ vector(), pm.Uniform("s", 0.0, 3.0), observed=Y),
+    "Student's t of any shape": lambda: pm.StudentT(
+        "y", nu=pm.Gamma("nu", 2.0, 0.1), mu=X @ vector(), sigma=pm.HalfNormal("s"), observed=Y
+    ),
     "by hand": lambda: pm.Potential(
         "y", -(e := pm.Normal("e")) - 0.5 * ((X @ vector() - Y) * pt.exp(-e)) ** 2
     ),
@@ -59,19 +67,16 @@ def factorised(make):
 def test_models_have_bounds(name):
     """Of the rows of the model itself, by differences of its log density along a line."""
     fact = factorised(MODELS[name])
-    (pair,) = TermStructure(fact).predictors
-    assert isinstance(pair, PredictorPair)
-    assert family_of(pair, fact.graph.point) is normal_location_scale.FAMILY
-    d, rng = pair.n_dim, np.random.default_rng([7, *map(ord, name)])
-    rows = pair.rows(np.arange(M))
+    (term,) = TermStructure(fact).row_functions
+    assert term.n_predictors == (3 if name == "Student's t of any shape" else 2)
+    d, rng = term.n_dim, np.random.default_rng([7, *map(ord, name)])
+    rows = term.rows(np.arange(M))
     center = 0.1 * rng.normal(size=d)
     if name == "shifted":
         center[-1] = math.log(1e3)
     _, singular, right = np.linalg.svd(rows[..., :-1].reshape(-1, d), full_matrices=False)
     V, W = right.T / singular, right * singular[:, None]
-    sampler = row_sampler_of(
-        [pair], fact.graph.point, ExpansionCoordinates(2, center, V, W), 1e-12, np.inf, {}
-    )
+    sampler = sampler_of([term], center, V, W)
 
     def terms(w):
         parts, start, q = {}, 0, center + V @ w
@@ -97,32 +102,37 @@ def test_models_have_bounds(name):
     assert np.max(shares) > 0.02
 
 
-UNKNOWN = r"term 'y' depends on the step's variables by two linear predictors, but its slopes are of no form"
 REFUSED = {
-    "Laplace": (lambda: pm.Laplace("y", X @ vector(), pm.HalfNormal("s"), observed=Y), UNKNOWN),
-    "Student's t": (
-        lambda: pm.StudentT("y", nu=4.0, mu=X @ vector(), sigma=pm.HalfNormal("s"), observed=Y),
-        UNKNOWN,
+    "five": (
+        lambda: pm.Potential("y", sum(pt.sigmoid(X @ vector(f"b{k}")) for k in range(5))),
+        "the term 'y' is a function of 5 linear predictors, and bounds are known for 4 at most",
     ),
-    "counts": (
-        lambda: pm.NegativeBinomial(
-            "y", mu=pt.exp(X @ vector()), alpha=pm.HalfNormal("s"), observed=np.arange(M) % 7
-        ),
-        UNKNOWN,
+    "concentration": (
+        lambda: pm.VonMises("y", X @ vector(), pm.HalfNormal("s"), observed=Y % 3),
+        "'s_log__' enters the term 'y' through I0e, whose derivatives have no known bounds",
     ),
-    "uniform scale": (lambda: pm.Normal("y", X @ vector(), pm.Uniform("s", 0.0, 3.0), observed=Y), UNKNOWN),
-    "three": (
-        lambda: pm.StudentT(
-            "y", nu=pm.Gamma("nu", 2.0, 0.1), mu=X @ vector(), sigma=pm.HalfNormal("s"), observed=Y
-        ),
-        "the term 'y' does not depend on the variables through two linear predictors either",
+    "incomplete beta": (
+        lambda: pm.Potential("y", pt.log(pt.betainc(2.0 + pm.HalfNormal("s"), T, pt.sigmoid(X @ vector())))),
+        "'s_log__' and 'b' enter the term 'y' through BetaInc",
+    ),
+    "Cholesky": (
+        lambda: pm.Potential("y", T * pt.linalg.cholesky(pt.exp(pm.Normal("s")) * np.eye(2))[0, 0]),
+        "'s' enters the term 'y' through Cholesky",
     ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_name_the_term(name):
+def test_refusals_name_operation_and_variable(name):
     make, message = REFUSED[name]
-    fact = factorised(make)
+    structure = TermStructure(factorised(make))
     with pytest.raises(ValueError, match=message):
-        family_of(*TermStructure(fact).predictors, fact.graph.point)
+        structure.row_functions  # noqa: B018
+
+
+def test_a_variable_in_the_way_is_named():
+    """Without the concentration of this model, or without any one of the five, there would be a function."""
+    for name, expected in (("concentration", ("s_log__",)), ("five", tuple(f"b{k}" for k in range(5)))):
+        fact = factorised(REFUSED[name][0])
+        assert in_the_way(TermStructure(fact)) == expected
+    assert in_the_way(TermStructure(factorised(REFUSED["Cholesky"][0]))) == ()

@@ -6,11 +6,14 @@ import numba
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.families.base import TOLERANCE
-from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_sampler import row_sampler_of, tier_and_expected
+from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.node import constant
+from pymc_austerity.bounds.row_constants import INFLATION
+from pymc_austerity.bounds.row_sampler import tier_and_expected
 
 from .families import N, designs, predictor
+from .row_functions import logistic, poisson, row_function, term_of
+from .row_functions import sampler_of as made_of
 from .test_alias import recovered
 from .test_families import Binomial, Huber, Laplace, Logistic, Normal, Poisson, Student
 
@@ -64,17 +67,12 @@ def whitened(rows):
     return right[kept].T / scale, right[kept] * scale[:, None]
 
 
-def made_of(terms, center, V, W, order=2, most=np.inf, curvature=None):
-    coordinates = ExpansionCoordinates(order, center, V, W)
-    return row_sampler_of(terms, {}, coordinates, 1e-12, most, curvature or {})
-
-
 def setting(make, design="dense with offset", order=2, seed=0):
     rng = np.random.default_rng([seed, MODELS.index(make), order])
     family, rows = make(rng), USUAL[design]
     V, W = whitened(rows)
     center = 0.1 * rng.normal(size=rows.shape[1] - 1)
-    sampler = made_of([predictor(rows, family.slope)], center, V, W, order)
+    sampler = made_of([term_of(family, rows)], center, V, W, order)
     return rng, family, rows, center, V, sampler
 
 
@@ -138,7 +136,7 @@ def close(make, order):
         values[:] = values[0]
     rows = np.c_[np.where(np.arange(N) % 2, 0.02, -0.02), np.ones(N)]
     eye, center = np.eye(1), np.zeros(1)
-    sampler = made_of([predictor(rows, family.slope)], center, eye, eye, order)
+    sampler = made_of([term_of(family, rows)], center, eye, eye, order)
     q_new, q = np.array([1.9]), np.array([-1.9] if order == 2 else [0.1])
     return lambda t: largest_share(t, family, rows, center, q_new, q, order), sampler
 
@@ -174,8 +172,8 @@ def test_number_of_rows(make, order):
     """The tier is that of the state which is further away, and C M rows are expected."""
     rng, _, rows, center, V, sampler = setting(make, order=order)
     typical = math.sqrt(V.shape[1]) + 3.0
-    # Poisson terms have no bound on the whole line.
-    last = 8 * typical if make is Poisson else np.inf
+    # Logistic terms have a bound on the whole line.
+    last = np.inf if make in (Logistic, Binomial) else 8 * typical
     np.testing.assert_array_equal(sampler.radii, [typical, 2 * typical, last])
     for q_new, q in pairs(rng, center, V):
         size, radius = exact_size(sampler, q_new, q)
@@ -183,14 +181,15 @@ def test_number_of_rows(make, order):
         assert tier == int(radius > typical) + int(radius > 2 * typical)
         known = float(sampler.totals[tier] * size) if radius <= last else math.inf
         np.testing.assert_allclose(expected, known, rtol=1e-9)
-        assert tier_and_expected(sampler, q, q)[1] == 0.0
+        here = exact_size(sampler, q, q)[1]
+        assert tier_and_expected(sampler, q, q)[1] == (0.0 if here <= last else math.inf)
     np.testing.assert_allclose(sampler.totals, sampler.constants.sum(axis=1))
     assert sampler.constants.shape == (3, len(rows))
 
 
 def test_tiers_grow_and_reach_to_their_radii():
-    _, _, _, center, V, sampler = setting(Student)
-    assert np.all(np.diff(sampler.constants, axis=0) >= 0.0)
+    _, _, _, center, V, sampler = setting(Binomial)
+    assert np.all(sampler.constants[1:] >= sampler.constants[:-1] * (1.0 - 1e-12))
     for radius, inside in zip(sampler.radii, (0, 1), strict=False):
         edge = V[:, 0] * radius
         assert tier_and_expected(sampler, center + edge * (1 - 1e-9), center)[0] == inside
@@ -234,10 +233,10 @@ def test_terms_without_remainders():
     rng = np.random.default_rng(4)
     rows, family = USUAL["dense"], Normal(rng)
     V, W = whitened(rows)
-    sampler = made_of([predictor(rows, family.slope)], np.zeros(5), V, W)
+    sampler = made_of([term_of(family, rows)], np.zeros(5), V, W)
     np.testing.assert_array_equal(sampler.totals, 0.0)
     assert tier_and_expected(sampler, V[:, 0], V[:, 1])[1] == 0.0
-    assert made_of([predictor(rows, family.slope)], np.zeros(5), V, W, order=1).totals[0] > 0.0
+    assert made_of([term_of(family, rows)], np.zeros(5), V, W, order=1).totals[0] > 0.0
 
 
 def test_rows_of_zeros_are_never_drawn():
@@ -258,7 +257,7 @@ def test_rows_of_zeros_are_never_drawn():
             W,
             curvature={"y": np.errstate(over="ignore")(curvature)},
         ),
-        made_of([predictor(rows, poisson.slope)], np.zeros(5), V, W),
+        made_of([term_of(poisson, rows)], np.zeros(5), V, W),
     ):
         np.testing.assert_array_equal(sampler.constants[:, ::3], 0.0)
         assert np.all(sampler.constants[:, 1::3] > 0.0)
@@ -272,10 +271,11 @@ def test_several_terms_come_one_after_the_other(order):
     families = [Logistic(rng), Poisson(rng)]
     V, W = whitened(rows)
     center = 0.1 * rng.normal(size=5)
-    terms = [predictor(r, f.slope) for r, f in zip((rows, other), families, strict=True)]
+    terms = [term_of(f, r) for r, f in zip((rows, other), families, strict=True)]
     both = made_of(terms, center, V, W, order)
     apart = [made_of([term], center, V, W, order) for term in terms]
-    np.testing.assert_array_equal(both.constants, np.concatenate([t.constants for t in apart], axis=1))
+    of_each = np.concatenate([t.constants for t in apart], axis=1)
+    np.testing.assert_allclose(both.constants, of_each, rtol=1e-12)
     q, q_new = center + V @ rng.normal(size=(2, 5, 1))[..., 0].T[:, 0], center + V @ rng.normal(size=5)
     expected = tier_and_expected(both, q_new, q)[1]
     np.testing.assert_allclose(expected, sum(tier_and_expected(t, q_new, q)[1] for t in apart))
@@ -306,14 +306,12 @@ def test_a_users_curvature(order):
         np.testing.assert_allclose(high, eta[positions] + reach, rtol=1e-12)
     for tier in (0, 1, 2)[: 4 - order]:
         k = 2 * length * sampler.radii[tier] * (1 + np.arange(N))
-        np.testing.assert_allclose(
-            sampler.constants[tier], k * length ** (order + 1) * (1 + TOLERANCE), rtol=1e-12
-        )
+        np.testing.assert_allclose(sampler.constants[tier], k * length ** (order + 1) * INFLATION, rtol=1e-12)
     if order == 2:  # finite on the whole line
-        np.testing.assert_allclose(sampler.constants[2], 7.0 * length**3 * (1 + TOLERANCE))
+        np.testing.assert_allclose(sampler.constants[2], 7.0 * length**3 * INFLATION)
 
 
-def test_a_users_curvature_comes_before_the_familys():
+def test_a_users_curvature_comes_before_the_derived_bounds():
     rng = np.random.default_rng(7)
     rows, family = USUAL["dense"], Logistic(rng)
     V, W = whitened(rows)
@@ -321,8 +319,10 @@ def test_a_users_curvature_comes_before_the_familys():
     def largest(low, high, positions):
         return np.full(len(low), 1 / (6 * math.sqrt(3)))
 
-    terms = [predictor(rows, family.slope)]
+    terms = [term_of(family, rows)]
     given, known = (made_of(terms, np.zeros(5), V, W, curvature=c) for c in ({"y": largest}, {}))
+    of_predictor = made_of([predictor(rows, family.slope)], np.zeros(5), V, W, curvature={"y": largest})
+    np.testing.assert_array_equal(of_predictor.constants, given.constants)
     np.testing.assert_array_equal(given.constants[0], given.constants[2])
     assert np.all(given.constants[0] >= known.constants[0] * (1 - 1e-9))
     np.testing.assert_allclose(given.constants[2], known.constants[2])
@@ -348,15 +348,47 @@ def test_wrong_curvatures_are_refused(wrong):
         made_of([predictor(rows, family.slope)], np.zeros(5), V, W, curvature={"y": wrong})
 
 
-def test_without_a_bound_the_term_is_named():
+@pytest.mark.parametrize("make", [Laplace, Huber])
+def test_a_kink_within_reach_has_no_bound(make):
+    """Rows that do not reach it in a tier have none of it there."""
+    family, rows = make(np.random.default_rng(9)), USUAL["dense with offset"].copy()
+    V, W = whitened(rows)
+    length = np.linalg.norm(rows[:, :-1] @ V, axis=1)
+    reach = length * (math.sqrt(5) + 3.0)
+    kink = 0.0 if make is Laplace else family.k / family.s
+    rows[:, -1] = np.where(np.arange(N) % 2, kink + 1.001 * reach, kink + 0.999 * reach)
+    sampler = made_of([term_of(family, rows)], np.zeros(5), V, W)
+    assert np.all(np.isinf(sampler.constants[0, ::2]))
+    np.testing.assert_array_equal(sampler.constants[0, 1::2], 0.0)
+    assert np.all(np.isinf(sampler.totals))
+    assert tier_and_expected(sampler, V[:, 0], V[:, 1])[1] == np.inf
+
+
+def test_an_undecided_condition_on_data_of_rows_is_decided_row_by_row():
+    """Half of the rows are counts, half are binary; each has the bounds of its own."""
+    rng = np.random.default_rng(12)
+    rows = USUAL["dense"]
+    V, W = whitened(rows)
+    counts, binary, which = Poisson(rng), Logistic(rng), (np.arange(N) % 2).astype(float)
+
+    def either(w, y, n, z):
+        return forms.select(forms.greater(w, constant(0.0)), poisson(y, n), logistic(z))
+
+    both = row_function(rows, either, [which, counts.y, counts.w, binary.y])
+    mixed, ones, zeros = (
+        made_of([term], np.zeros(5), V, W).constants[:2]
+        for term in (both, term_of(counts, rows), term_of(binary, rows))
+    )
+    np.testing.assert_allclose(mixed[:, 1::2], ones[:, 1::2], rtol=1e-3)
+    np.testing.assert_allclose(mixed[:, ::2], zeros[:, ::2], rtol=1e-3)
+
+
+@pytest.mark.parametrize("curvature", [{}, {"y": lambda low, high, positions: np.ones(len(low))}])
+def test_without_a_bound_the_term_is_named(curvature):
     rng = np.random.default_rng(9)
     rows = USUAL["dense"]
     V, W = whitened(rows)
-    for make in (Laplace, Huber):
-        with pytest.raises(ValueError, match=f"term 'y' have no known bound.*{make.name}"):
-            made_of([predictor(rows, make(rng).slope)], np.zeros(5), V, W)
     with pytest.raises(ValueError, match="term 'y'.*other steps .'u'"):
-        made_of(
-            [predictor(rows, Logistic(rng).slope, others=("u",))],
-            np.zeros(5), V, W, curvature={"y": lambda low, high, positions: np.ones(len(low))},
-        )  # fmt: skip
+        made_of([term_of(Logistic(rng), rows, others=("u",))], np.zeros(5), V, W, curvature=curvature)
+    with pytest.raises(ValueError, match="term 'y'.*other steps .in its linear predictor"):
+        made_of([term_of(Logistic(rng), rows, offset_fixed=False)], np.zeros(5), V, W, curvature=curvature)

@@ -132,7 +132,7 @@ def too_many():
 
 
 @pytest.mark.parametrize(
-    "define", [plain, location_and_scale, nonlinear_in_rows, product_of_rows, too_many],
+    "define", [plain, location_and_scale, product_of_rows, too_many],
     ids=lambda define: define.__name__,
 )  # fmt: skip
 def test_none(define):
@@ -145,6 +145,16 @@ def test_none(define):
     assert structure.inner is fact
     q = np.arange(3.0)
     assert Differentiable(structure, fact.graph.point).features(q) is q
+
+
+def test_features_in_which_terms_have_a_few_predictors():
+    """They do not have a single one there either."""
+    with pm.Model() as model:
+        nonlinear_in_rows()
+    structure = TermStructure(factorise(model))
+    assert structure.features is not None
+    assert [form.predictors for form in structure.forms] == [()]
+    assert [function.n_predictors for function in structure.row_functions] == [4]
 
 
 def test_variables_of_other_steps_are_no_features():

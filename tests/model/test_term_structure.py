@@ -1,5 +1,7 @@
 """What is found of the local terms is found once, and handed on."""
 
+import math
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -11,7 +13,7 @@ from pymc_austerity.model.structure import features, predictors, term_structure
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.element_rows import Group
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.target import LinearPredictor, PredictorPair
+from pymc_austerity.target import LinearPredictor
 from tests.model.features import model_of, simplex
 
 N = 1200
@@ -31,10 +33,10 @@ def location_and_scale():
     return model
 
 
-def product():
+def product(names):
     with pm.Model() as model:
-        b, c, d = (X @ pm.Normal(name, shape=2) for name in "bcd")
-        pm.Bernoulli("y", logit_p=b * c * d, observed=Y)
+        factors = [X @ pm.Normal(name, shape=2) for name in names]
+        pm.Bernoulli("y", logit_p=math.prod(factors), observed=Y)
     return model
 
 
@@ -48,7 +50,7 @@ def searches(monkeypatch):
         found.append((fact, term.name))
         return original(fact, term)
 
-    for module in (predictors, features):
+    for module in (term_structure, features):
         monkeypatch.setattr(module, "find_predictor", counted)
     return found
 
@@ -68,38 +70,39 @@ def test_no_term_is_searched_twice_for_the_same_features(searches):
 
 
 def test_nothing_is_searched_for_until_it_is_asked_for(monkeypatch):
-    monkeypatch.setattr(term_structure, "find_predictors", None)
+    monkeypatch.setattr(term_structure, "find_predictor", None)
     assert TermStructure(factorise(logistic())).factorisation.n_local == N
 
 
 def test_parts_are_found_once():
     structure = TermStructure(factorise(logistic()))
-    for part in ("forms_in_block", "features", "predictors", "linear_predictors", "rows_of"):
+    for part in ("forms_in_block", "features", "predictors", "linear_predictors", "rows_of", "row_functions"):
         assert getattr(structure, part) is getattr(structure, part)
     assert structure.forms is structure.forms_in_block
     assert structure.inner is structure.factorisation
 
 
-def test_one_predictor_or_two():
+def test_one_predictor_or_several():
     (one,) = TermStructure(factorise(logistic())).predictors
     assert isinstance(one, LinearPredictor)
     structure = TermStructure(factorise(location_and_scale()))
-    (two,) = structure.predictors
-    assert isinstance(two, PredictorPair)
+    (two,) = structure.row_functions
+    assert (two.n_predictors, structure.features) == (2, None)
     (form,) = structure.forms
-    assert (form.has_one, len(form.predictors), len(form.obstacles)) == (False, 2, 1)
-    with pytest.raises(UnboundedError, match=r"^'sigma_log__' enters the term 'y' through Exp"):
-        structure.linear_predictors  # noqa: B018
+    assert (form.has_one, form.predictors, len(form.obstacles)) == (False, (), 1)
+    for ask in ("predictors", "linear_predictors"):
+        with pytest.raises(UnboundedError, match=r"^'sigma_log__' enters the term 'y' through Exp"):
+            getattr(structure, ask)
 
 
-def test_neither_one_nor_two():
-    structure = TermStructure(factorise(product()))
+def test_as_few_predictors_as_possible():
+    """A product of three is a function of three; of five, there is no bound."""
+    assert TermStructure(factorise(product("bcd"))).row_functions[0].n_predictors == 3
+    structure = TermStructure(factorise(product("bcdef")))
     assert structure.forms[0].predictors == ()
-    reasons = (
-        r"enters the term 'y' through Mul.*; the term 'y' does not depend .* two linear predictors either"
-    )
-    with pytest.raises(UnboundedError, match=reasons):
-        structure.predictors  # noqa: B018
+    for _ in range(2):
+        with pytest.raises(UnboundedError, match=r"the term 'y' is a function of 5 linear predictors, and"):
+            structure.row_functions  # noqa: B018
 
 
 def test_rows_of_the_elements_of_a_group():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from numba.extending import register_jitable
 from scipy import stats
@@ -15,7 +16,7 @@ from scipy.special import expit
 import pymc_austerity.step_methods.metropolis.tuna_plan as module
 from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.bounds.families import binary_logistic
+from pymc_austerity.bounds.row_constants import BoundsByJets
 from pymc_austerity.bounds.row_sampler import tier_and_expected
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile.backend import interpreted
@@ -409,51 +410,87 @@ def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
 
 
 @INTERPRETED
-def test_a_wrong_curvature_of_a_family_is_an_error(model, near, monkeypatch):
-    right = binary_logistic.FAMILY.curvature
-    monkeypatch.setitem(vars(binary_logistic.FAMILY), "curvature", lambda *args: right(*args) / 200)
+def test_a_wrong_bound_is_an_error(model, near, monkeypatch):
+    right = BoundsByJets.constants
+    monkeypatch.setattr(BoundsByJets, "constants", lambda self, rows: right(self, rows) / 200)
     step = TunaMH(model=model, steps_per_draw=100, rng=1)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(fresh(step), near, 50)
 
 
-def laplace_model():
-    """Residuals with a slope that jumps."""
+def huber():
+    """Residuals with a slope that has kinks."""
     rng, x = design(N, 2)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        pm.Laplace("y", pm.math.dot(x, beta), 1.0, observed=x @ [0.2, 0.5] + rng.laplace(size=N))
-    return model
+    beta, y = pm.Normal("beta", 0, 1, shape=2), x @ [0.2, 0.5] + rng.laplace(size=N)
+    r = pt.abs(y - pm.math.dot(x, beta))
+    pm.Potential("y", -pt.where(r < 1.0, r**2 / 2, r - 0.5))
 
 
-def mixture_model():
-    rng = np.random.default_rng(9)
+def gamma_of_at_least():
+    """Waiting times that are longer than what was seen, with a free unit."""
+    rng, x = design(N, 2)
+    mean = pm.math.exp(pm.math.dot(x, pm.Normal("beta", 0, 1, shape=2)) * pm.HalfNormal("unit"))
+    pm.Potential("y", pt.log(pt.gammaincc(2.5, rng.gamma(2.0, size=N) / mean)))
+
+
+def five_predictors():
+    _, x = design(N, 2)
+    pm.Potential("y", -sum(pt.softplus(pm.math.dot(x, pm.Normal(f"b{k}", shape=2))) for k in range(5)))
+
+
+def without_bound(make):
     with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 5, shape=2, initval=[-1.0, 1.0])
-        y = np.r_[rng.normal(-2, 1, N // 2), rng.normal(2, 1, N // 2)]
-        pm.NormalMixture("y", w=np.array([0.5, 0.5]), mu=mu, sigma=1.0, observed=y)
+        make()
     return model
 
 
 @INTERPRETED
 @pytest.mark.parametrize(
-    ("make", "center", "said"),
+    ("make", "said"),
     [
-        (laplace_model, {"beta": np.array([0.2, 0.5])}, "term 'y' have no known bound: the slope of Laplace"),
-        (mixture_model, {"mu": np.array([-2.0, 2.0])}, "'mu' enters"),
+        (
+            gamma_of_at_least,
+            "a function of 'beta' and 'unit_log__' enters the term 'y' through GammaIncC",
+        ),
+        (
+            five_predictors,
+            "the term 'y' is a function of 5 linear predictors, and bounds are known for 4",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:The (posterior is far|given center is):pymc_austerity.SubsamplingWarning")
-@pytest.mark.slow("rewrites the derivatives of families without a bound")
-def test_without_a_bound_it_says_what_to_do(make, center, said):
+def test_without_a_bound_it_says_what_to_do(make, said):
     with pytest.raises(
         ValueError, match=r"needs a bound on the Taylor remainder of every local term"
     ) as raised:
-        TunaMH(model=make(), control_variate=Taylor(center=center))
+        TunaMH(model=without_bound(make))
     text = str(raised.value)
     assert said in text
     assert "AusterityMH(control_variate=Taylor()), which needs no bound" in text
     assert "curvature" in text
+    fixed = "With a fixed number in place of 'b0' or 'b1' or 'b2' or 'b3' or 'b4' there may be one"
+    assert (fixed in text) == (make is five_predictors)
+
+
+@INTERPRETED
+def test_a_kink_within_reach_is_told():
+    with pytest.warns(SubsamplingWarning, match="exact test on all data is used instead.*a kink or a pole"):
+        step = TunaMH(model=without_bound(huber))
+    assert step.reads_all
+
+
+@INTERPRETED
+def test_a_bound_of_the_user_has_precedence(model):
+    """Over derived bounds, and where there are none for a kink."""
+    derived, given, larger = (
+        TunaMH(model=model, rng=1, **options)
+        for options in ({}, {"curvature": {"y": smooth}}, {"curvature": {"y": lambda *of: 2 * smooth(*of)}})
+    )
+    assert "row function of 1 predictor" in derived.recipe.certificate
+    assert "'y': curvature given" in given.recipe.certificate
+    np.testing.assert_allclose(larger.prediction.total, 2 * given.prediction.total, rtol=1e-12)
+    kinks = {"y": lambda low, high, rows: np.ones(len(low))}
+    assert np.isfinite(TunaMH(model=without_bound(huber), curvature=kinks, rng=1).prediction.total)
 
 
 @INTERPRETED

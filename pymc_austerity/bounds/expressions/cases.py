@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pymc_austerity.bounds.expressions.alike import Alike, on_one_side, shape
 from pymc_austerity.bounds.expressions.conditions import SIGNS
 from pymc_austerity.bounds.expressions.linear import ONE, ZERO
-from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.bounds.expressions.node import Expression, constant
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
-from pymc_austerity.bounds.expressions.trees import Path, floats, known_on, paths, pruned, select_node
+from pymc_austerity.bounds.expressions.trees import Path, floats, known_on, paths, pruned, select_node, tested
 
 
 def _in_case(x: Expression, path: Path) -> Expression:
@@ -25,6 +25,16 @@ def _in_case(x: Expression, path: Path) -> Expression:
         return None if known is None else (ONE if known else ZERO)
 
     return rebuilt(x, replaced)
+
+
+def _at_known_data(x: Expression, path: Path) -> Expression:
+    """A case that stands alone, with the numbers of the data that are the same in all its rows."""
+    known = {}
+    for atom, truth in path:
+        core, scale, offset = tested(atom.args[0])
+        if atom.op == "zero" and truth and core.op == "data":
+            known[core] = constant(-offset / scale)
+    return rebuilt(x, known.get) if known else x
 
 
 def _with(values: Iterator[Expression | None], x: Expression, path: Path = ()) -> Expression | None:
@@ -51,6 +61,10 @@ def finished(root: Expression) -> Expression:
         groups[shape(case)].append(number)
     found: list[Expression | None] = [None] * len(cases)
     for members in groups.values():
+        if len(members) == 1:
+            (only,) = members
+            found[only] = _at_known_data(cases[only], ways[only][0])
+            continue
 
         def picked(values: list[Expression], members: list[int] = members) -> Expression:
             by_case: list[Expression | None] = [None] * len(cases)

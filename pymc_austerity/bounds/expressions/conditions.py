@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pymc_austerity.bounds.expressions.linear import ONE, ZERO, is_constant, linear, number
 from pymc_austerity.bounds.expressions.node import Expression, constant, node
@@ -14,6 +14,8 @@ from pymc_austerity.bounds.expressions.trees import decided_by_range, over_cases
 
 SIGNS = ("positive", "nonnegative", "zero")
 CONDITIONS = (*SIGNS, "not", "and", "or")
+# Functions that increase strictly.
+_INCREASING = ("exp", "log", "sigmoid", "softplus", "log_ndtr", "erf")
 
 
 def _number_of(truth: bool) -> Expression:
@@ -32,7 +34,24 @@ def _sign(op: str, x: Expression) -> Expression:
     if added == 0.0 and len(terms) == 1:
         ((term, c),) = terms.items()
         x = scale(math.copysign(1.0, c), term)
+    simpler = _of_arguments(added, terms)
+    if simpler is not None:
+        return _sign(op, simpler)
     return node(op, (x,), range=BOOLEAN)
+
+
+def _of_arguments(added: float, terms: Mapping[Expression, float]) -> Expression | None:
+    """The difference of arguments that has the sign of f(a) - f(b), or of f(a) - c, for an increasing f."""
+    moving = list(terms.items())
+    if len(moving) == 2 and added == 0.0:
+        (one, c), (two, d) = moving
+        if one.op == two.op and one.op in _INCREASING and c == -d:
+            return scale(math.copysign(1.0, c), subtract(one.args[0], two.args[0]))
+    if len(moving) == 1 and added != 0.0:
+        ((one, c),) = moving
+        if one.op == "exp" and added / c < 0.0:
+            return scale(math.copysign(1.0, c), subtract(one.args[0], constant(math.log(-added / c))))
+    return None
 
 
 def min_term(x: Expression) -> Expression:
@@ -42,19 +61,19 @@ def min_term(x: Expression) -> Expression:
 
 @over_cases
 def positive(x: Expression) -> Expression:
-    """X > 0."""
+    """Whether x > 0."""
     return _sign("positive", x)
 
 
 @over_cases
 def nonnegative(x: Expression) -> Expression:
-    """X >= 0."""
+    """Whether x >= 0."""
     return _sign("nonnegative", x)
 
 
 @over_cases
 def zero(x: Expression) -> Expression:
-    """X == 0."""
+    """Whether x == 0."""
     return _sign("zero", x)
 
 

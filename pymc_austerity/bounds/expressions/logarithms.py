@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from pymc_austerity.bounds.expressions.factors import Factors
 from pymc_austerity.bounds.expressions.linear import (
     ONE,
     ZERO,
@@ -16,7 +17,7 @@ from pymc_austerity.bounds.expressions.linear import (
 )
 from pymc_austerity.bounds.expressions.node import Expression, Range, constant, node
 from pymc_austerity.bounds.expressions.order import order_key
-from pymc_austerity.bounds.expressions.products import LOGARITHM, Factors, built, exp, exp_of, multiply
+from pymc_austerity.bounds.expressions.products import LOGARITHM, built, exp, exp_of, multiply
 from pymc_austerity.bounds.expressions.ranges import NEGATIVE, POSITIVE, monotone
 from pymc_austerity.bounds.expressions.sums import add, as_sum, combined, scale, subtract
 from pymc_austerity.bounds.expressions.trees import chosen, over_cases
@@ -65,6 +66,7 @@ def log_node(x: Expression) -> Expression:
 # Logarithms of operations that have one.
 KNOWN: dict[str, Callable[[Expression], Expression]] = {
     "exp": lambda x: x.args[0],
+    "power": lambda x: multiply(x.args[1], log(x.args[0])),
     "sigmoid": lambda x: scale(-1.0, softplus_node(scale(-1.0, x.args[0]))),
 }
 
@@ -75,7 +77,7 @@ def structural(x: Expression) -> Expression | None:
         return log_node(x) if x.range.is_positive else None
     if x.op in KNOWN:
         return KNOWN[x.op](x)
-    if x.op in ("product", "square", "power", "reciprocal"):
+    if x.op in ("product", "square", "reciprocal"):
         return _log_of_product(x, must_know=True)
     if x.op == "sum":
         return _log_of_product(x, must_know=True) if single(x)[1] is not x else _log_of_sum(x)
@@ -96,22 +98,23 @@ def _log_of_product(x: Expression, *, must_know: bool) -> Expression | None:
     f.take(x)
     rest, parts, is_known = Factors(), list(f.exponents), bool(f.exponents)
     for factor, e in f.powers.items():
-        log = structural(factor)
+        log = structural(factor) if factor.range.is_positive or factor is x else None
+        is_known = is_known or (log is not None and factor.moves)
         if log is None and factor.range.is_positive:
             log = log_node(factor)
-        else:
-            is_known = is_known or (log is not None and factor.moves)
         if log is None:
             rest.powers[factor] = e
         else:
             parts.append((e, log))
-    if must_know and (not is_known or rest.powers or f.number <= 0.0):
-        return None
-    if f.number <= 0.0:
-        rest.number, f.number = math.copysign(1.0, f.number), abs(f.number)
+    rest.number, size = math.copysign(1.0, f.number), abs(f.number)
     left = built(rest)
-    parts += [(1.0, constant(log_of(f.number)))] + ([] if left is ONE else [(1.0, log_node(left))])
-    return combined(parts)
+    # What may be negative is asked for its logarithm as a whole, and only then known to be positive.
+    log_of_rest = None if left is ONE or left is x else structural(left)
+    is_known = is_known or log_of_rest is not None
+    if must_know and (not is_known or (left is not ONE and log_of_rest is None)):
+        return None
+    parts.append((log_of(size), ONE))
+    return combined([*parts, (1.0, log_node(left) if log_of_rest is None else log_of_rest)])
 
 
 def _difference_of_sigmoids(added: float, terms: Terms) -> Expression | None:
@@ -229,7 +232,7 @@ def logaddexp(a: Expression, b: Expression) -> Expression:
 
 def _of_factor(x: Expression) -> Expression | None:
     """What a factor brings into an exponential; a logarithm of which the value must be computed stays out."""
-    found = structural(x) if x.range.is_positive else None
+    found = structural(x) if x.range.is_positive and x.op != "power" else None
     if found is None or any(term.op in ("log1p", "log") and term.moves for term in linear(found)[1]):
         return None
     return found

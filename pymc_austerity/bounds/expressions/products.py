@@ -12,14 +12,13 @@ from collections.abc import Callable
 from functools import reduce
 
 from pymc_austerity.bounds.expressions.affine import is_affine
+from pymc_austerity.bounds.expressions.factors import Factors, power_of
 from pymc_austerity.bounds.expressions.linear import (
     ONE,
     ZERO,
-    Terms,
     is_constant,
     linear,
     number,
-    plus,
     single,
 )
 from pymc_austerity.bounds.expressions.node import Expression, Range, constant, node
@@ -47,115 +46,6 @@ def exp_of(x: float) -> float:
 def sigmoid_of(x: float) -> float:
     """1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + exp_of(-x))
-
-
-def _power_of(x: float, e: float) -> float:
-    try:
-        return float(x**e)
-    except (ZeroDivisionError, OverflowError):
-        return math.inf
-
-
-class Factors:
-    """A product taken apart.
-
-    Attributes
-    ----------
-    number : float
-    powers : dict
-        Exponents of the factors.
-    exponents : list of (float, Expression)
-        What the exponential is of.
-    """
-
-    def __init__(self) -> None:
-        self.number = 1.0
-        self.powers: Terms = {}
-        self.exponents: list[tuple[float, Expression]] = []
-
-    def take(self, x: Expression, e: float = 1.0) -> None:
-        """Multiply by x to the power of e."""
-        _TAKE.get(x.op, _take_factor)(self, x, e)
-
-    def exponential(self) -> Expression:
-        """What the exponential is of."""
-        return combined(self.exponents)
-
-
-def _take_constant(f: Factors, x: Expression, e: float) -> None:
-    f.number *= _power_of(number(x), e)
-
-
-def _take_factor(f: Factors, x: Expression, e: float) -> None:
-    f.powers[x] = plus(f.powers.get(x, 0.0), e)
-    if f.powers[x] == 0.0:
-        del f.powers[x]
-
-
-def _take_sum(f: Factors, x: Expression, e: float) -> None:
-    """A factor of the sum comes out; a sign only if its power is a number."""
-    factor = _content(x) if e == round(e) else abs(_content(x))
-    whole = scale(1.0 / factor, x)
-    f.number *= _power_of(factor, e)
-    if whole.op == "sum":
-        _take_factor(f, whole, e)
-    else:
-        f.take(whole, e)
-
-
-def _content(x: Expression) -> float:
-    """What a sum can be divided by: the first coefficient of an affine form or a single term, else a sign."""
-    added, terms = linear(x)
-    first = terms[x.args[0]]
-    if (added == 0.0 and len(terms) == 1) or (x.moves and is_affine(x)):
-        return first
-    return math.copysign(1.0, first)
-
-
-def _take_product(f: Factors, x: Expression, e: float) -> None:
-    if e != round(e) and not all(arg.range.is_positive for arg in x.args):
-        _take_factor(f, x, e)
-        return
-    for arg in x.args:
-        f.take(arg, e)
-
-
-def _take_square(f: Factors, x: Expression, e: float) -> None:
-    (inner,) = x.args
-    if 2.0 * e == round(2.0 * e) and e != round(e) and not inner.range.is_positive:
-        _take_factor(f, x, e)
-        return
-    f.take(inner, 2.0 * e)
-
-
-def _take_reciprocal(f: Factors, x: Expression, e: float) -> None:
-    f.take(x.args[0], -e)
-
-
-def _take_power(f: Factors, x: Expression, e: float) -> None:
-    base, exponent = x.args
-    if is_constant(exponent):
-        f.take(base, e * number(exponent))
-    else:
-        _take_factor(f, x, e)
-
-
-def _take_exp(f: Factors, x: Expression, e: float) -> None:
-    if x.moves:
-        f.exponents.append((e, x.args[0]))
-    else:
-        _take_factor(f, x, e)
-
-
-_TAKE: dict[str, Callable[[Factors, Expression, float], None]] = {
-    "constant": _take_constant,
-    "sum": _take_sum,
-    "product": _take_product,
-    "square": _take_square,
-    "reciprocal": _take_reciprocal,
-    "power": _take_power,
-    "exp": _take_exp,
-}
 
 
 def _into_exponential(f: Factors, chosen: Callable[[Expression, float], bool]) -> bool:
@@ -246,7 +136,7 @@ def _power_node(base: Expression, e: float) -> Expression:
         return even if e % 2.0 == 0.0 else _product_node(base, even)
     within = POSITIVE if base.range.is_positive else NOT_NEGATIVE
     known = base.range if base.range.low >= 0.0 else NOT_NEGATIVE
-    return node("power", (base, constant(e)), range=monotone(lambda x: _power_of(x, e), known, within))
+    return node("power", (base, constant(e)), range=monotone(lambda x: power_of(x, e), known, within))
 
 
 def _joined(parts: list[Expression]) -> Expression:
@@ -331,7 +221,7 @@ def _to_the_power(x: Expression, e: Expression) -> Expression:
 
 
 def to_the_power(x: Expression, e: float) -> Expression:
-    """X to the power of a number."""
+    """The power of which the exponent is a number."""
     return _to_the_power(x, constant(e))
 
 

@@ -38,8 +38,24 @@ def excludes_zero(r: Range) -> bool:
 
 def scaled(r: Range, by: float) -> Range:
     """All numbers of the range times a number."""
-    ends = _times(r.low, by), _times(r.high, by)
-    return _made(min(ends), max(ends), 0.0, by != 0.0 and excludes_zero(r))
+    ends = sorted((_times(r.low, by), _times(r.high, by)))
+    nonzero = by != 0.0 and excludes_zero(r)
+    # Twice, half or minus a number is not rounded, nor is a product of small whole numbers.
+    is_whole = (
+        by.is_integer() and r.low.is_integer() and r.high.is_integer() and max(map(abs, ends)) < 2.0**53
+    )
+    if is_whole or abs(math.frexp(by)[0]) == 0.5:
+        return Range(ends[0], ends[1], nonzero)
+    return _made(ends[0], ends[1], 0.0, nonzero)
+
+
+def _sum_below(ends: list[float]) -> float:
+    """A number that is not above the sum, and equal to it if it is a floating point number."""
+    found = sum(ends)
+    if not math.isfinite(found):
+        return found
+    found = math.fsum(ends)
+    return found if math.fsum([*ends, -found]) >= 0.0 else math.nextafter(found, -math.inf)
 
 
 def total(added: float, parts: Iterable[Range]) -> Range:
@@ -47,17 +63,14 @@ def total(added: float, parts: Iterable[Range]) -> Range:
     ranges = [r for r in parts if (r.low, r.high) != (0.0, 0.0)]
     if added != 0.0:
         ranges.append(Range(added, added, True))
-    lows, highs = [r.low for r in ranges], [r.high for r in ranges]
-    low, high = sum(lows), sum(highs)
     if len(ranges) == 1:
         return ranges[0]
-    finite = [abs(end) for end in lows + highs if math.isfinite(end)]
-    found = _made(low, high, _SLACK * sum(finite), False)
-    if all(end >= 0.0 for end in lows):
-        found = Range(max(found.low, 0.0), found.high, any(r.is_positive for r in ranges))
-    if all(end <= 0.0 for end in highs):
-        found = Range(found.low, min(found.high, 0.0), any(r.is_negative for r in ranges))
-    return found
+    low, high = _sum_below([r.low for r in ranges]), -_sum_below([-r.high for r in ranges])
+    if math.isnan(low) or math.isnan(high):
+        return EVERYWHERE
+    is_above = low >= 0.0 and any(r.is_positive for r in ranges) and all(r.low >= 0.0 for r in ranges)
+    is_below = high <= 0.0 and any(r.is_negative for r in ranges) and all(r.high <= 0.0 for r in ranges)
+    return Range(low, high, is_above or is_below)
 
 
 def times(a: Range, b: Range) -> Range:
@@ -93,4 +106,6 @@ def monotone(function: Callable[[float], float], r: Range, within: Range = EVERY
 
 def union(a: Range, b: Range) -> Range:
     """What contains both."""
+    if any(math.isnan(end) for end in (a.low, b.low)):
+        return EVERYWHERE
     return Range(min(a.low, b.low), max(a.high, b.high), excludes_zero(a) and excludes_zero(b))

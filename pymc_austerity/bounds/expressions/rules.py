@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pymc_austerity.bounds.expressions.affine import is_affine
 from pymc_austerity.bounds.expressions.linear import ONE, Terms, accumulated, linear, plus, same
 from pymc_austerity.bounds.expressions.logarithms import softplus_node
 from pymc_austerity.bounds.expressions.node import Expression
@@ -78,7 +79,7 @@ def _other_side(added: float, terms: Terms, term: Expression, c: float, factor: 
 
 
 def _size(added: float, terms: Terms) -> int:
-    return len(terms) + (added != 0.0)
+    return sum(1 if is_affine(term) else 2 for term in terms) + (added != 0.0)
 
 
 SIMPLER.extend([complements, softplus_sides])

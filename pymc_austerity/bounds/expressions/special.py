@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from scipy import special
 
-from pymc_austerity.bounds.expressions.linear import Terms, is_constant, number, same
-from pymc_austerity.bounds.expressions.logarithms import KNOWN
+from pymc_austerity.bounds.expressions.linear import ONE, ZERO, Terms, is_constant, number, same
+from pymc_austerity.bounds.expressions.logarithms import KNOWN, log
 from pymc_austerity.bounds.expressions.node import EVERYWHERE, Expression, Range, constant, node
 from pymc_austerity.bounds.expressions.products import to_the_power
 from pymc_austerity.bounds.expressions.ranges import NEGATIVE, monotone
@@ -100,6 +100,8 @@ def rising(x: Expression, y: Expression) -> Expression:
     """gammaln(x + y) - gammaln(x) for y >= 0 that does not move."""
     if not x.moves:
         return subtract(gammaln(add(x, y)), gammaln(x))
+    if y in (ZERO, ONE):
+        return log(x) if y is ONE else ZERO
     return node("rising", (x, y), range=_rising_range(x, y))
 
 

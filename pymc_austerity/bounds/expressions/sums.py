@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 
 from pymc_austerity.bounds.expressions.linear import (
-    ONE,
     ZERO,
     Terms,
     accumulated,
     linear,
     plus,
+    snapped,
 )
 from pymc_austerity.bounds.expressions.node import Expression, constant, node
 from pymc_austerity.bounds.expressions.order import order_key
@@ -45,6 +45,7 @@ def sum_node(added: float, terms: Terms) -> Expression:
     # An infinite number swallows what is added to it.
     if not terms or not math.isfinite(added):
         return constant(added)
+    added += 0.0  # no negative zero
     args = tuple(sorted(terms, key=order_key))
     coefficients = tuple(terms[arg] for arg in args)
     if added == 0.0 and coefficients == (1.0,):
@@ -82,18 +83,15 @@ def scale(factor: float, x: Expression) -> Expression:
         return x
     if factor == 0.0:
         return ZERO
-    return _scaled(factor, x)
+    return over_cases(lambda one: _scaled(factor, one))(x)
 
 
 def _scaled(factor: float, x: Expression) -> Expression:
-    return over_cases(lambda one: combined([(factor, one)]))(x)
+    """A simplified sum stays simplified: the rules need not be asked again, at any depth."""
+    added, terms = linear(x)
+    return sum_node(added * factor, {term: snapped(c * factor) for term, c in terms.items()})
 
 
 def negative(a: Expression) -> Expression:
     """-a."""
     return scale(-1.0, a)
-
-
-def one_plus(x: Expression) -> Expression:
-    """1 + x."""
-    return add(ONE, x)

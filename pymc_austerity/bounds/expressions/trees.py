@@ -40,7 +40,7 @@ def select_node(condition: Expression, a: Expression, b: Expression) -> Expressi
     return a if a is b else node("select", (condition, a, b), range=union(a.range, b.range))
 
 
-def _tested(x: Expression) -> tuple[Expression, float, float]:
+def tested(x: Expression) -> tuple[Expression, float, float]:
     """What a condition asks of: (core, scale, offset) with argument = offset + scale * core."""
     added, terms = linear(x)
     if len(terms) != 1:
@@ -75,8 +75,8 @@ def implied(known: Expression, truth: bool, asked: Expression) -> bool | None:
     """What a condition says of another one; None if nothing."""
     if known is asked:
         return truth
-    core, scale, offset = _tested(known.args[0])
-    other, times, added = _tested(asked.args[0])
+    core, scale, offset = tested(known.args[0])
+    other, times, added = tested(asked.args[0])
     if core is not other:
         return None
     if offset == added and scale == times:

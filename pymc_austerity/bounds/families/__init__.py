@@ -1,4 +1,4 @@
-"""Likelihoods that bounds are known for, one file each."""
+"""Likelihoods whose log ratios have known ranges, one file each."""
 
 from pymc_austerity.bounds.families import (
     binary_logistic,
@@ -9,17 +9,15 @@ from pymc_austerity.bounds.families import (
     logistic,
     negative_binomial,
     normal,
-    normal_location_scale,
     poisson,
     probit,
     student_t,
 )
-from pymc_austerity.bounds.families.base import Family, PairFamily
+from pymc_austerity.bounds.families.base import Family
 
 # A term is of the first family that identifies its slopes. Most forms exclude each other. Where one contains
-# another, the special one comes first, as more is known of it: binary responses before binomial ones, and
-# these before negative binomials; and before Laplace terms, for both include constant slopes, but only the
-# former know their curvature.
+# another, the special one comes first: binary responses, whose ranges are sharper, before binomial ones, and
+# these before negative binomials and, as both include constant slopes, before Laplace terms.
 FAMILIES: tuple[Family, ...] = (
     binary_logistic.FAMILY,
     logistic.FAMILY,
@@ -33,6 +31,3 @@ FAMILIES: tuple[Family, ...] = (
     negative_binomial.FAMILY,
     gamma.FAMILY,
 )
-
-# Families of terms with two linear predictors.
-PAIR_FAMILIES: tuple[PairFamily, ...] = (normal_location_scale.FAMILY,)

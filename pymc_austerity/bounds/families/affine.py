@@ -1,8 +1,6 @@
-"""Terms that are linear by construction: f_i(eta) = eta, a case of `bounded_slope` without curvature."""
+"""Terms that are linear by construction: f_i(eta) = eta, a case of `bounded_slope`."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import Family
@@ -15,15 +13,10 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return slopes[:2].T
 
 
-def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
-    """There is none."""
-    return np.zeros(len(constants))
-
-
 class EqualSlopes(BoundedSlopes):
     """For slopes that other variables do not change."""
 
     n_factors = 0
 
 
-FAMILY = Family("affine", identify, EqualSlopes, curvature)
+FAMILY = Family("affine", identify, EqualSlopes)

@@ -10,7 +10,7 @@ Constants may change with variables of other steps by a common factor (the scale
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +40,7 @@ FINE_GRID = np.union1d(
 
 @dataclass(frozen=True)
 class Family:
-    """One form of the slopes, and all that is known of terms of this form.
+    """One form of the slopes, and how log ratios of terms of this form are bounded.
 
     Attributes
     ----------
@@ -49,39 +49,11 @@ class Family:
         ``(eta (K,), slopes (K, m)) -> ndarray (m, n)``: the constants of m rows, or None.
     certificate : type of RangeCertificate
         How log ratios are bounded, from the constants of all rows.
-    curvature : callable, optional
-        ``(constants (m, n), low (m,), high (m,), order) -> ndarray (m,)``: upper bounds of the derivative
-        |f_i^(order + 1)| from low_i to high_i, for order 1 or 2. None if f_i is not smooth enough.
-    curvature_constants : callable, optional
-        `identify` for the constants that `curvature` takes; None if they are the same.
     """
 
     name: str
     identify: Callable[[Vector, Matrix], Matrix | None]
     certificate: type[RangeCertificate]
-    curvature: Callable[[Matrix, Vector, Vector, int], Vector] | None = None
-    curvature_constants: Callable[[Vector, Matrix], Matrix | None] | None = None
-
-
-@dataclass(frozen=True)
-class PairFamily:
-    """One form of terms with two linear predictors.
-
-    Attributes
-    ----------
-    name : str
-    identify : callable
-        ``(slopes) -> ndarray (m, n)``: the constants of m rows, or None. ``slopes(values (2, K)) -> ndarray
-        (2, K, m)`` has the derivatives of all m rows by both predictors, at K values of these.
-    norms : callable
-        ``(constants (m, n), values (m, 2), v (m, 2, d), radius, order) -> ndarray (m,)``: upper bounds of
-        the size of the derivatives of order `order` + 1 by w, along unit vectors, for |w| <= radius. The
-        predictors are values_i + v_i w.
-    """
-
-    name: str
-    identify: Callable[[Callable[[Matrix], Matrix]], Matrix | None]
-    norms: Callable[[Matrix, Matrix, Matrix, float, int], Vector]
 
 
 def value_at(eta: Vector, slopes: Matrix, where: float) -> Vector:
@@ -120,15 +92,3 @@ def agree(
         close = np.abs(slopes - expected) <= allowed + np.abs(expected) * lost
         excused = ~np.isfinite(slopes) & ((lost > 0.1) | (np.abs(eta) > _FAR)[:, None])
     return bool(np.all(close | excused))
-
-
-def largest_between(
-    size: Callable[[Vector], Vector], peaks: Sequence[float], low: Vector, high: Vector
-) -> Vector:
-    """The largest value from low to high of a function with no local maxima but those at `peaks`.
-
-    It is at a peak between low and high, or at the end that is next to a peak outside: in either case at
-    the point of the interval that is nearest to some peak.
-    """
-    largest: Vector = np.stack([size(np.clip(peak, low, high)) for peak in peaks]).max(axis=0)
-    return largest

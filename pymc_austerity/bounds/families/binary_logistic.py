@@ -28,11 +28,6 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return y if np.all(fits) and np.all((y == 0.0) | (y == 1.0)) else None
 
 
-def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
-    """The largest |f''| or |f'''| for eta from low to high."""
-    return logistic.curvature(np.concatenate([constants - 1.0, constants], axis=1), low, high, order)
-
-
 @register_jitable
 def slopes_between(response: int, low: float, high: float) -> tuple[float, float]:
     """The least and the largest slope of a term with this response, for eta from low to high."""
@@ -55,4 +50,4 @@ class LogisticResponses(BinaryResponses):
         return interval_of_responses(self, slopes_between, q_new, q)
 
 
-FAMILY = Family("binary logistic", identify, LogisticResponses, curvature)
+FAMILY = Family("binary logistic", identify, LogisticResponses)

@@ -2,13 +2,11 @@
 
 With mean w exp(eta) and shape alpha (the variance is mean^2 / alpha), the gamma density gives
 f = -alpha eta - alpha y exp(-eta) / w up to a constant, so a = alpha and b = alpha y / w; the exponential is
-alpha = 1, and one that is censored at y has a = 0. a may have any sign, and does not matter for curvature.
+alpha = 1, and one that is censored at y has a = 0. a may have any sign.
 
 In zeta = -eta that is `poisson`, with slope a - b exp(zeta): the bounds are those of counts a_i and weights
 b_i for the reflected rows (-x_i, -o_i). Gamma densities whose inverse scale has the logarithmic link are
 Poisson terms as they are, and Poisson terms of mean exp(-eta) are among these.
-
-f'' = -b exp(-eta) = -f''', largest at the lower end.
 """
 
 from __future__ import annotations
@@ -28,11 +26,6 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return poisson.identify(-eta[inside], -slopes[inside])
 
 
-def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
-    """The largest |f''| = |f'''| for eta from low to high; infinite where it overflows."""
-    return poisson.curvature(constants, -high, -low, order)
-
-
 class ReflectedPoissonTerms(poisson.PoissonTerms):
     """For terms of shapes a_i and weights b_i."""
 
@@ -42,4 +35,4 @@ class ReflectedPoissonTerms(poisson.PoissonTerms):
         return poisson.PoissonTerms.points(-rows, constants)
 
 
-FAMILY = Family("gamma", identify, ReflectedPoissonTerms, curvature)
+FAMILY = Family("gamma", identify, ReflectedPoissonTerms)

@@ -5,10 +5,6 @@ f = y eta - (y + alpha) log(alpha + w exp(eta)), so that h = y, l = -alpha and c
 
 Slopes are between l_i and h_i > l_i: a case of `bounded_slope`, whatever o_i and c_i.
 
-f is that of `logistic` with h - l in place of n, shifted by c, plus a linear term. So |f''| is largest at
-eta = c, where it is (h - l) / 4, and |f'''| at eta = c +- log(2 + sqrt(3)), where it is
-(h - l) / (6 sqrt(3)).
-
 *Finding the constants.* With z = exp(eta) and k = exp(c), f' = h - (h - l) z / (z + k) is a Moebius transform
 of z, so that its values at three points tell all three constants. For z1 < z < z3,
 
@@ -27,7 +23,6 @@ import numpy as np
 from scipy.special import expit
 
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import logistic
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
 from pymc_austerity.target import Vector
@@ -40,12 +35,6 @@ _ZERO = 1e-12
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     """The bounds l_i and h_i."""
-    constants = identify_shape(eta, slopes)
-    return None if constants is None else constants[:, :2]
-
-
-def identify_shape(eta: Vector, slopes: Matrix) -> Matrix | None:
-    """l_i, h_i and c_i."""
     # At exp(eta) = 0 PyMC switches to another formula.
     inside = np.abs(eta) <= 300.0
     for far in (100.0, 10.0):
@@ -55,12 +44,12 @@ def identify_shape(eta: Vector, slopes: Matrix) -> Matrix | None:
             t = eta[inside, None] - c
             expected = high - (high - low) * expit(t)
             if agree(eta[inside], slopes[inside], expected, expit(-np.abs(t))):
-                return constants
+                return constants[:, :2]
     return None
 
 
 def _through_three(eta: Vector, slopes: Matrix, far: float) -> Matrix | None:
-    """The constants that fit at +-far and at a point between."""
+    """The l_i, h_i and c_i that fit at +-far and at a point between."""
     between = np.abs(eta) < far
     first, last = value_at(eta, slopes, -far), value_at(eta, slopes, far)
     with np.errstate(all="ignore"):
@@ -79,10 +68,4 @@ def _through_three(eta: Vector, slopes: Matrix, far: float) -> Matrix | None:
     return np.stack([*bounds, c], axis=1)
 
 
-def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
-    """The largest |f''| or |f'''| for eta from low to high; the constants are l_i, h_i and c_i."""
-    c = constants[:, 2]
-    return logistic.curvature(constants[:, :2], low - c, high - c, order)
-
-
-FAMILY = Family("negative binomial", identify, BoundedSlopes, curvature, identify_shape)
+FAMILY = Family("negative binomial", identify, BoundedSlopes)

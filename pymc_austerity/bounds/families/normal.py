@@ -5,8 +5,6 @@ f_i is quadratic, so with d = q' - q and the midpoint p = (q + q') / 2
     l_i = -(s_i / 2) (eta'^2 - eta^2) = -s_i (x_i . d) (x_i . p + o_i).
 
 With v_i = sqrt(s_i) (x_i, o_i) that is -(v_i . (d, 0)) (v_i . (p, 1)), bounded by `extent_of_product`.
-
-f'' = -s_i and f''' = 0.
 """
 
 from __future__ import annotations
@@ -26,11 +24,6 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     if np.any(s < 0.0) or not agree(eta, slopes, -s * eta[:, None]):
         return None
     return s[:, None]
-
-
-def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
-    """|f''| = s_i or |f'''| = 0, whatever eta."""
-    return constants[:, 0] if order == 1 else np.zeros(len(constants))
 
 
 class NormalTerms(RangeCertificate):
@@ -55,4 +48,4 @@ class NormalTerms(RangeCertificate):
         return product(-s, -s, low, high)
 
 
-FAMILY = Family("normal", identify, NormalTerms, curvature)
+FAMILY = Family("normal", identify, NormalTerms)

@@ -8,8 +8,6 @@ With t_i = eta_i + log w_i and s_i = x_i . (q' - q), l_i = y_i s_i - (exp(t_i') 
   t- and t+, which is s_i times a number between min y - exp(t+) and max y - exp(t-).
 
 The exponential makes these bounds wide for designs with long tails: exp(t+) is that of the worst row.
-
-f'' = f''' = -w_i exp(eta), largest at the upper end.
 """
 
 from __future__ import annotations
@@ -47,13 +45,6 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     if not np.all(w > 0.0) or not agree(eta[inside], slopes[inside], expected[inside], 1.0, size[inside]):
         return None
     return np.stack([y, w], axis=1)
-
-
-def curvature(constants: Matrix, low: Vector, high: Vector, order: int) -> Vector:
-    """The largest |f''| = |f'''| for eta from low to high; infinite where it overflows."""
-    with np.errstate(over="ignore"):
-        largest: Vector = np.exp(high + np.log(constants[:, 1]))
-    return largest
 
 
 class PoissonTerms(RangeCertificate):
@@ -99,4 +90,4 @@ def _expm1(x: float) -> float:
     return math.expm1(x) if x < 709.0 else math.inf
 
 
-FAMILY = Family("Poisson", identify, PoissonTerms, curvature)
+FAMILY = Family("Poisson", identify, PoissonTerms)

@@ -8,13 +8,13 @@ from typing import Any
 from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.common_factors import constants_are_equal, moved_nearby
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.families import FAMILIES, PAIR_FAMILIES, affine
-from pymc_austerity.bounds.families.base import FINE_GRID, Family, PairFamily
+from pymc_austerity.bounds.families import FAMILIES, affine
+from pymc_austerity.bounds.families.base import FINE_GRID, Family
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.target import Index, LinearPredictor, PredictorPair
+from pymc_austerity.target import Index, LinearPredictor
 
 # Rows that a family is found on.
-_SAMPLE, _SAMPLE_OF_PAIRS = 20_000, 2000
+_SAMPLE = 20_000
 
 
 def recognise(predictor: LinearPredictor, point: Mapping[str, Any]) -> tuple[Family, Index, Matrix]:
@@ -58,23 +58,4 @@ def recognise(predictor: LinearPredictor, point: Mapping[str, Any]) -> tuple[Fam
     raise UnboundedError(
         f"The term {predictor.name!r} depends on the step's variables by a linear predictor, but its slope "
         f"is of no form that is known to have a bound ({known})."
-    )
-
-
-def recognise_pair(pair: PredictorPair, point: Mapping[str, Any]) -> PairFamily:
-    """Find the family of a term with two linear predictors.
-
-    Raises
-    ------
-    UnboundedError
-        If it is of no known form.
-    """
-    sample = evenly_spaced(pair.n_rows, _SAMPLE_OF_PAIRS)
-    for family in PAIR_FAMILIES:
-        if family.identify(lambda values: pair.slopes(values, sample, point)) is not None:
-            return family
-    known = ", ".join(family.name for family in PAIR_FAMILIES)
-    raise UnboundedError(
-        f"The term {pair.name!r} depends on the step's variables by two linear predictors, but its slopes "
-        f"are of no form that is known to have a bound ({known})."
     )

@@ -64,13 +64,13 @@ class Box(NamedTuple):
     Attributes
     ----------
     at : ndarray (p,)
-    half : float
-        Zero for the midpoint alone; may be infinite.
+    half : ndarray (p,)
+        Half of its width along each coordinate. Zero for the midpoint alone; may be infinite.
     rho : float
     """
 
     at: Vector
-    half: float
+    half: Vector
     rho: float
 
 
@@ -127,7 +127,7 @@ def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
             _clear(slots, out, tape.n_coefficients)
             _predictor(slots, out, a, block, box, tape)
         elif code == _TIGHTEN:
-            if box.half > 0.0 and box.half < math.inf:
+            if 0.0 < box.half.max() < math.inf:
                 _tighten(slots, out, box, tape.n_coefficients)
         elif code in (_POSITIVE, _NONNEGATIVE, _ZERO):
             _compare(slots, out, a, code, c)
@@ -179,7 +179,7 @@ def _predictor(slots: Slots, out: int, which: int, block: Block, box: Box, tape:
                 slots.middle[out, 1 + k, lane] = coefficient
             if coefficient != 0.0:
                 middle += coefficient * box.at[k]
-                reach += abs(coefficient) * box.half
+                reach += abs(coefficient) * box.half[k]
         slots.middle[out, 0, lane] = middle
         slots.radius[out, 0, lane] = reach * (1.0 + 1e-12) + _AFFINE * (abs(middle) + abs(eta))
         slots.middle[out, tape.n_coefficients, lane] = eta

@@ -5,7 +5,7 @@ The coefficients are expressions of data. A choice by data between affine expres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from pymc_austerity.bounds.expressions import forms
@@ -113,15 +113,22 @@ def leaves(root: Expression, op: str, cut: Collection[Expression] = ()) -> list[
     return sorted({cast(int, one.value) for one in above(root, cut) if one.op == op and one not in cut})
 
 
-def replaced(root: Expression, cut: Sequence[Expression], columns: Sequence[int]) -> Expression:
-    """An expression with new predictors in the place of `cut`, and its columns of data renumbered."""
-    found = {one: predictor(k) for k, one in enumerate(cut)}
+def replaced_by(root: Expression, places: Mapping[Expression, int]) -> Expression:
+    """An expression with predictors, by their new numbers, in the place of some of its parts."""
+    found = {one: predictor(k) for one, k in places.items()}
     for one in above(root, found):
-        if one in found:
-            continue
+        if one not in found:  # its range stays: what is in it has not changed
+            found[one] = node(one.op, tuple(found[arg] for arg in one.args), one.value, one.range)
+    return found[root]
+
+
+def renumbered(root: Expression, columns: Sequence[int]) -> Expression:
+    """An expression with the columns of data numbered by their places in `columns`."""
+    found: dict[Expression, Expression] = {}
+    for one in ordered(root):
         if one.op == "data":
             low, high, nonzero = one.range
             found[one] = data(columns.index(cast(int, one.value)), low, high, nonzero=nonzero)
-        else:  # its range stays: what is in it has not changed
+        else:
             found[one] = node(one.op, tuple(found[arg] for arg in one.args), one.value, one.range)
     return found[root]

@@ -14,16 +14,14 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, I
 from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.structure.affine import Kind
-from pymc_austerity.model.structure.tensor_rules import READ_FIRST
+from pymc_austerity.model.structure.tensor_rules import READ_FIRST, keeps_rows_apart
 
 Kinds = dict[Variable, Kind]
 
 # What only moves numbers to other places, or puts some together.
+_RESHAPING = (Reshape, JoinDims, SplitDims)
 _PLACING = (
     DimShuffle,
-    Reshape,
-    JoinDims,
-    SplitDims,
     SpecifyShape,
     TensorFromScalar,
     ScalarFromTensor,
@@ -86,6 +84,8 @@ def _is_placing(node: Apply) -> bool:
     if isinstance(node.op, _SELECTING):
         is_set = isinstance(node.op, IncSubtensor | AdvancedIncSubtensor)
         return all(isinstance(var, Constant) for var in node.inputs[1 + is_set :])
+    if isinstance(node.op, _RESHAPING):
+        return keeps_rows_apart(node)
     return isinstance(node.op, _PLACING)
 
 

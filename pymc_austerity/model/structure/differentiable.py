@@ -51,7 +51,7 @@ class Differentiable:
             self.features = CompiledFeatures(fact, structure.features, point)
             outside = {name: point[name] for name in inner.graph.values if name not in inner.var_names}
             fixed = inner.point_values({**inner.graph.point, **outside})
-        self._terms = [term_derivatives(form, fixed) for form in structure.forms]
+        self._terms = [term_derivatives(structure, k, fixed) for k in range(len(structure.forms))]
 
     def likelihood(self, positions: Index | None = None) -> LogLikelihood:
         """Sum of the local terms at `positions` of the population, in increasing order; by default of all."""

@@ -76,6 +76,15 @@ class Features(NamedTuple):
             result.append([np.asarray(own[name]) for name in self.factorisation.graph.values])
         return result
 
+    def in_words(self, text: str, fact: Factorisation) -> str:
+        """A text that names features of the block of `fact`, which says instead of what they are functions."""
+        block, _ = block_and_others(fact)
+        for name, source in zip(self.factorisation.var_names, self.sources, strict=True):
+            behind = set(ancestors([source]))
+            names = " and ".join(repr(own) for own, var in block.items() if var in behind)
+            text = text.replace(repr(name), names if source in block.values() else f"a function of {names}")
+        return text
+
     @property
     def placeholders(self) -> list[Variable]:
         """The inputs that stand for `sources`."""

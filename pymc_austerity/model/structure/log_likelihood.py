@@ -1,7 +1,7 @@
 """The sum of the local terms over some rows, with gradient and Hessian, in vectorised passes over the data.
 
 A term with a linear predictor, l_i = f_i(x_i . phi + o_i), needs two derivatives by one number for each row:
-its gradient is X' f' and its Hessian X' diag(f'') X. Any other term is differentiated along all coordinates.
+its gradient is X' f' and its Hessian X' diag(f'') X; with a few predictors there are as many X. Any other term is differentiated along all coordinates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from pymc_austerity.model.structure.derivatives import Derivatives, zero
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.local_terms import rows_within
 from pymc_austerity.model.structure.predictor_values import Design
-from pymc_austerity.model.structure.term_derivatives import ByCoordinates, ByPredictor, TermDerivatives
+from pymc_austerity.model.structure.term_derivatives import (
+    ByCoordinates,
+    ByPredictor,
+    ByRowFunction,
+    TermDerivatives,
+)
 from pymc_austerity.target import Index, Vector
 
 # Numbers in an intermediate result: rows at a time, times dimensions.
@@ -36,8 +41,10 @@ class LikelihoodAt(NamedTuple):
     ----------
     total : Derivatives
         Of the sum, by the features.
-    slopes : tuple of ndarray (2, n)
-        For each term its f_i' and f_i''; without columns where a term has not one linear predictor.
+    slopes : tuple of ndarray (k, n)
+        For each term the derivatives of its rows by the predictors: the p first ones, then the second ones
+        by predictors j <= k in the order of the rows of a matrix. Without columns where a term has no
+        predictors.
     """
 
     total: Derivatives
@@ -65,16 +72,12 @@ class LogLikelihood:
         n_rows = sum(term.size for term in terms) if positions is None else len(positions)
         length = int(np.clip(_BUDGET // max(1, features.n_features), _SMALLEST_CHUNK, CHUNK))
         stores = n_rows * (features.n_features + 1) <= _STORED
-        self._sums: list[_SumByPredictor | _SumByCoordinates] = []
+        self._sums: list[_Sum] = []
         first = 0
         for term in terms:
             own = np.arange(term.size) if positions is None else rows_within(positions, first, term.size)
             chunks = [own[a : a + length] for a in range(0, len(own), length)]
-            self._sums.append(
-                _SumByPredictor(term, chunks, stores=stores)
-                if isinstance(term, ByPredictor)
-                else _SumByCoordinates(term, chunks)
-            )
+            self._sums.append(_sum_of(term, chunks, stores=stores))
             first += term.size
 
     def __call__(self, q: Vector) -> Derivatives:
@@ -86,11 +89,11 @@ class LogLikelihood:
         total, slopes = zero(self.features.n_features), []
         with np.errstate(all="ignore"):
             for term in self._sums:
-                own = [np.empty((2, 0))]
+                own = []
                 for derivatives, some in term.chunks(phi):
                     total = total.plus(derivatives)
                     own.append(some)
-                slopes.append(np.concatenate(own, axis=1))
+                slopes.append(_joined(own))
         return LikelihoodAt(total, tuple(slopes))
 
     def slopes(self, phi: Vector) -> tuple[Slopes, ...]:
@@ -98,8 +101,8 @@ class LogLikelihood:
         result = []
         with np.errstate(all="ignore"):
             for term in self._sums:
-                chunks = term.chunks(phi) if isinstance(term, _SumByPredictor) else []
-                result.append(np.concatenate([np.empty((2, 0)), *(some for _, some in chunks)], axis=1))
+                chunks = [] if isinstance(term, _SumByCoordinates) else term.chunks(phi)
+                result.append(_joined([some for _, some in chunks]))
         return tuple(result)
 
     def stored_design(self, number: int) -> StoredDesign | None:
@@ -158,6 +161,34 @@ class _SumByPredictor:
             yield derivatives, np.stack([first, second])
 
 
+class _SumByRowFunction:
+    """Some rows of a term with a few linear predictors."""
+
+    def __init__(self, term: ByRowFunction, chunks: list[Index], *, stores: bool) -> None:
+        self._term, self._chunks = term, chunks
+        self.design = StoredDesign(term.design, chunks, stores=stores)
+        self._guards = None if term.guards is None else StoredDesign(term.guards, chunks, stores=stores)
+
+    def chunks(self, phi: Vector) -> Iterator[tuple[Derivatives, Slopes]]:
+        """The sum over one chunk of rows after the other, and the slopes of these rows."""
+        for k, positions in enumerate(self._chunks):
+            rows = self.design.of_chunk(k)
+            x, offsets = rows[..., :-1], rows[..., -1]
+            found = self._term.of_rows(x @ phi + offsets, positions)
+            p, value = x.shape[1], float(found.value.sum())
+            if self._guards is not None:
+                guards = self._guards.of_chunk(k)
+                allowed = np.all(guards[..., :-1] @ phi + guards[..., -1] > 0.0)
+                value = value if allowed else -np.inf
+            gradient, hessian = np.zeros(len(phi)), np.zeros((len(phi), len(phi)))
+            for i in range(p):
+                gradient += found.first[i] @ x[:, i]
+                for j in range(p):
+                    hessian += (x[:, i].T * found.second[i, j]) @ x[:, j]
+            above = found.second[np.triu_indices(p)]
+            yield Derivatives(value, gradient, hessian), np.concatenate([found.first, above])
+
+
 class _SumByCoordinates:
     """Some rows of any other term."""
 
@@ -168,3 +199,18 @@ class _SumByCoordinates:
         """The sum over one chunk of rows after the other, and no slopes."""
         for positions in self._chunks:
             yield self._term.of_rows(phi, positions), np.empty((2, 0))
+
+
+_Sum = _SumByPredictor | _SumByRowFunction | _SumByCoordinates
+
+
+def _sum_of(term: TermDerivatives, chunks: list[Index], *, stores: bool) -> _Sum:
+    if isinstance(term, ByPredictor):
+        return _SumByPredictor(term, chunks, stores=stores)
+    if isinstance(term, ByRowFunction):
+        return _SumByRowFunction(term, chunks, stores=stores)
+    return _SumByCoordinates(term, chunks)
+
+
+def _joined(slopes: list[Slopes]) -> Slopes:
+    return np.concatenate(slopes, axis=1) if slopes else np.empty((2, 0))

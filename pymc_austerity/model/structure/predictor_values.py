@@ -31,7 +31,6 @@ from pymc_austerity.model.graph.rewrite import (
     rebuild,
     stable,
 )
-from pymc_austerity.model.structure.identical_rows import AlikeRows
 from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
@@ -58,7 +57,6 @@ def linear_predictor(form: TermForm) -> LinearPredictor:
         n_dim=design.n_dim,
         rows=design,
         slopes=slopes,
-        alike=slopes.alike,
         offset_fixed=_is_fixed(form),
         others=slopes.names,
         is_affine=eta is form.rows,
@@ -123,8 +121,13 @@ class Design(Compiled):
     def _tangents(self) -> tuple[Variable, Variable]:
         """Change of eta in a direction, and the direction."""
         direction = pt.vector("direction", shape=(self.n_dim,))
-        parts = parts_of(direction, list(self._block.values()))
-        change = pushforward([self._eta], list(parts), list(parts.values()), disconnected_outputs="ignore")[0]
+        # Along a line, by the one number t: by several variables at once PyTensor loses some whose gradients
+        # are one and the same variable, as those of a and b in a + b.
+        t = pt.scalar("t")
+        line = {var: t * part for var, part in parts_of(direction, list(self._block.values())).items()}
+        (eta,) = rebuild([self._eta], line)
+        slope = pushforward([eta], [t], [pt.constant(1.0)], disconnected_outputs="ignore")[0]
+        (change,) = rebuild([slope], {t: pt.constant(0.0)})
         return change, direction
 
     @cached_property
@@ -164,7 +167,6 @@ class _Slopes(Compiled):
         _, others = block_and_others(self._fact)
         used = set(ancestors([rows]))
         self.names = tuple(name for name, var in others.items() if var in used)
-        self.alike = AlikeRows(self._fact, self._term, rows, self._input)
 
     def _values_at(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         """All variables, of which those that matter are looked up in `point`."""

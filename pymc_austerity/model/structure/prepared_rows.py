@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sub, Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Max, Sum
+from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
@@ -22,7 +23,7 @@ def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:
     """The rows of a term, with equal row numbers written once, selections first, exponentials not shifted."""
     (rows,) = merged([term.rows])
     (rows,) = rebuild([rows], _equal_indices(fact, term, rows))
-    rows = _without_shifts(_indexed_first(rows))
+    rows = _without_sums_of_shares(_without_shifts(_indexed_first(rows)))
     (rows,) = merged([rows])
     return rows
 
@@ -74,7 +75,7 @@ def _indexed_first(rows: Variable) -> Variable:
     memo: dict[Variable, Variable] = {}
     for node in toposort([rows]):
         inputs = [memo.get(var, var) for var in node.inputs]
-        if isinstance(node.op, AdvancedSubtensor) and len(inputs) == 2 and inputs[0].type.ndim == 1:
+        if isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,):
             memo[node.outputs[0]] = _selection(inputs[0], inputs[1], node)
         elif inputs != node.inputs:
             new = node.clone_with_new_inputs(inputs, strict=False).outputs
@@ -83,14 +84,12 @@ def _indexed_first(rows: Variable) -> Variable:
 
 
 def _selection(x: Variable, index: Variable, node: Apply) -> Variable:
-    """``x[index]`` of a vector, taken of what `x` is computed from element by element."""
-    if x.type.shape == (1,) or index.type.ndim != 1 or isinstance(x, Constant):
-        return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
+    """``x[index]``, taken of what `x` is computed from element by element."""
     inner = x.owner
-    if inner is None or not isinstance(inner.op, Elemwise) or len(inner.outputs) != 1:
-        return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
-    parts = [var if var.type.shape == (1,) else _selection(var, index, node) for var in inner.inputs]
-    return inner.op(*parts)
+    if index.type.ndim == 1 and x.type.shape[0] != 1 and inner is not None and isinstance(inner.op, Elemwise):
+        parts = [var if var.type.shape[0] == 1 else _selection(var, index, node) for var in inner.inputs]
+        return inner.op(*parts)
+    return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
 
 
 def _without_shifts(rows: Variable) -> Variable:
@@ -126,6 +125,27 @@ def _log_sum_exp(node: Apply, inputs: list[Variable]) -> Variable | None:
                 result = view(result)
             return pt.log(result)
     return None
+
+
+def _without_sums_of_shares(rows: Variable) -> Variable:
+    """The sum of a softmax is one: densities check it."""
+    memo: dict[Variable, Variable] = {}
+    for node in toposort([rows]):
+        inputs = [memo.get(var, var) for var in node.inputs]
+        if isinstance(node.op, Sum) and _sums_shares(node.op, inputs[0]):
+            kept = [k for k in range(inputs[0].type.ndim) if k not in node.op.axis]
+            memo[node.outputs[0]] = pt.ones([inputs[0].shape[k] for k in kept])
+        elif inputs != node.inputs:
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+            memo.update(zip(node.outputs, new, strict=True))
+    return memo.get(rows, rows)
+
+
+def _sums_shares(op: Sum, x: Variable) -> bool:
+    """Is it the sum of a softmax over its own axis?"""
+    if x.owner is None or not isinstance(x.owner.op, Softmax) or op.axis is None:
+        return False
+    return tuple(sorted(op.axis)) == tuple(sorted(k % x.type.ndim for k in x.owner.op.axis))
 
 
 def _is(node: Apply | None, kind: type) -> bool:

@@ -7,6 +7,7 @@ known. Columns that are equal in all rows are one.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from pymc_austerity.target import Index
 
 # Numbers that a row reads, at most.
 MOST_NUMBERS = 500
+# Whole numbers below this are subtracted exactly.
+_WHOLE = 2.0**50
 
 
 class TooMany(Exception):  # noqa: N818 - it is caught, and becomes an obstacle
@@ -98,6 +101,13 @@ class RowData:
     moved : collection of TensorVariable
         Those that depend on variables of other steps, so that nothing is known of their range.
 
+    Attributes
+    ----------
+    columns : list of Column
+        Those that some expression needed so far.
+    moved_columns : set of int
+        Those among them that variables of other steps move.
+
     Raises
     ------
     TooMany
@@ -116,7 +126,10 @@ class RowData:
         self._fact, self._term, self._moved = fact, term, set(moved)
         self._values = ValuesOfRows(fact, term, variables)
         self.columns: list[Column] = []
+        self.moved_columns: set[int] = set()
         self._known: dict[Any, int] = {}
+        # Columns of whole numbers that differ from another one by the same number in all rows.
+        self._shifted: dict[bytes, tuple[tuple[int, int], float]] = {}
 
     @cached_property
     def _summary(self) -> list[_Summary]:
@@ -142,10 +155,17 @@ class RowData:
         known = self._summary[number]
         low, high = known.low[k], known.high[k]
         if is_moved:
-            return data(self._column(Column(number, k), (number, k)), -np.inf, np.inf)
+            column = self._column(Column(number, k), (number, k))
+            self.moved_columns.add(column)
+            return data(column, -np.inf, np.inf)
         if low == high and not known.has_nan[k]:
             return constant(low)
         key = known.keys[k].digest()
+        if known.is_whole[k]:
+            first = float(known.first[k])
+            other, own = self._shifted.setdefault(known.shifted[k].digest(), ((number, k), first))
+            if other != (number, k):
+                return forms.add(self._element(*other, is_moved=False), constant(first - own))
         if known.has_nan[k] or (np.isfinite(low) and np.isfinite(high)):
             if known.has_nan[k]:
                 low, high = -np.inf, np.inf
@@ -184,7 +204,8 @@ class RowData:
         return Columns(ValuesOfRows(self._fact, self._term, own), renumbered)
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True)
+class Columns:
     """Columns of data of a row function.
 
     Attributes
@@ -217,11 +238,17 @@ class _Summary:
         if not self.keys:
             width = values.shape[1]
             self.keys = [blake2b(digest_size=16) for _ in range(width)]
+            self.shifted = [blake2b(digest_size=16) for _ in range(width)]
+            self.first, self.is_whole = values[0], np.ones(width, dtype=bool)
             self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
             self.finite_low, self.finite_high = self.low.copy(), self.high.copy()
             self.has_nan, self.has_zero = np.zeros(width, dtype=bool), np.zeros(width, dtype=bool)
         for key, column in zip(self.keys, values.T, strict=True):
             key.update(np.ascontiguousarray(column + 0.0))
+        with np.errstate(invalid="ignore"):
+            self.is_whole &= np.all((values == np.rint(values)) & (np.abs(values) < _WHOLE), axis=0)
+            for key, column in zip(self.shifted, (values - self.first).T, strict=True):
+                key.update(np.ascontiguousarray(column + 0.0))
         self.low = np.minimum(self.low, np.fmin.reduce(values, axis=0, initial=np.inf))
         self.high = np.maximum(self.high, np.fmax.reduce(values, axis=0, initial=-np.inf))
         finite = np.isfinite(values)

@@ -6,11 +6,13 @@ that are affine in the block, the smallest cut separates the rest from the block
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
@@ -20,17 +22,16 @@ from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, depends_on, stable
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
-    above,
     affine_nodes,
     leaves,
-    replaced,
+    renumbered,
 )
+from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
 from pymc_austerity.model.structure.predictor_values import Design
-from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.model.structure.predictors import block_and_others, one_per_row
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import AffineScalar, Obstacle, ScalarGraph, scalar_graph
-from pymc_austerity.model.structure.smallest_cut import smallest_cut
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Vector
 
 # Predictors, at most.
 MOST_PREDICTORS = 4
@@ -51,46 +52,44 @@ def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) 
         If it has none.
     """
     graph = scalar_graph(fact, term)
-    affine = affine_nodes(graph.expression)
-    cut = _cut(graph.expression, affine)
-    if len(cut) > MOST_PREDICTORS:
+    cases = case_predictors(graph.expression, graph.data.moved_columns)
+    if len(cases.values) > MOST_PREDICTORS:
         raise Obstacle(
-            f"the term {term.name!r} is a function of {len(cut)} linear predictors, and bounds are known for "
-            f"{MOST_PREDICTORS} at most"
+            f"the term {term.name!r} is a function of {len(cases.values)} linear predictors, and bounds are "
+            f"known for {MOST_PREDICTORS} at most"
         )
-    result = _made(fact, term, graph, cut, [affine[one] for one in cut])
+    result = _made(fact, term, graph, cases)
     check_against_graph(fact, term, result, points)
     return result
 
 
-def _cut(root: Expression, affine: dict[Expression, AffineParts]) -> list[Expression]:
-    """The fewest affine parts through which the predictors enter, in an order of the graph."""
-    nodes = list(above(root))
-    inputs = {one: [arg for arg in one.args if arg.moves] for one in nodes if one.moves}
-    if not root.moves:
-        return []
-    sources = [one for one in nodes if one.op == "predictor"]
-    found = smallest_cut(inputs, sources, root, affine.keys())
-    assert found is not None  # all sources may be cut
-    return [one for one in nodes if one in found]
-
-
-def _made(
-    fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cut: list[Expression], parts: list[AffineParts]
-) -> RowFunction:
-    columns = leaves(graph.expression, "data", set(cut))
-    rows = PredictorRows(fact, term, graph, parts)
+def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CasePredictors) -> RowFunction:
+    columns = leaves(cases.expression, "data")
+    rows, guards = (
+        PredictorRows(fact, term, graph, [_affine_parts(one) for one in values])
+        for values in (cases.values, graph.guards)
+    )
     return RowFunction(
         name=term.name,
         n_rows=term.size,
         n_dim=rows.n_dim,
-        n_predictors=len(cut),
+        n_predictors=len(cases.values),
         rows=rows,
         data=graph.data.chosen(columns),
-        expression=replaced(graph.expression, cut, columns),
+        expression=renumbered(cases.expression, columns),
         others=_others(fact, graph),
-        offset_fixed=not rows.is_moved,
+        offset_fixed=not (rows.is_moved or guards.is_moved),
+        guards=guards if graph.guards else None,
     )
+
+
+def _is_fixed(one: Expression, graph: ScalarGraph) -> bool:
+    """Is an expression of data the same whatever other steps do?"""
+    return graph.data.moved_columns.isdisjoint(leaves(one, "data"))
+
+
+def _affine_parts(one: Expression) -> AffineParts:
+    return affine_nodes(one).get(one, AffineParts(one, {}))
 
 
 def _others(fact: Factorisation, graph: ScalarGraph) -> tuple[str, ...]:
@@ -132,20 +131,49 @@ class PredictorRows(Compiled):
         coefficients = [one for part in parts for one in (part.offset, *part.coefficients.values())]
         self._numbers = sorted({k for one in coefficients for k in leaves(one, "data")})
         self._columns: Columns = graph.data.chosen(self._numbers)
-        sources = [*(one.variable for one in self._scalars.values()), *self._columns.values.variables]
+        sources = [one.variable for one in self._scalars.values()]
         moved = depends_on(sources, others.values())
-        self.is_moved = any(moved.get(var, False) for var in sources)
+        self.is_moved = any(moved.get(var, False) for var in sources) or not all(
+            _is_fixed(part.offset, graph) for part in parts
+        )
 
     def __call__(self, positions: Index) -> np.ndarray:
         """Rows of the augmented designs, of shape (m, p, D + 1)."""
         data = dict(zip(self._numbers, self._columns(positions), strict=True))
-        designs = {k: design(positions) for k, design in self._designs.items()}
+        # What has no rows is the same in all of them.
+        designs = {
+            k: design(positions[:1] if None not in self._scalars[k].element else positions)
+            for k, design in self._designs.items()
+        }
         result = np.zeros((len(positions), len(self._parts), self.n_dim + 1))
         for j, part in enumerate(self._parts):
             for k, coefficient in part.coefficients.items():
                 factor = np.reshape(evaluate(coefficient, [], data), (-1, 1))
                 result[:, j] += designs[k] if np.all(factor == 1.0) else factor * designs[k]
             result[:, j, -1] += evaluate(part.offset, [], data)
+        return result
+
+    def as_graphs(self, leaf: Callable[[str, Vector], Variable]) -> list[Variable]:
+        """The predictors without their offsets, of shape (m,) each.
+
+        Parameters
+        ----------
+        leaf : callable
+            ``(name, values) -> TensorVariable``: stores a number of each row of the term.
+        """
+        every = np.arange(self._term.size)
+        columns = dict(zip(self._numbers, self._columns(every), strict=True))
+        result = []
+        for j, part in enumerate(self._parts):
+            total = pt.zeros_like(self._term.index, dtype="float64")
+            for k, coefficient in part.coefficients.items():
+                one = one_per_row(_selected(self._scalars[k]), self._term.index)
+                if coefficient.op == "constant":
+                    total = total + coefficient.value * one
+                else:
+                    values = np.broadcast_to(evaluate(coefficient, [], columns), len(every))
+                    total = total + leaf(f"predictor{j}_{k}", values)[self._term.index] * one
+            result.append(total)
         return result
 
     @cached_property
@@ -179,7 +207,10 @@ def check_against_graph(
         predictors = rows[..., :-1] @ q + rows[..., -1]
         ours = np.broadcast_to(evaluate(function.expression, predictors.T, data), len(positions))
         with np.errstate(all="ignore"):
-            theirs = compiled(*point, positions, *fact.leaf_values)
+            theirs = np.array(compiled(*point, positions, *fact.leaf_values))
+        if function.guards is not None:
+            guards = function.guards(positions)
+            theirs[np.any(guards[..., :-1] @ q + guards[..., -1] <= 0.0, axis=1)] = -np.inf
         finite = np.isfinite(theirs)
         with np.errstate(invalid="ignore"):
             same = np.abs(ours - theirs) <= _TOLERANCE * np.maximum(1.0, np.abs(theirs))

@@ -15,6 +15,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort
 
 from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.guards import without_guards
 from pymc_austerity.bounds.expressions.node import Expression, predictor
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on
@@ -31,6 +32,8 @@ from pymc_austerity.model.structure.tensor_rules import abstract_shape, tensor_r
 # Numbers that enter from the affine part of a graph, at most; and those among which they may be.
 MOST_SCALARS = 64
 _MOST_CANDIDATES = 2000
+# Numbers a row in any other value, at most: an expression for each is made.
+_MOST_NUMBERS = 256
 
 
 class Obstacle(Exception):  # noqa: N818 - it is caught, and said
@@ -60,12 +63,15 @@ class ScalarGraph(NamedTuple):
         The graph that was taken apart.
     expression : Expression
         Predictor k is the k-th of `scalars`; data are the columns of `data`.
+    guards : tuple of Expression
+        Affine in the predictors. The rows are minus infinity where one of them is below zero.
     scalars : tuple of AffineScalar
     data : RowData
     """
 
     rows: Variable
     expression: Expression
+    guards: tuple[Expression, ...]
     scalars: tuple[AffineScalar, ...]
     data: RowData
 
@@ -100,12 +106,11 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     found = {var: _predictors(var, scalars, names) for var in sources}
     found.update((var, data.elements(var)) for var in fixed)
     _execute(nodes, found, names)
-    expression = forms.finished(found[rows].item())
-    used = [scalars[k] for k in leaves(expression, "predictor")]
+    bare, guards = without_guards(found[rows].item())
+    used = [scalars[k] for k in leaves(bare, "predictor")]
     if len(used) > MOST_SCALARS:
-        where = names.of(one.variable for one in used)
-        raise Obstacle(f"{where} through more than {MOST_SCALARS} numbers a row")
-    return ScalarGraph(rows, expression, tuple(scalars), data)
+        raise names.too_many(one.variable for one in used)
+    return ScalarGraph(rows, forms.finished(bare), guards, tuple(scalars), data)
 
 
 class _Names:
@@ -121,6 +126,10 @@ class _Names:
         return (
             f"{' and '.join(names)} {'enters' if len(names) == 1 else 'enter'} the term {self._term.name!r}"
         )
+
+    def too_many(self, variables: Iterable[Variable]) -> Obstacle:
+        """A table in each row."""
+        return Obstacle(f"{self.of(variables)} through more than {MOST_SCALARS} numbers a row")
 
     def no_form(self, node: Apply, operation: str) -> Obstacle:
         """An operation without derivatives that can be bounded."""
@@ -145,7 +154,7 @@ def _predictors(var: Variable, scalars: list[AffineScalar], names: _Names) -> np
     except NoForm:
         raise Obstacle(f"{names.of([var])} in a table whose shape is unknown") from None
     if len(scalars) + int(np.prod(shape)) > _MOST_CANDIDATES:
-        raise Obstacle(f"{names.of([var])} through more than {MOST_SCALARS} numbers a row")
+        raise names.too_many([var])
     result = np.empty(shape, dtype=object)
     for place in np.ndindex(shape):
         result[place] = predictor(len(scalars))
@@ -163,4 +172,6 @@ def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], names: _Name
         except NoForm as operation:
             raise names.no_form(node, str(operation)) from None
         results = result if isinstance(result, list) else [result]
+        if any(one.size > _MOST_NUMBERS for one in results):
+            raise names.too_many(node.inputs)
         found.update(zip(node.outputs, results, strict=True))

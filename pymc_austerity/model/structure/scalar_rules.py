@@ -130,10 +130,10 @@ def _clip(x: Expression, low: Expression, high: Expression) -> Expression:
 
 def _upper_gamma(shape: Expression, x: Expression) -> Expression:
     """P(fewer than `shape` events of a Poisson variable with mean x), of few."""
-    few = shape.value if shape.op == "constant" else None
-    if few not in range(1, _FEW_EVENTS + 1) or not x.range.low >= 0.0:
+    few = next((k for k in range(1, _FEW_EVENTS + 1) if shape is constant(k)), None)
+    if few is None or not x.range.low >= 0.0:
         raise NoForm("GammaIncC")
-    powers = [forms.multiply(*[ONE, *[x] * k], constant(1.0 / math.factorial(k))) for k in range(int(few))]
+    powers = [forms.multiply(*[ONE, *[x] * k], constant(1.0 / math.factorial(k))) for k in range(few)]
     return forms.multiply(forms.exp(forms.negative(x)), forms.add(*powers))
 
 

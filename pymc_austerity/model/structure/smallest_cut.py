@@ -49,7 +49,9 @@ def _capacities(
     inputs: Mapping[Any, Iterable[Any]], sources: Iterable[Any], root: Any, allowed: Collection[Any]
 ) -> dict[Any, dict[Any, int]]:
     """Every node as an edge, of one path at most if it may be cut (Menger)."""
-    edges: list[tuple[Any, Any, int]] = [((node, "in"), (node, "out"), 1 if node in allowed else _MANY) for node in inputs]
+    edges: list[tuple[Any, Any, int]] = [
+        ((node, "in"), (node, "out"), 1 if node in allowed else _MANY) for node in inputs
+    ]
     edges += [((arg, "out"), (node, "in"), _MANY) for node, args in inputs.items() for arg in args]
     edges += [(_START, (source, "in"), _MANY) for source in sources]
     edges.append(((root, "out"), _END, _MANY))

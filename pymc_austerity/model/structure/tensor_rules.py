@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import Add
 from pytensor.tensor.basic import (
     Alloc,
     Join,
@@ -34,7 +35,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.model.structure.scalar_rules import NoForm, scalar_rule
+from pymc_austerity.model.structure.scalar_rules import NoForm, number, scalar_rule
 
 # Arrays of expressions in the place of the inputs of a node.
 Arrays = list[np.ndarray]
@@ -91,17 +92,22 @@ def _(op: DimShuffle, node: Apply, args: Arrays) -> np.ndarray:
 @tensor_rule.register(JoinDims)
 @tensor_rule.register(SplitDims)
 def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
-    old, new = node.inputs[0].type.shape, node.outputs[0].type.shape
-    if _before_rows(old) != _before_rows(new):
+    if not keeps_rows_apart(node):
         raise NoForm(type(op).__name__)
     return args[0].reshape(abstract_shape(node.outputs[0]))
 
 
-def _before_rows(shape: tuple[int | None, ...]) -> int | None:
-    """Numbers in front of the row axis, by which a change of shape keeps rows apart."""
-    if None not in shape:
-        return None
-    return math.prod(k for k in shape[: shape.index(None)] if k is not None)
+def keeps_rows_apart(node: Apply) -> bool:
+    """Has the row axis the same length, and as many numbers before it, after a change of shape?"""
+    old, new = node.inputs[0].type.shape, node.outputs[0].type.shape
+    return _around_rows(old) == _around_rows(new)
+
+
+def _around_rows(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """Numbers before the row axis and after it; how many there are, if it has none."""
+    axis = shape.index(None) if None in shape else len(shape)
+    parts = (shape[:axis], shape[axis + 1 :]) if None in shape else (shape,)
+    return tuple(math.prod(k for k in part if k is not None) for part in parts)
 
 
 @tensor_rule.register(SpecifyShape)
@@ -145,12 +151,20 @@ def _(op: CAReduce, node: Apply, args: Arrays) -> np.ndarray:
     axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
     if any(var.type.shape[axis] is None for axis in axes):
         raise NoForm(type(op).__name__)
-    function = scalar_rule(op.scalar_op, [var.type.dtype] * 2, out.type.dtype)
+    if out.type.dtype != "bool":  # truth values are counted
+        x = elementwise(partial(number, dtype=var.type.dtype), x)
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     table = np.transpose(x, kept + list(axes)).reshape(*(x.shape[axis] for axis in kept), -1)
     if not table.shape[-1]:
         raise NoForm(type(op).__name__)
-    return _folded(function, table)
+    if isinstance(op.scalar_op, Add) and out.type.dtype != "bool":
+        return _added(table)
+    return _folded(scalar_rule(op.scalar_op, [out.type.dtype] * 2, out.type.dtype), table)
+
+
+def _added(table: np.ndarray) -> np.ndarray:
+    """Sums along the last axis."""
+    return elementwise(forms.add, *np.moveaxis(table, -1, 0))
 
 
 def _folded(function: Callable[..., Expression], table: np.ndarray) -> np.ndarray:
@@ -185,7 +199,7 @@ def _(op: LogSoftmax | Softmax, node: Apply, args: Arrays) -> np.ndarray:
     table = last.reshape(*last.shape[: x.ndim - len(axes)], -1)
     # Of differences, which are fewer by one: x_k - log sum_j exp x_j = -log sum_j exp(x_j - x_k).
     differences = elementwise(forms.subtract, table[..., None, :], table[..., :, None])
-    total = _folded(forms.add, elementwise(forms.exp, differences))
+    total = _added(elementwise(forms.exp, differences))
     result = elementwise(forms.negative, elementwise(forms.log, total))
     if isinstance(op, Softmax):
         result = elementwise(forms.reciprocal, total)
@@ -203,7 +217,7 @@ def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
 
 def _matrix_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     products = elementwise(forms.multiply, a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
-    return _folded(forms.add, products)
+    return _added(products)
 
 
 @tensor_rule.register(Blockwise)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
+from pymc_austerity.bounds.jets.derivatives import RowDerivatives, row_derivatives
+from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import (
@@ -19,6 +21,7 @@ from pymc_austerity.model.structure.derivatives import (
 )
 from pymc_austerity.model.structure.predictor_values import Design
 from pymc_austerity.model.structure.predictors import TermForm
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Index, Vector
 
 
@@ -66,6 +69,33 @@ class ByPredictor(Compiled):
         return form.factorisation.compile(outputs, inputs, mode=INTERPRETED_STABLE)
 
 
+class ByRowFunction:
+    """A term with a few linear predictors: their designs, and derivatives of its rows by them.
+
+    Parameters
+    ----------
+    function : RowFunction
+
+    Attributes
+    ----------
+    design : callable
+        ``positions -> (m, p, D + 1)``.
+    guards : callable, optional
+        ``positions -> (m, G, D + 1)``: see `RowFunction`.
+    size : int
+        Number of rows.
+    """
+
+    def __init__(self, function: RowFunction) -> None:
+        self._function = function
+        self.size, self.design, self.guards = function.n_rows, function.rows, function.guards
+
+    def of_rows(self, predictors: np.ndarray, positions: Index) -> RowDerivatives:
+        """l_i with its derivatives, at predictors of shape (m, p)."""
+        function = self._function
+        return row_derivatives(function.expression, predictors, function.data(positions))
+
+
 class ByCoordinates(Compiled):
     """Any other term: its sum over rows, differentiated along all coordinates.
 
@@ -103,9 +133,16 @@ class ByCoordinates(Compiled):
         return fact.compile(outputs, [phi, term.index], mode=INTERPRETED_STABLE)
 
 
-TermDerivatives = ByPredictor | ByCoordinates
+TermDerivatives = ByPredictor | ByRowFunction | ByCoordinates
 
 
-def term_derivatives(form: TermForm, point: list[np.ndarray]) -> TermDerivatives:
-    """By the linear predictor if there is one, else along all coordinates."""
-    return ByPredictor(form, point) if form.has_one else ByCoordinates(form, point)
+def term_derivatives(structure: TermStructure, number: int, point: list[np.ndarray]) -> TermDerivatives:
+    """By its linear predictors if a term has few, else along all coordinates."""
+    form = structure.forms[number]
+    if form.has_one:
+        return ByPredictor(form, point)
+    if structure.has_row_function(number):
+        function = structure.row_function(number)
+        if not function.others and function.offset_fixed:
+            return ByRowFunction(function)
+    return ByCoordinates(form, point)

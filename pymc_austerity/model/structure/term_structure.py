@@ -63,7 +63,7 @@ class TermStructure:
         fact = self.factorisation
         return tuple(find_predictor(fact, term) for term in fact.locals)
 
-    @property
+    @cached_property
     def features(self) -> Features | None:
         """Features phi(q) in which the terms have linear predictors; None where q itself is as good.
 
@@ -93,6 +93,10 @@ class TermStructure:
         if isinstance(found, Obstacle):
             raise UnboundedError(str(found))
         return found
+
+    def has_row_function(self, number: int) -> bool:
+        """Whether `row_function` has an answer."""
+        return isinstance(self._functions[number], RowFunction)
 
     @property
     def row_functions(self) -> tuple[RowFunction, ...]:
@@ -176,11 +180,22 @@ def _most(functions: Functions) -> float:
 
 def _functions(fact: Factorisation, features: Features | None) -> Functions:
     """The row functions of all terms in features, or in q itself; or what is in the way."""
-    points = [list(fact.graph.point.values()), jittered(fact.graph)]
+    start = fact.graph.point
+    # Data that other steps move are read at the start.
+    near = [
+        moved if name in fact.var_names else start[name]
+        for name, moved in zip(start, jittered(fact.graph), strict=True)
+    ]
+    points = [list(start.values()), near]
     inner = fact
     if features is not None:
         inner, points = features.factorisation, features.at(fact, points)
-    return tuple(_function(inner, term, points) for term in inner.locals)
+    found = tuple(_function(inner, term, points) for term in inner.locals)
+    if features is None:
+        return found
+    return tuple(
+        Obstacle(features.in_words(str(one), fact)) if isinstance(one, Obstacle) else one for one in found
+    )
 
 
 def _function(fact: Factorisation, term: LocalTerm, points: list[list[np.ndarray]]) -> RowFunction | Obstacle:

@@ -57,7 +57,10 @@ class Prediction(NamedTuple):
     def advice(self, report: ModeReport, n_local: int) -> str:
         """Why so many, and what is cheaper."""
         if not np.isfinite(self.total):
-            return "The remainders of some rows have no finite bound near the mode."
+            return (
+                "The remainders of some rows have no finite bound near the mode: their log density has a "
+                "kink or a pole there, or what it computes is not known to stay where it is smooth."
+            )
         if not report.remainder_sd < _SMALL_SPREAD:
             return (
                 "The posterior is far from the normal distribution at its mode (sums of remainders vary by "

@@ -50,11 +50,11 @@ class TunaMH(SubsampledStep):
         ``inf`` never; otherwise a single move for which more than N rows are expected is decided on all N,
         too.
     curvature : dict of str to callable, optional
-        Bounds for local terms of no known family, by the name of the model term: ``(low, high, positions) ->
-        ndarray``. For some rows of the term, given by their positions, an upper bound of the third
-        derivative (the second, with ``Taylor(order=1)``) of log p, divided by `temperature` if there is one,
-        by the linear predictor between `low` and `high`. The last intervals it is asked for are the whole
-        line; the bound may be infinite there.
+        Bounds of your own for local terms with one linear predictor, by the name of the model term, in place
+        of those that are derived: ``(low, high, positions) -> ndarray``. For some rows of the term, given by
+        their positions, an upper bound of the third derivative (the second, with ``Taylor(order=1)``) of
+        log p, divided by `temperature` if there is one, by the linear predictor between `low` and `high`.
+        The last intervals it is asked for are the whole line; the bound may be infinite there.
     debug : bool, default False
         Count terms that are larger than their bounds in the sample statistic `bound_violations` and go on,
         instead of raising an error at the first.
@@ -91,20 +91,25 @@ class TunaMH(SubsampledStep):
     where `base` has the priors, the Taylor polynomial and the proposal (`control_variates.Taylor`). At
     equilibrium C M is of the order of D^3 / sqrt(N): the larger the data, the fewer rows.
 
-    *Guarantee*: the posterior is the stationary distribution, for any N, proposal and center, up to rounding,
-    provided that the bounds hold: that terms are of the family that they were verified to be of on a grid of
-    predictors. `docs/explanation/exact_subsampling.md` has the proof. Every row that is drawn is compared
-    with its bound, with an allowance for rounding.
+    *Guarantee*: the posterior is the stationary distribution, for any N, proposal and center, up to rounding.
+    The bounds are derived from the graph of the terms by interval arithmetic, up to the accuracy of libm and
+    SciPy; they need no assumption on the likelihood. A `curvature` of yours is taken as it is.
+    `docs/explanation/exact_subsampling.md` has the proof. Every row that is drawn is compared with its bound,
+    with an allowance for rounding.
 
-    *When it fails*: the bounds need local terms that are functions of one linear predictor, of a known
-    family: logistic and binomial, probit, cloglog, Poisson, negative binomial with a fixed dispersion,
-    gamma and exponential with a log link, normal and Student's t with a fixed scale; or of two: normal
-    with a free scale, or with a linear model for the logarithm of the scale. The coefficients may be short
-    functions phi(q) of the variables, such as simplex weights or those of a hierarchy that is written
-    non-centred: terms are then expanded, and bounded, in phi (`model.features`). Bounds grow with the third
-    power of the dimension: above some 50 dimensions they are loose, and the step says what it expects to
-    draw and which alternative is cheaper; where it expects more than `switch_above` of the rows, as with a
-    few thousand rows, it uses all of them. For a posterior that is far from normal acceptance rates are low.
+    *When it fails*: the bounds need local terms that are smooth functions of at most four linear predictors:
+    generalised linear models with free or fixed dispersion, scale or degrees of freedom, zero inflation,
+    censoring, ordered and categorical responses of few classes, mixtures of few components, and your own
+    `pm.Potential` or `pm.CustomDist`. Refused, by name, are terms of more predictors, operations without
+    known derivatives (incomplete beta and gamma functions of general shapes, Bessel functions, `scan`,
+    Cholesky factors), and terms that depend on variables of other steps. At a kink, as of Laplace errors or
+    Huber's loss, third derivatives have no bound: where a kink is in reach of rows near the mode, all rows
+    are used, and a warning says so. The coefficients may be short functions phi(q) of the variables, such as
+    simplex weights or those of a hierarchy that is written non-centred: terms are then expanded, and bounded,
+    in phi (`model.features`). Bounds grow with the third power of the dimension: above some 50 dimensions
+    they are loose, and the step says what it expects to draw and which alternative is cheaper; where it
+    expects more than `switch_above` of the rows, as with a few thousand rows, it uses all of them. For a
+    posterior that is far from normal acceptance rates are low.
 
     References
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint
+from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
@@ -189,16 +190,25 @@ def replan_tuna(
 
 
 class NoBoundError(UnboundedError):
-    """There is a term whose remainders have no known bound; `reason` says which, and why."""
+    """There is a term whose remainders have no known bound; `reason` says which, and why.
 
-    def __init__(self, reason: str) -> None:
+    `in_the_way` are the names of variables without any one of which there might be a bound.
+    """
+
+    def __init__(self, reason: str, in_the_way: Sequence[str] = ()) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.in_the_way = reason, tuple(in_the_way)
 
     def __str__(self) -> str:
+        fixed = ""
+        if self.in_the_way:
+            fixed = (
+                f"With a fixed number in place of {' or '.join(map(repr, self.in_the_way))} there may be "
+                "one; a step of its own for that variable does not help, as bounds would change with it. "
+            )
         return (
             f"TunaMH needs a bound on the Taylor remainder of every local term: {self.reason.rstrip('.')}. "
-            "Give curvature for a term with a linear predictor, or use "
+            f"{fixed}Give curvature for a term with one linear predictor, or use "
             "AusterityMH(control_variate=Taylor()), which needs no bound."
         )
 
@@ -230,7 +240,11 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[
     expansion = mode_fit.expansion
     coordinates = ExpansionCoordinates(expansion.order, expansion.center, directions, whitening)
     try:
-        terms = bounded_terms(found.rows_to_bound(curvature), coordinates, curvature)
+        rows = found.rows_to_bound(curvature)
+    except UnboundedError as error:
+        raise NoBoundError(str(error), in_the_way(surveyed.structure)) from None
+    try:
+        terms = bounded_terms(rows, coordinates, curvature)
         sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most)
     except UnboundedError as error:
         raise NoBoundError(str(error)) from None

@@ -1,0 +1,49 @@
+"""Guards: where a row is minus infinity because a parameter is not allowed.
+
+Densities check their parameters: cutpoints that are not in order, or a scale below zero, have density zero.
+Such a check is a select with minus infinity for one of its branches. Where its condition is that an affine
+value is above zero it is taken out of the expression: bounds are asked for in regions where it holds, and
+the predictors of the rest may be fewer.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pymc_austerity.bounds.expressions.affine import is_affine
+from pymc_austerity.bounds.expressions.linear import is_constant, number
+from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.bounds.expressions.rebuild import rebuilt
+from pymc_austerity.bounds.expressions.sums import scale
+
+
+def without_guards(root: Expression) -> tuple[Expression, tuple[Expression, ...]]:
+    """An expression that is the same where all guards are above zero, and these guards."""
+    guards: dict[Expression, None] = {}
+
+    def replaced(x: Expression) -> Expression | None:
+        found = _guard(x)
+        if found is None:
+            return None
+        guard, inside = found
+        guards[guard] = None
+        return rebuilt(inside, replaced)
+
+    return rebuilt(root, replaced), tuple(guards)
+
+
+def _guard(x: Expression) -> tuple[Expression, Expression] | None:
+    """What has to be above zero, and what is left if it is; None for all other expressions."""
+    if x.op != "select" or x.args[0].op not in ("positive", "nonnegative"):
+        return None
+    condition, yes, no = x.args
+    (value,) = condition.args
+    if not value.moves or not is_affine(value):
+        return None
+    if _is_minus_infinity(no):
+        return value, yes
+    return (scale(-1.0, value), no) if _is_minus_infinity(yes) else None
+
+
+def _is_minus_infinity(x: Expression) -> bool:
+    return is_constant(x) and number(x) == -math.inf

@@ -1,0 +1,110 @@
+"""The predictors of an expression, case by case.
+
+The data decide which case of an expression a row is in: an ordered response at the end of its scale has one
+cutpoint, one in the middle two. A case needs the smallest cut through what is affine in it. The predictors
+of all rows are as many as the largest case has: in every case they are the affine values of its own cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import NamedTuple
+
+from pymc_austerity.bounds.expressions.node import Expression, constant, node
+from pymc_austerity.bounds.expressions.trees import floats
+from pymc_austerity.model.structure.affine_expressions import above, affine_nodes, leaves, replaced_by
+from pymc_austerity.model.structure.smallest_cut import smallest_cut
+
+_ZERO = constant(0.0)
+
+
+class CasePredictors(NamedTuple):
+    """An expression as a function of few affine values.
+
+    Attributes
+    ----------
+    expression : Expression
+        Its predictors are numbered as in `values`.
+    values : list of Expression
+        Affine in the predictors of the given expression.
+    """
+
+    expression: Expression
+    values: list[Expression]
+
+
+def case_predictors(root: Expression, moved: Set[int]) -> CasePredictors:
+    """Find the fewest predictors through which an expression can be computed, in each of its cases.
+
+    Columns of data that other steps move, `moved`, are no coefficients.
+    """
+    affine = {
+        one
+        for one, parts in affine_nodes(root).items()
+        if all(moved.isdisjoint(leaves(factor, "data")) for factor in parts.coefficients.values())
+    }
+    places: dict[Expression, dict[Expression, int]] = {}
+    for leaf in _leaves(root):
+        places[leaf] = _placed(_cut(leaf, affine), list(places.values()))
+    n = max((place + 1 for own in places.values() for place in own.values()), default=0)
+    values = [_tree(root, lambda leaf, k=k: _at(places[leaf], k)) for k in range(n)]
+    return CasePredictors(_tree(root, lambda leaf: replaced_by(leaf, places[leaf])), values)
+
+
+def _leaves(root: Expression) -> list[Expression]:
+    """The different expressions of the cases."""
+    if not floats(root):
+        return [root]
+    return list(dict.fromkeys(leaf for branch in root.args[1:] for leaf in _leaves(branch)))
+
+
+def _cut(leaf: Expression, affine: Set[Expression]) -> list[Expression]:
+    """The fewest affine parts through which predictors enter, in an order of the graph."""
+    if not leaf.moves:
+        return []
+    nodes = list(above(leaf))
+    inputs = {one: [arg for arg in one.args if arg.moves] for one in nodes if one.moves}
+    found = smallest_cut(inputs, [one for one in nodes if one.op == "predictor"], leaf, affine)
+    assert found is not None  # all predictors may be cut
+    return [one for one in nodes if one in found]
+
+
+def _placed(cut: list[Expression], before: list[dict[Expression, int]]) -> dict[Expression, int]:
+    """Places for the parts of a cut: those that they have in other cases, if these are free."""
+    result: dict[Expression, int] = {}
+    for one in cut:
+        known = [own[one] for own in before if one in own and own[one] < len(cut)]
+        free = next((place for place in known if place not in result.values()), None)
+        if free is not None:
+            result[one] = free
+    for one in cut:
+        if one not in result:
+            result[one] = next(k for k in range(len(cut)) if k not in result.values())
+    return result
+
+
+def _at(places: dict[Expression, int], place: int) -> Expression | None:
+    return next((one for one, own in places.items() if own == place), None)
+
+
+def _tree(root: Expression, value: Callable[[Expression], Expression | None]) -> Expression:
+    """The tree of cases with other values; any value where a case has none."""
+    found = _branch(root, value, {})
+    return _ZERO if found is None else found
+
+
+def _branch(
+    root: Expression,
+    value: Callable[[Expression], Expression | None],
+    known: dict[Expression, Expression | None],
+) -> Expression | None:
+    if root not in known:
+        if not floats(root):
+            known[root] = value(root)
+        else:
+            yes, no = (_branch(branch, value, known) for branch in root.args[1:])
+            if yes is None or no is None or yes is no:
+                known[root] = no if yes is None else yes
+            else:
+                known[root] = node("select", (root.args[0], yes, no), range=root.range)
+    return known[root]
