@@ -32,7 +32,7 @@ _WORTH, _WORTH_FAR = {1: 0.9995, 2: 0.95, 3: 0.95, 4: 0.95}, 0.5
 # Rows whose bound is below so many times its value at the center are done.
 _DONE, _DONE_FAR = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}, 2.0
 _SAMPLE = {1: 2000, 2: 1000, 3: 300, 4: 300}
-# Products of coefficients in a pass over all rows, at most, some 15 seconds; but one expansion is always made.
+# Products of coefficients in a pass over all rows, some 15 seconds; but one expansion is always made.
 _MOST_PRODUCTS = 5e9
 # Doublings of the number of parts that are tried without a gain.
 _PATIENCE = 3

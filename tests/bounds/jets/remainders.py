@@ -15,7 +15,7 @@ def coefficients(expression, eta, data, order, factor=None):
     """Taylor coefficients of rows, and their radii: each (n, m). Derivatives are by eta, or by z with L."""
     m, p = eta.shape
     tape, work = tape_of(expression, p, order), np.empty(WORK)
-    slots, box = slots_for(tape), Box(np.zeros(p), 0.0, 1.0)
+    slots, box = slots_for(tape), Box(np.zeros(p), np.zeros(p), 1.0)
     found = np.empty((2, tape.n_coefficients, m))
     unit = np.repeat(np.eye(p)[None], m, axis=0) if factor is None else factor
     for start in range(0, m, LANES):

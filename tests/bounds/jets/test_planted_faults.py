@@ -40,7 +40,9 @@ def jet_is_right(jets, expression, half=0.0, at=(0.0, 0.0), order=3):
     tape = jets.tape.tape_of(expression, 2, order)
     slots, at, rho = jets.machine.slots_for(tape), np.array(at), 2.0
     block = jets.machine.Block(ETA[:, None], SLOPES[:, :, None], np.empty((0, 1)))
-    jets.machine.run(tape, block, jets.machine.Box(at, half, rho), slots, np.empty(jets.ranges.WORK))
+    jets.machine.run(
+        tape, block, jets.machine.Box(at, np.full(2, half), rho), slots, np.empty(jets.ranges.WORK)
+    )
     middle, radius = (x[tape.root, : tape.n_coefficients, 0] for x in (slots.middle, slots.radius))
     for step in itertools.product((-1.0, 0.0, 0.5, 0.75, 1.0), repeat=2) if half else ((0.0, 0.0),):
         z = at + half * np.array(step)
@@ -159,7 +161,7 @@ def test_affine_forms_cut_about_the_wrong_center(jets, monkeypatch):
 
 
 def test_the_last_term_of_an_expansion_left_out(jets, monkeypatch):
-    norms, effort = jets.derivative_norms, jets.derivative_norms.Effort(1, 1)
+    norms, effort = jets.derivative_norms, jets.derivative_norms.Effort(1, (1,))
     tape = jets.tape.tape_of(forms.multiply(constant(0.1), forms.exp(X)), 1, 4)
     arguments = (tape, np.zeros((1, 1)), np.ones((1, 1, 1)), np.empty((0, 1)), 1.0, 3, effort)
     assert norms.derivative_norms(*arguments)[0] >= 0.1 * math.e
