@@ -118,7 +118,12 @@ def selected(condition, eta, half, columns=(0.0,)):
     eta = np.array([lanes_of(one) for one in eta])
     factor = np.repeat(np.eye(len(eta))[:, :, None], LANES, axis=2)
     block = Block(eta, factor, lanes_of(columns)[None])
-    return enclosed(node("select", (condition, two, five)), block, Box(np.zeros(len(eta)), np.full(len(eta), half), half), 1)
+    return enclosed(
+        node("select", (condition, two, five)),
+        block,
+        Box(np.zeros(len(eta)), np.full(len(eta), half), half),
+        1,
+    )
 
 
 @pytest.mark.parametrize("name", OF_DATA)
