@@ -144,7 +144,7 @@ class _Expander:
         )
 
     def _of_predictors(self, k: int, term: LocalTerm, predictors: list[Variable]) -> Variable:
-        """f_j s_j + f_jk s_j s_k / 2 summed over predictors, with s_j the changes of these from the center."""
+        """The sum of f_j s_j + f_jk s_j s_k / 2, with s_j the changes of the predictors from the center."""
         changes = [own - rebuild([own], dict(self._at_center))[0] for own in predictors]
         p = len(changes)
         wanted = self._slopes[k] if self._expansion.order == 2 else self._slopes[k][:p]

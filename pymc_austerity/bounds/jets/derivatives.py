@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
