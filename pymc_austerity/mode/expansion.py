@@ -139,10 +139,12 @@ class _Expander:
             return self._along_the_way(k, term)
         rows = self._structure.row_function(k).rows
         assert isinstance(rows, PredictorRows)
-        return self._of_predictors(k, term, rows.as_graphs(lambda *one: self._leaf(f"{one[0]}_of_term{k}", one[1])))
+        return self._of_predictors(
+            k, term, rows.as_graphs(lambda *one: self._leaf(f"{one[0]}_of_term{k}", one[1]))
+        )
 
     def _of_predictors(self, k: int, term: LocalTerm, predictors: list[Variable]) -> Variable:
-        """f_j s_j + f_jk s_j s_k / 2 summed over predictors, with s_j the changes of these from the center."""
+        """The sum of f_j s_j + f_jk s_j s_k / 2, with s_j the changes of the predictors from the center."""
         changes = [own - rebuild([own], dict(self._at_center))[0] for own in predictors]
         p = len(changes)
         wanted = self._slopes[k] if self._expansion.order == 2 else self._slopes[k][:p]
@@ -150,7 +152,9 @@ class _Expander:
         result = sum(slope * change for slope, change in zip(slopes[:p], changes, strict=True))
         if self._expansion.order == 2:
             for slope, (i, j) in zip(slopes[p:], combinations_with_replacement(range(p), 2), strict=True):
-                result = result + (0.5 * slope * changes[i] ** 2 if i == j else slope * changes[i] * changes[j])
+                result = result + (
+                    0.5 * slope * changes[i] ** 2 if i == j else slope * changes[i] * changes[j]
+                )
         return result
 
     def _along_the_way(self, k: int, term: LocalTerm) -> Variable:

@@ -125,7 +125,7 @@ def bernoulli_cloglog():
     pm.Bernoulli("y", p=1 - exp(-exp(eta())), observed=BITS)
 
 
-@model(3, "phi")
+@model(2, "phi")
 def ordered_logistic():
     b = X @ pm.Normal("b", shape=3)
     pm.OrderedLogistic("y", eta=b, cutpoints=cutpoints(), observed=np.minimum(COUNTS, 3))
@@ -137,7 +137,7 @@ def ordered_probit():
     pm.OrderedProbit("y", eta=b, cutpoints=cutpoints(), observed=np.minimum(COUNTS, 3))
 
 
-@model(3)
+@model(2)
 def categorical():
     pm.Categorical("y", logit_p=X @ pm.Normal("b", shape=(3, 3)), observed=np.minimum(COUNTS, 2))
 

@@ -18,6 +18,9 @@ from pymc_austerity.bounds.expressions.sums import combined, scale, sum_node
 
 type Values = list[Expression]
 
+# Leaves among which others are looked for: an expression of more has no use here.
+_MOST_LEAVES = 6
+
 
 def _is_leaf(x: Expression) -> bool:
     return is_affine(x) and not (is_constant(x) and not math.isfinite(number(x)))
@@ -144,7 +147,8 @@ class Alike:
         """The affine values of all cases, if possible by others that are there already."""
         if len(set(values)) == 1:
             return values[0]
-        for (first, a), (second, b) in pairs_of([*self._basis, ([ZERO] * len(values), ZERO)], repeat=2):
+        few = self._basis[:_MOST_LEAVES]
+        for (first, a), (second, b) in pairs_of([*few, ([ZERO] * len(values), ZERO)], repeat=2):
             for c, d in pairs_of((1.0, -1.0), repeat=2):
                 rest = [
                     combined([(1.0, v), (-c, x), (-d, y)])

@@ -143,7 +143,8 @@ def _log_of_sum(x: Expression) -> Expression | None:
     logs: dict[bool, list[Expression]] = {True: [], False: []}
     rest: list[tuple[float, Expression]] = []
     for c, term in parts:
-        log = structural(term)
+        # What may be negative has no logarithm, though a formula for one may be found.
+        log = structural(term) if term.range.is_positive else None
         if log is None:
             rest.append((c, term))
         else:

@@ -70,7 +70,7 @@ class Expression:
         return f"{self.op}({', '.join(inside)})"
 
 
-_KNOWN: WeakValueDictionary[tuple, Expression] = WeakValueDictionary()
+_KNOWN: WeakValueDictionary[tuple[object, ...], Expression] = WeakValueDictionary()
 
 
 def node(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.enclosure import Matrix
@@ -21,6 +22,7 @@ from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.target import Index, Vector
 
+Mask = npt.NDArray[np.bool_]
 # ``positions -> (predictors (m, p), directions (m, p, d), data (n_data, m))``.
 Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 
@@ -32,7 +34,7 @@ _WORTH, _WORTH_FAR = {1: 0.9995, 2: 0.95, 3: 0.95, 4: 0.95}, 0.5
 # Rows whose bound is below so many times its value at the center are done.
 _DONE, _DONE_FAR = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}, 2.0
 _SAMPLE = {1: 2000, 2: 1000, 3: 300, 4: 300}
-# Products of coefficients in a pass over all rows, some 15 seconds; but one expansion is always made.
+# Products of coefficients in a pass over all rows, at most: some 15 seconds. One expansion is always made.
 _MOST_PRODUCTS = 5e9
 # Doublings of the number of parts that are tried without a gain.
 _PATIENCE = 3
@@ -157,11 +159,11 @@ class _Rows:
         """The derivatives at the center alone, which no bound is below."""
         return self._norms(_POINT, Effort(0, (1,) * self.n_predictors), slice(None))
 
-    def bounds(self, radius: float, effort: Effort, which: Index | slice = slice(None)) -> Vector:
+    def bounds(self, radius: float, effort: Effort, which: Mask | slice = slice(None)) -> Vector:
         """Bounds of some of the rows by one effort."""
         return self._norms(radius, effort, which)
 
-    def loose(self, bounds: Vector, *, far: bool) -> Index:
+    def loose(self, bounds: Vector, *, far: bool) -> Mask:
         """Rows whose bounds are far above the derivatives at the center."""
         times = _DONE_FAR if far else _DONE[self.n_predictors]
         return ~(bounds <= times * self.at_center)
@@ -183,7 +185,7 @@ class _Rows:
         tape = _tape(self._function.expression, self.n_predictors, self._degree + effort.extra)
         return (2.0 if effort.extra else 1.0) * len(tape.weights) * math.prod(effort.parts)
 
-    def _norms(self, radius: float, effort: Effort, which: Index | slice) -> Vector:
+    def _norms(self, radius: float, effort: Effort, which: Mask | slice) -> Vector:
         tape = _tape(self._function.expression, self.n_predictors, self._degree + effort.extra)
         eta, directions, data = self._eta[which], self._directions[which], self._data[:, which]
         return derivative_norms(tape, eta, directions, data, radius, self._degree, effort)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -154,7 +154,7 @@ class _Writer:
     # Arithmetic
 
     def _sum(self, node: Expression) -> int:
-        offset, coefficients = node.value  # type: ignore[misc]
+        offset, coefficients = cast(tuple[float, tuple[float, ...]], node.value)
         args = [self._slot[arg] for arg in node.args]
         slot = self._new(self._union(args))
         self._write(CONSTANT, slot, number=offset)

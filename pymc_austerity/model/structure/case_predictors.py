@@ -47,7 +47,7 @@ def case_predictors(root: Expression, moved: Set[int]) -> CasePredictors:
     for leaf in _leaves(root):
         places[leaf] = _placed(_cut(leaf, affine), list(places.values()))
     n = max((place + 1 for own in places.values() for place in own.values()), default=0)
-    values = [_tree(root, lambda leaf, k=k: _at(places[leaf], k)) for k in range(n)]
+    values = [_tree(root, {leaf: _at(own, k) for leaf, own in places.items()}.get) for k in range(n)]
     return CasePredictors(_tree(root, lambda leaf: replaced_by(leaf, places[leaf])), values)
 
 

@@ -1,12 +1,13 @@
 """The sum of the local terms over some rows, with gradient and Hessian, in vectorised passes over the data.
 
 A term with a linear predictor, l_i = f_i(x_i . phi + o_i), needs two derivatives by one number for each row:
-its gradient is X' f' and its Hessian X' diag(f'') X; with a few predictors there are as many X. Any other term is differentiated along all coordinates.
+its gradient is X' f' and its Hessian X' diag(f'') X; with a few predictors there are as many X. Any other
+term is differentiated along all coordinates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from pymc_austerity.model.factorisation import CHUNK
 from pymc_austerity.model.structure.derivatives import Derivatives, zero
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.local_terms import rows_within
-from pymc_austerity.model.structure.predictor_values import Design
 from pymc_austerity.model.structure.term_derivatives import (
     ByCoordinates,
     ByPredictor,
@@ -32,6 +32,7 @@ _SMALLEST_CHUNK = 256
 _STORED = 30_000_000
 
 Slopes = npt.NDArray[np.float64]
+RowsOf = Callable[[Index], np.ndarray]
 
 
 class LikelihoodAt(NamedTuple):
@@ -116,12 +117,13 @@ class StoredDesign:
 
     Parameters
     ----------
-    design : Design
+    design : callable
+        ``positions -> ndarray``, with one row for each.
     chunks : list of ndarray of int
     stores : bool
     """
 
-    def __init__(self, design: Design, chunks: list[Index], *, stores: bool) -> None:
+    def __init__(self, design: RowsOf, chunks: list[Index], *, stores: bool) -> None:
         self._design, self._chunks, self._stores = design, chunks, stores
         self._length = len(chunks[0]) if chunks else 1
         self._stored: list[np.ndarray | None] = [None] * len(chunks)
