@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.factorise import build
+from pymc_austerity.model.structure.predictor_values import linear_predictor
 from pymc_austerity.model.structure.term_structure import TermStructure
 
 N, D = 1200, 3
@@ -257,3 +258,28 @@ def test_refusals_name_the_variable(make):
     assert not structure.forms_in_block[0].has_one
     with pytest.raises(UnboundedError, match=message):
         structure.linear_predictors  # noqa: B018
+
+
+def test_variables_that_are_added_as_they_are():
+    """Their gradients are one variable of PyTensor, which its derivative along both would count once."""
+    group = np.arange(1200) % 3
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b", shape=3)
+        pm.Normal("y", (a + b)[group], 1.0, observed=np.zeros(1200))
+    (predictor,) = TermStructure(factorisation(model, "ab")).linear_predictors
+    np.testing.assert_array_equal(
+        np.abs(predictor.rows(np.arange(3))), [[1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 0, 0, 1, 0]]
+    )
+
+
+def test_rows_that_nothing_moves():
+    """A parameter gives no more than the shape."""
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=1200)
+        pm.Potential("z", pt.exp(pt.zeros_like(b) + 2.0) * np.arange(1200))
+    structure = TermStructure(factorisation(model, "b"))
+    forms = [form for form in structure.forms_in_block if form.term.name == "z"]
+    assert all(form.has_one for form in forms)
+    for form in forms:
+        np.testing.assert_array_equal(linear_predictor(form).rows(np.arange(2))[:, :-1], 0.0)
+    assert [row.n_predictors for row in structure.row_functions if row.name == "z"] == [0] * len(forms)

@@ -13,7 +13,8 @@ where the box is small: with J = 2,
 
     |T(z) - T(c)| <= |T'(c)| h + |T''(box)| h^2 / 2,
 
-coefficient by coefficient; the intersection of both is taken. And a box may be cut into s^p parts.
+coefficient by coefficient; the intersection of both is taken. And a box may be cut into parts, along those
+coordinates of z where it pays.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class Expansion(NamedTuple):
     ----------
     first, last : int
         The coefficients of degree g in the list of all.
-    terms : ndarray of int (T, 3)
+    terms : ndarray of int (T, 3 + p)
         For a coefficient alpha of degree g and a beta with 1 <= |beta| <= J: which alpha, the place of
-        alpha + beta, and |beta|.
+        alpha + beta, |beta|, and beta.
     weights : ndarray (T,)
         (alpha + beta)! / (alpha! beta!).
     """
@@ -68,12 +69,12 @@ class Effort(NamedTuple):
     ----------
     extra : int
         J, the order of the expansion; 0 for none.
-    parts : int
-        s: each side of a box is cut into so many.
+    parts : tuple of int
+        Into how many parts the box is cut along each coordinate.
     """
 
     extra: int
-    parts: int
+    parts: tuple[int, ...]
 
 
 @lru_cache
@@ -87,21 +88,21 @@ def expansion(n_variables: int, degree: int, extra: int) -> Expansion:
         for beta in indices[1:]:
             if sum(beta) <= extra:
                 total = tuple(a + b for a, b in zip(indices[k], beta, strict=True))
-                terms.append((k - own[0], places[total], sum(beta)))
+                terms.append((k - own[0], places[total], sum(beta), *beta))
                 weights.append(math.prod(map(math.comb, total, beta)))
     return Expansion(
         own[0],
         own[-1] + 1,
-        np.array(terms, dtype=np.int64).reshape(-1, 3),
+        np.array(terms, dtype=np.int64).reshape(-1, 3 + n_variables),
         np.array(weights, dtype=np.float64),
     )
 
 
-def midpoints(n_variables: int, radius: float, parts: int) -> Array:
+def midpoints(radius: float, parts: tuple[int, ...]) -> Array:
     """Midpoints of the parts of the cube |z_k| <= radius that reach into the ball."""
-    steps = (2.0 * np.arange(parts) + 1.0 - parts) / parts
-    found = np.array(list(itertools.product(steps, repeat=n_variables)))
-    nearest = np.maximum(np.abs(found) - 1.0 / parts, 0.0)
+    steps = [(2.0 * np.arange(n) + 1.0 - n) / n for n in parts]
+    found = np.array(list(itertools.product(*steps)))
+    nearest = np.maximum(np.abs(found) - 1.0 / np.array(parts), 0.0)
     inside = found[(nearest**2).sum(axis=1) <= _INFLATION]
     return inside * radius if math.isfinite(radius) else inside * 0.0
 
@@ -125,7 +126,7 @@ def derivative_norms(
     degree : int
         g, 2 or 3.
     effort : Effort
-        If `radius` is infinite, ``Effort(0, 1)``.
+        If `radius` is infinite, one without an expansion or parts.
 
     Returns
     -------
@@ -134,7 +135,7 @@ def derivative_norms(
     """
     p = eta.shape[1]
     gram = np.einsum("mpd,mqd->mpq", directions, directions)
-    half = radius / effort.parts * _INFLATION
+    half = radius / np.array(effort.parts) * _INFLATION
     return _norms(
         tape,
         expansion(p, degree, effort.extra),
@@ -142,7 +143,7 @@ def derivative_norms(
         np.ascontiguousarray(eta, dtype=np.float64),
         np.ascontiguousarray(gram),
         np.ascontiguousarray(data, dtype=np.float64),
-        midpoints(p, radius, effort.parts),
+        midpoints(radius, effort.parts),
         half,
         radius * _INFLATION,
         slots_for(tape),
@@ -159,7 +160,7 @@ def _norms(
     gram: Array,
     data: Array,
     middles: Array,
-    half: float,
+    half: Vector,
     rho: float,
     slots: Slots,
     extra: int,
@@ -167,7 +168,7 @@ def _norms(
     """The largest bound over all parts of the box, for one block of rows after the other."""
     m, p = eta.shape
     n_own = series.last - series.first
-    result = np.zeros(m)
+    result, nothing = np.zeros(m), np.zeros(p)
     block = Block(np.empty((p, LANES)), np.zeros((p, p, LANES)), np.empty((data.shape[0], LANES)))
     middle, radius = np.empty((n_own, LANES)), np.empty((n_own, LANES))
     center, spread = np.empty((n_own, LANES)), np.empty((n_own, LANES))
@@ -178,7 +179,7 @@ def _norms(
         for part in range(middles.shape[0]):
             at = middles[part]
             if extra > 0:
-                run(tape, block, Box(at, 0.0, rho), slots, work)
+                run(tape, block, Box(at, nothing, rho), slots, work)
                 _expanded(tape, series, slots, half, extra - 1, center, spread)
             run(tape, block, Box(at, half, rho), slots, work)
             _own(tape, series, slots, middle, radius)
@@ -224,7 +225,7 @@ def _own(tape: Tape, series: Expansion, slots: Slots, middle: Array, radius: Arr
 
 @inner
 def _expanded(
-    tape: Tape, series: Expansion, slots: Slots, half: float, upto: int, center: Array, spread: Array
+    tape: Tape, series: Expansion, slots: Slots, half: Vector, upto: int, center: Array, spread: Array
 ) -> None:
     """Coefficients at the midpoint, and what terms of the expansion up to an order add to them."""
     _own(tape, series, slots, center, spread)
@@ -234,7 +235,7 @@ def _expanded(
 
 
 @inner
-def _last_term(tape: Tape, series: Expansion, slots: Slots, half: float, order: int, spread: Array) -> None:
+def _last_term(tape: Tape, series: Expansion, slots: Slots, half: Vector, order: int, spread: Array) -> None:
     """What the last term of the expansion, over the box, adds."""
     for t in range(series.terms.shape[0]):
         if series.terms[t, 2] == order:
@@ -242,9 +243,11 @@ def _last_term(tape: Tape, series: Expansion, slots: Slots, half: float, order: 
 
 
 @inner
-def _grow(tape: Tape, series: Expansion, slots: Slots, half: float, t: int, spread: Array) -> None:
+def _grow(tape: Tape, series: Expansion, slots: Slots, half: Vector, t: int, spread: Array) -> None:
     own, other = series.terms[t, 0], series.terms[t, 1]
-    weight = series.weights[t] * half ** series.terms[t, 2] * _INFLATION
+    weight = series.weights[t] * _INFLATION
+    for k in range(half.shape[0]):
+        weight *= half[k] ** series.terms[t, 3 + k]
     for lane in range(LANES):
         size = abs(slots.middle[tape.root, other, lane]) + slots.radius[tape.root, other, lane]
         spread[own, lane] += weight * size

@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
-
 from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
+from pymc_austerity.bounds.jets.ranges import WORK
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.target import Vector
 
 Array = npt.NDArray[np.float64]
 
 _ORDER = 2
-_WORK = (6, 8)
 
 
 class RowDerivatives(NamedTuple):
@@ -67,15 +66,15 @@ def row_derivatives(expression: Expression, predictors: Array, data: Array) -> R
     return RowDerivatives(coefficients[0], coefficients[1 : p + 1], second)
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def _coefficients(tape: Tape, predictors: Array, data: Array, slots: Slots, result: Array) -> None:
     """Taylor coefficients of all rows, block by block."""
     m, p = predictors.shape
     block = Block(np.empty((p, LANES)), np.zeros((p, p, LANES)), np.empty((data.shape[0], LANES)))
     for k in range(p):
         block.factor[k, k] = 1.0
-    box = Box(np.zeros(p), 0.0, 0.0)
-    work = np.empty(_WORK)
+    box = Box(np.zeros(p), np.zeros(p), 0.0)
+    work = np.empty(WORK)
     for start in range(0, m, LANES):
         for lane in range(LANES):
             row = min(start + lane, m - 1)

@@ -1,12 +1,13 @@
 """How much is computed for the bound of a row: more where it pays.
 
-Efforts are tried on a sample of the rows. One is worth its cost if no dearer one makes the sum of the bounds
-smaller by a tenth. In a pass over all rows dearer efforts are only made for rows whose bound is still much
-larger than what the derivatives are at the center, as these bound it from below.
+Efforts are tried on a sample of the rows, until twice the cost gains little. In a pass over all rows the
+dearest effort that pays is made only for rows whose bound is much larger than what the derivatives are at
+the center, as these bound it from below.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 
@@ -23,21 +24,18 @@ from pymc_austerity.target import Index, Vector
 # ``positions -> (predictors (m, p), directions (m, p, d), data (n_data, m))``.
 Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 
-# By the number of predictors, cheapest first. With one predictor all of them are cheap.
-_EFFORTS = {
-    1: (Effort(0, 1), Effort(2, 1), Effort(2, 4), Effort(2, 16), Effort(2, 64)),
-    2: (Effort(0, 1), Effort(2, 1), Effort(2, 2), Effort(2, 4)),
-    3: (Effort(0, 1), Effort(2, 1), Effort(2, 2), Effort(2, 4)),
-    4: (Effort(0, 1), Effort(1, 1), Effort(1, 2), Effort(1, 3)),
-}
-# A dearer effort must lower the sum of the bounds to so much of it; at the larger radii, which few moves
-# reach, to half.
-_WORTH, _WORTH_FAR = {1: 0.9995, 2: 0.9, 3: 0.9, 4: 0.9}, 0.5
+# Orders of the expansion, by the number of predictors.
+_ORDERS = {1: 2, 2: 2, 3: 2, 4: 2}
+# An effort that costs twice as much must lower the sum of the bounds to so much of it; at the larger radii,
+# which few moves reach, to half. With one predictor all efforts are cheap.
+_WORTH, _WORTH_FAR = {1: 0.9995, 2: 0.95, 3: 0.95, 4: 0.95}, 0.5
 # Rows whose bound is below so many times its value at the center are done.
 _DONE, _DONE_FAR = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}, 2.0
 _SAMPLE = {1: 2000, 2: 1000, 3: 300, 4: 300}
-# Products of coefficients in a pass over all rows, at most: a minute or so.
-_MOST_PRODUCTS = 3e10
+# Products of coefficients in a pass over all rows, at most, some 15 seconds; but one expansion is always made.
+_MOST_PRODUCTS = 5e9
+# Doublings of the number of parts that are tried without a gain.
+_PATIENCE = 3
 # Nearly no box at all.
 _POINT = 1e-9
 
@@ -56,64 +54,92 @@ class RowBounds:
     degree : int
         Order of the derivatives, 2 or 3.
     radii : ndarray (R,)
-    levels : list of int
-        For each radius, the dearest effort.
+    efforts : list of list of Effort
+        For each radius, one after the other for the rows that are still loose.
     looseness : float
         The sum of the bounds at the first radius over that at the center, on a sample.
     """
 
     def __init__(
-        self, function: RowFunction, degree: int, radii: Vector, levels: list[int], looseness: float
+        self,
+        function: RowFunction,
+        degree: int,
+        radii: Vector,
+        efforts: list[list[Effort]],
+        looseness: float,
     ) -> None:
         self._function, self._degree, self._radii = function, degree, radii
-        self._levels, self.looseness = levels, looseness
+        self.efforts, self.looseness = efforts, looseness
 
     def __call__(self, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
         """c_i, of shape (R, m)."""
         rows = _Rows(self._function, self._degree, eta, directions, data)
-        return np.stack(
+        bounds = np.stack(
             [
-                rows.refined(radius, level, _done(rows, far=k > 0))
-                for k, (radius, level) in enumerate(zip(self._radii, self._levels, strict=True))
+                rows.refined(radius, efforts, far=k > 0)
+                for k, (radius, efforts) in enumerate(zip(self._radii, self.efforts, strict=True))
             ]
         )
+        # What holds up to a radius holds up to all smaller ones.
+        smallest: Matrix = np.minimum.accumulate(bounds[::-1], axis=0)[::-1]
+        return smallest
 
 
 def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample) -> RowBounds:
     """Choose efforts on a sample of the rows."""
-    p, n = function.n_predictors, function.n_rows
-    positions = evenly_spaced(n, _SAMPLE[p])
+    n = function.n_rows
+    positions = evenly_spaced(n, _SAMPLE[function.n_predictors])
     rows = _Rows(function, degree, *sample(positions))
     share = n / len(positions)
-    levels = [_level(rows, radius, share, far=k > 0) for k, radius in enumerate(radii)]
-    with np.errstate(all="ignore"):
-        looseness = rows.refined(radii[0], levels[0], _done(rows, far=False)).sum() / rows.at_center.sum()
-    return RowBounds(function, degree, radii, levels, float(looseness) if rows.at_center.any() else 1.0)
+    efforts = [_efforts(rows, radius, share, far=k > 0) for k, radius in enumerate(radii)]
+    looseness = 1.0
+    if rows.at_center.any():
+        with np.errstate(all="ignore"):
+            looseness = float(rows.refined(radii[0], efforts[0], far=False).sum() / rows.at_center.sum())
+    return RowBounds(function, degree, radii, efforts, looseness)
 
 
-def _level(rows: _Rows, radius: float, share: float, *, far: bool) -> int:
-    """The cheapest effort than which no dearer one is much better; cost is for `share` times as many rows."""
-    if not np.isfinite(radius):
-        return 0
+def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Effort]:
+    """What pays, for `share` times as many rows.
+
+    Without an expansion first, then with one, then the box is cut in two, again and again, along the
+    coordinate that gains the most.
+    """
     p = rows.n_predictors
-    bounds, total = rows.bounds(radius, 0), []
-    for level in range(len(_EFFORTS[p])):
-        if level:
-            loose = rows.loose(bounds, _done(rows, far=far))
-            if not loose.any() or share * loose.sum() * rows.products(level) > _MOST_PRODUCTS:
-                break
-            bounds[loose] = np.minimum(bounds[loose], rows.bounds(radius, level, loose))
-        total.append(float(bounds.sum()))
-    best = min(total)
-    if not np.isfinite(best):
-        return len(total) - 1
+    whole = Effort(0, (1,) * p)
+    if not np.isfinite(radius):
+        return [whole]
     worth = _WORTH_FAR if far else _WORTH[p]
-    return next(level for level, one in enumerate(total) if worth * one <= best)
+    tried, best = [whole, Effort(_ORDERS[p], (1,) * p)], 0
+    bounds = rows.bounds(radius, whole)
+    totals = [bounds.sum()]
+    bounds = rows.improved(bounds, radius, tried[1], far=far)
+    totals.append(bounds.sum())
+    while True:
+        last = len(tried) - 1
+        if not totals[last] > worth ** (last - best) * totals[best]:
+            best = last
+        loose = rows.loose(bounds, far=far)
+        cost = 2.0 * share * loose.sum() * rows.products(tried[last])
+        if not loose.any() or last - best >= _PATIENCE or cost > _MOST_PRODUCTS:
+            return tried[: best + 1]
+        candidates = [_cut(tried[last], axis) for axis in range(p)]
+        found = [rows.improved(bounds, radius, candidate, far=far) for candidate in candidates]
+        axis = min(range(p), key=lambda axis: _size(found[axis]))
+        tried.append(candidates[axis])
+        bounds = found[axis]
+        totals.append(bounds.sum())
 
 
-def _done(rows: _Rows, *, far: bool) -> float:
-    """Bounds below so many times the derivatives at the center are tight enough."""
-    return _DONE_FAR if far else _DONE[rows.n_predictors]
+def _size(bounds: Vector) -> tuple[int, float]:
+    """How many are infinite, and the sum of the others."""
+    return int(np.isinf(bounds).sum()), float(bounds[np.isfinite(bounds)].sum())
+
+
+def _cut(effort: Effort, axis: int) -> Effort:
+    """Twice as many parts along one coordinate."""
+    parts = tuple(2 * n if k == axis else n for k, n in enumerate(effort.parts))
+    return effort._replace(parts=parts)
 
 
 class _Rows:
@@ -129,31 +155,33 @@ class _Rows:
     @cached_property
     def at_center(self) -> Vector:
         """The derivatives at the center alone, which no bound is below."""
-        return self._norms(_POINT, Effort(0, 1), slice(None))
+        return self._norms(_POINT, Effort(0, (1,) * self.n_predictors), slice(None))
 
-    def bounds(self, radius: float, level: int, which: Index | slice = slice(None)) -> Vector:
+    def bounds(self, radius: float, effort: Effort, which: Index | slice = slice(None)) -> Vector:
         """Bounds of some of the rows by one effort."""
-        return self._norms(radius, _EFFORTS[self.n_predictors][level], which)
+        return self._norms(radius, effort, which)
 
-    def loose(self, bounds: Vector, times: float) -> Index:
+    def loose(self, bounds: Vector, *, far: bool) -> Index:
         """Rows whose bounds are far above the derivatives at the center."""
+        times = _DONE_FAR if far else _DONE[self.n_predictors]
         return ~(bounds <= times * self.at_center)
 
-    def refined(self, radius: float, level: int, times: float) -> Vector:
-        """Bounds of all the rows, by efforts up to a level, for rows that are loose."""
-        bounds = self.bounds(radius, 0)
-        for dearer in range(1, level + 1):
-            loose = self.loose(bounds, times)
-            if not loose.any():
-                break
-            bounds[loose] = np.minimum(bounds[loose], self.bounds(radius, dearer, loose))
-        return bounds
+    def improved(self, bounds: Vector, radius: float, effort: Effort, *, far: bool) -> Vector:
+        """Better bounds of those rows that are loose."""
+        loose, result = self.loose(bounds, far=far), bounds.copy()
+        if loose.any():
+            result[loose] = np.minimum(bounds[loose], self.bounds(radius, effort, loose))
+        return result
 
-    def products(self, level: int) -> float:
+    def refined(self, radius: float, efforts: list[Effort], *, far: bool) -> Vector:
+        """Bounds of all the rows: by the first effort, and by the last for rows that are loose."""
+        bounds = self.bounds(radius, efforts[0])
+        return bounds if len(efforts) == 1 else self.improved(bounds, radius, efforts[-1], far=far)
+
+    def products(self, effort: Effort) -> float:
         """Products of coefficients for one row."""
-        effort = _EFFORTS[self.n_predictors][level]
         tape = _tape(self._function.expression, self.n_predictors, self._degree + effort.extra)
-        return 2.0 * len(tape.weights) * effort.parts**self.n_predictors
+        return (2.0 if effort.extra else 1.0) * len(tape.weights) * math.prod(effort.parts)
 
     def _norms(self, radius: float, effort: Effort, which: Index | slice) -> Vector:
         tape = _tape(self._function.expression, self.n_predictors, self._degree + effort.extra)

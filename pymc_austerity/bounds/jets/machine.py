@@ -1,7 +1,8 @@
 """The machine that runs the program of an expression on a block of rows: interval jets in z.
 
 Predictors are eta_0 + L z; boxes of z have a midpoint and a half width, and all that is certified is for
-|z| <= rho. Each coefficient is a midpoint and a radius. A result adds 2^-52 of its size to its radius for
+|z| <= rho. Each coefficient is a midpoint and a radius. Behind the coefficients of what is affine in z there
+is one more, the value at z = 0. A result adds 2^-52 of its size to its radius for
 rounding, and inflates it by a few units in the last place.
 
 One compiled function serves all models: the program is data.
@@ -63,13 +64,13 @@ class Box(NamedTuple):
     Attributes
     ----------
     at : ndarray (p,)
-    half : float
-        Zero for the midpoint alone; may be infinite.
+    half : ndarray (p,)
+        Half of its width along each coordinate. Zero for the midpoint alone; may be infinite.
     rho : float
     """
 
     at: Vector
-    half: float
+    half: Vector
     rho: float
 
 
@@ -78,7 +79,7 @@ class Slots(NamedTuple):
 
     Attributes
     ----------
-    middle, radius : ndarray (n_slots, n_coefficients, LANES)
+    middle, radius : ndarray (n_slots, n_coefficients + 1, LANES)
     decided : ndarray of int8 (n_slots, LANES)
     """
 
@@ -89,7 +90,7 @@ class Slots(NamedTuple):
 
 def slots_for(tape: Tape) -> Slots:
     """Room for a program."""
-    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1), LANES)
+    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, LANES)
     return Slots(np.zeros(shape), np.zeros(shape), np.zeros((tape.n_slots, LANES), dtype=np.int8))
 
 
@@ -110,21 +111,24 @@ def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
             _taylor(slots, out, a, b, third, tape.order, work)
         elif code == _COMPOSE:
             _clear(slots, out, tape.n_coefficients)
-            _copy_value(slots, out, a)
+            _copy_value(slots, out, 0, a)
+            _copy_value(slots, out, tape.n_coefficients, a)
         elif code == _SQUARE:
             _range_of_square(slots, out, a)
         elif code == _CONSTANT:
             _clear(slots, out, tape.n_coefficients)
             _fill(slots.middle[out, 0], c)
+            _fill(slots.middle[out, tape.n_coefficients], c)
         elif code == _DATA:
             _clear(slots, out, tape.n_coefficients)
             _load(slots.middle[out, 0], block.data[a])
+            _load(slots.middle[out, tape.n_coefficients], block.data[a])
         elif code == _PREDICTOR:
             _clear(slots, out, tape.n_coefficients)
-            _predictor(slots, out, a, block, box, tape.order)
+            _predictor(slots, out, a, block, box, tape)
         elif code == _TIGHTEN:
-            if box.half > 0.0 and box.half < math.inf:
-                _tighten(slots, out, box)
+            if 0.0 < box.half.max() < math.inf:
+                _tighten(slots, out, box, tape.n_coefficients)
         elif code in (_POSITIVE, _NONNEGATIVE, _ZERO):
             _compare(slots, out, a, code, c)
         elif code == _NOT:
@@ -139,7 +143,7 @@ def run(tape: Tape, block: Block, box: Box, slots: Slots, work: Array) -> None:
 
 @inner
 def _clear(slots: Slots, out: int, n: int) -> None:
-    for k in range(n):
+    for k in range(n + 1):
         _fill(slots.middle[out, k], 0.0)
         _fill(slots.radius[out, k], 0.0)
 
@@ -157,13 +161,13 @@ def _load(lanes: Vector, values: Vector) -> None:
 
 
 @inner
-def _copy_value(slots: Slots, out: int, a: int) -> None:
-    _load(slots.middle[out, 0], slots.middle[a, 0])
-    _load(slots.radius[out, 0], slots.radius[a, 0])
+def _copy_value(slots: Slots, out: int, k: int, a: int) -> None:
+    _load(slots.middle[out, k], slots.middle[a, 0])
+    _load(slots.radius[out, k], slots.radius[a, 0])
 
 
 @inner
-def _predictor(slots: Slots, out: int, which: int, block: Block, box: Box, order: int) -> None:
+def _predictor(slots: Slots, out: int, which: int, block: Block, box: Box, tape: Tape) -> None:
     """Eta + L (at + h), |h| <= half in every coordinate."""
     p = block.eta.shape[0]
     for lane in range(LANES):
@@ -171,36 +175,39 @@ def _predictor(slots: Slots, out: int, which: int, block: Block, box: Box, order
         middle, reach = eta, 0.0
         for k in range(p):
             coefficient = block.factor[which, k, lane]
-            if order > 0:
+            if tape.order > 0:
                 slots.middle[out, 1 + k, lane] = coefficient
             if coefficient != 0.0:
                 middle += coefficient * box.at[k]
-                reach += abs(coefficient) * box.half
+                reach += abs(coefficient) * box.half[k]
         slots.middle[out, 0, lane] = middle
         slots.radius[out, 0, lane] = reach * (1.0 + 1e-12) + _AFFINE * (abs(middle) + abs(eta))
+        slots.middle[out, tape.n_coefficients, lane] = eta
+        slots.radius[out, tape.n_coefficients, lane] = _AFFINE * abs(eta)
 
 
 @inner
-def _tighten(slots: Slots, out: int, box: Box) -> None:
+def _tighten(slots: Slots, out: int, box: Box, n: int) -> None:
     """An affine form of z reaches rho |a| only, which is less than what it does in the box.
 
     The midpoint of the box stays inside, for the segments from there of the mean value form.
     """
     middle, radius = slots.middle[out], slots.radius[out]
-    p = box.at.shape[0]
     for lane in range(LANES):
-        square, slack, center = 0.0, 0.0, middle[0, lane]
-        for k in range(p):
+        square, slack, move, size = 0.0, 0.0, 0.0, 0.0
+        for k in range(box.at.shape[0]):
             a = middle[1 + k, lane]
             square += a * a
             slack += radius[1 + k, lane]
-            center -= a * box.at[k]
-        reach = box.rho * (math.sqrt(square) + slack) * (1.0 + 1e-12)
-        m, r = middle[0, lane], radius[0, lane]
-        reach += _AFFINE * (abs(m) + abs(center)) + _TINY
+            move += a * box.at[k]
+            size += abs(a * box.at[k])
+        center, m, r = middle[n, lane], middle[0, lane], radius[0, lane]
+        rounding = radius[n, lane] + _AFFINE * (abs(center) + size) + _TINY
+        reach = box.rho * (math.sqrt(square) + slack) * (1.0 + 1e-12) + rounding
         low, high = max(m - r, center - reach), min(m + r, center + reach)
         if low <= high:  # else this part of the box is outside of the ball
-            low, high = min(low, m), max(high, m)
+            here, rounding = center + move, rounding + slack * box.rho
+            low, high = min(low, here - rounding), max(high, here + rounding)
             middle[0, lane] = 0.5 * (low + high)
             radius[0, lane] = 0.5 * (high - low) * _INFLATION + 2.0 * _EPS * (abs(low) + abs(high)) + _TINY
 
@@ -308,7 +315,7 @@ def _select(slots: Slots, out: int, condition: int, a: int, b: int, n: int) -> N
     """The branch that the condition tells; nothing is known where the box does not decide it."""
     for lane in range(LANES):
         found = slots.decided[condition, lane]
-        for k in range(n):
+        for k in range(n + 1):
             if found == _OPEN:
                 slots.middle[out, k, lane], slots.radius[out, k, lane] = 0.0, math.inf
             else:

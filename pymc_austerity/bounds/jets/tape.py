@@ -159,7 +159,8 @@ class _Writer:
         slot = self._new(self._union(args))
         self._write(CONSTANT, slot, number=offset)
         for arg, c in zip(args, coefficients, strict=True):
-            self._write(ADD, slot, arg, pairs=[(k, k, k) for k in self._support[arg]], number=c)
+            pairs = [(k, k, k) for k in self._support[arg]] + self._at_zero(slot)
+            self._write(ADD, slot, arg, pairs=pairs, number=c)
         self._tighten(slot)
         return slot
 
@@ -179,7 +180,7 @@ class _Writer:
         """The product; with `least` 1 without the values of both, and of powers of these."""
         pairs = self._products(a, b, least)
         slot = self._new(tuple(sorted({out for _, _, out in pairs})))
-        self._write(MULTIPLY, slot, a, b, pairs)
+        self._write(MULTIPLY, slot, a, b, pairs + self._at_zero(slot))
         return slot
 
     def _products(self, a: int, b: int, least: int = 0) -> list[tuple[int, int, int]]:
@@ -270,8 +271,16 @@ class _Writer:
     def _union(self, slots: list[int]) -> tuple[int, ...]:
         return tuple(sorted({0, *(k for slot in slots for k in self._support[slot])}))
 
+    def _is_affine(self, slot: int) -> bool:
+        return self._order > 1 and self._support[slot][-1] <= self._p
+
+    def _at_zero(self, slot: int) -> list[tuple[int, int, int]]:
+        """What is affine has one more coefficient: its value at z = 0."""
+        last = len(self._position)
+        return [(last, last, last)] if self._is_affine(slot) else []
+
     def _tighten(self, slot: int) -> None:
-        if self._p > 1 and self._support[slot][-1] <= self._p and self._order:
+        if self._p > 1 and self._is_affine(slot):
             self._write(TIGHTEN, slot)
 
     def _write(

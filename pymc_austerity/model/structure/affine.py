@@ -34,7 +34,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp, Repeat
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.reshape import JoinDims, SplitDims
-from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -92,9 +92,8 @@ def kinds(
     def is_data(var: Variable) -> bool:
         return kind(var) is Kind.FREE and not moved.get(var, False)
 
-    reaches_block = depends_on(outputs, list(result))  # a value, not only its shape
     for node in toposort(outputs):
-        if not any(reaches_block.get(out, False) for out in node.outputs) or _is_shaped(node, result):
+        if not any(var in result for var in node.inputs) or _is_shaped(node, result):
             continue
         affine = is_affine(node, kind, is_data) and all(_is_real(out) for out in node.outputs)
         result.update(dict.fromkeys(node.outputs, Kind.AFFINE if affine else Kind.NONLINEAR))
@@ -146,9 +145,9 @@ def is_affine(node: Apply, kind: Callable[[Variable], Kind], is_data: Callable[[
 
 
 def _is_shaped(node: Apply, moving: Container[Variable]) -> bool:
-    """Does a node give numbers that do not move the shape of some that do?"""
+    """Does a node read the shape of what moves, and not its numbers?"""
     is_second = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Second)
-    return is_second and node.inputs[1] not in moving
+    return isinstance(node.op, Shape | Shape_i) or (is_second and node.inputs[1] not in moving)
 
 
 def core_of(op: Op) -> Op:

@@ -121,8 +121,13 @@ class Design(Compiled):
     def _tangents(self) -> tuple[Variable, Variable]:
         """Change of eta in a direction, and the direction."""
         direction = pt.vector("direction", shape=(self.n_dim,))
-        parts = parts_of(direction, list(self._block.values()))
-        change = pushforward([self._eta], list(parts), list(parts.values()), disconnected_outputs="ignore")[0]
+        # Along a line, by the one number t: by several variables at once PyTensor loses some whose gradients
+        # are one and the same variable, as those of a and b in a + b.
+        t = pt.scalar("t")
+        line = {var: t * part for var, part in parts_of(direction, list(self._block.values())).items()}
+        (eta,) = rebuild([self._eta], line)
+        slope = pushforward([eta], [t], [pt.constant(1.0)], disconnected_outputs="ignore")[0]
+        (change,) = rebuild([slope], {t: pt.constant(0.0)})
         return change, direction
 
     @cached_property

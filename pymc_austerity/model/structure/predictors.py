@@ -67,6 +67,8 @@ def find_predictor(factorisation: Factorisation, term: LocalTerm) -> TermForm:
             return TermForm(factorisation, term, term.rows, (), (obstacle,))
     (rows,) = merged([term.rows])
     kind = kinds([rows], block.values(), others.values())
+    if rows not in kind:  # nothing moves, so that the rows are a predictor themselves
+        return TermForm(factorisation, term, rows, (rows,))
     cuts = _cuts(rows, block.values(), kind)
     eta = next((var for var in cuts if is_one_per_row(var)), None)
     if eta is None:

@@ -107,11 +107,10 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     found.update((var, data.elements(var)) for var in fixed)
     _execute(nodes, found, names)
     bare, guards = without_guards(found[rows].item())
-    expression = forms.finished(bare)
-    used = [scalars[k] for k in leaves(expression, "predictor")]
+    used = [scalars[k] for k in leaves(bare, "predictor")]
     if len(used) > MOST_SCALARS:
         raise names.too_many(one.variable for one in used)
-    return ScalarGraph(rows, expression, guards, tuple(scalars), data)
+    return ScalarGraph(rows, forms.finished(bare), guards, tuple(scalars), data)
 
 
 class _Names:

@@ -62,7 +62,7 @@ def test_no_derivative_is_outside(name):
     for half in HALVES:
         block = block_of(likelihood, rng)
         at = np.zeros(p) if half == 0.0 else rng.uniform(-0.5, 0.5, p)
-        box = Box(at, half, max(half, RHO))
+        box = Box(at, np.full(p, half), max(half, RHO))
         middle, radius = enclosed(likelihood.expression, block, box, order)
         for lane in range({1: 16, 2: 9, 3: 5, 4: 4}[p]):
             values = exact(likelihood.expression, block, lane, points_in(box, rng), order)
@@ -80,7 +80,7 @@ def test_enclosures_are_not_much_wider_than_rounding_at_points():
     for likelihood in LIKELIHOODS.values():
         block = block_of(likelihood, rng)
         middle, radius = enclosed(
-            likelihood.expression, block, Box(np.zeros(likelihood.n_predictors), 0.0, RHO), 3
+            likelihood.expression, block, Box(*np.zeros((2, likelihood.n_predictors)), RHO), 3
         )
         assert np.all(radius <= 1e-8 * np.abs(middle).max(axis=0))
 
@@ -118,7 +118,7 @@ def selected(condition, eta, half, columns=(0.0,)):
     eta = np.array([lanes_of(one) for one in eta])
     factor = np.repeat(np.eye(len(eta))[:, :, None], LANES, axis=2)
     block = Block(eta, factor, lanes_of(columns)[None])
-    return enclosed(node("select", (condition, two, five)), block, Box(np.zeros(len(eta)), half, half), 1)
+    return enclosed(node("select", (condition, two, five)), block, Box(np.zeros(len(eta)), np.full(len(eta), half), half), 1)
 
 
 @pytest.mark.parametrize("name", OF_DATA)
@@ -180,6 +180,6 @@ def test_an_open_condition_gives_an_infinite_bound():
     expression = node("select", (node("positive", (X,)), forms.square(X), constant(0.0)))
     tape = tape_of(expression, 1, 3)
     eta, directions = np.array([[0.0], [5.0]]), np.ones((2, 1, 1))
-    c = derivative_norms(tape, eta, directions, np.empty((0, 2)), 0.1, 3, Effort(0, 1))
+    c = derivative_norms(tape, eta, directions, np.empty((0, 2)), 0.1, 3, Effort(0, (1,)))
     assert c[0] == math.inf
     assert c[1] < 1e-9

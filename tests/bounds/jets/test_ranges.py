@@ -106,7 +106,7 @@ def test_enclosures_of_points_are_right_and_tight(op):
     low, high = REGIONS.get(op, (-30.0, 30.0))
     for x in rng.uniform(max(low, -11.0), min(high, 11.0), 30):
         middle, radius = enclosures(op, x, x, 3.0)
-        assert np.all(radius <= 1e-6 * np.abs(middle) + 1e-7), (x, middle, radius)
+        assert np.all(radius <= 1e-6 * np.abs(middle) + 1e-6), (x, middle, radius)
 
 
 @pytest.mark.parametrize("op", FUNCTIONS)

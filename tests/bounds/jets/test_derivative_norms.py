@@ -1,0 +1,202 @@
+"""The c_i of rows: beside closed forms, dense sampling, and remainders at the border of their range."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms, midpoints
+from pymc_austerity.bounds.jets.efforts import row_bounds
+from pymc_austerity.bounds.jets.largest_form import covering
+from pymc_austerity.bounds.jets.tape import multi_indices, tape_of
+from pymc_austerity.bounds.row_function import RowFunction
+from tests.bounds.closed_forms import curvature, normal_norms
+from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
+from tests.bounds.jets.remainders import coefficients, distance, remainders, to_the_border
+
+D = 10
+RADIUS = math.sqrt(D) + 3.0
+SIZES = (1e4, 1e5, 1e6)
+ONE_PREDICTOR = [name for name, one in LIKELIHOODS.items() if one.n_predictors == 1]
+
+
+def bounds_of(likelihood, eta, directions, data, degree, radii=(RADIUS,)):
+    """c_i at all radii, with the efforts that pay, and how loose the first are."""
+    function = RowFunction(
+        name="y",
+        n_rows=len(eta),
+        n_dim=directions.shape[2],
+        n_predictors=likelihood.n_predictors,
+        rows=lambda positions: np.empty(0),
+        data=lambda positions: data[:, positions],
+        expression=likelihood.expression,
+        others=(),
+        offset_fixed=True,
+    )
+
+    def sample(positions):
+        return eta[positions], directions[positions], data[:, positions]
+
+    found = row_bounds(function, degree, np.array(radii), sample)
+    return found(eta, directions, data), found.looseness
+
+
+# Closed forms
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize("name", ONE_PREDICTOR)
+def test_one_predictor_equals_the_closed_form(name, degree):
+    likelihood, rng = LIKELIHOODS[name], np.random.default_rng(12)
+    for n in SIZES:
+        eta, directions, data = rows(likelihood, rng, 150, D, n)
+        c, _ = bounds_of(likelihood, eta, directions, data, degree)
+        length = np.linalg.norm(directions[:, 0], axis=1)
+        low, high = eta[:, 0] - RADIUS * length, eta[:, 0] + RADIUS * length
+        exact = curvature(name, data[0], low, high, degree) * length**degree
+        assert np.all(c[0] >= exact * (1.0 - 1e-9))
+        assert c[0].sum() <= 1.001 * exact.sum() + 1e-9
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+def test_normal_with_a_free_scale_is_not_above_the_closed_bound(degree):
+    likelihood, rng = LIKELIHOODS["normal, free scale"], np.random.default_rng(13)
+    for n in SIZES:
+        eta, directions, data = rows(likelihood, rng, 150, D, n)
+        c, _ = bounds_of(likelihood, eta, directions, data, degree)
+        assert c[0].sum() <= 1.05 * normal_norms(eta, directions, data[0], RADIUS, degree).sum()
+
+
+def test_a_linear_term_has_no_remainder():
+    likelihood, rng = LIKELIHOODS["normal"], np.random.default_rng(14)
+    c, _ = bounds_of(likelihood, *rows(likelihood, rng, 20, D, 1e4), 3, (RADIUS, math.inf))
+    assert np.all(c < 1e-9)
+
+
+# Sampling
+
+
+def sampled(likelihood, eta, directions, data, degree, radius, rng):
+    """The largest |T_z[x, ..., x]| of many z and x, for every row: from below."""
+    p = eta.shape[1]
+    factor = np.linalg.cholesky(np.einsum("mpd,mqd->mpq", directions, directions))
+    alphas = multi_indices(p, degree)
+    own = [k for k, index in enumerate(alphas) if sum(index) == degree]
+    x = rng.normal(size=(300, p))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    monomials = math.factorial(degree) * np.prod(x[:, None, :] ** np.array(alphas)[own], axis=2)
+    best = np.zeros(len(eta))
+    for number in range(25):
+        z = rng.normal(size=(len(eta), p))
+        z *= radius * (1.0 if number % 2 else rng.random()) / np.linalg.norm(z, axis=1, keepdims=True)
+        at = eta + np.einsum("mpq,mq->mp", factor, z)
+        c, _ = coefficients(likelihood.expression, at, data, degree, factor)
+        best = np.maximum(best, np.abs(monomials @ c[own]).max(axis=0))
+    return best
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_no_sampled_derivative_is_above_its_bound(name, degree):
+    likelihood, rng = LIKELIHOODS[name], np.random.default_rng(15)
+    for n in (1e3, 1e5):
+        eta, directions, data = rows(likelihood, rng, 16, D, n)
+        below = sampled(likelihood, eta, directions, data, degree, RADIUS, rng)
+        p = likelihood.n_predictors
+        for effort in (Effort(0, 1), Effort(1, 2), Effort(2, 1), Effort(2, 2)) if p < 4 else (Effort(1, 2),):
+            tape = tape_of(likelihood.expression, p, degree + effort.extra)
+            c = derivative_norms(tape, eta, directions, data, RADIUS, degree, effort)
+            assert np.all(below <= c * (1.0 + 1e-9) + 1e-12), (n, effort)
+
+
+def test_bounds_grow_with_the_radius_and_infinite_radii_are_allowed():
+    rng = np.random.default_rng(16)
+    for name in ("logistic", "categorical", "student t"):
+        likelihood = LIKELIHOODS[name]
+        radii = (0.5 * RADIUS, RADIUS, 4.0 * RADIUS, math.inf)
+        c, _ = bounds_of(likelihood, *rows(likelihood, rng, 40, D, 1e4), 3, radii)
+        assert np.all(np.diff(c.sum(axis=1)) >= -1e-12)
+        assert not np.isnan(c).any()
+    # All derivatives of the logistic are bounded.
+    likelihood = LIKELIHOODS["logistic"]
+    assert np.all(np.isfinite(bounds_of(likelihood, *rows(likelihood, rng, 40, D, 1e4), 3, (math.inf,))[0]))
+
+
+def test_predictors_that_are_multiples_of_each_other():
+    """Rows for which V V' is singular, and rows of zeros."""
+    likelihood, rng = LIKELIHOODS["normal, free scale"], np.random.default_rng(17)
+    eta, directions, data = rows(likelihood, rng, 32, D, 1e4)
+    directions[:16, 1] = -2.0 * directions[:16, 0]
+    directions[16:24, 0] = 0.0
+    directions[24:28, 1] = 0.0
+    directions[28:] = 0.0
+    c, _ = bounds_of(likelihood, eta, directions, data, 3)
+    exact = remainders_over_distance(likelihood, eta, directions, data, c[0], 2, rng, 40)
+    assert np.all(np.isfinite(c))
+    assert np.all(c[0, 28:] == 0.0)
+    assert exact <= 1.0
+
+
+def test_parts_of_the_box_cover_the_ball():
+    rng = np.random.default_rng(18)
+    for p, parts in itertools.product((1, 2, 3), (1, 2, 3, 4)):
+        z = rng.normal(size=(4000, p))
+        z *= 2.0 * rng.random((4000, 1)) ** (1.0 / p) / np.linalg.norm(z, axis=1, keepdims=True)
+        gaps = np.abs(z[:, None, :] - midpoints(p, 2.0, parts)[None]).max(axis=2).min(axis=1)
+        assert np.all(gaps <= 2.0 / parts * (1.0 + 1e-12))
+
+
+# Remainders
+
+
+def remainders_over_distance(likelihood, eta, directions, data, c, order, rng, n_moves):
+    """The largest (|R_i(w') - R_i(w)| - rounding) / (c_i M), to the border and between points of it."""
+    w = to_the_border(directions[:28] if len(eta) == 32 else directions, RADIUS, n_moves, rng)
+    m = w.shape[1]
+    eta, directions, data, c = eta[:m], directions[:m], data[:, :m], c[:m]
+    value, rounding = remainders(likelihood.expression, eta, directions, data, w, order)
+    half = n_moves // 2
+    pairs = [
+        (np.abs(value) - rounding, distance(np.zeros_like(w), w, order)),
+        (
+            np.abs(value[:half] - value[half:]) - rounding[:half] - rounding[half:],
+            distance(w[:half], w[half:], order),
+        ),
+    ]
+    return max(float((size / (c * far + 1e-300)).max()) for size, far in pairs)
+
+
+def check_border(name, n, order, n_rows, n_moves):
+    """No remainder is above its bound, and bounds that were half as large would be found out."""
+    likelihood, rng = LIKELIHOODS[name], np.random.default_rng(19)
+    eta, directions, data = rows(likelihood, rng, n_rows, D, n)
+    c, looseness = bounds_of(likelihood, eta, directions, data, order + 1)
+    largest = remainders_over_distance(likelihood, eta, directions, data, c[0], order, rng, n_moves)
+    assert largest <= 1.0
+    if name != "normal" or order == 1:
+        assert largest > (0.5 if n > 1e4 else 0.5 / looseness)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_no_remainder_at_the_border_is_above_its_bound(name):
+    many = LIKELIHOODS[name].n_predictors > 2
+    for n in SIZES:
+        check_border(name, n, 2, 24 if many else 60, 20)
+    check_border(name, 1e5, 1, 24 if many else 60, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_no_remainder_of_many_is_above_its_bound(name):
+    for n, order in itertools.product(SIZES, (1, 2)):
+        check_border(name, n, order, 1000, 70)
+
+
+def test_coverings_have_all_alphas():
+    """Factors of coefficients are in the order of the tape."""
+    for p, degree in itertools.product((1, 2, 3, 4), (2, 3)):
+        alphas = [index for index in multi_indices(p, degree) if sum(index) == degree]
+        assert list(covering(p, degree).factors) == [math.prod(map(math.factorial, a)) for a in alphas]
