@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.enclosure import Matrix
@@ -180,19 +181,19 @@ class BoundsByJets:
         Rows of zeros have no remainder, though their derivatives may be infinite.
         """
         c = self._bounds(rows.values, rows.directions, self._term.data(rows.positions))
-        c[:, ~rows.directions.any(axis=(1, 2))] = 0.0
+        c[:, np.all(rows.directions == 0.0, axis=(1, 2))] = 0.0
         if self._term.guards is not None:
-            c[~self._are_allowed(self._term.guards(rows.positions))] = np.inf
+            c[np.logical_not(self._are_allowed(self._term.guards(rows.positions)))] = np.inf
         return c
 
-    def _are_allowed(self, guards: Matrix) -> Matrix:
+    def _are_allowed(self, guards: Matrix) -> npt.NDArray[np.bool_]:
         """Whether all guards of rows are above zero for |w| up to each radius: ndarray of bool (R, m)."""
         x, offsets = guards[..., :-1], guards[..., -1]
         least = x @ self._coordinates.center + offsets
         length = np.linalg.norm(x @ self._coordinates.directions, axis=-1) * (1.0 + _TOLERANCE)
         with np.errstate(invalid="ignore"):  # zero times infinity: a guard that does not move
             reach = np.where(length > 0.0, length * self._radii[:, None, None], 0.0)
-        allowed: Matrix = np.all(least - reach > 0.0, axis=-1)
+        allowed: npt.NDArray[np.bool_] = np.all(least - reach > 0.0, axis=-1)
         return allowed
 
 

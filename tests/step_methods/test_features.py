@@ -176,9 +176,8 @@ def test_refusals_name_the_term_and_the_variable():
     with pm.Model() as model:
         waves = [pt.sinh(pm.Normal(f"b{k}") * x[:, k]) for k in range(4)]
         pm.Bernoulli("y", logit_p=sum(waves) + x @ pm.Dirichlet("w", np.ones(4)), observed=y)
-    with pytest.raises(
-        ValueError, match=r"the term 'y' is a function of 5 linear predictors.*in place of 'b0'"
-    ):
+    said = r"the term 'y' is a function of \d linear predictors.* 'b3' or 'w_simplex__' there may be one"
+    with pytest.raises(ValueError, match=said):
         TunaMH(model=model)
 
 

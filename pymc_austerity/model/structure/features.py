@@ -77,7 +77,7 @@ class Features(NamedTuple):
         return result
 
     def in_words(self, text: str, fact: Factorisation) -> str:
-        """A text that names features of the block of `fact`, which says instead of what they are functions."""
+        """The text with features of the block of `fact` named by what they are functions of."""
         block, _ = block_and_others(fact)
         for name, source in zip(self.factorisation.var_names, self.sources, strict=True):
             behind = set(ancestors([source]))
