@@ -181,9 +181,9 @@ class BoundsByJets:
         Rows of zeros have no remainder, though their derivatives may be infinite.
         """
         c = self._bounds(rows.values, rows.directions, self._term.data(rows.positions))
-        c[:, ~rows.directions.any(axis=(1, 2))] = 0.0
+        c[:, np.all(rows.directions == 0.0, axis=(1, 2))] = 0.0
         if self._term.guards is not None:
-            c[~self._are_allowed(self._term.guards(rows.positions))] = np.inf
+            c[np.logical_not(self._are_allowed(self._term.guards(rows.positions)))] = np.inf
         return c
 
     def _are_allowed(self, guards: Matrix) -> npt.NDArray[np.bool_]:

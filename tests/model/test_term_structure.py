@@ -120,12 +120,12 @@ def test_stored_designs_are_those_computed():
     structure = TermStructure(factorise(model))
     likelihood = Differentiable(structure, model.initial_point()).likelihood()
     (plain,) = structure.predictors
-    (before,) = likelihood.with_stored_designs(structure.predictors)
+    before = likelihood.stored_design(0)
     likelihood.at(np.zeros(2))
-    (after,) = likelihood.with_stored_designs(structure.predictors)
+    after = likelihood.stored_design(0)
     for rows in (np.arange(N), np.arange(10, 20), np.array([5]), np.array([3, 900]), np.arange(20, 10, -1)):
-        for predictor in (before, after):
-            np.testing.assert_array_equal(predictor.rows(rows), plain.rows(rows))
+        for design in (before, after):
+            np.testing.assert_array_equal(design(rows), plain.rows(rows))
 
 
 def test_slopes_are_those_of_a_whole_pass():

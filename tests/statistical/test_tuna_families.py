@@ -1,4 +1,4 @@
-"""No remainder is ever larger than its bound: a million transitions for every certified family."""
+"""No remainder is ever larger than its bound: a million transitions for likelihoods of many kinds."""
 
 import numpy as np
 import pymc as pm

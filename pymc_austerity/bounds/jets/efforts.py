@@ -36,6 +36,8 @@ _DONE, _DONE_FAR = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}, 2.0
 _SAMPLE = {1: 2000, 2: 1000, 3: 300, 4: 300}
 # Products of coefficients in a pass over all rows, at most: some 15 seconds. One expansion is always made.
 _MOST_PRODUCTS = 5e9
+# The same for one row: some milliseconds.
+_MOST_FOR_A_ROW = 1e6
 # Doublings of the number of parts that are tried without a gain.
 _PATIENCE = 3
 # Nearly no box at all.
@@ -122,8 +124,9 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
         if not totals[last] > worth ** (last - best) * totals[best]:
             best = last
         loose = rows.loose(bounds, far=far)
-        cost = 2.0 * share * loose.sum() * rows.products(tried[last])
-        if not loose.any() or last - best >= _PATIENCE or cost > _MOST_PRODUCTS:
+        for_a_row = 2.0 * rows.products(tried[last])
+        too_dear = for_a_row > _MOST_FOR_A_ROW or share * loose.sum() * for_a_row > _MOST_PRODUCTS
+        if not loose.any() or last - best >= _PATIENCE or too_dear:
             return tried[: best + 1]
         candidates = [_cut(tried[last], axis) for axis in range(p)]
         found = [rows.improved(bounds, radius, candidate, far=far) for candidate in candidates]

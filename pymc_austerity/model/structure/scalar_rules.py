@@ -215,5 +215,13 @@ _RULES: dict[type, Scalar] = {
     ps.Cast: _cast,
     ps.Second: _second,
     ps.Identity: lambda args, dtypes, result: args[0],
-    **{kind: _numbers(function) for kind, function in _OF_NUMBERS.items()},
 }
+
+
+def register(kind: type, function: Callable[..., Expression]) -> None:
+    """Give a scalar operation of PyTensor a form: a function of the expressions of its arguments."""
+    _RULES[kind] = _numbers(function)
+
+
+for _kind, _function in _OF_NUMBERS.items():
+    register(_kind, _function)

@@ -98,7 +98,7 @@ class TermStructure:
         """Whether `row_function` has an answer."""
         return isinstance(self._functions[number], RowFunction)
 
-    @property
+    @cached_property
     def row_functions(self) -> tuple[RowFunction, ...]:
         """All local terms as functions of a few linear predictors in the features, in their order.
 
