@@ -137,7 +137,7 @@ def test_bounds_grow_with_the_interval_up_to_infinity(name, order):
         assert np.all(bounds >= 0.0)
         assert np.all(bounds[1:] >= bounds[:-1] * (1 - 1e-3))
         # Where a derivative that grows without bound is multiplied by one that vanishes, nothing is known.
-        bounded = name in ("binary logistic", "logistic", "negative binomial", "normal")
+        bounded = name in ("binary logistic", "logistic", "negative binomial", "normal", "probit")
         assert np.isfinite(bounds[-1]) == bounded
 
 

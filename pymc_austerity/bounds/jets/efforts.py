@@ -28,16 +28,18 @@ Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 
 # Orders of the expansion, by the number of predictors.
 _ORDERS = {1: 2, 2: 2, 3: 2, 4: 2}
-# An effort that costs twice as much must lower the sum of the bounds to so much of it; at the larger radii,
-# which few moves reach, to half. With one predictor all efforts are cheap.
-_WORTH, _WORTH_FAR = {1: 0.9995, 2: 0.95, 3: 0.95, 4: 0.95}, 0.5
+# An effort that costs twice as much must lower the sum of the bounds to so much of it; less is enough where
+# it is cheap, with one predictor, and more is asked at the larger radii, which few moves reach.
+_WORTH = {1: 0.9995, 2: 0.95, 3: 0.95, 4: 0.95}
+_WORTH_FAR = {1: 0.95, 2: 0.7, 3: 0.6, 4: 0.6}
 # Rows whose bound is below so many times its value at the center are done.
-_DONE, _DONE_FAR = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}, 2.0
-_SAMPLE = {1: 2000, 2: 1000, 3: 300, 4: 300}
+_DONE = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}
+_DONE_FAR = {1: 1.2, 2: 2.0, 3: 2.0, 4: 2.0}
+_SAMPLE = {1: 1000, 2: 300, 3: 200, 4: 200}
 # Products of coefficients in a pass over all rows, at most: some 15 seconds. One expansion is always made.
 _MOST_PRODUCTS = 5e9
-# The same for one row: some milliseconds.
-_MOST_FOR_A_ROW = 1e6
+# The same for one row: a millisecond, and less where that is enough.
+_MOST_FOR_A_ROW = {1: 2e4, 2: 1e5, 3: 4e5, 4: 4e5}
 # Doublings of the number of parts that are tried without a gain.
 _PATIENCE = 3
 # Nearly no box at all.
@@ -113,7 +115,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
     whole = Effort(0, (1,) * p)
     if not np.isfinite(radius):
         return [whole]
-    worth = _WORTH_FAR if far else _WORTH[p]
+    worth = (_WORTH_FAR if far else _WORTH)[p]
     tried, best = [whole, Effort(_ORDERS[p], (1,) * p)], 0
     bounds = rows.bounds(radius, whole)
     totals = [bounds.sum()]
@@ -125,7 +127,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
             best = last
         loose = rows.loose(bounds, far=far)
         for_a_row = 2.0 * rows.products(tried[last])
-        too_dear = for_a_row > _MOST_FOR_A_ROW or share * loose.sum() * for_a_row > _MOST_PRODUCTS
+        too_dear = for_a_row > _MOST_FOR_A_ROW[p] or share * loose.sum() * for_a_row > _MOST_PRODUCTS
         if not loose.any() or last - best >= _PATIENCE or too_dear:
             return tried[: best + 1]
         candidates = [_cut(tried[last], axis) for axis in range(p)]
@@ -168,7 +170,7 @@ class _Rows:
 
     def loose(self, bounds: Vector, *, far: bool) -> Mask:
         """Rows whose bounds are far above the derivatives at the center."""
-        times = _DONE_FAR if far else _DONE[self.n_predictors]
+        times = (_DONE_FAR if far else _DONE)[self.n_predictors]
         return ~(bounds <= times * self.at_center)
 
     def improved(self, bounds: Vector, radius: float, effort: Effort, *, far: bool) -> Vector:

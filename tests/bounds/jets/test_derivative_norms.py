@@ -27,7 +27,7 @@ ONE_PREDICTOR = [name for name, one in LIKELIHOODS.items() if one.n_predictors =
 @pytest.fixture(autouse=True)
 def work_of_large_data(monkeypatch):
     """As much for a few rows as a few of many rows get."""
-    monkeypatch.setattr(efforts, "_MOST_FOR_A_ROW", 1e5)
+    monkeypatch.setattr(efforts, "_MOST_FOR_A_ROW", dict.fromkeys(range(1, 5), 1e5))
 
 
 def bounds_of(likelihood, eta, directions, data, degree, radii=(RADIUS,)):
