@@ -69,6 +69,8 @@ class TunaMH(SubsampledStep):
     ----------
     prediction : Prediction
         Expected number of rows for a transition, and what it is made of.
+    certificate : str
+        Where the bounds come from, and how much looser they are than at the mode alone.
 
     Raises
     ------
@@ -195,6 +197,11 @@ class TunaMH(SubsampledStep):
     def prediction(self) -> Prediction:
         """Rows that are expected for a transition."""
         return self._recipe.prediction
+
+    @property
+    def certificate(self) -> str:
+        """Where the bounds come from: for each term the row function, and how loose its bounds are."""
+        return self._recipe.certificate
 
     @property
     def reads_all(self) -> bool:
