@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from itertools import product as pairs_of
+from itertools import product
 
 from pymc_austerity.bounds.expressions.affine import is_affine
 from pymc_austerity.bounds.expressions.linear import ZERO, Terms, is_constant, linear, number
@@ -93,6 +93,7 @@ class Alike:
     def __init__(self, cases: Values, picked: Callable[[Values], Expression]) -> None:
         self._cases, self._picked = cases, picked
         self._basis: list[tuple[Values, Expression]] = []
+        self._known: dict[tuple[Expression, ...], Expression] = {}
         terms = [{t for line in _lines_inside(case) for t in linear(line)[1]} for case in cases]
         self._shared = sorted(set.intersection(*terms), key=order_key)
 
@@ -147,19 +148,34 @@ class Alike:
         """The affine values of all cases, if possible by others that are there already."""
         if len(set(values)) == 1:
             return values[0]
-        few = self._basis[:_MOST_LEAVES]
-        for (first, a), (second, b) in pairs_of([*few, ([ZERO] * len(values), ZERO)], repeat=2):
-            for c, d in pairs_of((1.0, -1.0), repeat=2):
-                rest = [
-                    combined([(1.0, v), (-c, x), (-d, y)])
-                    for v, x, y in zip(values, first, second, strict=True)
-                ]
-                if not any(x.moves for x in rest) and (a is not ZERO or b is not ZERO):
-                    return _sum_of([(c, a), (d, b), (1.0, self._picked(rest))])
+        key = tuple(values)
+        if key not in self._known:
+            self._known[key] = self._by_others(values)
+        return self._known[key]
+
+    def _by_others(self, values: Values) -> Expression:
+        few = [*self._basis[:_MOST_LEAVES], ([ZERO] * len(values), ZERO)]
+        for ((first, a), (second, b)), c, d in product(product(few, repeat=2), (1.0, -1.0), (1.0, -1.0)):
+            if a is ZERO and b is ZERO:
+                continue
+            rest = _fixed_rest(values, (c, first), (d, second))
+            if rest is not None:
+                return _sum_of([(c, a), (d, b), (1.0, self._picked(rest))])
         made = self._picked(values)
         if made.moves:
             self._basis.append((values, made))
         return made
+
+
+def _fixed_rest(values: Values, *others: tuple[float, Values]) -> Values | None:
+    """What is left of the values without multiples of others, if it does not move in any case."""
+    rest: Values = []
+    for number, value in enumerate(values):
+        left = combined([(1.0, value), *((-c, other[number]) for c, other in others)])
+        if left.moves:
+            return None
+        rest.append(left)
+    return rest
 
 
 def _sum_of(parts: list[tuple[float, Expression]]) -> Expression:
