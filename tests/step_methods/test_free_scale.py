@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy.special import gammaln
 
@@ -66,6 +67,7 @@ def test_a_few_rows_are_read_and_none_is_larger_than_its_bound(sampled):
 def test_without_a_bound_the_message_names_the_term():
     with pm.Model() as model:
         b = pm.Normal("b", shape=D)
-        pm.StudentT("y", nu=5, mu=X @ b, sigma=pm.HalfNormal("sigma"), observed=Y)
-    with pytest.raises(ValueError, match=r"TunaMH needs a bound .*term 'y'.* two linear predictors"):
+        kappa = pt.exp(X @ pm.Normal("c", shape=D))
+        pm.Potential("y", kappa * pt.cos(Y - X @ b) - pt.log(pt.i0(kappa)))
+    with pytest.raises(ValueError, match=r"TunaMH needs a bound .*'c' enters the term 'y' through I0"):
         TunaMH(model=model)
