@@ -72,7 +72,8 @@ class LogLikelihood:
         self._is_whole = positions is None
         n_rows = sum(term.size for term in terms) if positions is None else len(positions)
         length = int(np.clip(_BUDGET // max(1, features.n_features), _SMALLEST_CHUNK, CHUNK))
-        stores = n_rows * (features.n_features + 1) <= _STORED
+        numbers = max((term.n_predictors for term in terms), default=0) * (features.n_features + 1)
+        stores = n_rows * numbers <= _STORED
         self._sums: list[_Sum] = []
         first = 0
         for term in terms:
@@ -185,8 +186,10 @@ class _SumByRowFunction:
             gradient, hessian = np.zeros(len(phi)), np.zeros((len(phi), len(phi)))
             for i in range(p):
                 gradient += found.first[i] @ x[:, i]
-                for j in range(p):
-                    hessian += (x[:, i].T * found.second[i, j]) @ x[:, j]
+                hessian += (x[:, i].T * found.second[i, i]) @ x[:, i]
+                for j in range(i):
+                    mixed = (x[:, i].T * found.second[i, j]) @ x[:, j]
+                    hessian += mixed + mixed.T
             above = found.second[np.triu_indices(p)]
             yield Derivatives(value, gradient, hessian), np.concatenate([found.first, above])
 

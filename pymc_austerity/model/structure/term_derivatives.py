@@ -39,7 +39,11 @@ class ByPredictor(Compiled):
     design : Design
     size : int
         Number of rows.
+    n_predictors : int
+        Linear predictors that designs are made of.
     """
+
+    n_predictors = 1
 
     def __init__(self, form: TermForm, point: list[np.ndarray]) -> None:
         self._form, self._point = form, point
@@ -84,11 +88,14 @@ class ByRowFunction:
         ``positions -> (m, G, D + 1)``: see `RowFunction`.
     size : int
         Number of rows.
+    n_predictors : int
+        Linear predictors that designs are made of.
     """
 
     def __init__(self, function: RowFunction) -> None:
         self._function = function
         self.size, self.design, self.guards = function.n_rows, function.rows, function.guards
+        self.n_predictors = function.n_predictors
 
     def of_rows(self, predictors: np.ndarray, positions: Index) -> RowDerivatives:
         """l_i with its derivatives, at predictors of shape (m, p)."""
@@ -109,7 +116,11 @@ class ByCoordinates(Compiled):
     ----------
     size : int
         Number of rows.
+    n_predictors : int
+        Linear predictors that designs are made of.
     """
+
+    n_predictors = 0
 
     def __init__(self, form: TermForm, point: list[np.ndarray]) -> None:
         self._form, self._point = form, point
