@@ -166,7 +166,7 @@ def _rebuild_node(
         new = op.make_node(*new_inputs)
     except TypeError:  # a few operations take their inputs as one list
         new = node.clone_with_new_inputs(new_inputs, strict=False)
-    outs = _folded(new) or _in_double(new) or new.outputs
+    outs = _folded(new) or new.outputs
     return [
         measure.with_shape(out)
         if measure and isinstance(out.type, DenseTensorType) and None in out.type.shape
@@ -190,25 +190,6 @@ def _folded(node: Apply) -> list[Variable] | None:
     except NotImplementedError:
         return None
     return [out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)]
-
-
-def _in_double(node: Apply) -> list[Variable] | None:
-    """Evaluate a function of written numbers in double precision.
-
-    PyTensor takes the square root of a written 2.0 in single precision, which leaves a jump of 1e-8 between
-    the two branches of a normal distribution function.
-    """
-    if not isinstance(node.op, Elemwise) or not node.inputs or len(node.outputs) != 1:
-        return None
-    result = node.outputs[0].type
-    if set(result.shape) - {1} or result.dtype not in ("float16", "float32"):
-        return None
-    if isinstance(node.op.scalar_op, ps.Cast) or not all(isinstance(i, Constant) for i in node.inputs):
-        return None
-    wide = node.op.make_node(*(pt.constant(i.data.astype("float64")) for i in node.inputs))
-    storage: list[list[Any]] = [[None]]
-    wide.op.perform(wide, [i.data for i in wide.inputs], storage)
-    return [pt.constant(np.asarray(storage[0][0], dtype="float64"))]
 
 
 def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable]:
