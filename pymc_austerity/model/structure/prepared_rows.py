@@ -8,7 +8,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sub, Switch
+from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sqrt, Sub, Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Max, Sum
 from pytensor.tensor.special import Softmax
@@ -71,7 +71,7 @@ def _numbers_of_equals(fact: Factorisation, term: LocalTerm, variables: Sequence
 
 
 def _in_double(rows: Variable) -> Variable:
-    """Functions of written numbers in double precision.
+    """Square roots of written numbers in double precision.
 
     PyTensor takes the square root of a written 2.0 in single precision, so that the two branches of a normal
     distribution function differ by 1e-8 where they meet. That is rounding, and not a kink.
@@ -80,12 +80,9 @@ def _in_double(rows: Variable) -> Variable:
     for node in toposort([rows]):
         inputs = [memo.get(var, var) for var in node.inputs]
         result = node.outputs[0].type
-        is_written = isinstance(node.op, Elemwise) and all(isinstance(var, Constant) for var in inputs)
+        is_written = _is(node, Sqrt) and isinstance(inputs[0], Constant)
         if is_written and result.dtype == "float32" and not set(result.shape) - {1}:
-            wide = node.op.make_node(*(pt.constant(var.data.astype("float64")) for var in inputs))
-            storage: list[list[np.ndarray | None]] = [[None]]
-            wide.op.perform(wide, [var.data for var in wide.inputs], storage)
-            memo[node.outputs[0]] = pt.constant(np.asarray(storage[0][0], dtype="float64"))
+            memo[node.outputs[0]] = pt.constant(np.sqrt(inputs[0].data.astype("float64")))
         elif inputs != node.inputs:
             new = node.clone_with_new_inputs(inputs, strict=False).outputs
             memo.update(zip(node.outputs, new, strict=True))
