@@ -303,3 +303,11 @@ def test_a_guard_by_data_stays():
     found = finished(select(less(Y, ZERO), NEVER, log(exp(ETA))))
     assert found.op == "select"
     assert NEVER in found.args
+
+
+def test_a_power_with_an_exponent_of_data_may_be_negative():
+    cubed = power(ETA, COUNT)
+    assert not cubed.range.low >= 0.0
+    assert absolute(cubed) is not cubed
+    assert select(greater(cubed, constant(-0.5)), ETA, ZETA) is not ETA
+    assert power(exp(ETA), COUNT).range.is_positive

@@ -51,6 +51,12 @@ MODELS = {
     "Student's t of any shape": lambda: pm.StudentT(
         "y", nu=pm.Gamma("nu", 2.0, 0.1), mu=X @ vector(), sigma=pm.HalfNormal("s"), observed=Y
     ),
+    "censored": lambda: pm.Censored(
+        "y", pm.Normal.dist(X @ vector(), pm.HalfNormal("s")), 0.0, 2.5, observed=np.clip(Y, 0.0, 2.5)
+    ),
+    "truncated": lambda: pm.TruncatedNormal(
+        "y", X @ vector(), pm.HalfNormal("s"), lower=0.0, observed=np.abs(Y)
+    ),
     "by hand": lambda: pm.Potential(
         "y", -(e := pm.Normal("e")) - 0.5 * ((X @ vector() - Y) * pt.exp(-e)) ** 2
     ),

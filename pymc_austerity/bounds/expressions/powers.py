@@ -19,4 +19,6 @@ def power(a: Expression, b: Expression) -> Expression:
         return ONE if number(b) == 0.0 else to_the_power(a, number(b))
     if b.moves or (structural(a) is not None and a.moves):
         return exp(multiply(b, log(a)))
+    if a.range.low < 0.0:  # the sign is that of an odd power
+        return node("power", (a, b))
     return node("power", (a, b), range=POSITIVE if a.range.is_positive else NOT_NEGATIVE)

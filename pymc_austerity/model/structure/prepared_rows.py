@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sub, Switch
+from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sqrt, Sub, Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Max, Sum
 from pytensor.tensor.special import Softmax
@@ -23,7 +23,7 @@ def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:
     """The rows of a term, with equal row numbers written once, selections first, exponentials not shifted."""
     (rows,) = merged([term.rows])
     (rows,) = rebuild([rows], _equal_indices(fact, term, rows))
-    rows = _without_sums_of_shares(_without_shifts(_indexed_first(rows)))
+    rows = _without_sums_of_shares(_without_shifts(_indexed_first(_in_double(rows))))
     (rows,) = merged([rows])
     return rows
 
@@ -68,6 +68,25 @@ def _numbers_of_equals(fact: Factorisation, term: LocalTerm, variables: Sequence
         keys = [(so_far, value.tobytes()) for so_far, value in zip(result, values, strict=True)]
         result = [keys.index(key) for key in keys]
     return result
+
+
+def _in_double(rows: Variable) -> Variable:
+    """Square roots of written numbers in double precision.
+
+    PyTensor takes the square root of a written 2.0 in single precision, so that the two branches of a normal
+    distribution function differ by 1e-8 where they meet. That is rounding, and not a kink.
+    """
+    memo: dict[Variable, Variable] = {}
+    for node in toposort([rows]):
+        inputs = [memo.get(var, var) for var in node.inputs]
+        result = node.outputs[0].type
+        is_written = _is(node, Sqrt) and isinstance(inputs[0], Constant)
+        if is_written and result.dtype == "float32" and not set(result.shape) - {1}:
+            memo[node.outputs[0]] = pt.constant(np.sqrt(inputs[0].data.astype("float64")))
+        elif inputs != node.inputs:
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+            memo.update(zip(node.outputs, new, strict=True))
+    return memo.get(rows, rows)
 
 
 def _indexed_first(rows: Variable) -> Variable:
