@@ -24,7 +24,9 @@ def check(expression, n, moved=frozenset()):
     given, column = rng.normal(size=(3, 40)), np.arange(40) % 4.0
     columns = [column, rng.normal(size=40)]
     values = [np.broadcast_to(evaluate(one, given, columns), 40) for one in found.values]
-    np.testing.assert_allclose(evaluate(found.expression, values, columns), evaluate(expression, given, columns))
+    np.testing.assert_allclose(
+        evaluate(found.expression, values, columns), evaluate(expression, given, columns)
+    )
     return found
 
 

@@ -170,8 +170,8 @@ class Alike:
 def _fixed_rest(values: Values, *others: tuple[float, Values]) -> Values | None:
     """What is left of the values without multiples of others, if it does not move in any case."""
     rest: Values = []
-    for number, value in enumerate(values):
-        left = combined([(1.0, value), *((-c, other[number]) for c, other in others)])
+    for case, value in enumerate(values):
+        left = combined([(1.0, value), *((-c, other[case]) for c, other in others)])
         if left.moves:
             return None
         rest.append(left)

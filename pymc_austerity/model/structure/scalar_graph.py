@@ -23,6 +23,7 @@ from pymc_austerity.model.structure import selection_rules  # noqa: F401 - regis
 from pymc_austerity.model.structure.affine import kinds
 from pymc_austerity.model.structure.affine_expressions import leaves
 from pymc_austerity.model.structure.affine_sources import affine_sources, read_by
+from pymc_austerity.model.structure.domains import Domain, domains_of, within
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
 from pymc_austerity.model.structure.row_data import MOST_NUMBERS, RowData, TooMany
@@ -105,8 +106,8 @@ def scalar_graph(fact: Factorisation, term: LocalTerm) -> ScalarGraph:
     scalars: list[AffineScalar] = []
     found = {var: _predictors(var, scalars, names) for var in sources}
     found.update((var, data.elements(var)) for var in fixed)
-    _execute(nodes, found, names)
-    bare, guards = without_guards(found[rows].item())
+    domains = _execute(nodes, found, names)
+    bare, guards = without_guards(within(found[rows].item(), domains))
     used = [scalars[k] for k in leaves(bare, "predictor")]
     if len(used) > MOST_SCALARS:
         raise names.too_many(one.variable for one in used)
@@ -163,8 +164,9 @@ def _predictors(var: Variable, scalars: list[AffineScalar], names: _Names) -> np
     return result
 
 
-def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], names: _Names) -> None:
-    """Compute all nodes, adding their results to `found`."""
+def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], names: _Names) -> list[Domain]:
+    """Compute all nodes, adding their results to `found`; and what they ask of their arguments."""
+    domains = []
     for node in nodes:
         args = [found.get(var, np.empty(0, dtype=object)) for var in node.inputs]
         try:
@@ -175,3 +177,5 @@ def _execute(nodes: list[Apply], found: dict[Variable, np.ndarray], names: _Name
         if any(one.size > _MOST_NUMBERS for one in results):
             raise names.too_many(node.inputs)
         found.update(zip(node.outputs, results, strict=True))
+        domains += domains_of(node, args, results[0])
+    return domains
