@@ -169,10 +169,11 @@ class BoundsByJets:
     @property
     def description(self) -> str:
         """Of what the bounds are, and how loose."""
-        p = self._term.n_predictors
+        p, loose = self._term.n_predictors, self._bounds.looseness
+        size = f"{loose:.2g} times that at the center" if np.isfinite(loose) else "not finite near the center"
         return (
-            f"{self._term.name!r}: row function of {p} predictor{'s' if p > 1 else ''}, by interval "
-            f"arithmetic, {self._bounds.looseness:.2g} times that at the center"
+            f"{self._term.name!r}: row function of {p} predictor{'s' if p != 1 else ''}, by interval "
+            f"arithmetic, {size}"
         )
 
     def constants(self, rows: Rows) -> Matrix:

@@ -77,7 +77,7 @@ class MinibatchBarker(SubsampledStep):
     ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
     >>> with model:
     ...     step = MinibatchBarker(temperature=100, proposal=RandomWalk(0.05))
-    ...     idata = pm.sample(100, tune=100, chains=1, step=step, progressbar=False)
+    ...     idata = pm.sample(100, tune=100, chains=1, step=step, random_seed=1, progressbar=False)
     >>> 0 < idata.sample_stats["fraction_used"].mean().item() < 1
     True
     """
