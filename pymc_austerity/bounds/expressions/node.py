@@ -8,7 +8,7 @@ and all values of the predictors.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -100,8 +100,8 @@ def data(column: int, low: float, high: float, *, nonzero: bool = False) -> Expr
     return node("data", value=column, range=Range(float(low), float(high), nonzero))
 
 
-def ordered(root: Expression) -> Iterator[Expression]:
-    """All nodes of an expression, arguments before what is made of them."""
+def ordered(root: Expression, cut: Collection[Expression] = ()) -> Iterator[Expression]:
+    """All nodes of an expression, arguments first, down to those of a cut and no further."""
     seen: set[Expression] = set()
     stack = [(root, False)]
     while stack:
@@ -111,4 +111,5 @@ def ordered(root: Expression) -> Iterator[Expression]:
         elif one not in seen:
             seen.add(one)
             stack.append((one, True))
-            stack.extend((arg, False) for arg in one.args if arg not in seen)
+            if one not in cut:
+                stack.extend((arg, False) for arg in one.args)

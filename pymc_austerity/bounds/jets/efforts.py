@@ -26,8 +26,8 @@ Mask = npt.NDArray[np.bool_]
 # ``positions -> (predictors (m, p), directions (m, p, d), data (n_data, m))``.
 Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 
-# Orders of the expansion, by the number of predictors.
-_ORDERS = {1: 2, 2: 2, 3: 2, 4: 2}
+# Order of the expansion.
+_ORDER = 2
 # An effort that costs twice as much must lower the sum of the bounds to so much of it; less is enough where
 # it is cheap, with one predictor, and more is asked at the larger radii, which few moves reach.
 _WORTH = {1: 0.9995, 2: 0.95, 3: 0.95, 4: 0.95}
@@ -61,7 +61,7 @@ class RowBounds:
         Order of the derivatives, 2 or 3.
     radii : ndarray (R,)
     efforts : list of list of Effort
-        For each radius, one after the other for the rows that are still loose.
+        For each radius, one for all rows and, where it pays, one for those that are loose then.
     looseness : float
         The sum of the bounds at the first radius over that at the center, on a sample.
     """
@@ -116,7 +116,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
     if not np.isfinite(radius):
         return [whole]
     worth = (_WORTH_FAR if far else _WORTH)[p]
-    tried, best = [whole, Effort(_ORDERS[p], (1,) * p)], 0
+    tried, best = [whole, Effort(_ORDER, (1,) * p)], 0
     bounds = rows.bounds(radius, whole)
     totals = [bounds.sum()]
     bounds = rows.improved(bounds, radius, tried[1], far=far)
@@ -129,7 +129,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
         for_a_row = 2.0 * rows.products(tried[last])
         too_dear = for_a_row > _MOST_FOR_A_ROW[p] or share * loose.sum() * for_a_row > _MOST_PRODUCTS
         if not loose.any() or last - best >= _PATIENCE or too_dear:
-            return tried[: best + 1]
+            return [whole, tried[best]] if best else [whole]
         candidates = [_cut(tried[last], axis) for axis in range(p)]
         found = [rows.improved(bounds, radius, candidate, far=far) for candidate in candidates]
         axis = min(range(p), key=lambda axis: _size(found[axis]))

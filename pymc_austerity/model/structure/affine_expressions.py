@@ -5,7 +5,7 @@ The coefficients are expressions of data. A choice by data between affine expres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from pymc_austerity.bounds.expressions import forms
@@ -93,30 +93,15 @@ _RULES: dict[str, Callable[[Expression, list[AffineParts]], AffineParts | None]]
 }
 
 
-def above(root: Expression, cut: Collection[Expression] = ()) -> Iterator[Expression]:
-    """The nodes of an expression, arguments first, down to those of a cut and no further."""
-    seen: set[Expression] = set()
-    stack = [(root, False)]
-    while stack:
-        one, is_done = stack.pop()
-        if is_done:
-            yield one
-        elif one not in seen:
-            seen.add(one)
-            stack.append((one, True))
-            if one not in cut:
-                stack.extend((arg, False) for arg in one.args)
-
-
 def leaves(root: Expression, op: str, cut: Collection[Expression] = ()) -> list[int]:
     """Numbers of the predictors, or of the columns of data, in an expression above a cut."""
-    return sorted({cast(int, one.value) for one in above(root, cut) if one.op == op and one not in cut})
+    return sorted({cast(int, one.value) for one in ordered(root, cut) if one.op == op and one not in cut})
 
 
 def replaced_by(root: Expression, places: Mapping[Expression, int]) -> Expression:
     """An expression with predictors, by their new numbers, in the place of some of its parts."""
     found = {one: predictor(k) for one, k in places.items()}
-    for one in above(root, found):
+    for one in ordered(root, found):
         if one not in found:  # its range stays: what is in it has not changed
             found[one] = node(one.op, tuple(found[arg] for arg in one.args), one.value, one.range)
     return found[root]

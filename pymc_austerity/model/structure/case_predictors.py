@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import NamedTuple
 
-from pymc_austerity.bounds.expressions.node import Expression, constant, node
+from pymc_austerity.bounds.expressions.node import Expression, constant, node, ordered
 from pymc_austerity.bounds.expressions.trees import floats
-from pymc_austerity.model.structure.affine_expressions import above, affine_nodes, leaves, replaced_by
+from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, replaced_by
 from pymc_austerity.model.structure.smallest_cut import smallest_cut
 
 _ZERO = constant(0.0)
@@ -62,7 +62,7 @@ def _cut(leaf: Expression, affine: Set[Expression]) -> list[Expression]:
     """The fewest affine parts through which predictors enter, in an order of the graph."""
     if not leaf.moves:
         return []
-    nodes = list(above(leaf))
+    nodes = list(ordered(leaf))
     inputs = {one: [arg for arg in one.args if arg.moves] for one in nodes if one.moves}
     found = smallest_cut(inputs, [one for one in nodes if one.op == "predictor"], leaf, affine)
     assert found is not None  # all predictors may be cut

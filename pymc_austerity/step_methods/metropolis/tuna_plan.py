@@ -248,7 +248,8 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[
         sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most)
     except UnboundedError as error:
         raise NoBoundError(str(error)) from None
-    sources = f"third derivatives of {' and '.join(each.bounds.description for each in terms)}"
+    which = "third" if expansion.order == 2 else "second"
+    sources = f"{which} derivatives of {' and '.join(each.bounds.description for each in terms)}"
     return sampler._replace(rounding=rounding_allowance(sampler, found, point)), sources
 
 
