@@ -198,7 +198,7 @@ def test_no_remainder_at_the_border_is_above_its_bound(name):
     check_border(name, 1e5, 1, 24 if many else 60, 20)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("hundreds of thousands of remainders")
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_no_remainder_of_many_is_above_its_bound(name):
     for n, order in itertools.product(SIZES, (1, 2)):
