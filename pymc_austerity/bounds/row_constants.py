@@ -47,6 +47,15 @@ class ExpansionCoordinates(NamedTuple):
     whitening: Matrix
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all rows are in their span, because V W = I."""
+        if self.directions.shape[0] != self.directions.shape[1]:
+            return False
+        lost = self.whitening @ (self.directions @ self.whitening - np.eye(len(self.center)))
+        column = np.linalg.norm(self.whitening, axis=0)
+        return bool(np.all(np.linalg.norm(lost, axis=0) <= _TOLERANCE * column))
+
+    @property
     def typical_radius(self) -> float:
         """All but one in 10^4 draws of N(0, I) in d dimensions are within it."""
         return math.sqrt(self.directions.shape[1]) + 3.0
@@ -140,10 +149,10 @@ def rows_about_center(
         raise UnboundedError(f"Some rows of the design of the term {term.name!r} are not finite.")
     x, values = rows[..., :-1], rows[..., :-1] @ coordinates.center + rows[..., -1]
     v = x @ coordinates.directions
-    length = np.linalg.norm(v, axis=-1)
-    column = np.linalg.norm(coordinates.whitening, axis=0)
-    if np.any(np.abs(v @ coordinates.whitening - x) > _TOLERANCE * length[..., None] * column):
-        raise UnboundedError(f"Some rows of the term {term.name!r} are not in the span of the whitening.")
+    if not coordinates.is_whole:
+        length, column = np.linalg.norm(v, axis=-1), np.linalg.norm(coordinates.whitening, axis=0)
+        if np.any(np.abs(v @ coordinates.whitening - x) > _TOLERANCE * length[..., None] * column):
+            raise UnboundedError(f"Some rows of the term {term.name!r} are not in the span of the whitening.")
     return Rows(positions, values, v)
 
 

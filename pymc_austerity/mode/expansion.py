@@ -31,6 +31,7 @@ from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, depends_on, p
 from pymc_austerity.model.structure.features import Features
 from pymc_austerity.model.structure.predictors import TermForm, one_per_row
 from pymc_austerity.model.structure.row_functions import PredictorRows
+from pymc_austerity.model.structure.term_derivatives import is_differentiated_by_rows
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
 
@@ -133,10 +134,11 @@ class _Expander:
         """T_i for the rows of one term, without its constant."""
         if form.has_one and form.predictors[0] is form.rows:  # linear in q: its own polynomial
             return term.rows
-        if form.has_one:
-            return self._of_predictors(k, term, [one_per_row(form.predictors[0], term.index)])
         if not self._slopes[k].shape[1]:
             return self._along_the_way(k, term)
+        # Slopes are by the predictors that the sums over rows are differentiated by.
+        if not is_differentiated_by_rows(self._structure, k):
+            return self._of_predictors(k, term, [one_per_row(form.predictors[0], term.index)])
         rows = self._structure.row_function(k).rows
         assert isinstance(rows, PredictorRows)
         return self._of_predictors(

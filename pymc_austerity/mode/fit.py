@@ -89,7 +89,7 @@ def fit_mode(
             found = certified(found, n_exact)
         found = measured(found, point, n_exact if certify else 0)
         report = found.mode_fit.report
-        report = report._replace(passes=located.passes + 1, seconds=time.perf_counter() - started)
+        report = report._replace(passes=posterior.likelihood.passes, seconds=time.perf_counter() - started)
         found = found._replace(mode_fit=found.mode_fit._replace(report=report))
         warn_if_poor(report)
     logger.info("%s", found.mode_fit.report)
@@ -109,7 +109,7 @@ def expanded_again(structure: TermStructure, point: PointType, mode_fit: ModeFit
 def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> ModeFit:
     """The normal distribution at the mode, from the curvature where it was located."""
     maximum = located.maximum
-    mode = posterior.whole(maximum.q + located.newton_step)
+    mode = posterior.whole(maximum.mode)
     whiten, unwhiten = QuadraticProxy(maximum.q, maximum.precision).factors()
     scale = np.sqrt(np.diag(maximum.precision))
     return ModeFit(
@@ -123,7 +123,7 @@ def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> 
         whiten=whiten,
         unwhiten=unwhiten,
         report=ModeReport(
-            passes=located.passes,
+            passes=posterior.likelihood.passes,
             gradient_norm=maximum.gradient_norm,
             condition=float(np.linalg.cond(maximum.precision / np.outer(scale, scale))),
             seconds=time.perf_counter() - started,

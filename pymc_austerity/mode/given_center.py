@@ -62,5 +62,5 @@ def located_at_start(posterior: BlockPosterior) -> Located:
             f"The given center is {np.sqrt(gradient @ step):.3g} standard deviations from the mode, as "
             'far as its curvature tells. Steps will read more rows than with center="mode".'
         )
-    found = Maximum(q[posterior.free], value, -hessian, float(np.sqrt(gradient @ step)), 1)
-    return Located(found, step, passes=1, n_starts=0, n_modes=0)
+    found = Maximum(q[posterior.free], value, -hessian, float(np.sqrt(gradient @ step)), step, 1)
+    return Located(found, n_starts=0, n_modes=0)

@@ -93,7 +93,7 @@ class FittedTerms(NamedTuple):
     structure : TermStructure
         Of the local terms that were expanded.
     likelihood : LogLikelihood
-        Their sum over all rows, with the designs that are stored.
+        Their sum over all rows.
     """
 
     mode_fit: ModeFit
@@ -107,7 +107,7 @@ class FittedTerms(NamedTuple):
         return self.likelihood.features
 
     def rows_to_bound(self, with_curvature: Container[str]) -> tuple[RowFunction | LinearPredictor, ...]:
-        """What bounds need of all terms; designs that are stored are not computed again.
+        """What bounds need of all terms.
 
         Parameters
         ----------
@@ -120,14 +120,12 @@ class FittedTerms(NamedTuple):
             If a term is no function of few predictors; the message names it and what is in the way.
         """
         structure = self.structure
-        found: list[RowFunction | LinearPredictor] = []
-        for number, form in enumerate(structure.forms):
-            design = self.likelihood.stored_design(number)
-            if form.term.name in with_curvature and design is not None:
-                found.append(structure.predictors[number]._replace(rows=design))
-            else:
-                found.append(structure.row_function(number))
-        return tuple(found)
+        return tuple(
+            structure.predictors[number]
+            if form.term.name in with_curvature and form.has_one
+            else structure.row_function(number)
+            for number, form in enumerate(structure.forms)
+        )
 
 
 class ModeFit(NamedTuple):

@@ -25,6 +25,13 @@ _ROUNDS = 3
 # Smallest eigenvalue of the precision, scaled to a unit diagonal, that is told from zero.
 _FLAT = 1e-10
 _MAX_ITERATIONS = 300
+# A Newton step of this length, in posterior standard deviations, leaves a much smaller one.
+_SMALL = 1e-4
+# Below this length a step is taken without a look at the value.
+_CLOSE = 1e-2
+# Newton steps before a trust region is used, the shortest part of a step, and by how much of the gain that
+# the slope promises the density has to rise.
+_MOST_STEPS, _SHORTEST, _PROMISE = 30, 1e-3, 0.1
 
 
 class Maximum(NamedTuple):
@@ -38,6 +45,8 @@ class Maximum(NamedTuple):
         Minus the Hessian; positive definite.
     gradient_norm : float
         Of the gradient at q in units of posterior standard deviations.
+    newton_step : ndarray of shape (D,)
+        From q to where the gradient vanishes, by the curvature.
     passes : int
         Evaluations of the density.
     """
@@ -46,7 +55,13 @@ class Maximum(NamedTuple):
     value: float
     precision: Matrix
     gradient_norm: float
+    newton_step: Vector
     passes: int
+
+    @property
+    def mode(self) -> Vector:
+        """Where the gradient vanishes, but for the square of `gradient_norm`."""
+        return self.q + self.newton_step
 
     @property
     def log_mass(self) -> float:
@@ -92,21 +107,58 @@ def maximise(density: Density, start: Vector) -> Maximum:
         With the direction in which there is none.
     """
     counted = Counted(density)
-    q = start
+    q, maximum = newton_steps(counted, start)
+    if maximum is not None:
+        return maximum
     for _ in range(_ROUNDS):
         q, success = climb(counted, q)
-        maximum, step = _at(counted, q)
+        maximum = _at(counted, q)
         if maximum.gradient_norm < _EXACT:
             return maximum
         # Near a maximum a Newton step leaves a much smaller one. Where the density rises for ever, ever more
         # slowly, gradient and curvature vanish together, and steps stay as long as they are.
-        further, next_step = _at(counted, q + step)
-        if np.sqrt(next_step @ maximum.precision @ next_step) <= _SHRINKS * maximum.gradient_norm:
+        step = maximum.newton_step
+        further = _at(counted, q + step)
+        size = np.sqrt(further.newton_step @ maximum.precision @ further.newton_step)
+        if size <= _SHRINKS * maximum.gradient_norm:
             return further
     reason = "the log density rises for ever, ever more slowly"
     if not success:
         reason = f"no maximum was found in {counted.passes} passes over the rows"
     raise NoMaximumError(step, reason, counted.passes)
+
+
+def newton_steps(counted: Counted, start: Vector) -> tuple[Vector, Maximum | None]:
+    """Newton's method, with shorter steps where the density falls, as long as it is concave.
+
+    Returns the point that was reached; and the maximum, if steps have become small ever faster there. Where
+    they have not, a trust region has to go on.
+    """
+    q, last = start, math.inf
+    for _ in range(_MOST_STEPS):
+        value, gradient, hessian = counted.finite(q)
+        if flat_direction(-hessian) is not None:
+            return q, None
+        step = np.linalg.solve(-hessian, gradient)
+        norm = math.sqrt(max(float(gradient @ step), 0.0))
+        if norm < _EXACT or (norm < _SMALL and norm < _SHRINKS * last):
+            return q, Maximum(q, value, -hessian, norm, step, counted.passes)
+        length = _length_uphill(counted, q, value, step, norm)
+        if length == 0.0:
+            return q, None
+        q, last = q + length * step, norm if length == 1.0 else math.inf
+    return q, None
+
+
+def _length_uphill(counted: Counted, q: Vector, value: float, step: Vector, norm: float) -> float:
+    """The share of a Newton step that raises the density by a part of what its slope promises, or zero."""
+    length = 1.0
+    while length > _SHORTEST:
+        # Close to a maximum what is gained is lost in the rounding of the value.
+        if norm < _CLOSE or counted(q + length * step)[0] > value + _PROMISE * length * norm**2:
+            return length
+        length *= 0.25
+    return 0.0
 
 
 def climb(
@@ -147,8 +199,8 @@ def climb(
     return start + to_q @ found.x, bool(found.success)
 
 
-def _at(counted: Counted, q: Vector) -> tuple[Maximum, Vector]:
-    """What is found at q, if it is a maximum, and the Newton step from there."""
+def _at(counted: Counted, q: Vector) -> Maximum:
+    """What is found at q, if it is a maximum."""
     value, gradient, hessian = counted.finite(q)
     precision = -hessian
     flat = flat_direction(precision)
@@ -158,7 +210,7 @@ def _at(counted: Counted, q: Vector) -> tuple[Maximum, Vector]:
         )
     step = np.linalg.solve(precision, gradient)
     norm = math.sqrt(max(float(gradient @ step), 0.0))
-    return Maximum(q, value, precision, norm, counted.passes), step
+    return Maximum(q, value, precision, norm, step, counted.passes)
 
 
 def flat_direction(precision: Matrix) -> Vector | None:

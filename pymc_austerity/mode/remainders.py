@@ -19,8 +19,8 @@ from pymc_austerity.target import Vector
 
 # Draws of the fitted normal distribution on which remainders are measured.
 _DRAWS = 8
-# Rows that tell their sums.
-_ENOUGH_ROWS = 100_000
+# Rows that tell their sums, and how much of them is rounding.
+_ENOUGH_ROWS = 30_000
 _SEED = 2017
 # Remainders this near to the center, in standard deviations, are all rounding; the largest that may be met is
 # taken to be some times as large.
@@ -52,10 +52,11 @@ def measured(found: FittedTerms, point: PointType, n_exact: int) -> FittedTerms:
     rng = np.random.default_rng(_SEED)
     z = rng.standard_normal((_DRAWS, len(mode_fit.unwhiten)))
     states = [point_of(expanded, _moved(mode_fit, mode_fit.proxy.mode, each), point) for each in z]
-    at_center = terms(point_of(expanded, mode_fit.at, point))
+    center = point_of(expanded, mode_fit.at, point)
     some = np.arange(n_local)
     exact = mode_fit.exact
     if n_exact > 0 and mode_fit.certificate is None:
+        at_center = terms(center)
         own = np.array([terms(there) - at_center for there in states], dtype=np.float32)
         largest = np.nan_to_num(np.abs(own), nan=np.inf).max(axis=0)
         exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
@@ -65,12 +66,13 @@ def measured(found: FittedTerms, point: PointType, n_exact: int) -> FittedTerms:
     some = np.setdiff1d(some, exact, assume_unique=True)
     weight = (n_local - len(exact)) / len(some)
     sums, log_weights = np.empty(_DRAWS), np.empty(_DRAWS)
+    of_some, of_exact = terms(center, some), terms(center, exact)
     for k, there in enumerate(states):
-        sums[k] = weight * (terms(there, some) - at_center[some]).sum()
+        sums[k] = weight * (terms(there, some) - of_some).sum()
         log_density = float(prior(*expanded.point_values(there), *expanded.leaf_values)) + sums[k]
-        log_weights[k] = log_density + (terms(there, exact) - at_center[exact]).sum() + 0.5 * z[k] @ z[k]
+        log_weights[k] = log_density + (terms(there, exact) - of_exact).sum() + 0.5 * z[k] @ z[k]
     near = point_of(expanded, _moved(mode_fit, mode_fit.at, z[-1], _TINY), point)
-    rounding = _SAFETY * float(np.abs(terms(near) - at_center).max())
+    rounding = _SAFETY * float(np.abs(terms(near, some) - of_some).max())
     certificate = mode_fit.certificate
     if certificate is not None:
         certificate = certificate._replace(rounding=rounding)

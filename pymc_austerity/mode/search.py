@@ -49,17 +49,11 @@ class Located(NamedTuple):
     ----------
     maximum : Maximum
         Value and curvature there; a maximum if it was searched for.
-    newton_step : ndarray of shape (d,)
-        From there to the mode, by the curvature.
-    passes : int
-        Evaluations of value, gradient and Hessian on all rows.
     n_starts, n_modes : int
         Points the first search started from, and modes that it found; 0 if nothing was searched for.
     """
 
     maximum: Maximum
-    newton_step: Vector
-    passes: int
     n_starts: int
     n_modes: int
 
@@ -78,7 +72,6 @@ class ModeSearch:
     def __init__(self, model: pm.Model, posterior: BlockPosterior, point: PointType) -> None:
         self._model, self._posterior, self._point = model, posterior, point
         self._n_local = posterior.factorisation.n_local
-        self._passes = 0
         self._rng = np.random.default_rng(_SEED)
         self._stage = ""
         self._started = self._told = time.perf_counter()
@@ -101,8 +94,7 @@ class ModeSearch:
         ends, problem = self._modes(best, None)
         if not ends:
             self._refuse(problem)
-        step = np.zeros_like(ends[0].q)
-        return Located(ends[0], step, self._passes, n_starts, self._count_modes(ends))
+        return Located(ends[0], n_starts, self._count_modes(ends))
 
     def _starts(self) -> list[Vector]:
         names, points = self._posterior.free_names, [self._point]
@@ -134,9 +126,7 @@ class ModeSearch:
                 maximum = maximise(density, start)
             except NoMaximumError as error:
                 problem = problem or error
-                self._passes += error.passes if positions is None else 0
                 continue
-            self._passes += maximum.passes if positions is None else 0
             found.append(maximum)
         distinct: list[Maximum] = []
         for maximum in sorted(found, key=lambda m: -m.log_mass):

@@ -53,7 +53,7 @@ def test_quadratic(condition):
     precision = (precision + precision.T) / 2.0
     mode = RNG.normal(size=n)
     found = maximise(quadratic(mode, precision), mode + 1.0)
-    error = found.q - mode
+    error = found.mode - mode
     assert np.sqrt(error @ precision @ error) < 1e-6
     assert found.gradient_norm < 1e-6
     np.testing.assert_array_equal(found.precision, precision)
@@ -68,7 +68,7 @@ def test_units():
     root = RNG.normal(size=(3, 3))
     precision = (root @ root.T + np.eye(3)) / np.outer(unit, unit)
     found = maximise(quadratic(unit, precision), np.zeros(3))
-    np.testing.assert_allclose(found.q, unit, rtol=1e-6)
+    np.testing.assert_allclose(found.mode, unit, rtol=1e-6)
 
 
 @pytest.mark.parametrize("start", [0.0, 1.0, -4.0, 15.0])
@@ -91,7 +91,7 @@ def test_poisson_rate(start):
         rate = np.exp(q)
         return float(30.0 * q[0] - 10.0 * rate[0]), 30.0 - 10.0 * rate, -10.0 * np.diag(rate)
 
-    np.testing.assert_allclose(maximise(density, np.array([start])).q, np.log(3.0), atol=1e-6)
+    np.testing.assert_allclose(maximise(density, np.array([start])).mode, np.log(3.0), atol=1e-6)
 
 
 @pytest.mark.parametrize("start", [[0.0, 0.5], [3.0, -2.0], [0.01, 0.0]])
@@ -105,7 +105,7 @@ def test_start_that_is_not_concave(start):
         return value, gradient, np.diag([4.0 - 3.0 * a**2, -2.0])
 
     found = maximise(density, np.array(start))
-    np.testing.assert_allclose(np.abs(found.q), [2.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(np.abs(found.mode), [2.0, 0.0], atol=1e-6)
 
 
 def test_saddle_is_no_maximum():
@@ -116,7 +116,7 @@ def test_saddle_is_no_maximum():
         return -(a**4) / 4.0 + a**2 / 2.0, np.array([a - a**3]), np.array([[1.0 - 3.0 * a**2]])
 
     try:
-        end = maximise(density, np.zeros(1)).q
+        end = maximise(density, np.zeros(1)).mode
     except NoMaximumError:
         return
     np.testing.assert_allclose(np.abs(end), 1.0, atol=1e-6)
@@ -131,7 +131,7 @@ def test_values_that_are_not_finite_on_the_way():
         value = float(xlogy(50.0, q[0]) - 5.0 * q[0])
         return value, 50.0 / q - 5.0, np.diag(-50.0 / q**2)
 
-    np.testing.assert_allclose(maximise(density, np.array([60.0])).q, 10.0, atol=1e-5)
+    np.testing.assert_allclose(maximise(density, np.array([60.0])).mode, 10.0, atol=1e-5)
 
 
 def test_start_where_the_curvature_is_far_larger():
@@ -146,7 +146,7 @@ def test_start_where_the_curvature_is_far_larger():
         return -1000.0 * q[1] - 0.5 * squares, np.array([total, squares - 1000.0]), hessian
 
     found = maximise(density, np.array([0.0, -8.0]))
-    np.testing.assert_allclose(found.q, [y.mean(), np.log(y.std())], atol=1e-4)
+    np.testing.assert_allclose(found.mode, [y.mean(), np.log(y.std())], atol=1e-4)
 
 
 def test_separated_responses():

@@ -114,18 +114,15 @@ def test_rows_of_the_elements_of_a_group():
     np.testing.assert_array_equal(structure.rows_of["y", "u"].of(1), np.arange(1, N, 4))
 
 
-def test_stored_designs_are_those_computed():
-    """Of chunks that a pass has stored, of parts of these, and of rows that are in several or apart."""
+def test_rows_are_read_once_at_a_point():
+    """What was found last is kept, so that an expansion where a search ended needs no pass of its own."""
     model = logistic()
-    structure = TermStructure(factorise(model))
-    likelihood = Differentiable(structure, model.initial_point()).likelihood()
-    (plain,) = structure.predictors
-    before = likelihood.stored_design(0)
-    likelihood.at(np.zeros(2))
-    after = likelihood.stored_design(0)
-    for rows in (np.arange(N), np.arange(10, 20), np.array([5]), np.array([3, 900]), np.arange(20, 10, -1)):
-        for design in (before, after):
-            np.testing.assert_array_equal(design(rows), plain.rows(rows))
+    likelihood = Differentiable(TermStructure(factorise(model)), model.initial_point()).likelihood()
+    q = np.array([0.3, -0.2])
+    first = likelihood.at(q)
+    assert likelihood.at(q.copy()) is first and likelihood.passes == 1
+    q[0] = 0.4  # the vector that was asked for may change
+    assert likelihood.at(q) is not first and likelihood.passes == 2
 
 
 def test_slopes_are_those_of_a_whole_pass():

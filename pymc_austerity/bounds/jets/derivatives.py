@@ -1,4 +1,8 @@
-"""A row function with its first and second derivatives by the predictors, at points."""
+"""The sum of rows of a term, with gradient and Hessian, in one pass: eta = X phi + o, f(eta), and X' f'' X.
+
+Rows come in chunks, and what they add is added in the order of the rows, one after the other: sums are the
+same wherever the rows are read from.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
-from pymc_austerity.bounds.jets.ranges import WORK
+from pymc_austerity.bounds.jets.compiled import entry, inner
+from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.target import Vector
 
@@ -20,71 +23,153 @@ Array = npt.NDArray[np.float64]
 _ORDER = 2
 
 
-class RowDerivatives(NamedTuple):
-    """Rows of a term at some predictors; not a number where they are not finite.
+class Sums(NamedTuple):
+    """Sums over rows, which passes add to.
 
     Attributes
     ----------
-    value : ndarray (m,)
-    first : ndarray (p, m)
-    second : ndarray (p, p, m)
+    value : ndarray (1,)
+    gradient : ndarray (D,)
+    hessian : ndarray (D, D)
+        Its lower triangle.
     """
 
     value: Vector
-    first: Array
-    second: Array
+    gradient: Vector
+    hessian: Array
+
+
+def no_sums(n_dim: int) -> Sums:
+    """Sums over no rows."""
+    return Sums(np.zeros(1), np.zeros(n_dim), np.zeros((n_dim, n_dim)))
 
 
 @lru_cache(maxsize=64)
-def _tape(expression: Expression, n_predictors: int) -> Tape:
-    return tape_of(expression, n_predictors, _ORDER)
+def _tape(expression: Expression, n_predictors: int, order: int) -> Tape:
+    return tape_of(expression, n_predictors, order)
 
 
-def row_derivatives(expression: Expression, predictors: Array, data: Array) -> RowDerivatives:
-    """Differentiate rows by their predictors.
+def add_rows(expression: Expression, rows: Array, data: Array, phi: Vector, sums: Sums) -> Array:
+    """Add some rows of a term, as functions of phi, to sums.
 
     Parameters
     ----------
     expression : Expression
-    predictors : ndarray (m, p)
+        f.
+    rows : ndarray (m, p, D + 1)
+        x_ik, and o_ik in the last column.
     data : ndarray (n_data, m)
+    phi : ndarray (D,)
+    sums : Sums
+        Are changed. Not numbers where a row is none.
 
     Returns
     -------
-    RowDerivatives
+    ndarray (p + p (p + 1) / 2, m)
+        f_k, then f_jk for j <= k in the order of the rows of a matrix.
     """
-    m, p = predictors.shape
-    tape = _tape(expression, p)
-    coefficients = np.empty((tape.n_coefficients, m))
-    _coefficients(tape, predictors, np.ascontiguousarray(data), slots_for(tape), coefficients)
-    second = np.empty((p, p, m))
-    place = p + 1
-    for i in range(p):
-        for j in range(i, p):
-            # Taylor coefficients: half of the second derivative on the diagonal.
-            second[i, j] = second[j, i] = coefficients[place] * (2.0 if i == j else 1.0)
-            place += 1
-    return RowDerivatives(coefficients[0], coefficients[1 : p + 1], second)
+    m, p, _ = rows.shape
+    tape = _tape(expression, p, _ORDER)
+    slopes = np.empty((p + p * (p + 1) // 2, m))
+    eta = np.empty((p, m))
+    _predictors(rows, phi, eta)
+    _add_rows(tape, rows, eta, np.ascontiguousarray(data), points_for(tape), sums, slopes)
+    return slopes
+
+
+def row_values(expression: Expression, eta: Array, data: Array) -> Vector:
+    """Values of rows, at predictors of shape (p, m)."""
+    p, m = eta.shape
+    tape, result = _tape(expression, p, 0), np.empty(m)
+    _values(tape, np.ascontiguousarray(eta), np.ascontiguousarray(data), points_for(tape), result)
+    return result
 
 
 @entry
-def _coefficients(tape: Tape, predictors: Array, data: Array, slots: Slots, result: Array) -> None:
-    """Taylor coefficients of all rows, block by block."""
-    m, p = predictors.shape
-    block = Block(np.empty((p, LANES)), np.zeros((p, p, LANES)), np.empty((data.shape[0], LANES)))
-    for k in range(p):
-        block.factor[k, k] = 1.0
-    box = Box(np.zeros(p), np.zeros(p), 0.0)
-    work = np.empty(WORK)
-    for start in range(0, m, LANES):
-        for lane in range(LANES):
-            row = min(start + lane, m - 1)
+def _predictors(rows: Array, phi: Vector, eta: Array) -> None:
+    """x_ik . phi + o_ik."""
+    m, p, last = rows.shape[0], rows.shape[1], rows.shape[2] - 1
+    for i in range(m):
+        for k in range(p):
+            total = rows[i, k, last]
+            for c in range(last):
+                total += rows[i, k, c] * phi[c]
+            eta[k, i] = total
+
+
+@entry
+def _values(tape: Tape, eta: Array, data: Array, points: Points, result: Vector) -> None:
+    for first in range(0, eta.shape[1], BLOCK):
+        m = run_at_points(tape, eta, data, first, points)
+        for lane in range(m):
+            result[first + lane] = points.coefficients[tape.root, 0, lane]
+
+
+@entry
+def _add_rows(
+    tape: Tape, rows: Array, eta: Array, data: Array, points: Points, sums: Sums, slopes: Array
+) -> None:
+    p = eta.shape[0]
+    weighted = np.empty(rows.shape[2] - 1)
+    for first in range(0, eta.shape[1], BLOCK):
+        m = run_at_points(tape, eta, data, first, points)
+        _slopes_of(points.coefficients[tape.root], p, first, m, sums, slopes)
+        for i in range(first, first + m):
             for k in range(p):
-                block.eta[k, lane] = predictors[row, k]
-            for k in range(data.shape[0]):
-                block.data[k, lane] = data[k, row]
-        run(tape, block, box, slots, work)
-        for k in range(result.shape[0]):
-            for lane in range(min(LANES, m - start)):
-                finite = slots.radius[tape.root, k, lane] < np.inf
-                result[k, start + lane] = slots.middle[tape.root, k, lane] if finite else np.nan
+                _add_multiple(slopes[k, i], rows[i, k], sums.gradient)
+        if p == 1:
+            _add_squares(rows, slopes, first, m, sums.hessian)
+        else:
+            for i in range(first, first + m):
+                _add_products(rows[i], slopes, i, weighted, sums.hessian)
+
+
+@inner
+def _slopes_of(found: Array, p: int, first: int, m: int, sums: Sums, slopes: Array) -> None:
+    """Derivatives of some rows, from their Taylor coefficients."""
+    for lane in range(m):
+        sums.value[0] += found[0, lane]
+    for k in range(p):
+        for lane in range(m):
+            slopes[k, first + lane] = found[1 + k, lane]
+    place = p
+    for j in range(p):
+        for k in range(j, p):
+            factor = 2.0 if j == k else 1.0
+            for lane in range(m):
+                slopes[place, first + lane] = factor * found[1 + place, lane]
+            place += 1
+
+
+@inner
+def _add_multiple(factor: float, x: Vector, result: Vector) -> None:
+    for c in range(result.shape[0]):
+        result[c] += factor * x[c]
+
+
+@inner
+def _add_squares(rows: Array, slopes: Array, first: int, m: int, hessian: Array) -> None:
+    """Lower triangle of x f'' x' of rows with one predictor."""
+    n_dim = hessian.shape[0]
+    for i in range(first, first + m):
+        for r in range(n_dim):
+            a = slopes[1, i] * rows[i, 0, r]
+            if a != 0.0:
+                for c in range(r + 1):
+                    hessian[r, c] += a * rows[i, 0, c]
+
+
+@inner
+def _add_products(x: Array, slopes: Array, i: int, weighted: Vector, hessian: Array) -> None:
+    """Lower triangle of the sum of x_j f_jk x_k'."""
+    p, n_dim = x.shape[0], hessian.shape[0]
+    for j in range(p):
+        weighted[:] = 0.0
+        for k in range(p):
+            low, high = min(j, k), max(j, k)
+            _add_multiple(slopes[p + low * p - low * (low - 1) // 2 + high - low, i], x[k], weighted)
+        for r in range(n_dim):
+            a = x[j, r]
+            if a != 0.0:
+                for c in range(r + 1):
+                    hessian[r, c] += a * weighted[c]

@@ -18,6 +18,7 @@ from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms
+from pymc_austerity.bounds.jets.tabulated import TabulatedBounds
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.target import Index, Vector
@@ -44,6 +45,12 @@ _MOST_FOR_A_ROW = {1: 2e4, 2: 1e5, 3: 4e5, 4: 4e5}
 _PATIENCE = 3
 # Nearly no box at all.
 _POINT = 1e-9
+# A radius at which more than this share of the sample has infinite bounds is given up.
+_HOPELESS = 0.5
+# Rows for which tables are worth while.
+_MANY_ROWS = 20_000
+# Tables reach so many times the range of the sample beyond it. They may be so many times as loose.
+_BEYOND, _TABLE, _TABLE_FAR = 1.0, 1.01, 1.05
 
 
 @lru_cache(maxsize=64)
@@ -73,22 +80,45 @@ class RowBounds:
         radii: Vector,
         efforts: list[list[Effort]],
         looseness: float,
+        table: TabulatedBounds | None,
     ) -> None:
         self._function, self._degree, self._radii = function, degree, radii
-        self.efforts, self.looseness = efforts, looseness
+        self.efforts, self.looseness, self._table = efforts, looseness, table
 
     def __call__(self, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
         """c_i, of shape (R, m)."""
-        rows = _Rows(self._function, self._degree, eta, directions, data)
-        bounds = np.stack(
-            [
-                rows.refined(radius, efforts, far=k > 0)
-                for k, (radius, efforts) in enumerate(zip(self._radii, self.efforts, strict=True))
-            ]
-        )
+        if self._table is None:
+            bounds = self._by_jets(slice(None), eta, directions, data)
+        else:
+            bounds = looked_up(self._table, self._degree, self._radii, eta, directions, data)
+            # Rows beyond the tables are few.
+            beyond = np.isinf(bounds[:-1]).any(axis=0)
+            if beyond.any():
+                bounds[:, beyond] = self._by_jets(beyond, eta, directions, data)
         # What holds up to a radius holds up to all smaller ones.
         smallest: Matrix = np.minimum.accumulate(bounds[::-1], axis=0)[::-1]
         return smallest
+
+    def _by_jets(self, which: Mask | slice, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
+        """Those of some rows, without tables; infinite for radii at which nothing was found."""
+        rows = _Rows(self._function, self._degree, eta[which], directions[which], data[:, which])
+        bounds = np.full((len(self._radii), len(eta[which])), np.inf)
+        for k, (radius, efforts) in enumerate(zip(self._radii, self.efforts, strict=True)):
+            if efforts:
+                bounds[k] = rows.refined(radius, efforts, far=k > 0)
+        return bounds
+
+
+def looked_up(
+    table: TabulatedBounds, degree: int, radii: Vector, eta: Matrix, directions: Matrix, data: Matrix
+) -> Matrix:
+    """c_i = K_i |v_i|^g from tables, of shape (R, m)."""
+    length = np.linalg.norm(directions[:, 0], axis=1) * (1.0 + 1e-12)
+    some = length > 0.0
+    bounds = np.zeros((len(radii), len(length)))
+    largest = table(eta[some, 0], np.outer(radii, length[some]), data[:, some])
+    bounds[:, some] = largest * length[some] ** degree
+    return bounds
 
 
 def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample) -> RowBounds:
@@ -98,11 +128,21 @@ def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample
     rows = _Rows(function, degree, *sample(positions))
     share = n / len(positions)
     efforts = [_efforts(rows, radius, share, far=k > 0) for k, radius in enumerate(radii)]
+    bounds = np.stack(
+        [rows.refined(r, own, far=k > 0) for k, (r, own) in enumerate(zip(radii, efforts, strict=True))]
+    )
     looseness = 1.0
     if rows.at_center.any():
         with np.errstate(all="ignore"):
-            looseness = float(rows.refined(radii[0], efforts[0], far=False).sum() / rows.at_center.sum())
-    return RowBounds(function, degree, radii, efforts, looseness)
+            looseness = float(bounds[0].sum() / rows.at_center.sum())
+    efforts = [
+        [] if np.isinf(own).mean() > _HOPELESS else effort
+        for own, effort in zip(bounds, efforts, strict=True)
+    ]
+    table = None
+    if function.n_predictors == 1 and n >= _MANY_ROWS:
+        table = rows.table(radii, bounds)
+    return RowBounds(function, degree, radii, efforts, looseness, table)
 
 
 def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Effort]:
@@ -163,6 +203,21 @@ class _Rows:
     def at_center(self) -> Vector:
         """The derivatives at the center alone, which no bound is below."""
         return self._norms(_POINT, Effort(0, (1,) * self.n_predictors), slice(None))
+
+    def table(self, radii: Vector, bounds: Matrix) -> TabulatedBounds | None:
+        """Tables for these rows and others like them, if they are about as good as the bounds."""
+        finite = radii[np.isfinite(radii)]
+        eta, length = self._eta[:, 0], np.linalg.norm(self._directions[:, 0], axis=1)
+        reach = _BEYOND * max(np.ptp(eta), 1.0) + 2.0 * finite.max(initial=0.0) * length.max()
+        found = TabulatedBounds.of(
+            self._function.expression, self._degree, float(eta.min() - reach), float(eta.max() + reach)
+        )
+        if found is None:
+            return None
+        ours = looked_up(found, self._degree, radii, self._eta, self._directions, self._data)
+        with np.errstate(invalid="ignore"):
+            worse = ours.sum(axis=1) > np.where(radii > radii[0], _TABLE_FAR, _TABLE) * bounds.sum(axis=1)
+        return None if worse.any() else found
 
     def bounds(self, radius: float, effort: Effort, which: Mask | slice = slice(None)) -> Vector:
         """Bounds of some of the rows by one effort."""

@@ -149,7 +149,8 @@ def _sigmoid(x: float, n: int, out: Vector, error: Vector) -> None:
 
 @inner
 def _softplus(x: float, n: int, out: Vector, error: Vector) -> None:
-    _sigmoid(x, max(n - 1, 0), out, error)
+    if n > 0:
+        _sigmoid(x, n - 1, out, error)
     for k in range(n, 0, -1):
         out[k] = out[k - 1] / k
         error[k] = error[k - 1]
@@ -166,9 +167,12 @@ def _log1mexp(x: float, n: int, out: Vector, error: Vector) -> None:
 
 @inner
 def _polynomial(table: np.ndarray, k: int, x: float, out: Vector, error: Vector) -> None:
-    """The polynomial k of a table at x >= 0, and an error relative to the sum of the sizes of its terms."""
+    """The polynomial k of a table at x >= 0, and an error relative to the sum of the sizes of its terms.
+
+    Its degree is at most k + 1.
+    """
     total, size = 0.0, 0.0
-    for j in range(table.shape[1] - 1, -1, -1):
+    for j in range(min(k + 1, table.shape[1] - 1), -1, -1):
         total = total * x + table[k, j]
         size = size * x + abs(table[k, j])
     out[k], error[k] = total, 2.0 * _LIBM * size

@@ -102,7 +102,7 @@ def ranges_of(
     radius: Vector,
 ) -> None:
     """Midpoints and radii of phi^(k) / k! over an interval, k = 0..n; `work` has the shape `WORK`."""
-    if _outside(code, low, high):
+    if is_outside(code, low, high):
         for k in range(n + 1):
             middle[k], radius[k] = 0.0, math.inf
         return
@@ -131,7 +131,7 @@ def ranges_of(
 
 
 @inner
-def _outside(code: int, low: float, high: float) -> bool:
+def is_outside(code: int, low: float, high: float) -> bool:
     """Does the interval leave the domain of phi?"""
     if not low <= high or (code == _RECIPROCAL and low <= 0.0 <= high):
         return True

@@ -31,6 +31,7 @@ from pymc_austerity.model.graph.rewrite import (
     rebuild,
     stable,
 )
+from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
 from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
@@ -89,18 +90,40 @@ _PRODUCTS = INTERPRETED.register((dfs_rewriter(_product), 100))
 class Design(Compiled):
     """x_i and o_i: what eta is at q = 0, and how it changes along each coordinate.
 
-    The second is computed by differentiation and not by differences, which lose digits to a large offset.
+    They are read from the data where the graph says where they stand (`direct_rows`). Else the second is
+    computed by differentiation, and not by differences, which lose digits to a large offset.
     """
 
     def __init__(self, fact: Factorisation, term: LocalTerm, eta: Variable) -> None:
         self._fact, self._term = fact, term
         self._block, _ = block_and_others(self._fact)
-        self._eta = one_per_row(eta, self._term.index)
+        self._predictor, self._eta = eta, one_per_row(eta, self._term.index)
         self.n_dim = sum(int(np.prod(var.type.shape)) for var in self._block.values())
         self._point = self._fact.graph.point
 
     def __call__(self, positions: Index) -> np.ndarray:
         """Rows (x_i, o_i) of the augmented design."""
+        result = np.zeros((len(positions), self.n_dim + 1))
+        self.add_to(result, 1.0, positions)
+        return result
+
+    def add_to(self, result: np.ndarray, factor: Vector | float, positions: Index) -> None:
+        """Add the rows at some positions, times a factor for each, to an array (m, D + 1)."""
+        if self._direct is not None:
+            self._direct.add_to(result, factor, positions)
+        else:
+            scale = np.reshape(factor, (-1, 1))
+            # What has no rows is the same in all of them.
+            result += scale * self._computed(
+                positions if None in self._predictor.type.shape else positions[:1]
+            )
+
+    @cached_property
+    def _direct(self) -> DirectRows | None:
+        parts = direct_parts(self._fact, self._predictor)
+        return None if parts is None else DirectRows(self._fact, self._term, parts)
+
+    def _computed(self, positions: Index) -> np.ndarray:
         values, leaves = self._fact.point_values(self._point), self._fact.leaf_values
         result = np.empty((len(positions), self.n_dim + 1))
         result[:, -1] = self._offset(*values, positions, *leaves)

@@ -140,16 +140,10 @@ class PredictorRows(Compiled):
     def __call__(self, positions: Index) -> np.ndarray:
         """Rows of the augmented designs, of shape (m, p, D + 1)."""
         data = dict(zip(self._numbers, self._columns(positions), strict=True))
-        # What has no rows is the same in all of them.
-        designs = {
-            k: design(positions[:1] if None not in self._scalars[k].element else positions)
-            for k, design in self._designs.items()
-        }
         result = np.zeros((len(positions), len(self._parts), self.n_dim + 1))
         for j, part in enumerate(self._parts):
             for k, coefficient in part.coefficients.items():
-                factor = np.reshape(evaluate(coefficient, [], data), (-1, 1))
-                result[:, j] += designs[k] if np.all(factor == 1.0) else factor * designs[k]
+                self._designs[k].add_to(result[:, j], evaluate(coefficient, [], data), positions)
             result[:, j, -1] += evaluate(part.offset, [], data)
         return result
 
@@ -182,7 +176,7 @@ class PredictorRows(Compiled):
 
 
 def _selected(one: AffineScalar) -> Any:
-    if not one.element:
+    if all(k is None for k in one.element):
         return one.variable
     return one.variable[tuple(slice(None) if k is None else k for k in one.element)]
 

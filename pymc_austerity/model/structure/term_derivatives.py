@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_austerity.bounds.jets.derivatives import RowDerivatives, row_derivatives
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
@@ -74,7 +73,7 @@ class ByPredictor(Compiled):
 
 
 class ByRowFunction:
-    """A term with a few linear predictors: their designs, and derivatives of its rows by them.
+    """A term with a few linear predictors, whose rows are differentiated by these.
 
     Parameters
     ----------
@@ -82,10 +81,7 @@ class ByRowFunction:
 
     Attributes
     ----------
-    design : callable
-        ``positions -> (m, p, D + 1)``.
-    guards : callable, optional
-        ``positions -> (m, G, D + 1)``: see `RowFunction`.
+    function : RowFunction
     size : int
         Number of rows.
     n_predictors : int
@@ -93,14 +89,8 @@ class ByRowFunction:
     """
 
     def __init__(self, function: RowFunction) -> None:
-        self._function = function
-        self.size, self.design, self.guards = function.n_rows, function.rows, function.guards
-        self.n_predictors = function.n_predictors
-
-    def of_rows(self, predictors: np.ndarray, positions: Index) -> RowDerivatives:
-        """l_i with its derivatives, at predictors of shape (m, p)."""
-        function = self._function
-        return row_derivatives(function.expression, predictors, function.data(positions))
+        self.function = function
+        self.size, self.n_predictors = function.n_rows, function.n_predictors
 
 
 class ByCoordinates(Compiled):
@@ -147,13 +137,17 @@ class ByCoordinates(Compiled):
 TermDerivatives = ByPredictor | ByRowFunction | ByCoordinates
 
 
+def is_differentiated_by_rows(structure: TermStructure, number: int) -> bool:
+    """Whether a term has a row function that nothing outside of the block changes."""
+    if not structure.has_row_function(number):
+        return False
+    function = structure.row_function(number)
+    return not function.others and function.offset_fixed
+
+
 def term_derivatives(structure: TermStructure, number: int, point: list[np.ndarray]) -> TermDerivatives:
-    """By its linear predictors if a term has few, else along all coordinates."""
+    """By the row function of a term, else by its one linear predictor, else along all coordinates."""
     form = structure.forms[number]
-    if form.has_one:
-        return ByPredictor(form, point)
-    if structure.has_row_function(number):
-        function = structure.row_function(number)
-        if not function.others and function.offset_fixed:
-            return ByRowFunction(function)
-    return ByCoordinates(form, point)
+    if is_differentiated_by_rows(structure, number):
+        return ByRowFunction(structure.row_function(number))
+    return ByPredictor(form, point) if form.has_one else ByCoordinates(form, point)

@@ -1,0 +1,214 @@
+"""The machine that runs the program of an expression at points: values and derivatives, without intervals.
+
+It reads the same programs as `machine`, and serves all models without a compilation of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.bounds.jets import codes
+from pymc_austerity.bounds.jets import tape as steps
+from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
+from pymc_austerity.bounds.jets.compiled import entry, inner
+from pymc_austerity.bounds.jets.functions import derivatives
+from pymc_austerity.bounds.jets.ranges import is_outside
+from pymc_austerity.bounds.jets.tape import Tape
+from pymc_austerity.target import Vector
+
+# Rows that are computed together, at most.
+BLOCK = 128
+
+_CONSTANT, _DATA, _PREDICTOR, _ADD = steps.CONSTANT, steps.DATA, steps.PREDICTOR, steps.ADD
+_MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGHTEN, steps.TAYLOR
+_COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
+_NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
+_EXP, _SOFTPLUS = codes.EXP, codes.SOFTPLUS
+
+Array = npt.NDArray[np.float64]
+
+
+class Points(NamedTuple):
+    """Taylor coefficients of everything in a program, at a block of rows.
+
+    Attributes
+    ----------
+    coefficients : ndarray (n_slots, n_coefficients + 1, BLOCK)
+        Those of affine values have one more, which only intervals need.
+    decided : ndarray of bool (n_slots, BLOCK)
+        Conditions.
+    work : ndarray (3, 2 LARGEST_ORDER + 4)
+    """
+
+    coefficients: Array
+    decided: npt.NDArray[np.bool_]
+    work: Array
+
+
+def points_for(tape: Tape) -> Points:
+    """Room for a program."""
+    shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, BLOCK)
+    return Points(
+        np.zeros(shape), np.zeros((tape.n_slots, BLOCK), dtype=np.bool_), np.zeros((3, 2 * LARGEST_ORDER + 4))
+    )
+
+
+@entry
+def run_at_points(tape: Tape, eta: Array, data: Array, first: int, points: Points) -> int:
+    """Run the program for rows `first`, first + 1, ...: their number is returned.
+
+    Parameters
+    ----------
+    tape : Tape
+    eta : ndarray (p, m)
+        Predictors.
+    data : ndarray (n_data, m)
+    first : int
+    points : Points
+        The coefficients of the expression are in the slot `tape.root` then. They are not numbers where a
+        function is left by its argument.
+    """
+    m: int = min(BLOCK, eta.shape[1] - first)
+    c = points.coefficients
+    for number in range(tape.steps.shape[0]):
+        step = tape.steps[number]
+        code, out, a, b, third, last = step[0], step[1], step[2], step[3], step[4], step[5]
+        scale = tape.numbers[number]
+        if code == _MULTIPLY:
+            if scale == 0.0:
+                _clear(c[out], tape.n_coefficients, m)
+            _multiply(tape, c, out, a, b, third, last, m)
+        elif code == _ADD:
+            _add(tape, c, out, a, third, last, m, scale)
+        elif code == _TAYLOR:
+            _taylor(points, out, a, b, third, tape.order, m)
+        elif code == _COMPOSE:
+            _clear(c[out], tape.n_coefficients, m)
+            _load(c[out, 0], c[a, 0], 0, m)
+        elif code == _CONSTANT:
+            _clear(c[out], tape.n_coefficients, m)
+            for lane in range(m):
+                c[out, 0, lane] = scale
+        elif code == _DATA:
+            _clear(c[out], tape.n_coefficients, m)
+            _load(c[out, 0], data[a], first, m)
+        elif code == _PREDICTOR:
+            _clear(c[out], tape.n_coefficients, m)
+            _load(c[out, 0], eta[a], first, m)
+            if tape.order > 0:
+                for lane in range(m):
+                    c[out, 1 + a, lane] = 1.0
+        elif code in (_SQUARE, _TIGHTEN):
+            pass  # intervals become smaller, numbers do not
+        elif code in (_POSITIVE, _NONNEGATIVE, _ZERO, _NOT, _AND, _OR):
+            _decide(points, code, out, a, b, m)
+        else:
+            _select(points, out, third, a, b, tape.n_coefficients, m)
+    return m
+
+
+@inner
+def _clear(coefficients: Array, n: int, m: int) -> None:
+    for k in range(n + 1):
+        for lane in range(m):
+            coefficients[k, lane] = 0.0
+
+
+@inner
+def _load(lanes: Vector, values: Vector, first: int, m: int) -> None:
+    for lane in range(m):
+        lanes[lane] = values[first + lane]
+
+
+@inner
+def _add(tape: Tape, c: Array, out: int, a: int, first: int, last: int, m: int, scale: float) -> None:
+    """Add a multiple of Taylor coefficients."""
+    for q in range(first, last):
+        k = tape.pairs[q, 2]
+        term, total = c[a, k], c[out, k]
+        for lane in range(m):
+            total[lane] += scale * term[lane]
+
+
+@inner
+def _multiply(tape: Tape, c: Array, out: int, a: int, b: int, first: int, last: int, m: int) -> None:
+    """Add products of Taylor coefficients."""
+    for q in range(first, last):
+        one, two, total = c[a, tape.pairs[q, 0]], c[b, tape.pairs[q, 1]], c[out, tape.pairs[q, 2]]
+        weight = tape.weights[q]
+        for lane in range(m):
+            total[lane] += weight * one[lane] * two[lane]
+
+
+@inner
+def _taylor(points: Points, out: int, a: int, code: int, extra: int, order: int, m: int) -> None:
+    """phi^(k) / k! of the argument. The two commonest functions are computed for all rows together."""
+    c = points.coefficients
+    if code == _EXP:
+        _exp(c[a, 0], order, c[out], m)
+    elif code == _SOFTPLUS and order <= 2:
+        _softplus(c[a, 0], order, c[out], m)
+    else:
+        found, error, other = points.work[0], points.work[1], points.work[2]
+        for lane in range(m):
+            x = c[a, 0, lane]
+            y = c[extra, 0, lane] if extra >= 0 else 0.0
+            if is_outside(code, x, x):
+                found[: order + 1] = math.nan
+            else:
+                derivatives(code, x, y, order, found, error, other)
+            for k in range(order + 1):
+                c[out, k, lane] = found[k]
+
+
+@inner
+def _exp(x: Vector, order: int, result: Array, m: int) -> None:
+    for lane in range(m):
+        result[0, lane] = math.exp(x[lane])
+    for k in range(1, order + 1):
+        for lane in range(m):
+            result[k, lane] = result[k - 1, lane] / k
+
+
+@inner
+def _softplus(x: Vector, order: int, result: Array, m: int) -> None:
+    for lane in range(m):
+        e = math.exp(-abs(x[lane]))
+        result[0, lane] = max(x[lane], 0.0) + math.log1p(e)
+        if order > 0:
+            s = 1.0 / (1.0 + e)
+            result[1, lane] = s if x[lane] > 0.0 else e * s
+            if order > 1:
+                result[2, lane] = 0.5 * e * s * s
+
+
+@inner
+def _decide(points: Points, code: int, out: int, a: int, b: int, m: int) -> None:
+    """What a condition is; one on a number that is none does not hold."""
+    decided, x = points.decided, points.coefficients[a, 0]
+    for lane in range(m):
+        if code == _POSITIVE:
+            decided[out, lane] = x[lane] > 0.0
+        elif code == _NONNEGATIVE:
+            decided[out, lane] = x[lane] >= 0.0
+        elif code == _ZERO:
+            decided[out, lane] = x[lane] == 0.0
+        elif code == _NOT:
+            decided[out, lane] = not decided[a, lane]
+        elif code == _AND:
+            decided[out, lane] = decided[a, lane] and decided[b, lane]
+        else:
+            decided[out, lane] = decided[a, lane] or decided[b, lane]
+
+
+@inner
+def _select(points: Points, out: int, condition: int, a: int, b: int, n: int, m: int) -> None:
+    """The branch that the condition tells, lane by lane."""
+    c = points.coefficients
+    for k in range(n + 1):
+        for lane in range(m):
+            c[out, k, lane] = c[a if points.decided[condition, lane] else b, k, lane]

@@ -1,0 +1,183 @@
+"""Bounds of rows with one predictor, looked up in tables.
+
+Many rows are f(eta; data) = sum over k of g_k(data) h_k(eta) + a function that is affine in eta. Then
+
+    |f^(g)| <= sum over k of |g_k| |h_k^(g)|,
+
+and sup |h_k^(g)| over an interval is at most its largest bound over the cells of a grid that the interval
+touches. The cells are bounded once, by interval jets. The largest of 2^l neighbours is kept for each l, so
+that a row takes two look-ups, whatever the length of its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.affine import is_affine
+from pymc_austerity.bounds.expressions.evaluate import evaluate
+from pymc_austerity.bounds.expressions.linear import linear
+from pymc_austerity.bounds.expressions.node import Expression, constant, ordered
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms
+from pymc_austerity.bounds.jets.tape import tape_of
+from pymc_austerity.target import Vector
+
+Array = npt.NDArray[np.float64]
+
+# Cells of a grid, and the largest power of two of them that is kept together.
+_CELLS, _LEVELS = 8192, 9
+# An expansion of this order at the middle of a cell.
+_EFFORT = Effort(2, (1,))
+_WHOLE = Effort(0, (1,))
+# Tables for one term, at most.
+_MOST_PARTS = 6
+
+
+class Separated(NamedTuple):
+    """g(data) h(eta).
+
+    Attributes
+    ----------
+    coefficient, function : Expression
+        g and h.
+    """
+
+    coefficient: Expression
+    function: Expression
+
+
+def separated(expression: Expression) -> list[Separated] | None:
+    """The products of which a function is the sum, but for what is affine; None if it is no such sum."""
+    found: list[Separated] = []
+    for term, factor in linear(expression)[1].items():
+        own = _separated(term)
+        if own is None:
+            return None
+        found += [one._replace(coefficient=forms.multiply(constant(factor), one.coefficient)) for one in own]
+    merged: dict[Expression, Expression] = {}
+    for coefficient, function in found:
+        merged[function] = forms.add(coefficient, merged[function]) if function in merged else coefficient
+    return [Separated(coefficient, function) for function, coefficient in merged.items()]
+
+
+def _separated(term: Expression) -> list[Separated] | None:
+    if is_affine(term):
+        return []
+    if term.op == "product" and not term.args[0].moves:
+        return _times(term.args[0], separated(term.args[1]))
+    if term.op == "select" and not term.args[0].moves:
+        condition, yes, no = term.args
+        one, zero = constant(1.0), constant(0.0)
+        first = _times(forms.select(condition, one, zero), separated(yes))
+        second = _times(forms.select(condition, zero, one), separated(no))
+        return None if first is None or second is None else first + second
+    if any(one.op == "data" for one in ordered(term)):
+        return None
+    return [Separated(constant(1.0), term)]
+
+
+def _times(factor: Expression, parts: list[Separated] | None) -> list[Separated] | None:
+    if parts is None:
+        return None
+    return [one._replace(coefficient=forms.multiply(factor, one.coefficient)) for one in parts]
+
+
+class Table(NamedTuple):
+    """Bounds of |h^(g)| on a grid.
+
+    Attributes
+    ----------
+    low, width : float
+        Where the grid begins, and the width of a cell.
+    largest : ndarray (levels, cells)
+        Over cells k, ..., k + 2^l - 1, as far as these exist.
+    everywhere : float
+        Over all numbers; may be infinite.
+    """
+
+    low: float
+    width: float
+    largest: Array
+    everywhere: float
+
+
+def table_of(function: Expression, degree: int, low: float, high: float) -> Table:
+    """A table for a function of predictor 0 alone, from `low` to `high`."""
+    width = (high - low) / _CELLS
+    centers: Vector = low + width * (np.arange(_CELLS, dtype=np.float64) + 0.5)
+    # Cells overlap, so that rounding leaves nothing between them.
+    half = 0.5 * width * (1.0 + 1e-6) + 1e-12 * max(abs(low), abs(high))
+    cells = _bounds(function, degree, centers, half, _EFFORT)
+    levels = [cells]
+    for level in range(1, _LEVELS):
+        shifted = np.concatenate([levels[-1][2 ** (level - 1) :], np.zeros(2 ** (level - 1))])
+        levels.append(np.maximum(levels[-1], shifted))
+    everywhere = _bounds(function, degree, np.zeros(1), math.inf, _WHOLE)
+    return Table(low, width, np.array(levels), float(everywhere[0]))
+
+
+def _bounds(function: Expression, degree: int, centers: Array, half: float, effort: Effort) -> Vector:
+    tape = tape_of(function, 1, degree + effort.extra)
+    one, nothing = np.ones((len(centers), 1, 1)), np.empty((0, len(centers)))
+    return derivative_norms(tape, centers[:, None], one, nothing, half, degree, effort)
+
+
+class TabulatedBounds:
+    """sup |f^(g)| of rows over intervals of their predictor.
+
+    Parameters
+    ----------
+    parts : list of (Expression, Table)
+        Coefficients g_k, and what is known of h_k.
+    """
+
+    def __init__(self, parts: list[tuple[Expression, Table]]) -> None:
+        self._parts = parts
+
+    @classmethod
+    def of(cls, expression: Expression, degree: int, low: float, high: float) -> Self | None:
+        """Tables for predictors from `low` to `high`; None if the function is not separable."""
+        parts = separated(expression)
+        if parts is None or len(parts) > _MOST_PARTS or not -math.inf < low < high < math.inf:
+            return None
+        return cls([(one.coefficient, table_of(one.function, degree, low, high)) for one in parts])
+
+    def __call__(self, eta: Vector, reach: Array, data: Array) -> Array:
+        """For eta_i +- reach_ri, of shape (R, m); infinite where the tables end."""
+        result = np.zeros(reach.shape)
+        for coefficient, table in self._parts:
+            found = np.empty(reach.shape)
+            _look_up(table, eta, reach, found)
+            size = np.broadcast_to(np.abs(evaluate(coefficient, [], data)), len(eta))
+            with np.errstate(invalid="ignore"):
+                result += np.where(size > 0.0, size * found, 0.0)
+        return result
+
+
+@entry
+def _look_up(table: Table, eta: Vector, reach: Array, result: Array) -> None:
+    """The largest bound over the cells from eta - reach to eta + reach."""
+    levels, n = table.largest.shape
+    for k in range(reach.shape[0]):
+        for i in range(reach.shape[1]):
+            first = (eta[i] - reach[k, i] - table.low) / table.width
+            last = (eta[i] + reach[k, i] - table.low) / table.width
+            # One cell more on either side, for the rounding of these.
+            if not (first >= 1.0 and last < n - 1.0):
+                result[k, i] = table.everywhere
+                continue
+            a, b = int(first - 1e-6), int(last + 1e-6)
+            level = 0
+            while level < levels - 1 and 2 ** (level + 1) <= b - a + 1:
+                level += 1
+            size = 2**level
+            found = table.largest[level, b - size + 1]
+            while a <= b - size:
+                found = max(found, table.largest[level, a])
+                a += size
+            result[k, i] = found

@@ -1,0 +1,379 @@
+"""Rows of a design that are read from the data, where the graph of a linear predictor says where they stand.
+
+Predictors of most models are sums of numbers, of columns or matrices of data times coefficients, and of
+coefficients that are looked up, as in ``a + X @ b + u[group]``. Their rows are copied from the arrays of the
+model: nothing is computed, and an array on disk is read where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot, Sum
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
+
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph.rewrite import INTERPRETED, Compiled, depends_on
+from pymc_austerity.model.structure.affine import core_of
+from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.target import Index, Vector
+
+Array = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+
+class Part(NamedTuple):
+    """A summand of a predictor.
+
+    Attributes
+    ----------
+    places : ndarray of int (k,), or None
+        Coordinates of the block, none of them twice; None for a summand without any.
+    values : TensorVariable, optional
+        Data (m, k) that multiply them; by default ones.
+    lookup : TensorVariable, optional
+        Data (m,): which one of the places it is in each row.
+    factors : tuple of TensorVariable
+        Data, one number a row or one for all, that multiply all of it.
+    sign : float
+    """
+
+    places: Places | None
+    values: Variable | None = None
+    lookup: Variable | None = None
+    factors: tuple[Variable, ...] = ()
+    sign: float = 1.0
+
+
+class _Placed(NamedTuple):
+    """Coordinates of the block, in the shape of a variable without rows."""
+
+    places: Places
+
+
+class _Wide(NamedTuple):
+    """Data (m, k) times coordinates of the block, before they are summed."""
+
+    part: Part
+
+
+class _Rows(NamedTuple):
+    """One number a row, or one for all."""
+
+    parts: tuple[Part, ...]
+
+
+_Found = _Placed | _Wide | _Rows
+
+
+class _Indirect(Exception):  # noqa: N818 - it is caught: rows are then computed
+    """A graph that does not say where rows stand."""
+
+
+def direct_parts(fact: Factorisation, eta: Variable) -> tuple[Part, ...] | None:
+    """The summands of a predictor; None where rows have to be computed."""
+    try:
+        return _Reader(fact, eta).parts()
+    except _Indirect:
+        return None
+
+
+class _Reader:
+    """Takes the graph of a predictor apart."""
+
+    def __init__(self, fact: Factorisation, eta: Variable) -> None:
+        block, _ = block_and_others(fact)
+        self._eta, self._moving = eta, depends_on([eta], block.values())
+        self._found: dict[Variable, _Found] = {}
+        first = 0
+        for var in block.values():
+            size = int(np.prod(var.type.shape))
+            self._found[var] = _Placed(first + np.arange(size).reshape(var.type.shape))
+            first += size
+
+    def parts(self) -> tuple[Part, ...]:
+        """Those of the whole predictor."""
+        return self._rows(self._eta).parts
+
+    def _moves(self, var: Variable) -> bool:
+        return var in self._found or self._moving.get(var, False)
+
+    def _read(self, var: Variable) -> _Found:
+        if var not in self._found:
+            node = var.owner
+            if node is None:
+                raise _Indirect
+            self._found[var] = _rule(_RULES, node)(self, node)
+        return self._found[var]
+
+    def _column(self, var: Variable, k: int) -> _Rows:
+        """Column k of what has the shape (m, K), or (1, K)."""
+        if var.type.ndim != 2:
+            raise _Indirect
+        k = k if var.type.shape[1] != 1 else 0
+        if not self._moves(var):
+            return _Rows((Part(None, factors=(var[:, k],)),))
+        if var.owner is None:
+            raise _Indirect
+        return _rule(_COLUMN_RULES, var.owner)(self, var.owner, k)
+
+    def _rows(self, var: Variable) -> _Rows:
+        """One number a row, or one for all."""
+        if not self._moves(var):
+            _require_numbers(var)
+            return _Rows((Part(None, factors=(var,)),))
+        found = self._read(var)
+        if isinstance(found, _Placed) and found.places.size == 1:
+            return _Rows((Part(found.places.ravel()),))
+        if not isinstance(found, _Rows):
+            raise _Indirect
+        return found
+
+    def _elemwise(self, node: Apply) -> _Found:
+        if isinstance(node.op.scalar_op, ps.Identity):
+            return self._read(node.inputs[0])
+        if isinstance(node.op.scalar_op, ps.Mul):
+            return self._product(node)
+        return _sum_of(node, [self._rows(var) for var in self._summands(node)])
+
+    def _elemwise_column(self, node: Apply, k: int) -> _Rows:
+        return _sum_of(node, [self._column(var, k) for var in self._summands(node)])
+
+    def _summands(self, node: Apply) -> list[Variable]:
+        if not isinstance(node.op.scalar_op, ps.Add | ps.Sub | ps.Neg):
+            raise _Indirect
+        return list(node.inputs)
+
+    def _product(self, node: Apply) -> _Found:
+        (moving,) = [var for var in node.inputs if self._moves(var)]
+        data = [var for var in node.inputs if var is not moving]
+        found = self._read(moving)
+        if isinstance(found, _Placed) and found.places.size > 1:
+            return self._wide(node, found.places, data)
+        for var in data:
+            _require_numbers(var)
+        if isinstance(found, _Wide):
+            return _Wide(found.part._replace(factors=(*found.part.factors, *data)))
+        parts = self._rows(moving).parts
+        return _Rows(tuple(part._replace(factors=(*part.factors, *data)) for part in parts))
+
+    def _wide(self, node: Apply, places: Places, data: list[Variable]) -> _Wide:
+        """Data (m, k) times coordinates (k,)."""
+        values = [var for var in data if not _is_number(var)]
+        if len(values) != 1 or not _are_rows(values[0], places.size) or not _are_last(places):
+            raise _Indirect
+        return _Wide(Part(places.ravel(), values[0], factors=tuple(v for v in data if v is not values[0])))
+
+    def _sum(self, node: Apply) -> _Found:
+        found = self._read(node.inputs[0])
+        if isinstance(found, _Placed) and node.outputs[0].type.ndim == 0:
+            return _Rows((Part(found.places.ravel()),))
+        if not isinstance(found, _Wide) or node.op.axis != (1,):
+            raise _Indirect
+        return _Rows((found.part,))
+
+    def _dot(self, node: Apply) -> _Found:
+        values, var = node.inputs
+        if self._moves(values) or not self._moves(var):
+            raise _Indirect
+        found = self._read(var)
+        if not isinstance(found, _Placed) or not _are_rows(values, found.places.size):
+            raise _Indirect
+        return _Rows((Part(found.places.ravel(), values),))
+
+    def _dot_column(self, node: Apply, k: int) -> _Rows:
+        values, var = node.inputs
+        if self._moves(values) or not self._moves(var):
+            raise _Indirect
+        found = self._read(var)
+        if not isinstance(found, _Placed) or not _are_rows(values, found.places.shape[0]):
+            raise _Indirect
+        return _Rows((Part(found.places[:, k], values),))
+
+    def _selection(self, node: Apply) -> _Found:
+        """Some of the coordinates, or a column."""
+        var = node.inputs[0]
+        if not all(isinstance(index, Constant) for index in node.inputs[1:]):
+            raise _Indirect
+        index = indices_from_subtensor([int(i.data) for i in node.inputs[1:]], node.op.idx_list)
+        if var.type.ndim == 2 and None in var.type.shape:
+            if len(index) != 2 or index[0] != slice(None) or not isinstance(index[1], int):
+                raise _Indirect
+            return self._column(var, index[1])
+        found = self._read(var)
+        if not isinstance(found, _Placed):
+            raise _Indirect
+        return _Placed(np.asarray(found.places[tuple(index)]))
+
+    def _lookup(self, node: Apply) -> _Found:
+        var, *indices = node.inputs
+        if node.op.idx_list != (0,) or self._moves(indices[0]) or indices[0].type.shape != (None,):
+            raise _Indirect
+        found = self._read(var)
+        if not isinstance(found, _Placed) or found.places.ndim != 1:
+            raise _Indirect
+        return _Rows((Part(found.places, lookup=indices[0]),))
+
+    def _reshaped(self, node: Apply) -> _Found:
+        """The same numbers in the same order, in another shape."""
+        found, shape = self._read(node.inputs[0]), node.outputs[0].type.shape
+        if isinstance(found, _Placed):
+            if isinstance(node.op, DimShuffle):
+                kept = [k for k in node.op.new_order if k != "x"]
+                if kept != sorted(kept):
+                    places = found.places.transpose([*kept, *node.op.drop])
+                    return _Placed(places.reshape(shape))
+            return _Placed(found.places.reshape(shape))
+        if isinstance(found, _Rows):
+            return found
+        raise _Indirect
+
+    def _reshaped_column(self, node: Apply, k: int) -> _Rows:
+        (var,) = node.inputs
+        if node.op.new_order == (0, "x"):
+            return self._rows(var)
+        found = self._read(var)
+        if node.op.new_order != ("x", 0) or not isinstance(found, _Placed):
+            raise _Indirect
+        return _Rows((Part(found.places[k : k + 1]),))
+
+
+_RULES: dict[Any, Callable[[_Reader, Apply], _Found]] = {
+    Elemwise: _Reader._elemwise,
+    Sum: _Reader._sum,
+    Dot: _Reader._dot,
+    AdvancedSubtensor: _Reader._lookup,
+    Subtensor: _Reader._selection,
+    (DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape): _Reader._reshaped,
+}
+_COLUMN_RULES: dict[Any, Callable[[_Reader, Apply, int], _Rows]] = {
+    Elemwise: _Reader._elemwise_column,
+    Dot: _Reader._dot_column,
+    DimShuffle: _Reader._reshaped_column,
+}
+
+
+def _rule(rules: dict[Any, Any], node: Apply) -> Any:
+    """That for the operation of a node."""
+    op = core_of(node.op)
+    found = next((rule for kind, rule in rules.items() if isinstance(op, kind)), None)
+    if found is None:
+        raise _Indirect
+    return found
+
+
+def _sum_of(node: Apply, terms: list[_Rows]) -> _Rows:
+    """A sum, a difference, or the negative."""
+    first, *others = (term.parts for term in terms)
+    if isinstance(node.op.scalar_op, ps.Neg):
+        return _Rows(tuple(map(_negative, first)))
+    if isinstance(node.op.scalar_op, ps.Sub):
+        return _Rows((*first, *map(_negative, others[0])))
+    return _Rows((*first, *(part for parts in others for part in parts)))
+
+
+def _negative(part: Part) -> Part:
+    return part._replace(sign=-part.sign)
+
+
+def _is_number(var: Variable) -> bool:
+    """Is it one number a row, or one for all?"""
+    return all(k in (None, 1) for k in var.type.shape) and sum(k is None for k in var.type.shape) <= 1
+
+
+def _require_numbers(var: Variable) -> None:
+    if not _is_number(var):
+        raise _Indirect
+
+
+def _are_rows(var: Variable, k: int) -> bool:
+    return var.type.shape == (None, k)
+
+
+def _are_last(places: Places) -> bool:
+    """Are all along the last axis?"""
+    return places.shape[-1] == places.size
+
+
+class DirectRows(Compiled):
+    """Rows (x_i, o_i) of a design, read from the data.
+
+    Parameters
+    ----------
+    fact : Factorisation
+    term : LocalTerm
+    parts : tuple of Part
+    """
+
+    def __init__(self, fact: Factorisation, term: LocalTerm, parts: tuple[Part, ...]) -> None:
+        self._fact, self._term, self._parts = fact, term, parts
+        self._arrays = dict(zip((leaf.placeholder for leaf in fact.leaves), fact.leaf_values, strict=True))
+        data = [var for part in parts for var in (part.values, part.lookup, *part.factors) if var is not None]
+        arrays = {var: self._array(var) for var in data}
+        self._read = {var: array for var, array in arrays.items() if array is not None}
+        self._computed = [var for var, array in arrays.items() if array is None]
+
+    def add_to(self, result: Array, factor: Vector | float, positions: Index) -> None:
+        """Add the rows at some positions, times a factor for each, to an array (m, D + 1)."""
+        values = self._values(positions)
+        rows = np.arange(len(positions))
+        for part in self._parts:
+            scale = part.sign * factor
+            for var in part.factors:
+                scale = scale * np.ravel(values[var])
+            if part.places is None:
+                result[:, -1] += scale
+            elif part.lookup is not None:
+                result[rows, part.places[values[part.lookup]]] += scale
+            elif part.values is None:
+                result[:, part.places] += np.reshape(scale, (-1, 1))
+            else:
+                _add_columns(result, part.places, values[part.values], scale)
+
+    def _values(self, positions: Index) -> dict[Variable, npt.NDArray[Any]]:
+        """Data at some positions."""
+        found: dict[Variable, npt.NDArray[Any]] = {}
+        for var, array in self._read.items():
+            found[var] = array[positions] if array.ndim else array
+        if self._computed:
+            fact = self._fact
+            values = fact.point_values(fact.graph.point)
+            found.update(
+                zip(self._computed, self._function(*values, positions, *fact.leaf_values), strict=True)
+            )
+        return found
+
+    def _array(self, var: Variable) -> npt.NDArray[Any] | None:
+        """The array of which a variable is the rows, or a number; None if it is something else."""
+        node = var.owner
+        if isinstance(var, Constant):
+            return np.asarray(var.data).reshape(()) if np.size(var.data) == 1 else None
+        if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Cast):
+            return self._array(node.inputs[0]) if var.type.dtype == "float64" else None
+        if node is None or not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list != (0,):
+            return None
+        array, index = node.inputs
+        return self._arrays.get(array) if index is self._term.index else None
+
+    @cached_property
+    def _function(self) -> Any:
+        return self._fact.compile(self._computed, [self._term.index], mode=INTERPRETED)
+
+
+def _add_columns(result: Array, places: Places, values: npt.NDArray[Any], scale: Vector | float) -> None:
+    """Add columns of data times a number for each row."""
+    scaled = values if np.isscalar(scale) and scale == 1.0 else values * np.reshape(scale, (-1, 1))
+    first, last = places[0], places[-1]
+    if np.array_equal(places, np.arange(first, last + 1)):
+        result[:, first : last + 1] += scaled
+    else:
+        result[:, places] += scaled
