@@ -31,6 +31,9 @@ from pymc_austerity.target import Expansion, QuadraticProxy
 
 logger = logging.getLogger(__name__)
 
+# Rows on which it is tried whether the density is finite where the search starts.
+_ENOUGH_ROWS = 100_000
+
 
 def fit_mode(
     model: pm.Model,
@@ -73,7 +76,7 @@ def fit_mode(
         _refuse_others(fact)
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     n_exact = 0 if taylor is None else taylor.check_size(n_dim, fact.n_local)
-    require_finite(fact, point)
+    require_finite(fact, point, _ENOUGH_ROWS)  # the rest when a chain starts
     if taylor is not None and taylor.center != "mode":
         require_values(fact, taylor.center)
         given = {**point, **{name: np.asarray(taylor.center[name]) for name in fact.var_names}}

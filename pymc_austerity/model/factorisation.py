@@ -10,7 +10,7 @@ sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's gra
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -30,6 +30,13 @@ Array = npt.NDArray[np.float64]
 
 # Rows that are evaluated at a time when all of them are wanted.
 CHUNK = 16_384
+
+
+def some_rows(size: int, at_most: float) -> Iterator[np.ndarray]:
+    """Numbers of rows at equal distances, all if there are few, in chunks."""
+    step = max(1, math.ceil(size / at_most))
+    for start in range(0, size, CHUNK * step):
+        yield np.arange(start, min(start + CHUNK * step, size), step)
 
 
 @dataclass(frozen=True, eq=False)

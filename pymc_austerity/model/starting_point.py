@@ -17,7 +17,7 @@ from pytensor.scan.op import Scan
 
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.compile.backend import current_backend
-from pymc_austerity.model.factorisation import CHUNK, Factorisation
+from pymc_austerity.model.factorisation import Factorisation, some_rows
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE
 
 logger = logging.getLogger(__name__)
@@ -59,11 +59,11 @@ def _is_long(rv: Variable) -> bool:
 
 
 @np.errstate(all="ignore")
-def require_finite(factorisation: Factorisation, point: Mapping[str, Any]) -> None:
+def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_most: float = np.inf) -> None:
     """Raise `UnsuitableError` naming the term, and its first rows, that is not finite at `point`.
 
-    Costs one evaluation of every term; nothing is compiled. What is not finite is looked at again after
-    PyTensor's rewrites for numerical stability, as PyMC would compute it.
+    Costs one evaluation of every term, on `at_most` rows of each; nothing is compiled. What is not finite is
+    looked at again after PyTensor's rewrites for numerical stability, as PyMC would compute it.
     """
     values = factorisation.point_values(point)
     leaves = factorisation.leaf_values
@@ -77,9 +77,8 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any]) -> No
     for term in factorisation.locals:
         quick = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
         stable = None
-        for start in range(0, term.size, CHUNK):
-            index = np.arange(start, min(start + CHUNK, term.size))
-            index = index[~np.isfinite(quick(*values, index, *leaves))]
+        for rows in some_rows(term.size, at_most):
+            index = rows[~np.isfinite(quick(*values, rows, *leaves))]
             if not len(index):
                 continue
             stable = stable or factorisation.compile(term.rows, [term.index], mode=INTERPRETED_STABLE)
