@@ -1,7 +1,8 @@
 """Compare a factorisation with the model it came from, once, at build.
 
 The rules of `lift` were written by people. Each factorisation is therefore checked against PyMC at one
-random point: rows against the full vectors (of many rows, some at equal distances), and the sums of all pieces against PyMC's own terms.
+random point: rows against the full vectors (of many rows some, at equal distances), and the sums of all
+pieces against PyMC's own terms.
 NaN and infinities have to agree too; a finite log density is not needed.
 """
 

@@ -30,7 +30,7 @@ from pymc_austerity.target import Index, Vector
 _BUDGET = 200_000
 _SMALLEST_CHUNK = 256
 # Numbers of a design that are stored from one pass to the next: those of a subsample.
-_STORED = 4_000_000
+_STORED = 2_500_000
 
 Slopes = npt.NDArray[np.float64]
 RowsOf = Callable[[Index], np.ndarray]
@@ -96,6 +96,7 @@ class LogLikelihood:
         """As a function of the features."""
         if self._last is None or not np.array_equal(self._last[0], phi):
             self.passes += 1
+            self._last = None  # its slopes make room for the new ones
             total, slopes = zero(self.features.n_features), []
             with np.errstate(all="ignore"):
                 for term in self._sums:

@@ -88,8 +88,8 @@ def test_outside_of_a_domain_there_is_no_number(x):
 
 def test_conditions_choose_row_by_row():
     x = predictor(0)
-    root = forms.select(forms.both(forms.less(x, constant(1.0)), forms.negated(forms.less(x, constant(-1.0)))),
-                        forms.exp(x), forms.square(x))  # fmt: skip
+    inside = forms.both(forms.less(x, constant(1.0)), forms.negated(forms.less(x, constant(-1.0))))
+    root = forms.select(inside, forms.exp(x), forms.square(x))
     at = np.array([-2.0, -1.0, 0.5, 1.0, 3.0])
     expected = np.where((at < 1) & (at >= -1), np.exp(at), at**2)
     np.testing.assert_allclose(row_values(root, at[None], np.empty((0, 5))), expected, rtol=1e-14)

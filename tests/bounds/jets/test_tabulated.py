@@ -1,4 +1,4 @@
-"""Bounds that are looked up in tables: never below the truth, hardly above it, and nothing where tables end."""
+"""Bounds that are looked up in tables: never below the truth, hardly above it; and where tables end."""
 
 from __future__ import annotations
 
@@ -73,15 +73,13 @@ def test_bounds_of_many_rows_are_those_of_jets(monkeypatch):
     eta[1] += 40.0
     plain, _ = bounds_of(likelihood, eta, directions, columns, 3, (7.0, 56.0, np.inf))
     monkeypatch.setattr(efforts, "_MANY_ROWS", 100)
-    made = []
+    made, old = [], TabulatedBounds.of
     monkeypatch.setattr(
         TabulatedBounds, "of", classmethod(lambda cls, *args: made.append(old(*args)) or made[-1])
     )
     ours, _ = bounds_of(likelihood, eta, directions, columns, 3, (7.0, 56.0, np.inf))
-    assert made and made[0] is not None
+    assert isinstance(made[0], TabulatedBounds)
     assert np.all(ours[:2] >= plain[:2] * (1.0 - 2e-3))
     np.testing.assert_allclose(ours[:2].sum(axis=1), plain[:2].sum(axis=1), rtol=0.02)
-    assert np.isfinite(ours[0]).all() and np.array_equal(np.isinf(ours[2]), np.isinf(plain[2]))
-
-
-old = TabulatedBounds.of
+    assert np.isfinite(ours[0]).all()
+    np.testing.assert_array_equal(np.isinf(ours[2]), np.isinf(plain[2]))

@@ -1,0 +1,116 @@
+"""What a set-up reads: at most six passes over all rows, whatever the number of them."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pymc as pm
+
+from pymc_austerity import TunaMH
+from pymc_austerity.mode import remainders
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.graph.rewrite import depends_on
+from pymc_austerity.model.structure.row_functions import PredictorRows
+from pymc_austerity.step_methods.base import garbage_left
+
+N = 250_000
+
+
+def model_of(order=slice(None), n=N):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=n)
+    y = rng.random(n) < 1 / (1 + np.exp(0.5 - x))
+    if order == "positives last":
+        order = np.argsort(y, kind="stable")
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0, 5), pm.Normal("b", 0, 5)
+        pm.Bernoulli("y", logit_p=a + b * x[order], observed=y[order])
+    return model
+
+
+class Reader:
+    """Counts rows that are read: designs, and rows of graphs."""
+
+    def __init__(self, monkeypatch):
+        self.of_designs = self.of_graphs = 0
+        design, compile_ = PredictorRows.__call__, Factorisation.compile
+
+        def rows(own, positions):
+            self.of_designs += len(positions)
+            return design(own, positions)
+
+        def compiled(own, outputs, inputs, **options):
+            function = compile_(own, outputs, inputs, **options)
+            indices = [k for k, var in enumerate(inputs) if any(var is term.index for term in own.locals)]
+            every = outputs if isinstance(outputs, list) else [outputs]
+            moving = depends_on(every, own.graph.values.values())
+            if not indices or not any(moving.get(var, False) for var in every):  # data alone
+                return function
+            first = len(own.point_values(own.graph.point))
+
+            def call(*args):
+                self.of_graphs += len(args[first + indices[0]])
+                return function(*args)
+
+            return call
+
+        monkeypatch.setattr(PredictorRows, "__call__", rows)
+        monkeypatch.setattr(Factorisation, "compile", compiled)
+
+    @property
+    def passes(self):
+        return self.of_designs / N, self.of_graphs / N
+
+
+def test_at_most_six_passes(monkeypatch):
+    reader = Reader(monkeypatch)
+    model = model_of()
+    with model:
+        step = TunaMH()
+    designs, _ = reader.passes
+    # Searches on 2,000 and 20,000 rows, two or three Newton passes over all of them, and the bounds.
+    assert designs < 5.0
+    assert step._recipe.mode_fit.report.passes <= 3
+    # With the pass of the self-check over PyMC's own graph.
+    assert designs + 1.0 <= 6.0
+
+
+def test_graphs_are_evaluated_on_some_rows(monkeypatch):
+    """By the checks, and for the report of the fit."""
+    reader = Reader(monkeypatch)
+    with model_of():
+        TunaMH()
+    few = reader.passes[1]
+    assert few < 2.5  # 1e5 rows of N for each check, and 3e4 for each of eleven states
+    reader.of_graphs = 0
+    monkeypatch.setattr(remainders, "_ENOUGH_ROWS", N)
+    with model_of():
+        TunaMH()
+    assert reader.passes[1] > 5.0 * few
+
+
+def test_rows_may_be_in_any_order():
+    """Subsamples are random: with all positives at the end the same mode is found, in as few passes."""
+    fits = []
+    for order in (slice(None), "positives last"):
+        with model_of(order):
+            fits.append(TunaMH()._recipe.mode_fit)
+    precision = fits[0].proxy.precision
+    apart = fits[0].proxy.mode - fits[1].proxy.mode
+    assert np.sqrt(apart @ precision @ apart) < 1e-8
+    np.testing.assert_allclose(fits[1].proxy.precision, precision, rtol=1e-9)
+    assert fits[1].report.passes <= 3
+
+
+def test_garbage_is_collected_afterwards():
+    with garbage_left():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with garbage_left():
+            pass
+        assert not gc.isenabled()  # as the user wanted it
+    finally:
+        gc.enable()
