@@ -74,12 +74,18 @@ class NativeKernel:
         Returns a NamedTuple of numbers, of which the first may be the state q.
     own : list of str
         Names of what it is called with. If it returns q, that array is written over.
+    table_of : callable
+        What the engine gets in place of the tuple `args`: see `target_table.TableMaker`.
     """
 
-    def __init__(self, engine: Any, kernel: Callable[..., Any], own: list[str]) -> None:
+    def __init__(
+        self, engine: Any, kernel: Callable[..., Any], own: list[str], table_of: Callable[[Any], Addresses]
+    ) -> None:
         self._engine = engine
         self._outcome = _outcome(kernel)
         self._rng_at = own.index("rng")
+        self._args_at = own.index("args")
+        self._table_of = table_of
         self._q_at = own.index("q") if returns_state(kernel) else None
         # The last generator, and its addresses: to find these takes as long as a transition.
         self._generator: tuple[Any, Any] = (None, None)
@@ -107,11 +113,14 @@ class NativeKernel:
         return self._run(self._entry_point, args)
 
     def _run(self, engine: Any, args: tuple[Any, ...]) -> Any:
-        at, rng = self._rng_at, args[self._rng_at]
+        rng = args[self._rng_at]
         generator = self._generator
         if generator[0] is not rng:
             generator = self._generator = (rng, addresses_of(rng))
-        numbers = engine(*args[:at], generator[1], *args[at + 1 :])
+        given = list(args)
+        given[self._rng_at] = generator[1]
+        given[self._args_at] = self._table_of(args[self._args_at])
+        numbers = engine(*given)
         return self._outcome(*numbers) if self._q_at is None else self._outcome(args[self._q_at], *numbers)
 
 

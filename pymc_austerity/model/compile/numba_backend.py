@@ -1,8 +1,10 @@
-"""Functions of the model and the kernel around them as one native function, kept on disk.
+"""Functions of the model, and the kernel that calls them, as native functions that are kept on disk.
 
-Private internals of PyTensor and numba live here and in `native`. A few lines of source are generated: each
-function of the target, as kernels call it; the constructor of each record; and `engine`, which calls the
-kernel with them.
+Each function of the target is compiled on its own. The kernel, with its rule and its proposal, is compiled
+once for all models: it is handed the functions in a table (`target_table`). Private internals of PyTensor and
+numba live in these two modules and in `native`. A few lines of source are generated: each function of the
+target, as `target_table` calls it; the constructor of each record; and `engine`, which calls the kernel with
+them.
 """
 
 from __future__ import annotations
@@ -12,11 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numba.extending import register_jitable
+from numba.core.typing.templates import Signature
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import HasInnerGraph, Op
-from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
 from pymc_austerity.model.compile.cache_key import is_of_package, key_of
@@ -36,14 +37,33 @@ from pymc_austerity.model.compile.records import (
     functions_of,
     open_fields,
 )
-from pymc_austerity.target import TARGET_PARAMETERS, Target
+from pymc_austerity.model.compile.target_table import (
+    TARGET,
+    Kind,
+    TableMaker,
+    array_at,
+    as_vector,
+    places_of,
+    signature_of,
+)
+from pymc_austerity.target import TARGET_PARAMETERS
 
 
-def target_function_source(name: str, *, is_number: bool) -> str:
+def target_function_source(name: str, kinds: Sequence[Kind], *, is_number: bool) -> str:
     """Source of a function of a `Target`, which returns a number or a vector, around that of PyTensor."""
-    parameters = TARGET_PARAMETERS[name]
-    result = f"{name}_function({', '.join([*parameters[:-1], '*args'])})[0]{'.item()' if is_number else ''}"
-    return f"def {name}({', '.join(parameters)}):\n    return {result}"
+    *own, _ = TARGET_PARAMETERS[name]
+    arrays = [
+        f"array_at(table, {place}, {dtype!r}, {n_dim}), "
+        for place, (dtype, n_dim) in zip(places_of(kinds), kinds, strict=True)
+    ]
+    called = f"{name}_function({', '.join([*own, '*args'])})[0]"
+    result = f"{called}.item()" if is_number else f"as_vector({called})"
+    lines = [
+        f"def {name}({', '.join([*own, 'table'])}):",
+        f"    args = ({''.join(arrays)})",
+        f"    return {result}",
+    ]
+    return "\n".join(lines)
 
 
 def engine_source(kernel: Callable[..., Any], records: Records) -> str:
@@ -94,50 +114,55 @@ class NumbaBackend:
     def compile(
         self, functions: Mapping[str, Any], kernel: Callable[..., Any], records: Records
     ) -> NativeKernel:
-        """Compile the kernel around the target when it is first called.
+        """Compile the functions of the target, and the kernel, when it is first called.
 
-        If all functions are of this package, the compiled code is kept on disk, and found again by the
-        package's sources.
+        The kernel is the same for all models. What is of this package, or a graph, is kept on disk, and found
+        again by the package's sources.
         """
-        graphs = {name: function.maker.fgraph for name, function in functions.items()}
-        with exact_arithmetic():
-            built = {name: numba_funcify_ensure_cache(graph) for name, graph in graphs.items()}
-        sources = {
-            name: target_function_source(name, is_number=graph.outputs[0].type.ndim == 0)
-            for name, graph in graphs.items()
-        }
-        # Functions are handed to the kernel as `register_jitable` functions, which have no address; a
-        # dispatcher as a value has one, and numba then refuses to cache.
-        target = Target(
-            **{
-                name: register_jitable(
-                    compile_numba_function_src(
-                        source, name, {"__name__": Target.__module__, f"{name}_function": built[name][0]}, {}
-                    )
-                )
-                for name, source in sources.items()
-            }
-        )
-        engine = engine_source(kernel, {**records, "target": target})
-        keys = [graph_key for _, graph_key in built.values()]
-        constructors = [constructor_source(record) for record in records.values()]
-        operations = {op for graph in graphs.values() for op in _own_operations(graph)}
-        key = key_of(
-            [*keys, *sources.values(), *constructors, engine],
-            [
-                kernel,
-                *(part for record in records.values() for part in (type(record), *functions_of(record))),
-                Target,
-                NativeKernel,
-                *sorted(operations, key=repr),
-            ],
-        )
+        own = {**records, "target": TARGET}
+        source = engine_source(kernel, own)
+        constructors = [constructor_source(record) for record in own.values()]
+        parts = [part for record in own.values() for part in (type(record), *functions_of(record))]
+        key = key_of([*constructors, source], [kernel, *parts, NativeKernel])
         environment: dict[str, Any] = {
             "__name__": kernel.__module__,
             "kernel": kernel,
             "generator_at": generator_at,
-            **{f"make_{name}": constructor(record) for name, record in records.items()},
-            "make_target": constructor(target),
+            **{f"make_{name}": constructor(record) for name, record in own.items()},
         }
-        own = call_parameters(kernel, {**records, "target": target})
-        return NativeKernel(compiled(engine, "engine", environment, key), kernel, own)
+        return NativeKernel(
+            compiled(source, "engine", environment, key),
+            kernel,
+            call_parameters(kernel, own),
+            _table_maker(functions),
+        )
+
+
+def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
+    """Makes the tables of functions of one model, each of which takes all arguments."""
+    kinds: list[Kind] = []
+    made = {}
+    for name, function in functions.items():
+        graph = function.maker.fgraph
+        given = [variable.type for variable in graph.inputs[len(TARGET_PARAMETERS[name]) - 1 :]]
+        kinds = [(kind.dtype, kind.ndim) for kind in given]
+        made[name] = _target_function(name, graph, kinds)
+    return TableMaker(made, kinds)
+
+
+def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> tuple[Any, Signature]:
+    """A function of a `Target` for a table of arguments of these kinds, and its signature."""
+    is_number = graph.outputs[0].type.ndim == 0
+    with exact_arithmetic():
+        built, graph_key = numba_funcify_ensure_cache(graph)
+    source = target_function_source(name, kinds, is_number=is_number)
+    operations = sorted(set(_own_operations(graph)), key=repr)
+    key = key_of([graph_key, source], [TableMaker, *operations])
+    environment = {
+        "__name__": TableMaker.__module__,
+        f"{name}_function": built,
+        "array_at": array_at,
+        "as_vector": as_vector,
+    }
+    signature = signature_of(name, graph.inputs[0].type.dtype, is_number=is_number)
+    return compiled(source, name, environment, key), signature

@@ -1,0 +1,244 @@
+"""What compiled kernels are handed of a model: one array of addresses, of the same type for all models.
+
+Functions of a model and their arguments (values of other variables, data) have types of their own. If a
+kernel were compiled around them, each model would compile all of it anew. So the functions are compiled
+apart, each with a fixed signature, and a kernel gets a *table*: the addresses of the functions, then for each
+argument the address of its numbers and its shape. In compiled code `TARGET` calls a function of a table with
+that table, and the function makes its arguments from it (`array_at`). A kernel only hands the table through.
+
+No Python code runs on the way (`native`). What a function raises is raised by the kernel. A table is valid as
+long as the functions and the arrays exist; its `TableMaker` keeps both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numba.core import cgutils, types
+from numba.core.errors import TypingError
+from numba.core.imputils import impl_ret_borrowed
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic, overload, register_jitable
+from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
+
+from pymc_austerity.model.compile.native import Addresses
+from pymc_austerity.target import TARGET_PARAMETERS, Index, Target, Vector
+
+VECTOR = types.Array(types.float64, 1, "C")
+INTEGERS = types.Array(types.int64, 1, "C")
+TABLE = types.Array(types.uintp, 1, "C")
+# A state is a vector of either; functions of the two have places of their own in a table.
+_STATES: dict[Any, int] = {VECTOR: 0, INTEGERS: len(Target._fields)}
+FIRST_ARRAY = len(Target._fields) * len(_STATES)
+
+Kind = tuple[str, int]
+
+
+def signature_of(name: str, state: str, *, is_number: bool) -> Signature:
+    """The signature of a function of a `Target`, for states of numbers of the type `state`."""
+    states = types.Array(from_dtype(np.dtype(state)), 1, "C")
+    return Signature(types.float64 if is_number else VECTOR, _parameters(name, states), None)
+
+
+def _parameters(name: str, states: types.Array) -> tuple[types.Type, ...]:
+    of = {"index": INTEGERS, "args": TABLE}
+    return tuple(of.get(parameter, states) for parameter in TARGET_PARAMETERS[name])
+
+
+def places_of(kinds: Sequence[Kind]) -> list[int]:
+    """Where in a table arrays of these types and dimensions begin."""
+    steps = [1 + n_dim for _, n_dim in kinds]
+    return [int(place) for place in FIRST_ARRAY + np.cumsum([0, *steps])[:-1]]
+
+
+class TableMaker:
+    """Makes the tables of one model.
+
+    Parameters
+    ----------
+    functions : dict of str to dispatcher
+        Of the target, with the signature of each: compiled, or loaded from the disk, for the first table.
+    kinds : sequence of (str, int)
+        Type of the numbers and dimensions of each argument.
+    """
+
+    def __init__(self, functions: Mapping[str, tuple[Any, Signature]], kinds: Sequence[Kind]) -> None:
+        self._functions = functions
+        self._kinds = [
+            (np.dtype(dtype), place) for (dtype, _), place in zip(kinds, places_of(kinds), strict=True)
+        ]
+        self._size = FIRST_ARRAY + sum(1 + n_dim for _, n_dim in kinds)
+        self._made: tuple[list[Any], Addresses] | None = None
+
+    def __call__(self, args: tuple[np.ndarray, ...]) -> Addresses:
+        """The table for these arguments, which are kept until the next is made."""
+        if self._made is None:
+            self._made = [None] * len(self._kinds), self._of_functions()
+        kept, table = self._made
+        others = [k for k, (a, b) in enumerate(zip(args, kept, strict=True)) if a is not b]
+        if not others:
+            return table
+        kept, table = kept.copy(), table.copy()
+        for k in others:
+            dtype, place = self._kinds[k]
+            array = kept[k] = np.require(args[k], dtype, ["C", "A"])
+            table[place] = array.ctypes.data
+            table[place + 1 : place + 1 + array.ndim] = array.shape
+        self._made = kept, table
+        return table
+
+    def _of_functions(self) -> Addresses:
+        table = np.zeros(self._size, dtype=np.uintp)
+        for name, (function, signature) in self._functions.items():
+            function.compile(signature)
+            compiled = function.overloads[signature.args]
+            address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+            table[_place(name, signature.args[0])] = address
+        return table
+
+
+def _place(name: str, state: Any) -> int:
+    return Target._fields.index(name) + _STATES[state]
+
+
+# In compiled code -----------------------------------------------------------------------------------------
+
+
+@intrinsic(prefer_literal=True)
+def array_at(typing_context: Any, table: Any, place: Any, dtype: Any, n_dim: Any) -> Any:
+    """The array whose address and shape are at `place` of a table. It is the caller's; nothing is counted."""
+    if not all(isinstance(each, types.Literal) for each in (place, dtype, n_dim)):
+        raise TypingError("Place, type and dimensions have to be literals.")
+    kind = types.Array(from_dtype(np.dtype(dtype.literal_value)), n_dim.literal_value, "C")
+    first = place.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        numbers = make_array(TABLE)(context, builder, arguments[0]).data
+        load = [_number(context, builder, numbers, first + k) for k in range(1 + kind.ndim)]
+        shape = load[1:]
+        result = make_array(kind)(context, builder)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        strides = [size] * kind.ndim
+        for k in range(kind.ndim - 1, 0, -1):
+            strides[k - 1] = builder.mul(strides[k], shape[k])
+        data = builder.inttoptr(load[0], result.data.type)
+        populate_array(result, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+        return result._getvalue()
+
+    return kind(table, place, dtype, n_dim), generate
+
+
+def _number(context: Any, builder: Any, numbers: Any, k: int) -> Any:
+    return builder.load(builder.gep(numbers, [context.get_constant(types.intp, k)]))
+
+
+def as_vector(array: np.ndarray) -> Vector:
+    """In compiled code: the same numbers as `VECTOR`, copied if these are not in one piece."""
+    raise NotImplementedError
+
+
+@intrinsic
+def _as_contiguous(typing_context: Any, array: Any) -> Any:
+    """The same array, which is contiguous though its type does not say so."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return impl_ret_borrowed(context, builder, VECTOR, arguments[0])
+
+    return VECTOR(array), generate
+
+
+# numba compares parameters and their annotations with those of the implementation.
+@overload(as_vector)
+def _as_vector(array):  # type: ignore[no-untyped-def]
+    def itself(array):  # type: ignore[no-untyped-def]
+        return array
+
+    def contiguous(array):  # type: ignore[no-untyped-def]
+        if array.strides[0] == array.itemsize:
+            return _as_contiguous(array)  # type: ignore[call-arg]
+        return _copied(array)
+
+    if array == VECTOR:
+        return itself
+    return contiguous if array == VECTOR.copy(layout="A") else _copied
+
+
+@register_jitable
+def _copied(array):  # type: ignore[no-untyped-def]
+    result = np.empty(array.shape[0])
+    for i in range(array.shape[0]):
+        result[i] = array[i]
+    return result
+
+
+def _call(name: str, result: Any) -> Callable[..., Any]:
+    """An intrinsic that calls a function of the table, which is the last of its arguments."""
+
+    @intrinsic
+    def call(typing_context: Any, arguments: Any) -> Any:
+        given = arguments.types
+        state = given[0]
+        if state not in _STATES or given != _parameters(name, state):
+            raise TypingError(f"{name} takes contiguous vectors and a table, not {given}.")
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            parts = cgutils.unpack_tuple(builder, values[0])
+            numbers = make_array(TABLE)(context, builder, parts[-1]).data
+            address = _number(context, builder, numbers, _place(name, state))
+            with cgutils.if_unlikely(builder, cgutils.is_null(builder, address)):
+                message = f"This target has no {name}."
+                context.call_conv.return_user_exc(builder, NotImplementedError, (message,))
+            kind = context.call_conv.get_function_type(result, given).as_pointer()
+            function = builder.inttoptr(address, kind)
+            status, value = context.call_conv.call_function(builder, function, result, given, parts)
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return value
+
+        return result(arguments), generate
+
+    return call
+
+
+_global_log_ratio = _call("global_log_ratio", types.float64)
+_log_ratios = _call("log_ratios", VECTOR)
+_log_terms = _call("log_terms", VECTOR)
+_global_gradient = _call("global_gradient", VECTOR)
+_features = _call("features", VECTOR)
+
+
+@register_jitable
+def global_log_ratio(q_new: Vector, q: Vector, table: Any) -> float:
+    """`Target.global_log_ratio` of a table."""
+    return _global_log_ratio((q_new, q, table))
+
+
+@register_jitable
+def log_ratios(q_new: Vector, q: Vector, index: Index, table: Any) -> Vector:
+    """`Target.log_ratios` of a table."""
+    return _log_ratios((q_new, q, index, table))
+
+
+@register_jitable
+def log_terms(q: np.ndarray, index: Index, table: Any) -> Vector:
+    """`Target.log_terms` of a table."""
+    return _log_terms((q, index, table))
+
+
+@register_jitable
+def global_gradient(q: Vector, table: Any) -> Vector:
+    """`Target.global_gradient` of a table."""
+    return _global_gradient((q, table))
+
+
+@register_jitable
+def features(q: Vector, table: Any) -> Vector:
+    """`Target.features` of a table; the state itself if it has none."""
+    return _features((q, table)) if table[_FEATURES] != 0 else q
+
+
+_FEATURES = Target._fields.index("features")
+TARGET = Target(global_log_ratio, log_ratios, log_terms, global_gradient, features)
