@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numba import njit
 from numba.extending import register_jitable
 
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Vector
 
 
 class AliasTable(NamedTuple):
@@ -74,11 +74,8 @@ def _fill(size: Vector) -> tuple[Vector, npt.NDArray[np.int32]]:
 
 
 @register_jitable
-def draw_weighted(rng: np.random.Generator, table: AliasTable, n: int) -> Index:
-    """Draw n positions independently."""
-    index = np.empty(n, dtype=np.int64)
-    for k in range(n):
-        u = rng.random() * table.share.shape[0]
-        i = int(u)
-        index[k] = i if u - i < table.share[i] else table.other[i]
-    return index
+def draw_position(rng: np.random.Generator, table: AliasTable) -> int:
+    """Draw one position."""
+    u = rng.random() * table.share.shape[0]
+    cell = int(u)
+    return cell if u - cell < table.share[cell] else int(table.other[cell])

@@ -1,7 +1,8 @@
 """Bounds on each Taylor remainder, made ready for drawing rows in proportion to them.
 
 `bounds.remainder` has the derivation: |R_i(q') - R_i(q)| <= c_i M(q, q'). Here the c_i of all rows are kept,
-at three radii, and an alias table for each draws rows with probability c_i / C, C = sum of the c_i:
+at three radii, in single precision and rounded up, and a table for each draws rows with probability c_i / C,
+C = sum of the c_i:
 
 - the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted
   distribution are;
@@ -21,7 +22,13 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.bounds.alias import AliasTable, alias_table
+from pymc_austerity.bounds.block_table import (
+    BlockTable,
+    Weights,
+    block_table,
+    draw_weighted,
+    rounded_up,
+)
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_constants import (
@@ -32,9 +39,9 @@ from pymc_austerity.bounds.row_constants import (
     bounded_term,
 )
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.target import LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Vector
 
-# In units of sqrt(d) + 3; the last two are for the third tier.
+# In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
 _RADII = np.array([1.0, 2.0, 8.0, math.inf])
 
 
@@ -52,9 +59,10 @@ class RowSampler(NamedTuple):
         How far each tier reaches in |w|.
     totals : ndarray (3,)
         C of each tier; may be infinite.
-    constants : ndarray (3, N)
+    constants : ndarray of float32 (3, N)
         c_i of each tier.
-    tables : tuple of AliasTable
+    tables : tuple of BlockTable
+        To draw rows in proportion to them.
     rounding : float
         What rounding may add to a remainder, which is a difference of larger numbers.
     most : float
@@ -66,8 +74,8 @@ class RowSampler(NamedTuple):
     whitening: Matrix
     radii: Vector
     totals: Vector
-    constants: Matrix
-    tables: tuple[AliasTable, AliasTable, AliasTable]
+    constants: Weights
+    tables: tuple[BlockTable, BlockTable, BlockTable]
     rounding: float
     most: float
 
@@ -110,36 +118,37 @@ def row_sampler_of(
     rounding, most : float
         See `RowSampler`.
     """
-    radii = coordinates.typical_radius * _RADII
-    constants = np.empty((len(radii), sum(each.term.n_rows for each in terms)))
-    start = 0
-    for each in terms:
-        for positions, c in each.constants():
-            constants[:, start + positions] = c
-        start += each.term.n_rows
-    last = 3 if np.isfinite(constants[3].sum()) else 2
-    radii, constants = radii[[0, 1, last]], constants[[0, 1, last]]
-    constants *= INFLATION
-    local, wider, everywhere = (_table(c) for c in constants)
+    constants, last = _constants(terms)
+    tables = tuple(block_table(each) for each in constants)
     return RowSampler(
         order=coordinates.order,
         center=np.ascontiguousarray(coordinates.center, dtype=np.float64),
         whitening=np.ascontiguousarray(coordinates.whitening, dtype=np.float64),
-        radii=radii,
-        totals=constants.sum(axis=1),
+        radii=coordinates.typical_radius * _RADII[[0, 1, last]],
+        totals=np.array([table.total for table in tables]),
         constants=constants,
-        tables=(local, wider, everywhere),
+        tables=(tables[0], tables[1], tables[2]),
         rounding=rounding,
         most=most,
     )
 
 
-def _table(constants: Vector) -> AliasTable:
-    """A table for these weights; an empty one if none is ever drawn."""
-    total = constants.sum()
-    if 0.0 < total < math.inf:
-        return alias_table(constants)
-    return AliasTable(np.empty(0), np.empty(0, dtype=np.int32))
+def _constants(terms: Sequence[BoundedTerm]) -> tuple[Weights, int]:
+    """The c_i of all rows for three tiers, rounded up, and which radius the third one has."""
+    n_rows = sum(each.term.n_rows for each in terms)
+    constants, nearer = np.empty((3, n_rows), np.float32), np.empty(n_rows, np.float32)
+    start = 0
+    for each in terms:
+        for positions, c in each.constants():
+            rows = start + positions
+            constants[0, rows], constants[1, rows], nearer[rows], constants[2, rows] = rounded_up(
+                c * INFLATION
+            )
+        start += each.term.n_rows
+    if np.all(np.isfinite(constants[2])):
+        return constants, 3
+    constants[2] = nearer
+    return constants, 2
 
 
 @register_jitable
@@ -152,3 +161,12 @@ def tier_and_expected(sampler: RowSampler, q_new: Vector, q: Vector) -> tuple[in
     if radius <= sampler.radii[1]:
         tier = 0 if radius <= sampler.radii[0] else 1
     return tier, sampler.totals[tier] * size if size > 0.0 else 0.0
+
+
+@register_jitable
+def draw_rows(rng: np.random.Generator, sampler: RowSampler, tier: int, n: int) -> Index:
+    """Draw n rows independently, each in proportion to its bound."""
+    rows = np.empty(n, dtype=np.int64)
+    for k in range(n):
+        rows[k] = draw_weighted(rng, sampler.tables[tier], sampler.constants[tier])
+    return rows

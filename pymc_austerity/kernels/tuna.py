@@ -30,8 +30,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import log_uniform
-from pymc_austerity.bounds.alias import draw_weighted
-from pymc_austerity.bounds.row_sampler import RowSampler, tier_and_expected
+from pymc_austerity.bounds.row_sampler import RowSampler, draw_rows, tier_and_expected
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import CHUNK
@@ -157,11 +156,11 @@ def poisson_log_ratio(
     n = rng.poisson(expected * (1.0 + extra)) if expected > 0.0 else 0
     result = 0.0
     for start in range(0, n, CHUNK):
-        index = np.sort(draw_weighted(rng, sampler.tables[tier], min(CHUNK, n - start)))
+        index = np.sort(draw_rows(rng, sampler, tier, min(CHUNK, n - start)))
         log_ratios = target.log_ratios(q_new, q, index, args)
         for k in range(index.shape[0]):
             # c_i M, with M = expected / C
-            bound = sampler.constants[tier, index[k]] / sampler.totals[tier] * expected
+            bound = float(sampler.constants[tier, index[k]]) / sampler.totals[tier] * expected
             if not abs(log_ratios[k]) <= bound + sampler.rounding:  # or not a number
                 rule.violations[0] += 1
                 if not rule.debug:

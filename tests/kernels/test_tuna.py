@@ -13,7 +13,7 @@ import pytest
 from numba.extending import register_jitable
 from scipy import stats
 
-from pymc_austerity.bounds.alias import AliasTable, alias_table
+from pymc_austerity.bounds.block_table import block_table, rounded_up
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import RowSampler
 from pymc_austerity.kernels import tuna
@@ -23,7 +23,7 @@ from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.target import Target
-from tests.bounds.test_alias import recovered
+from tests.bounds.test_block_table import recovered
 from tests.kernels.engines import ScriptedRng, by
 from tests.kernels.three_states import (
     GLOBAL,
@@ -54,16 +54,23 @@ def size_of(i, j):
     return min(ends, abs(w_new - w) * (w * w + w * w_new + w_new * w_new) / 6)
 
 
-def make_sampler(terms, *, most=np.inf, slack=1.0, drawn_by=None, rounding=1e-12):
-    """The smallest right bounds, times `slack`: one row of each tier reaches its bound for some pair."""
+def sampler_of(center, whitening, radii, constants, rounding, most):
+    """A sampler with these c_i, (3, N), to which nothing is added."""
+    tables = tuple(block_table(c) for c in constants)
+    totals = np.array([table.total for table in tables])
+    return RowSampler(2, center, whitening, radii, totals, constants, tables, rounding, most)
+
+
+def make_sampler(terms, *, most=np.inf, slack=1.0, rounding=1e-12):
+    """The smallest right bounds, times `slack`: one row of each tier reaches its bound for some pair.
+
+    They are in double precision, so that the bound is reached.
+    """
     tiers = []
     for inside in ([(0, 1)], [(0, 1), (0, 2), (1, 2)]):
         tiers.append(np.max([np.abs(terms[i] - terms[j]) / size_of(i, j) for i, j in inside], axis=0))
     constants = slack * np.array([*tiers, np.full(terms.shape[1], 100.0)])
-    tables = tuple(alias_table(c if drawn_by is None else drawn_by) for c in constants)
-    return RowSampler(
-        2, CENTRE, np.eye(1), RADII, constants.sum(axis=1), constants, tables, rounding, most
-    )  # fmt: skip
+    return sampler_of(CENTRE, np.eye(1), RADII, constants, rounding, most)
 
 
 def law_of(terms):
@@ -113,13 +120,10 @@ class Rng(ScriptedRng):
         return self.drawn
 
 
-def uniform_for(table, row):
-    """A random number that draws this row."""
-    n = len(table.share)
-    if table.share[row] > 0.0:
-        return (row + 0.5 * table.share[row]) / n
-    cell = int(np.flatnonzero((table.other == row) & (table.share < 1.0))[0])
-    return (cell + 0.5 * (1.0 + table.share[cell])) / n
+def uniforms_for(sampler, tier, row):
+    """Random numbers that draw this row, of few in one block."""
+    weights = sampler.constants[tier]
+    return [0.5, (weights[:row].sum() + 0.5 * weights[row]) / weights.sum()]
 
 
 def counting(chi=0.0, debug=False):
@@ -138,7 +142,7 @@ class Kernel(NamedTuple):
         """One transition from i to j in which `rows` are drawn, with these random numbers to keep them."""
         tier = 1 if 2 in (i, j) else 0
         into_j = JUMPS[i, :j].sum() + 0.5 * JUMPS[i, j]
-        draws = [uniform_for(self.sampler.tables[tier], row) for row in rows]
+        draws = [u for row in rows for u in uniforms_for(self.sampler, tier, row)]
         rng = Rng([into_j, u, *draws, *keeps], len(rows))
         out = tuna.tuna_transitions(
             1, False, rng, np.array([float(i)]), (self.terms,), self.sampler, counting(self.chi),
@@ -174,11 +178,12 @@ class Kernel(NamedTuple):
         log_ratio, _, base = self.log_ratio(i, j)
         if self.move(i, j)[0].n_exhausted:
             return self.check_decision(i, j, (), (), base + log_ratio)
-        table = self.sampler.tables[1 if 2 in (i, j) else 0]
+        tier = 1 if 2 in (i, j) else 0
+        p_row = recovered(self.sampler.tables[tier], self.sampler.constants[tier])
         kept = [self.kept_until(i, j, row) for row in (0, 1)]
         # Row, a number that keeps it or not, and the probability of both.
-        outcomes = [(row, kept[row] * 0.5, kept[row] * recovered(table)[row]) for row in (0, 1)]
-        outcomes += [(row, (1 + kept[row]) * 0.5, (1 - kept[row]) * recovered(table)[row]) for row in (0, 1)]
+        outcomes = [(row, kept[row] * 0.5, kept[row] * p_row[row]) for row in (0, 1)]
+        outcomes += [(row, (1 + kept[row]) * 0.5, (1 - kept[row]) * p_row[row]) for row in (0, 1)]
         outcomes = [(row, u, p) for row, u, p in outcomes if p > 1e-15]
         mean = self.log_ratio(i, j, [0], [0.5])[1]
         total, probability = 0.0, 0.0
@@ -262,11 +267,16 @@ def tier_of_the_new_state(sampler, q_new, q):
 
 KEEPS_WRONGLY = ("0.5 * (1.0 - x) + extra", "0.5 * (1.0 + x) + extra")
 WRONG_SIGN = ("result += math.log", "result -= math.log")
+BOUNDS_ALIKE = ("float(sampler.constants[tier, index[k]]) / sampler.totals[tier]", "0.9")
 TOO_FEW = ("rng.poisson(expected * (1.0 + extra))", "rng.poisson(expected)")
 BUGS = {
     "keeps with the other probability": ("poisson_log_ratio", mended(tuna.poisson_log_ratio, KEEPS_WRONGLY)),
     "log ratio of the wrong sign": ("poisson_log_ratio", mended(tuna.poisson_log_ratio, WRONG_SIGN)),
     "tier of one state": ("tier_and_expected", tier_of_the_new_state),
+    "bounds that are not those it draws by": (
+        "poisson_log_ratio",
+        mended(tuna.poisson_log_ratio, BOUNDS_ALIKE),
+    ),
     "draws too few for chi": ("poisson_log_ratio", mended(tuna.poisson_log_ratio, TOO_FEW)),
 }
 
@@ -276,15 +286,10 @@ def test_planted_bugs_are_noticed(monkeypatch, bug):
     monkeypatch.setattr(tuna, *BUGS[bug])
     sampler = make_sampler(SMALL, slack=1.2)  # nothing is divided by zero
     if "tier" in bug:  # bounds that hold in either tier
-        sampler = sampler._replace(constants=np.array([2.0, 1.5, 1.0])[:, None] * sampler.constants[1])
-        sampler = sampler._replace(totals=sampler.constants.sum(axis=1))
+        constants = np.array([2.0, 1.5, 1.0])[:, None] * sampler.constants[1]
+        sampler = sampler_of(CENTRE, np.eye(1), RADII, constants, sampler.rounding, sampler.most)
     kernel = Kernel(SMALL, sampler, 1.0 if "chi" in bug else 0.0)
     assert errors(kernel.matrix(), law_of(SMALL))[0] > 1e-7
-
-
-def test_bounds_that_are_not_those_of_the_table_are_noticed():
-    sampler = make_sampler(SMALL, drawn_by=np.array([1.0, 1.0, 0.0]))
-    assert errors(Kernel(SMALL, sampler, 0.0).matrix(), law_of(SMALL))[0] > 1e-5
 
 
 def test_wrong_proposal_ratios_are_noticed():
@@ -352,17 +357,9 @@ def test_a_compiled_chain_has_the_right_transition_probabilities(setting):
     np.testing.assert_array_equal(found.n_used[found.exhausted == 1], 3)
 
 
-@pytest.mark.parametrize(
-    ("options", "proposal"),
-    [
-        ({"drawn_by": np.array([1.0, 1.0, 0.0])}, RIGHT),
-        ({}, WITHOUT),
-    ],
-    ids=["table", "proposal"],
-)
-def test_planted_bugs_of_a_compiled_chain_are_noticed(options, proposal):
+def test_a_planted_bug_of_a_compiled_chain_is_noticed():
     matrix = matrix_by_formula(LARGE, make_sampler(LARGE), 0.0)
-    states = chain_of(make_sampler(LARGE, **options), 0.0, proposal=proposal).q[:, 0].astype(int)
+    states = chain_of(make_sampler(LARGE), 0.0, proposal=WITHOUT).q[:, 0].astype(int)
     assert worst_p(counts_of_moves(states), matrix) < P_LIMIT
 
 
@@ -422,12 +419,8 @@ def data():
 def bounds_of(data, most=np.inf, factor=1.0, rounding=1e-12):
     """The same everywhere, so that there is one tier."""
     x, a = data
-    c = factor * 6.0 * np.abs(a) * np.linalg.norm(x, axis=1) ** 3
-    table = alias_table(c)
-    return RowSampler(
-        2, np.zeros(D), np.eye(D), np.full(3, np.inf), np.full(3, c.sum()), np.tile(c, (3, 1)),
-        (table, table, table), rounding, most,
-    )  # fmt: skip
+    c = rounded_up(factor * 6.0 * np.abs(a) * np.linalg.norm(x, axis=1) ** 3)
+    return sampler_of(np.zeros(D), np.eye(D), np.full(3, np.inf), np.tile(c, (3, 1)), rounding, most)
 
 
 def run(trace, n, data, sampler, *, chi=0.0, seed=2, debug=False, tune=True, kernel_rng=None):
@@ -509,7 +502,7 @@ def test_all_that_was_drawn_is_read(data, n):
         asked.append(index)
         return np.zeros(len(index))
 
-    rng = Rng(np.random.default_rng(7).random(2 * n), n)
+    rng = Rng(np.random.default_rng(7).random(3 * n), n)
     sampler = bounds_of(data)
     result, used = tuna.poisson_log_ratio(
         rng, np.ones(D), np.zeros(D), data, sampler, 0, 3.0, counting(), Target(normal_global, log_ratios)
@@ -555,14 +548,11 @@ def one_further(state, q, rng):
 
 def one_move(log_ratio, bound=0.25, *, keep=0.5, u=0.5, debug=False, rounding=1e-12, chi=0.0):
     """A move in which row 0, of one, is drawn once."""
-    table = AliasTable(np.ones(1), np.zeros(1, np.int32))
     # M = 1 / 6 for w' = 1.
     c = np.full((3, 1), 6 * bound)
-    sampler = RowSampler(
-        2, np.zeros(1), np.eye(1), np.full(3, np.inf), c[:, 0], c, (table, table, table), rounding, np.inf
-    )
+    sampler = sampler_of(np.zeros(1), np.eye(1), np.full(3, np.inf), c, rounding, np.inf)
     target = Target(lambda q_new, q, args: 0.0, lambda q_new, q, index, args: np.full(1, log_ratio))
-    rng, rule = Rng([u, 0.3, keep], 1), counting(chi, debug)
+    rng, rule = Rng([u, 0.3, 0.3, keep], 1), counting(chi, debug)
     out = tuna.tuna_transitions(1, False, rng, np.zeros(1), (), sampler, rule, by(one_further), target)
     assert rng.mean == pytest.approx(bound * (1 + chi * bound))
     return out, rule.violations[0]

@@ -549,7 +549,7 @@ def test_more_rows_accept_more_often(built, model, near):
         _, stats_ = move(fresh(step), mode_of(step), 100)
         rates.append(mean(stats_, "mean_tree_accept"))
         used.append(mean(stats_, "n_used"))
-    assert rates[1] > rates[0] + 0.02
+    assert rates[1] > rates[0] + 0.01  # three standard errors
     assert used[1] > 2 * used[0]
 
 

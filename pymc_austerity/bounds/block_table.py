@@ -1,0 +1,92 @@
+"""Draw positions with given weights from tables that are much shorter than the weights.
+
+Consecutive positions form blocks. To draw: choose a block by an alias table of the sums of weights, then scan
+the weights of that block. Sums are made in double precision and in the order of the scan, so that the end of
+a scan is the sum of its block to the last bit: probabilities are weights over their total, up to rounding of
+doubles. A table is built in one pass, and has 20 bytes a block.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from numba.extending import register_jitable
+
+from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_position
+from pymc_austerity.target import Vector
+
+# Positions in a block. A scan of them costs about what it takes to fetch them from memory.
+BLOCK = 16
+
+# Weights are in single precision.
+Weights = npt.NDArray[np.float32]
+
+
+class BlockTable(NamedTuple):
+    """A discrete distribution on positions whose weights are kept elsewhere.
+
+    Attributes
+    ----------
+    blocks : AliasTable
+        Of the blocks.
+    sums : ndarray (B,)
+        Weights of the blocks.
+    """
+
+    blocks: AliasTable
+    sums: Vector
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        return float(self.sums.sum())
+
+
+def block_table(weights: Weights) -> BlockTable:
+    """The table of some weights, none of them negative.
+
+    If their sum is zero or infinite none is ever drawn, and there is no alias table.
+    """
+    sums = _block_sums(weights)
+    if 0.0 < sums.sum() < math.inf:
+        return BlockTable(alias_table(sums), sums)
+    return BlockTable(AliasTable(np.empty(0), np.empty(0, dtype=np.int32)), sums)
+
+
+@njit(cache=True)
+def _block_sums(weights: Weights) -> Vector:
+    n = weights.shape[0]
+    sums = np.zeros((n + BLOCK - 1) // BLOCK)
+    for block in range(sums.shape[0]):
+        start = block * BLOCK
+        for i in range(start, min(start + BLOCK, n)):
+            sums[block] += weights[i]
+    return sums
+
+
+@register_jitable
+def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights) -> int:
+    """Draw one position; `weights` are those that the table was made of."""
+    block: int = draw_position(rng, table.blocks)
+    aim = rng.random() * table.sums[block]  # below the sum, even after rounding
+    start = block * BLOCK
+    stop = min(start + BLOCK, weights.shape[0])
+    reached = 0.0
+    for i in range(start, stop):
+        reached += float(weights[i])  # in double precision
+        if aim < reached:
+            return i
+    return stop - 1  # if there were no weight in the block, which is not drawn then
+
+
+def rounded_up(values: npt.NDArray[np.float64]) -> Weights:
+    """The smallest numbers of single precision that are not below `values`, which may be infinite."""
+    with np.errstate(over="ignore", under="ignore"):
+        result = values.astype(np.float32)
+    below = result < values
+    result[below] = np.nextafter(result[below], np.float32(np.inf))
+    return result
