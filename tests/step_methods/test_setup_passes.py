@@ -12,7 +12,7 @@ from pymc_austerity.mode import remainders
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.row_functions import PredictorRows
-from pymc_austerity.step_methods.base import garbage_left
+from pymc_austerity.step_methods.base import earlier_objects_kept
 
 N = 250_000
 
@@ -103,14 +103,15 @@ def test_rows_may_be_in_any_order():
     assert fits[1].report.passes <= 3
 
 
-def test_garbage_is_collected_afterwards():
-    with garbage_left():
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    gc.disable()
+def test_garbage_is_looked_for_everywhere_afterwards():
+    before = gc.get_freeze_count()
+    with earlier_objects_kept():
+        assert gc.get_freeze_count() > 1000
+    assert gc.get_freeze_count() == before == 0
+    gc.freeze()
     try:
-        with garbage_left():
+        with earlier_objects_kept():
             pass
-        assert not gc.isenabled()  # as the user wanted it
+        assert gc.get_freeze_count() > 1000  # as the user wanted it
     finally:
-        gc.enable()
+        gc.unfreeze()
