@@ -13,7 +13,7 @@ from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
 
 # Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.
-_MOVES, _FEWEST, _BUDGET = 200, 20, 2_000_000
+_MOVES, _FEWEST, _BUDGET = 200, 20, 100_000
 _SEED = 2020
 # A sum of remainders that varies by less than this is decided by a small batch.
 _SMALL_SPREAD = 1.0
