@@ -14,7 +14,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.expansion import expand
@@ -84,7 +84,11 @@ def fit_mode(
         located = located_at_start(posterior)
     else:
         posterior = BlockPosterior(structure, point, whole_block=whole_block)
-        located = ModeSearch(model, posterior, point).run()
+        try:
+            located = ModeSearch(model, posterior, point).run()
+        except NoNormalApproximationError:
+            require_finite(fact, point)  # if a row is impossible, that says more
+            raise
     found = FittedTerms(_normal_fit(posterior, located, started), fact, structure, posterior.likelihood)
     if taylor is not None:
         found = _with_expansion(found, int(taylor.order))

@@ -817,6 +817,7 @@ def test_a_surrogate_for_a_hierarchical_prior(scales, draw):
 ALL_TERMS = pytest.mark.slow("numba compiles the gradients of all terms")
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in dot")  # of steps that NUTS tries while it tunes
 @pytest.mark.parametrize(
     "nuts",
     [pytest.param(restricted_nuts, id="restricted"), pytest.param(pm.NUTS, id="NUTS", marks=ALL_TERMS)],
