@@ -7,7 +7,7 @@ log ratios exceeds log u - base; `base` is the rest of the log ratio, which the 
 (`proposals.base`).
 
 The functions here are plain Python in the subset that numba compiles. `model.compile` compiles them
-around the functions of a model; tests run them interpreted, with identical draws.
+once, and hands them the functions of a model; tests run them interpreted, with identical draws.
 """
 
 from __future__ import annotations

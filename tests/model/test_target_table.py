@@ -147,7 +147,7 @@ def test_a_table_is_made_anew_only_for_other_arrays():
     assert second is not first
     assert np.flatnonzero(second != first).tolist() == [C]
     assert second[C] == scale.ctypes.data
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="longer"):
         make(args[:-1])
 
 

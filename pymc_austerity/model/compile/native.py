@@ -124,10 +124,17 @@ class NativeKernel:
         return self._outcome(*numbers) if self._q_at is None else self._outcome(args[self._q_at], *numbers)
 
 
-def compiled(source: str, name: str, environment: dict[str, Any], key: str | None) -> Any:
-    """A function, compiled when it is first called, and kept on disk under `key`, if there is one."""
+def compiled(
+    source: str, name: str, environment: dict[str, Any], key: str | None, *, from_python: bool = True
+) -> Any:
+    """A function, compiled when it is first called, and kept on disk under `key`, if there is one.
+
+    What other compiled code calls, and never Python, takes less to compile.
+    """
     function = compile_numba_function_src(source, name, environment, {}, cache_key=key)
-    return numba.njit(function, cache=key is not None)
+    return numba.njit(
+        function, cache=key is not None, no_cfunc_wrapper=True, no_cpython_wrapper=not from_python
+    )
 
 
 def interruptible(function: Callable[..., Any]) -> Callable[..., Any]:

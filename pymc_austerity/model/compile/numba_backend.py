@@ -165,4 +165,4 @@ def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> 
         "as_vector": as_vector,
     }
     signature = signature_of(name, graph.inputs[0].type.dtype, is_number=is_number)
-    return compiled(source, name, environment, key), signature
+    return compiled(source, name, environment, key, from_python=False), signature

@@ -1,6 +1,6 @@
 """What all subsampled Metropolis steps share: PyMC's step contract around a compiled kernel.
 
-A draw goes: point -> vector q -> `kernels.metropolis.transitions`, compiled around the model -> point.
+A draw goes: point -> vector q -> `kernels.metropolis.transitions`, compiled -> point.
 """
 
 from __future__ import annotations
