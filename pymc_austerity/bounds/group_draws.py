@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 from numba import njit
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.block_table import BLOCK, Weights
 from pymc_austerity.bounds.group_tables import GroupTables
 from pymc_austerity.target import Index, Vector
+
+# Beyond this |w| nothing is known, as powers may overflow.
+_FAR = 1e30
 
 
 @njit(cache=True)
@@ -40,7 +42,7 @@ def cubes_of_groups(tables: GroupTables, w: Vector) -> Vector:
 
 @njit(cache=True)
 def sizes_by_groups(tables: GroupTables, tier: int, w_new: Vector, w: Vector) -> tuple[Vector, float]:
-    """The h_g of a pair of states, and the sum of all b_i; the same if the states change places."""
+    """The h_g of a pair of states in a tier, and the sum of all b_i."""
     ends = cubes_of_groups(tables, w_new) + cubes_of_groups(tables, w)
     moved = cubes_of_groups(tables, w_new - w)
     of_ends = of_moved = 0.0
@@ -58,7 +60,52 @@ def sizes_by_groups(tables: GroupTables, tier: int, w_new: Vector, w: Vector) ->
     return sizes, expected
 
 
-@register_jitable
+@njit(cache=True)
+def move_by_groups(
+    tables: GroupTables, center: Vector, radii: Vector, q_new: Vector, q: Vector
+) -> tuple[int, float, Vector]:
+    """The tier of a pair of states, the sum of all b_i, and the h_g; the same if the states change places."""
+    w_new, w = whitened(tables, center, q_new), whitened(tables, center, q)
+    radius = math.sqrt(max(np.sum(w * w), np.sum(w_new * w_new)))
+    if not (radius <= radii[2] and radius < _FAR):
+        return 2, math.inf, tables.typical
+    tier = 2
+    if radius <= radii[1]:
+        tier = 0 if radius <= radii[0] else 1
+    if np.all(q_new == q):
+        return tier, 0.0, tables.typical
+    sizes, expected = sizes_by_groups(tables, tier, w_new, w)
+    return tier, expected, sizes
+
+
+@njit(cache=True)
+def first_above(values: Vector, start: int, stop: int, aim: float) -> int:
+    """The first place from `start` on, before `stop`, of a value above `aim`; values do not fall."""
+    low, high = start, stop - 1
+    while low < high:
+        middle = (low + high) // 2
+        if aim < values[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True)
+def scanned(tables: GroupTables, factors: Weights, start: int, stop: int, aim: float) -> int:
+    """The row of the entry at which the sum of weights exceeds `aim`; the last one with weight, if none."""
+    reached, row = 0.0, tables.rows[start]
+    for e in range(start, stop):
+        weight = np.float64(tables.lengths[e]) * np.float64(factors[tables.rows[e]])
+        if weight > 0.0:
+            reached += weight
+            row = tables.rows[e]
+            if aim < reached:
+                break
+    return int(row)
+
+
+@njit(cache=True)
 def draw_by_groups(
     rng: np.random.Generator, tables: GroupTables, factors: Weights, tier: int, sizes: Vector, n: int
 ) -> Index:
@@ -87,33 +134,6 @@ def draw_by_groups(
         start = tables.starts[g] + (block - first) * BLOCK
         drawn[k] = scanned(tables, factors, start, min(start + BLOCK, tables.starts[g + 1]), aim)
     return drawn
-
-
-@njit(cache=True)
-def first_above(values: Vector, start: int, stop: int, aim: float) -> int:
-    """The first place from `start` on, before `stop`, of a value above `aim`; values do not fall."""
-    low, high = start, stop - 1
-    while low < high:
-        middle = (low + high) // 2
-        if aim < values[middle]:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@njit(cache=True)
-def scanned(tables: GroupTables, factors: Weights, start: int, stop: int, aim: float) -> int:
-    """The row of the entry at which the sum of weights exceeds `aim`; the last one with weight, if none."""
-    reached, row = 0.0, tables.rows[start]
-    for e in range(start, stop):
-        weight = np.float64(tables.lengths[e]) * np.float64(factors[tables.rows[e]])
-        if weight > 0.0:
-            reached += weight
-            row = tables.rows[e]
-            if aim < reached:
-                break
-    return int(row)
 
 
 @njit(cache=True)

@@ -33,12 +33,7 @@ from pymc_austerity.bounds.block_table import (
     rounded_up,
 )
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.group_draws import (
-    bounds_by_groups,
-    draw_by_groups,
-    sizes_by_groups,
-    whitened,
-)
+from pymc_austerity.bounds.group_draws import bounds_by_groups, draw_by_groups, move_by_groups
 from pymc_austerity.bounds.group_tables import NO_GROUPS, GroupTables, group_tables
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_constants import (
@@ -51,9 +46,6 @@ from pymc_austerity.bounds.row_constants import (
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.target import Index, LinearPredictor, Vector
-
-# Beyond this |w| nothing is known of groups, as powers may overflow.
-_FAR = 1e30
 
 # In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
 _RADII = np.array([1.0, 2.0, 8.0, math.inf])
@@ -198,29 +190,17 @@ class Move(NamedTuple):
 @register_jitable
 def bounded_move(sampler: RowSampler, q_new: Vector, q: Vector) -> Move:
     """Bounds for a pair of states."""
-    if sampler.groups.columns.shape[0] == 0:
-        radius, size = distances(sampler, q_new, q)
-        tier = tier_at(sampler, radius)
-        if not radius <= sampler.radii[2]:
-            return Move(2, math.inf, sampler.groups.typical)
-        return Move(tier, sampler.totals[tier] * size if size > 0.0 else 0.0, sampler.groups.typical)
-    w_new, w = whitened(sampler.groups, sampler.center, q_new), whitened(sampler.groups, sampler.center, q)
-    radius = math.sqrt(max(np.sum(w * w), np.sum(w_new * w_new)))
-    tier = tier_at(sampler, radius)
-    if not radius <= sampler.radii[2] or not radius < _FAR:
-        return Move(2, math.inf, sampler.groups.typical)
-    if np.all(q_new == q):
-        return Move(tier, 0.0, sampler.groups.typical)
-    sizes, expected = sizes_by_groups(sampler.groups, tier, w_new, w)
-    return Move(tier, expected, sizes)
-
-
-@register_jitable
-def tier_at(sampler: RowSampler, radius: float) -> int:
-    """The first tier that reaches so far, or the last."""
-    if radius <= sampler.radii[0]:
-        return 0
-    return 1 if radius <= sampler.radii[1] else 2
+    if sampler.groups.columns.shape[0] > 0:
+        tier, expected, sizes = move_by_groups(sampler.groups, sampler.center, sampler.radii, q_new, q)
+        return Move(tier, expected, sizes)
+    none = sampler.groups.typical
+    radius, size = distances(sampler, q_new, q)
+    if not radius <= sampler.radii[2]:
+        return Move(2, math.inf, none)
+    tier = 2
+    if radius <= sampler.radii[1]:
+        tier = 0 if radius <= sampler.radii[0] else 1
+    return Move(tier, sampler.totals[tier] * size if size > 0.0 else 0.0, none)
 
 
 def tier_and_expected(sampler: RowSampler, q_new: Vector, q: Vector) -> tuple[int, float]:
