@@ -74,10 +74,10 @@ def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights)
     block: int = draw_position(rng, table.blocks)
     aim = rng.random() * table.sums[block]  # below the sum, even after rounding
     start = block * BLOCK
-    stop = min(start + BLOCK, weights.shape[0])
+    stop: int = min(start + BLOCK, weights.shape[0])
     reached = 0.0
     for i in range(start, stop):
-        reached += float(weights[i])  # in double precision
+        reached += np.float64(weights[i])  # in double precision
         if aim < reached:
             return i
     return stop - 1  # if there were no weight in the block, which is not drawn then

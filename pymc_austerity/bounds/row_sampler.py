@@ -11,6 +11,9 @@ C = sum of the c_i:
   eight times as far as the first, and nothing is known beyond.
 
 A pair belongs to the first tier that contains both of its states, whichever of the two the chain is in.
+
+Where rows have few entries that are not zero, the bounds are those of `group_tables`, which are much smaller
+and not the product of a part of the row and one of the move.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from pymc_austerity.bounds.block_table import (
     rounded_up,
 )
 from pymc_austerity.bounds.enclosure import Matrix
+from pymc_austerity.bounds.group_draws import bounds_by_groups, draw_by_groups, move_by_groups
+from pymc_austerity.bounds.group_tables import NO_GROUPS, GroupTables, group_tables
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_constants import (
     INFLATION,
@@ -39,6 +44,7 @@ from pymc_austerity.bounds.row_constants import (
     bounded_term,
 )
 from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
@@ -60,9 +66,11 @@ class RowSampler(NamedTuple):
     totals : ndarray (3,)
         C of each tier; may be infinite.
     constants : ndarray of float32 (3, N)
-        c_i of each tier.
+        c_i of each tier; k_i if there are groups.
     tables : tuple of BlockTable
-        To draw rows in proportion to them.
+        To draw rows in proportion to the c_i.
+    groups : GroupTables
+        Empty if there are none.
     rounding : float
         What rounding may add to a remainder, which is a difference of larger numbers.
     most : float
@@ -76,6 +84,7 @@ class RowSampler(NamedTuple):
     totals: Vector
     constants: Weights
     tables: tuple[BlockTable, BlockTable, BlockTable]
+    groups: GroupTables
     rounding: float
     most: float
 
@@ -128,6 +137,7 @@ def row_sampler_of(
         totals=np.array([table.total for table in tables]),
         constants=constants,
         tables=(tables[0], tables[1], tables[2]),
+        groups=NO_GROUPS,
         rounding=rounding,
         most=most,
     )
@@ -151,22 +161,73 @@ def _constants(terms: Sequence[BoundedTerm]) -> tuple[Weights, int]:
     return constants, 2
 
 
+def grouped(
+    sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups
+) -> RowSampler:
+    """The same with bounds by groups; `sampler` has the coordinates of the groups."""
+    tables, factors = group_tables(terms, groups, sampler.constants)
+    return sampler._replace(constants=factors, groups=tables)
+
+
+class Move(NamedTuple):
+    """What is known of a pair of states before any row is read; the same if they change places.
+
+    Attributes
+    ----------
+    tier : int
+        Of the bounds.
+    expected : float
+        The sum of the bounds of all rows: how many will be drawn.
+    sizes : ndarray (G,)
+        h_g of the groups, if there are any.
+    """
+
+    tier: int
+    expected: float
+    sizes: Vector
+
+
 @register_jitable
-def tier_and_expected(sampler: RowSampler, q_new: Vector, q: Vector) -> tuple[int, float]:
-    """The tier of a pair of states, and its C M; the same if the states change places."""
+def bounded_move(sampler: RowSampler, q_new: Vector, q: Vector) -> Move:
+    """Bounds for a pair of states."""
+    if sampler.groups.columns.shape[0] > 0:
+        tier, expected, sizes = move_by_groups(sampler.groups, sampler.center, sampler.radii, q_new, q)
+        return Move(tier, expected, sizes)
+    none = sampler.groups.typical
     radius, size = distances(sampler, q_new, q)
     if not radius <= sampler.radii[2]:
-        return 2, math.inf
+        return Move(2, math.inf, none)
     tier = 2
     if radius <= sampler.radii[1]:
         tier = 0 if radius <= sampler.radii[0] else 1
-    return tier, sampler.totals[tier] * size if size > 0.0 else 0.0
+    return Move(tier, sampler.totals[tier] * size if size > 0.0 else 0.0, none)
+
+
+def tier_and_expected(sampler: RowSampler, q_new: Vector, q: Vector) -> tuple[int, float]:
+    """The tier of a pair of states, and how many rows are expected."""
+    move = bounded_move(sampler, q_new, q)
+    return move.tier, move.expected
 
 
 @register_jitable
-def draw_rows(rng: np.random.Generator, sampler: RowSampler, tier: int, n: int) -> Index:
+def draw_rows(rng: np.random.Generator, sampler: RowSampler, move: Move, n: int) -> Index:
     """Draw n rows independently, each in proportion to its bound."""
+    if sampler.groups.columns.shape[0] > 0:
+        factors = sampler.constants[move.tier]
+        return draw_by_groups(rng, sampler.groups, factors, move.tier, move.sizes, n)
     rows = np.empty(n, dtype=np.int64)
     for k in range(n):
-        rows[k] = draw_weighted(rng, sampler.tables[tier], sampler.constants[tier])
+        rows[k] = draw_weighted(rng, sampler.tables[move.tier], sampler.constants[move.tier])
     return rows
+
+
+@register_jitable
+def bounds_of_rows(sampler: RowSampler, move: Move, rows: Index) -> Vector:
+    """The bounds of some rows for a pair of states."""
+    if sampler.groups.columns.shape[0] > 0:
+        return bounds_by_groups(sampler.groups, sampler.constants[move.tier], move.sizes, rows)
+    size = move.expected / sampler.totals[move.tier]
+    bounds = np.empty(rows.shape[0])
+    for k in range(rows.shape[0]):
+        bounds[k] = np.float64(sampler.constants[move.tier, rows[k]]) * size
+    return bounds

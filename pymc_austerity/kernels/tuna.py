@@ -1,22 +1,24 @@
 """Metropolis-Hastings with exact decisions from a handful of terms (TunaMH; Zhang, Cooper & De Sa 2020).
 
-Remainders R_i have bounds |R_i(q') - R_i(q)| <= c_i M. For a move from q to q', with x_i =
-[R_i(q') - R_i(q)] / (c_i M), count each row i
+Remainders R_i have bounds |R_i(q') - R_i(q)| <= b_i. For a move from q to q', with x_i =
+[R_i(q') - R_i(q)] / b_i and B the sum of all b_i, count each row i
 
-    s_i ~ Poisson(c_i M [(1 - x_i) / 2 + chi C M])
+    s_i ~ Poisson(b_i [(1 - x_i) / 2 + chi B])
 
 times, independently. For the move back x_i has the other sign. The counts are part of the proposal: the
 ratio of their probabilities, backwards over forwards, is
 
-    exp(-sum of [R_i(q') - R_i(q)]) product over i of [(1 + x_i + 2 chi C M) / (1 - x_i + 2 chi C M)]^s_i,
+    exp(-sum of [R_i(q') - R_i(q)]) product over i of [(1 + x_i + 2 chi B) / (1 - x_i + 2 chi B)]^s_i,
 
 in which the exponential cancels what the log density has of the remainders. What is left to decide on is
 `base` and the product over the rows that were counted.
 
-To draw the counts, draw B ~ Poisson(C M + chi (C M)^2) rows, each with probability c_i / C, and keep each
-with probability [(1 - x_i) / 2 + chi C M] / (1 + chi C M). The chi = 0 of most uses draws the fewest rows.
+To draw the counts, draw Poisson(B + chi B^2) rows, each with probability b_i / B, and keep each with
+probability [(1 - x_i) / 2 + chi B] / (1 + chi B). The chi = 0 of most uses draws the fewest rows.
 
-Where remainders are bounded in features phi of the state, M is that of phi(q) and phi(q').
+The b_i are the same for the move back. Mostly they are c_i M, with an M of the pair of states
+(`bounds.row_sampler`). Where remainders are bounded in features phi of the state, it is that of phi(q) and
+phi(q').
 
 `docs/explanation/exact_subsampling.md` has the proof.
 """
@@ -30,7 +32,13 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import log_uniform
-from pymc_austerity.bounds.row_sampler import RowSampler, draw_rows, tier_and_expected
+from pymc_austerity.bounds.row_sampler import (
+    Move,
+    RowSampler,
+    bounded_move,
+    bounds_of_rows,
+    draw_rows,
+)
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import CHUNK
@@ -118,10 +126,10 @@ def tuna_transitions(
             accepted = False  # outside the support of the prior
         else:
             phi_new, phi = target.features(q_new, args), target.features(q, args)
-            tier, expected = tier_and_expected(sampler, phi_new, phi)
+            move = bounded_move(sampler, phi_new, phi)
             n_stages += 1
-            if expected * (1.0 + rule.chi * expected) <= min(sampler.most, _TOO_MANY):
-                estimate, n = poisson_log_ratio(rng, q_new, q, args, sampler, tier, expected, rule, target)
+            if move.expected * (1.0 + rule.chi * move.expected) <= min(sampler.most, _TOO_MANY):
+                estimate, n = poisson_log_ratio(rng, q_new, q, args, sampler, move, rule, target)
                 n_used += n
             else:  # for the move back too
                 estimate, error = sum_of_log_ratios(q_new, q, args, n_local, target), 0.0
@@ -143,8 +151,7 @@ def poisson_log_ratio(
     q: Vector,
     args: tuple[Any, ...],
     sampler: RowSampler,
-    tier: int,
-    expected: float,
+    move: Move,
     rule: TunaRule,
     target: Target,
 ) -> tuple[float, int]:
@@ -152,15 +159,15 @@ def poisson_log_ratio(
 
     Rows are read in the order in which they are stored.
     """
-    extra = rule.chi * expected
-    n = rng.poisson(expected * (1.0 + extra)) if expected > 0.0 else 0
+    extra = rule.chi * move.expected
+    n = rng.poisson(move.expected * (1.0 + extra)) if move.expected > 0.0 else 0
     result = 0.0
     for start in range(0, n, CHUNK):
-        index = np.sort(draw_rows(rng, sampler, tier, min(CHUNK, n - start)))
+        index = np.sort(draw_rows(rng, sampler, move, min(CHUNK, n - start)))
+        bounds = bounds_of_rows(sampler, move, index)
         log_ratios = target.log_ratios(q_new, q, index, args)
         for k in range(index.shape[0]):
-            # c_i M, with M = expected / C
-            bound = float(sampler.constants[tier, index[k]]) / sampler.totals[tier] * expected
+            bound = bounds[k]
             if not abs(log_ratios[k]) <= bound + sampler.rounding:  # or not a number
                 rule.violations[0] += 1
                 if not rule.debug:

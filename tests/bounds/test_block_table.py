@@ -121,7 +121,7 @@ def test_planted_bugs_are_noticed(bug):
 
 def test_sums_of_single_precision_are_noticed():
     """A scan that adds in single precision does not end where its block ends."""
-    source = inspect.getsource(draw_weighted).replace("float(weights[i])", "weights[i]")
+    source = inspect.getsource(draw_weighted).replace("np.float64(weights[i])", "weights[i]")
     names = dict(vars(module))
     exec(source.replace("reached = 0.0", "reached = np.float32(0.0)"), names)
     weights = rounded_up(np.random.default_rng(3).gamma(0.1, size=BLOCK))

@@ -14,8 +14,9 @@ from numba.extending import register_jitable
 from scipy import stats
 
 from pymc_austerity.bounds.block_table import block_table, rounded_up
+from pymc_austerity.bounds.group_tables import NO_GROUPS
 from pymc_austerity.bounds.remainder import distances
-from pymc_austerity.bounds.row_sampler import RowSampler
+from pymc_austerity.bounds.row_sampler import Move, RowSampler
 from pymc_austerity.kernels import tuna
 from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.kernels.tuna import TunaRule
@@ -58,7 +59,7 @@ def sampler_of(center, whitening, radii, constants, rounding, most):
     """A sampler with these c_i, (3, N), to which nothing is added."""
     tables = tuple(block_table(c) for c in constants)
     totals = np.array([table.total for table in tables])
-    return RowSampler(2, center, whitening, radii, totals, constants, tables, rounding, most)
+    return RowSampler(2, center, whitening, radii, totals, constants, tables, NO_GROUPS, rounding, most)
 
 
 def make_sampler(terms, *, most=np.inf, slack=1.0, rounding=1e-12):
@@ -262,17 +263,17 @@ def mended(function, *changes):
 def tier_of_the_new_state(sampler, q_new, q):
     """A planted bug: the tier does not look at both states."""
     tier = 0 if abs(q_new[0] - sampler.center[0]) <= sampler.radii[0] else 1
-    return tier, sampler.totals[tier] * distances(sampler, q_new, q)[1]
+    return Move(tier, sampler.totals[tier] * distances(sampler, q_new, q)[1], NO_GROUPS.typical)
 
 
 KEEPS_WRONGLY = ("0.5 * (1.0 - x) + extra", "0.5 * (1.0 + x) + extra")
 WRONG_SIGN = ("result += math.log", "result -= math.log")
-BOUNDS_ALIKE = ("float(sampler.constants[tier, index[k]]) / sampler.totals[tier]", "0.9")
-TOO_FEW = ("rng.poisson(expected * (1.0 + extra))", "rng.poisson(expected)")
+BOUNDS_ALIKE = ("bound = bounds[k]", "bound = 0.9 * move.expected")
+TOO_FEW = ("rng.poisson(move.expected * (1.0 + extra))", "rng.poisson(move.expected)")
 BUGS = {
     "keeps with the other probability": ("poisson_log_ratio", mended(tuna.poisson_log_ratio, KEEPS_WRONGLY)),
     "log ratio of the wrong sign": ("poisson_log_ratio", mended(tuna.poisson_log_ratio, WRONG_SIGN)),
-    "tier of one state": ("tier_and_expected", tier_of_the_new_state),
+    "tier of one state": ("bounded_move", tier_of_the_new_state),
     "bounds that are not those it draws by": (
         "poisson_log_ratio",
         mended(tuna.poisson_log_ratio, BOUNDS_ALIKE),
@@ -505,7 +506,14 @@ def test_all_that_was_drawn_is_read(data, n):
     rng = Rng(np.random.default_rng(7).random(3 * n), n)
     sampler = bounds_of(data)
     result, used = tuna.poisson_log_ratio(
-        rng, np.ones(D), np.zeros(D), data, sampler, 0, 3.0, counting(), Target(normal_global, log_ratios)
+        rng,
+        np.ones(D),
+        np.zeros(D),
+        data,
+        sampler,
+        Move(0, 3.0, NO_GROUPS.typical),
+        counting(),
+        Target(normal_global, log_ratios),
     )
     assert (result, used, rng.uniforms) == (0.0, n, [])
     assert sum(map(len, asked)) == n

@@ -13,10 +13,13 @@ from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import (
     RowSampler,
+    bounded_move,
     bounded_terms,
+    bounds_of_rows,
+    grouped,
     row_sampler_of,
-    tier_and_expected,
 )
+from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.mode.mode_fit import FittedTerms
@@ -47,6 +50,8 @@ EXACT = Exact()
 # Where rounding is measured: standard deviations from the center (nearer than the chain, so that what is seen
 # of a wrong bound is much less than what the chain will see), and rows.
 _DISTANCES, _ROWS, _SEED = (1e-4, 1e-2, 0.1), 10_000, 2019
+# Fewer rows than this are cheap however they are drawn.
+_FEW_ROWS = 10.0
 # More than this, relative to a term, is not rounding; what may be met is some times what was seen.
 _ROUNDING, _MARGIN = 1e-6, 16.0
 
@@ -243,6 +248,8 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[
         rows = found.rows_to_bound(curvature)
     except UnboundedError as error:
         raise NoBoundError(str(error), in_the_way(surveyed.structure)) from None
+    groups = coordinate_groups(rows, coordinates)
+    coordinates = coordinates if groups is None else groups.coordinates
     try:
         terms = bounded_terms(rows, coordinates, curvature)
         sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most)
@@ -250,7 +257,15 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[
         raise NoBoundError(str(error)) from None
     which = "third" if expansion.order == 2 else "second"
     sources = f"{which} derivatives of {' and '.join(each.bounds.description for each in terms)}"
+    if groups is not None and typical_rows(sampler) > _FEW_ROWS:
+        sampler = grouped(sampler, rows, groups)
+        sources += f"; {sampler.groups}"
     return sampler._replace(rounding=rounding_allowance(sampler, found, point)), sources
+
+
+def typical_rows(sampler: RowSampler) -> float:
+    """Rows that are expected for a move between two draws of the fitted distribution."""
+    return float(sampler.totals[0] * typical_length(len(sampler.whitening)) ** 3 / 3.0)
 
 
 def rounding_allowance(sampler: RowSampler, found: FittedTerms, point: PointType) -> float:
@@ -271,10 +286,10 @@ def rounding_allowance(sampler: RowSampler, found: FittedTerms, point: PointType
     for distance in _DISTANCES:
         q = center + distance * directions @ rng.standard_normal(directions.shape[1])
         change = np.abs(terms(point_of(found.expanded, q, point), some) - here)
-        tier, expected = tier_and_expected(sampler, features(q), sampler.center)
-        if not 0.0 < expected < math.inf:
+        move = bounded_move(sampler, features(q), sampler.center)
+        if not 0.0 < move.expected < math.inf:
             continue
-        excess = change - sampler.constants[tier, some] / sampler.totals[tier] * expected
+        excess = change - bounds_of_rows(sampler, move, some)
         excess = excess[excess < _ROUNDING * (1.0 + np.abs(here))]  # larger ones are for the chain to report
         allowance = max(allowance, _MARGIN * float(excess.max(initial=0.0)))
     return allowance

@@ -1,0 +1,149 @@
+"""Rows drawn by groups of whitened coordinates: what is computed for a pair of states. See `group_tables`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from pymc_austerity.bounds.block_table import BLOCK, Weights
+from pymc_austerity.bounds.group_tables import GroupTables
+from pymc_austerity.target import Index, Vector
+
+# Beyond this |w| nothing is known, as powers may overflow.
+_FAR = 1e30
+
+
+@njit(cache=True)
+def whitened(tables: GroupTables, center: Vector, q: Vector) -> Vector:
+    """The w of a state."""
+    w = np.zeros(tables.columns.shape[0])
+    for b in range(w.shape[0]):
+        away = q[tables.columns[b]] - center[tables.columns[b]]
+        for a in range(b + 1):
+            w[a] += tables.factor[b, a] * away
+    return w
+
+
+@njit(cache=True)
+def cubes_of_groups(tables: GroupTables, w: Vector) -> Vector:
+    """|w_g|^3 / tau_g^2 of all groups."""
+    n, cubes = tables.n_sparse, np.zeros(tables.typical.shape[0])
+    for a in range(w.shape[0]):  # squares of those that are pooled
+        if tables.pools[a] >= 0:
+            cubes[tables.pools[a]] += w[a] * w[a]
+    for g in range(n, cubes.shape[0]):
+        cubes[g] *= math.sqrt(cubes[g])
+    for a in range(n):
+        cubes[a] = abs(w[a]) ** 3
+    return cubes / (tables.typical * tables.typical)
+
+
+@njit(cache=True)
+def sizes_by_groups(tables: GroupTables, tier: int, w_new: Vector, w: Vector) -> tuple[Vector, float]:
+    """The h_g of a pair of states in a tier, and the sum of all b_i."""
+    ends = cubes_of_groups(tables, w_new) + cubes_of_groups(tables, w)
+    moved = cubes_of_groups(tables, w_new - w)
+    of_ends = of_moved = 0.0
+    for g in range(ends.shape[0]):
+        of_ends += tables.sums[tier, g] * ends[g]
+        of_moved += tables.sums[tier, g] * moved[g]
+    near, step = 1.0 / 6.0, 0.0
+    if 0.0 < of_moved < 4.0 / 27.0 * of_ends < math.inf:  # the second bound is the smaller one
+        cube = (0.5 * of_ends / of_moved) ** (1.0 / 3.0)  # of mu
+        near, step = 1.0 / (6.0 * cube), cube * cube / 6.0
+    sizes = near * ends + step * moved
+    expected = 0.0
+    for g in range(sizes.shape[0]):
+        expected += tables.sums[tier, g] * sizes[g]
+    return sizes, expected
+
+
+@njit(cache=True)
+def move_by_groups(
+    tables: GroupTables, center: Vector, radii: Vector, q_new: Vector, q: Vector
+) -> tuple[int, float, Vector]:
+    """The tier of a pair of states, the sum of all b_i, and the h_g; the same if the states change places."""
+    w_new, w = whitened(tables, center, q_new), whitened(tables, center, q)
+    radius = math.sqrt(max(np.sum(w * w), np.sum(w_new * w_new)))
+    if not (radius <= radii[2] and radius < _FAR):
+        return 2, math.inf, tables.typical
+    tier = 2
+    if radius <= radii[1]:
+        tier = 0 if radius <= radii[0] else 1
+    if np.all(q_new == q):
+        return tier, 0.0, tables.typical
+    sizes, expected = sizes_by_groups(tables, tier, w_new, w)
+    return tier, expected, sizes
+
+
+@njit(cache=True)
+def first_above(values: Vector, start: int, stop: int, aim: float) -> int:
+    """The first place from `start` on, before `stop`, of a value above `aim`; values do not fall."""
+    low, high = start, stop - 1
+    while low < high:
+        middle = (low + high) // 2
+        if aim < values[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True)
+def scanned(tables: GroupTables, factors: Weights, start: int, stop: int, aim: float) -> int:
+    """The row of the entry at which the sum of weights exceeds `aim`; the last one with weight, if none."""
+    reached, row = 0.0, tables.rows[start]
+    for e in range(start, stop):
+        weight = np.float64(tables.lengths[e]) * np.float64(factors[tables.rows[e]])
+        if weight > 0.0:
+            reached += weight
+            row = tables.rows[e]
+            if aim < reached:
+                break
+    return int(row)
+
+
+@njit(cache=True)
+def draw_by_groups(
+    rng: np.random.Generator, tables: GroupTables, factors: Weights, tier: int, sizes: Vector, n: int
+) -> Index:
+    """Draw n rows independently, each in proportion to its b_i.
+
+    Parameters
+    ----------
+    rng : Generator
+    tables : GroupTables
+    factors : ndarray of float32 (N,)
+        k_i of the tier.
+    tier : int
+    sizes : ndarray (G,)
+        h_g.
+    n : int
+    """
+    reached = np.cumsum(tables.sums[tier] * sizes)
+    drawn = np.empty(n, dtype=np.int64)
+    for k in range(n):
+        g = first_above(reached, 0, reached.shape[0], rng.random() * reached[-1])
+        first, last = tables.blocks[g], tables.blocks[g + 1]
+        aim = rng.random() * tables.sums[tier, g]
+        block = first_above(tables.reached[tier], first, last, aim)
+        if block > first:
+            aim -= tables.reached[tier, block - 1]
+        start = tables.starts[g] + (block - first) * BLOCK
+        drawn[k] = scanned(tables, factors, start, min(start + BLOCK, tables.starts[g + 1]), aim)
+    return drawn
+
+
+@njit(cache=True)
+def bounds_by_groups(tables: GroupTables, factors: Weights, sizes: Vector, rows: Index) -> Vector:
+    """The b_i of some rows."""
+    entries = tables.entries
+    bounds = np.empty(rows.shape[0])
+    for k in range(rows.shape[0]):
+        total = 0.0
+        for e in range(entries.starts[rows[k]], entries.starts[rows[k] + 1]):
+            total += np.float64(entries.lengths[e]) * sizes[entries.groups[e]]
+        bounds[k] = np.float64(factors[rows[k]]) * total
+    return bounds
