@@ -89,7 +89,7 @@ def measure(python, folder, name, problem, draws, budget, reference):
         raise FailedError("the package was changed three times meanwhile")
     method = METHODS[name]
     about = {**problem, "method": name, "label": method.label, "exact": method.exact}
-    return {**about, **score.score(record, arrays, reference), "budget": budget, "cpus": os.cpu_count()}
+    return {**about, **score.score(record, arrays, reference), "budget": budget}
 
 
 def load(out):

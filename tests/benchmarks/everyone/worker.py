@@ -7,6 +7,8 @@ import hashlib
 import importlib.metadata
 import json
 import logging
+import os
+import platform
 import sys
 import warnings
 from pathlib import Path
@@ -32,6 +34,23 @@ def versions():
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def machine():
+    """What figures depend on, besides the versions."""
+    names = [line for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
+    memory = [line for line in _lines(Path("/proc/meminfo")) if line.startswith("MemTotal")]
+    return {
+        "processor": names[0].partition(":")[2].strip() if names else platform.processor(),
+        "cpus": os.cpu_count(),
+        "memory": memory[0].partition(":")[2].strip() if memory else "unknown",
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def _lines(path):
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def sources():
@@ -68,6 +87,7 @@ def work(spec):
         "cut_short": len(arrays["samples"]) < 0.9 * chosen.draws,
         "checksum": problem.checksum,
         "notes": sorted(notes),
+        "machine": machine(),
         "versions": {**versions(), "sources": sources()},
     }
     return record, arrays
