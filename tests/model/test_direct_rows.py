@@ -112,6 +112,6 @@ def test_an_array_on_disk_is_read_where_it_lies(tmp_path):
         bernoulli(pm.math.dot(stored, pm.Normal("b", shape=K)))
     (function,) = TermStructure(factorise(model)).row_functions
     (design,) = function.rows._designs.values()
-    (array,) = design._direct._read.values()
+    (array,) = design._direct.data.stored.values()
     assert np.shares_memory(array, stored)
     np.testing.assert_array_equal(np.abs(function.rows(np.array([5, 7]))[:, 0, :-1]), np.abs(X[[5, 7]]))

@@ -8,7 +8,6 @@ model: nothing is computed, and an array on disk is read where it lies.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +21,9 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED, Compiled, depends_on
+from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.affine import core_of
+from pymc_austerity.model.structure.data_of_rows import DataOfRows
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.target import Index, Vector
 
@@ -304,7 +304,7 @@ def _are_last(places: Places) -> bool:
     return places.shape[-1] == places.size
 
 
-class DirectRows(Compiled):
+class DirectRows:
     """Rows (x_i, o_i) of a design, read from the data.
 
     Parameters
@@ -315,16 +315,13 @@ class DirectRows(Compiled):
     """
 
     def __init__(self, fact: Factorisation, term: LocalTerm, parts: tuple[Part, ...]) -> None:
-        self._fact, self._term, self._parts = fact, term, parts
-        self._arrays = dict(zip((leaf.placeholder for leaf in fact.leaves), fact.leaf_values, strict=True))
+        self._parts = parts
         data = [var for part in parts for var in (part.values, part.lookup, *part.factors) if var is not None]
-        arrays = {var: self._array(var) for var in data}
-        self._read = {var: array for var, array in arrays.items() if array is not None}
-        self._computed = [var for var, array in arrays.items() if array is None]
+        self.data = DataOfRows(fact, term, data)
 
     def add_to(self, result: Array, factor: Vector | float, positions: Index) -> None:
         """Add the rows at some positions, times a factor for each, to an array (m, D + 1)."""
-        values = self._values(positions)
+        values = self.data(positions)
         rows = np.arange(len(positions))
         for part in self._parts:
             scale = part.sign * factor
@@ -338,35 +335,6 @@ class DirectRows(Compiled):
                 result[:, part.places] += np.reshape(scale, (-1, 1))
             else:
                 _add_columns(result, part.places, values[part.values], scale)
-
-    def _values(self, positions: Index) -> dict[Variable, npt.NDArray[Any]]:
-        """Data at some positions."""
-        found: dict[Variable, npt.NDArray[Any]] = {}
-        for var, array in self._read.items():
-            found[var] = array[positions] if array.ndim else array
-        if self._computed:
-            fact = self._fact
-            values = fact.point_values(fact.graph.point)
-            found.update(
-                zip(self._computed, self._function(*values, positions, *fact.leaf_values), strict=True)
-            )
-        return found
-
-    def _array(self, var: Variable) -> npt.NDArray[Any] | None:
-        """The array of which a variable is the rows, or a number; None if it is something else."""
-        node = var.owner
-        if isinstance(var, Constant):
-            return np.asarray(var.data).reshape(()) if np.size(var.data) == 1 else None
-        if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Cast):
-            return self._array(node.inputs[0]) if var.type.dtype == "float64" else None
-        if node is None or not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list != (0,):
-            return None
-        array, index = node.inputs
-        return self._arrays.get(array) if index is self._term.index else None
-
-    @cached_property
-    def _function(self) -> Any:
-        return self._fact.compile(self._computed, [self._term.index], mode=INTERPRETED)
 
 
 def _add_columns(result: Array, places: Places, values: npt.NDArray[Any], scale: Vector | float) -> None:

@@ -19,7 +19,7 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression, constant, data
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED, Compiled
+from pymc_austerity.model.structure.data_of_rows import DataOfRows
 from pymc_austerity.target import Index
 
 # Numbers that a row reads, at most.
@@ -58,7 +58,7 @@ class Column(NamedTuple):
         return np.where(np.isfinite(one), one, 0.0) if self.part == "filled" else one
 
 
-class ValuesOfRows(Compiled):
+class ValuesOfRows:
     """Variables that do not depend on the block, evaluated for some rows.
 
     Parameters
@@ -69,18 +69,13 @@ class ValuesOfRows(Compiled):
     """
 
     def __init__(self, fact: Factorisation, term: LocalTerm, variables: Sequence[Variable]) -> None:
-        self._fact, self._term, self.variables = fact, term, tuple(variables)
+        self.variables = tuple(variables)
+        self._data = DataOfRows(fact, term, variables)
 
     def __call__(self, positions: Index) -> list[np.ndarray]:
         """Each as an array (m, k), or (1, k) if it is the same for all rows."""
-        values = self._fact.point_values(self._fact.graph.point)
-        with np.errstate(all="ignore"):
-            found = self._function(*values, positions, *self._fact.leaf_values)
-        return [_by_rows(var, value) for var, value in zip(self.variables, found, strict=True)]
-
-    @cached_property
-    def _function(self) -> Any:
-        return self._fact.compile(list(self.variables), [self._term.index], mode=INTERPRETED)
+        found = self._data(positions)
+        return [_by_rows(var, found[var]) for var in self.variables]
 
 
 def _by_rows(var: Variable, value: np.ndarray) -> np.ndarray:
