@@ -50,8 +50,8 @@ def plant(monkeypatch):
     source_of = numba_backend.target_function_source
 
     def change(bug):
-        def planted(name, **options):
-            source = source_of(name, **options)
+        def planted(name, kinds, **options):
+            source = source_of(name, kinds, **options)
             right, wrong = bug.get(name, ("", ""))
             assert right in source
             return source.replace(right, wrong)

@@ -132,9 +132,8 @@ def compiled(
     What other compiled code calls, and never Python, takes less to compile.
     """
     function = compile_numba_function_src(source, name, environment, {}, cache_key=key)
-    return numba.njit(
-        function, cache=key is not None, no_cfunc_wrapper=True, no_cpython_wrapper=not from_python
-    )
+    wrappers: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": not from_python}
+    return numba.njit(function, cache=key is not None, **wrappers)
 
 
 def interruptible(function: Callable[..., Any]) -> Callable[..., Any]:
