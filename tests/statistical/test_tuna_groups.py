@@ -1,4 +1,4 @@
-"""TunaMH draws rows of factors by whitened coordinates: the posterior is that of the exact test on all rows."""
+"""TunaMH draws rows of factors by whitened coordinates; the posterior is that of all rows."""
 
 import numpy as np
 import pymc as pm
