@@ -109,10 +109,10 @@ def predict(sampler: RowSampler, proposal: BoundProposal, found: FittedTerms, ch
     expected = np.array([move.expected for move in pairs])
     rows = rng.integers(sampler.constants.shape[1], size=_ROWS)
     read = np.array([mean_share(sampler, move, rows) for move in pairs])
-    bounded = expected * (1.0 + chi * expected) <= sampler.most  # the others are decided on all rows
+    bounded = np.isfinite(expected)  # the others are decided on all rows
     drawn = np.full(moves, float(sampler.most))
-    drawn[bounded] = (read * expected * (1.0 + chi * expected))[bounded]
-    bounded = np.isfinite(expected)
+    n_drawn = expected[bounded] * (1.0 + chi * expected[bounded])
+    drawn[bounded] = np.where(n_drawn <= sampler.most, read[bounded] * n_drawn, sampler.most)
     some = expected[bounded].mean() if np.any(bounded) else 0.0
     size = float(some / sampler.totals[0]) if sampler.totals[0] > 0.0 else 0.0
     return Prediction(float(np.mean(drawn)), float(sampler.totals[0]), size, n_dim)
