@@ -75,12 +75,11 @@ def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights)
     aim = rng.random() * table.sums[block]  # below the sum, even after rounding
     start = block * BLOCK
     stop: int = min(start + BLOCK, weights.shape[0])
-    reached = 0.0
-    for i in range(start, stop):
-        reached += np.float64(weights[i])  # in double precision
-        if aim < reached:
-            return i
-    return stop - 1  # if there were no weight in the block, which is not drawn then
+    reached, before = 0.0, 0
+    for i in range(start, stop):  # to the end: branches that nobody foresees take longer than sums
+        reached += np.float64(weights[i])
+        before += int(reached <= aim)
+    return min(start + before, stop - 1)
 
 
 def rounded_up(values: npt.NDArray[np.float64]) -> Weights:

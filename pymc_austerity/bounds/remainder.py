@@ -129,6 +129,22 @@ def certify_remainders(
 
 
 @register_jitable
+def distances_of(order: int, old: float, both: float, new: float, step: float) -> tuple[float, float]:
+    """The larger of |w| and |w'|, and M, from |w|^2, w . w', |w'|^2 and |w' - w|^2."""
+    radius = math.sqrt(max(old, new))
+    if step == 0.0:
+        return radius, 0.0
+    if not old + new < _FAR:  # or not a number
+        return math.inf, math.inf
+    k = order
+    factorial = float(k)  # of k = 1 and 2
+    power = (k + 1) / 2
+    ends = (old**power + new**power) / (factorial * (k + 1))
+    segment = math.sqrt(step) * (max(old + new + both, 0.0) / 3.0) ** (k / 2) / factorial
+    return radius, min(ends, segment)
+
+
+@register_jitable
 def distances(expansion: Any, q_new: Vector, q: Vector) -> tuple[float, float]:
     """The larger of |w| and |w'|, and M, in O(d D); the same if q and q_new change places.
 
@@ -145,17 +161,7 @@ def distances(expansion: Any, q_new: Vector, q: Vector) -> tuple[float, float]:
         both += w * w_new
         new += w_new * w_new
         step += (w_new - w) ** 2
-    radius = math.sqrt(max(old, new))
-    if step == 0.0:
-        return radius, 0.0
-    if not old + new < _FAR:  # or not a number
-        return math.inf, math.inf
-    k = expansion.order
-    factorial = float(k)  # of k = 1 and 2
-    power = (k + 1) / 2
-    ends = (old**power + new**power) / (factorial * (k + 1))
-    segment = math.sqrt(step) * (max(old + new + both, 0.0) / 3.0) ** (k / 2) / factorial
-    return radius, min(ends, segment)
+    return distances_of(expansion.order, old, both, new, step)
 
 
 @register_jitable

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, LinearPredictor
 
 
 class RowFunction(NamedTuple):
@@ -51,3 +51,8 @@ class RowFunction(NamedTuple):
     others: tuple[str, ...]
     offset_fixed: bool
     guards: Callable[[Index], npt.NDArray[np.float64]] | None = None
+
+
+def have_one_predictor(terms: Sequence[RowFunction | LinearPredictor]) -> bool:
+    """Whether every row of some terms is a function of one predictor."""
+    return all(isinstance(term, LinearPredictor) or term.n_predictors == 1 for term in terms)

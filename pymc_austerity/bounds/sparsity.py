@@ -19,7 +19,7 @@ from scipy.special import gammaln
 from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.row_function import RowFunction, have_one_predictor
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # Rows that are looked at to see which columns are sparse.
@@ -102,8 +102,7 @@ def coordinate_groups(
     coordinates : ExpansionCoordinates
         Any; those of the result have the same lengths |w|, up to rounding.
     """
-    one = all(isinstance(term, LinearPredictor) or term.n_predictors == 1 for term in terms)
-    if coordinates.order != 2 or not one:
+    if coordinates.order != 2 or not have_one_predictor(terms):
         return None
     x = np.concatenate([_some_rows(term) for term in terms])
     groups = _grouped(coordinates, (x != 0.0).mean(axis=0))

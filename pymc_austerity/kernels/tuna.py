@@ -155,15 +155,16 @@ def poisson_log_ratio(
     rule: TunaRule,
     target: Target,
 ) -> tuple[float, int]:
-    """Log of the product over the rows that were counted, and the number of rows drawn.
+    """Log of the product over the rows that were counted, and the number of rows that were read.
 
     Rows are read in the order in which they are stored.
     """
     extra = rule.chi * move.expected
     n = rng.poisson(move.expected * (1.0 + extra)) if move.expected > 0.0 else 0
-    result = 0.0
+    result, n_read = 0.0, 0
     for start in range(0, n, CHUNK):
         index = np.sort(draw_rows(rng, sampler, move, min(CHUNK, n - start)))
+        n_read += index.shape[0]
         bounds = bounds_of_rows(sampler, move, index)
         log_ratios = target.log_ratios(q_new, q, index, args)
         for k in range(index.shape[0]):
@@ -173,13 +174,13 @@ def poisson_log_ratio(
                 if not rule.debug:
                     raise RemainderBoundError(index[k], log_ratios[k], bound)
                 if math.isnan(log_ratios[k]):
-                    return -math.inf, n
+                    return -math.inf, n_read
             x = min(max(log_ratios[k] / bound, -1.0), 1.0)
             if rng.random() * (1.0 + extra) < 0.5 * (1.0 - x) + extra:
                 if x == -1.0 and extra == 0.0:
-                    return -math.inf, n
+                    return -math.inf, n_read
                 result += math.log((1.0 + x + 2.0 * extra) / (1.0 - x + 2.0 * extra))
-    return result, n
+    return result, n_read
 
 
 @register_jitable

@@ -14,6 +14,7 @@ from numba.extending import register_jitable
 from scipy import stats
 
 from pymc_austerity.bounds.block_table import block_table, rounded_up
+from pymc_austerity.bounds.byte_screen import NO_SCREEN
 from pymc_austerity.bounds.group_tables import NO_GROUPS
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import Move, RowSampler
@@ -45,6 +46,8 @@ CENTRE = np.array([0.8])
 RADII = np.array([1.0, 2.0, np.inf])
 SMALL = 0.01 * np.array([[2.0, -0.2, 0.0], [-0.8, 1.2, 0.0], [1.2, 2.4, 0.0]])
 LARGE = 12.0 * SMALL
+# What a move has for other ways to draw rows.
+NOTHING = (NO_GROUPS.typical,) * 3
 PAIRS = list(itertools.permutations(range(3), 2))
 
 
@@ -59,7 +62,9 @@ def sampler_of(center, whitening, radii, constants, rounding, most):
     """A sampler with these c_i, (3, N), to which nothing is added."""
     tables = tuple(block_table(c) for c in constants)
     totals = np.array([table.total for table in tables])
-    return RowSampler(2, center, whitening, radii, totals, constants, tables, NO_GROUPS, rounding, most)
+    return RowSampler(
+        2, center, whitening, radii, totals, constants, tables, NO_GROUPS, NO_SCREEN, rounding, most
+    )
 
 
 def make_sampler(terms, *, most=np.inf, slack=1.0, rounding=1e-12):
@@ -263,7 +268,7 @@ def mended(function, *changes):
 def tier_of_the_new_state(sampler, q_new, q):
     """A planted bug: the tier does not look at both states."""
     tier = 0 if abs(q_new[0] - sampler.center[0]) <= sampler.radii[0] else 1
-    return Move(tier, sampler.totals[tier] * distances(sampler, q_new, q)[1], NO_GROUPS.typical)
+    return Move(tier, sampler.totals[tier] * distances(sampler, q_new, q)[1], *NOTHING)
 
 
 KEEPS_WRONGLY = ("0.5 * (1.0 - x) + extra", "0.5 * (1.0 + x) + extra")
@@ -511,7 +516,7 @@ def test_all_that_was_drawn_is_read(data, n):
         np.zeros(D),
         data,
         sampler,
-        Move(0, 3.0, NO_GROUPS.typical),
+        Move(0, 3.0, *NOTHING),
         counting(),
         Target(normal_global, log_ratios),
     )

@@ -1,4 +1,4 @@
-"""TunaMH draws rows of factors by whitened coordinates: the posterior is that of the exact test on all rows."""
+"""TunaMH draws rows of factors by whitened coordinates: its posterior is that of the test on all rows."""
 
 import numpy as np
 import pymc as pm
@@ -75,3 +75,28 @@ def test_posterior_is_that_of_the_exact_test(predictor):
     # The same table notices draws that are wider by a tenth.
     wider = ours.mean(axis=0) + 1.1 * (ours - ours.mean(axis=0))
     assert worst(wider, theirs) > 2 * LIMIT
+
+
+def dense(n=6000, n_dim=55):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n, n_dim))
+    y = (rng.random(n) < expit(X @ rng.normal(0, n_dim**-0.5, n_dim))).astype(int)
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=X @ pm.Normal("b", 0, 1, shape=n_dim), observed=y)
+    return model
+
+
+@pytest.mark.slow("two chains of 20,000 draws in 55 dimensions, one on all rows")
+def test_screened_rows_have_the_posterior_of_the_exact_test():
+    model, proposal = dense(), Laplace(mix=0.2)
+    step = TunaMH(model=model, proposal=proposal, switch_above=np.inf, debug=True)
+    assert "only if a bound of their own allows for it" in step.certificate
+    ours, stats = chain(model, step, 20_000)
+    theirs, _ = chain(model, MetropolisHastings(model=model, proposal=proposal), 20_000)
+    used = np.asarray(stats["n_used"])[0]
+    print(f"{used.mean():.1f} rows a transition, predicted {step.prediction.terms:.1f}")
+    print(f"acceptance {float(stats['acceptance_rate'].mean()):.2f}; z {worst(ours, theirs):.2f}")
+    assert worst(ours, theirs) < LIMIT
+    assert used.mean() == pytest.approx(step.prediction.terms, rel=0.3)
+    assert used.mean() < 0.3 * step.prediction.total * step.prediction.size
+    assert float(stats["bound_violations"].sum()) == 0

@@ -621,8 +621,13 @@ def test_it_is_never_switched_if_nobody_wants_it(rare):
         TunaMH(model=rare, switch_above=0.01)
 
 
+WITHOUT_SCREEN = "pymc_austerity.step_methods.metropolis.tuna_plan._MANY_DIMENSIONS"
+
+
 @INTERPRETED
-def test_many_dimensions():
+def test_many_dimensions(monkeypatch):
+    """Of terms that cannot be screened, as those of several predictors."""
+    monkeypatch.setattr(WITHOUT_SCREEN, 1000)
     with pytest.warns(SubsamplingWarning, match=r"loose in 62 dimensions, not the data difficult") as w:
         step = TunaMH(model=logistic_model(n_dim=62, seed=0))
     assert step.reads_all
@@ -632,6 +637,7 @@ def test_many_dimensions():
 
 @INTERPRETED
 def test_loose_bounds_are_told_where_they_pay_too(monkeypatch):
+    monkeypatch.setattr(WITHOUT_SCREEN, 1000)
     monkeypatch.setattr(
         "pymc_austerity.step_methods.metropolis.prediction._MANY_TIMES", 1
     )  # else for more rows
@@ -817,7 +823,8 @@ def test_a_surrogate_for_a_hierarchical_prior(scales, draw):
 ALL_TERMS = pytest.mark.slow("numba compiles the gradients of all terms")
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in dot")  # of steps that NUTS tries while it tunes
+# NUTS tries step sizes for which its energy overflows, or not, by chance.
+@pytest.mark.filterwarnings("ignore:overflow encountered in dot:RuntimeWarning")
 @pytest.mark.parametrize(
     "nuts",
     [pytest.param(restricted_nuts, id="restricted"), pytest.param(pm.NUTS, id="NUTS", marks=ALL_TERMS)],

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.row_sampler import RowSampler, tier_and_expected
+from pymc_austerity.bounds.row_sampler import RowSampler, bounded_move, mean_share
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
@@ -15,6 +15,8 @@ from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
 # Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.
 _MOVES, _FEWEST, _BUDGET = 200, 20, 100_000
 _SEED = 2020
+# Rows that are tried against their own bounds.
+_ROWS = 500
 # A sum of remainders that varies by less than this is decided by a small batch.
 _SMALL_SPREAD = 1.0
 # Dimensions above which a loose bound is to blame for many rows.
@@ -29,7 +31,7 @@ class Prediction(NamedTuple):
     Attributes
     ----------
     terms : float
-        Expected number of rows drawn for a transition.
+        Expected number of rows that are evaluated for a transition.
     total : float
         C, the sum of the bounds c_i near the mode.
     size : float
@@ -103,10 +105,14 @@ def predict(sampler: RowSampler, proposal: BoundProposal, found: FittedTerms, ch
         old, new = sampler.center + rng.standard_normal((2, moves, len(directions))) @ directions.T
     else:
         old, new = (np.array([features(q) for q in states]) for states in (old, new))
-    expected = np.array([tier_and_expected(sampler, a, b)[1] for a, b in zip(new, old, strict=True)])
+    pairs = [bounded_move(sampler, a, b) for a, b in zip(new, old, strict=True)]
+    expected = np.array([move.expected for move in pairs])
+    rows = rng.integers(sampler.constants.shape[1], size=_ROWS)
+    read = np.array([mean_share(sampler, move, rows) for move in pairs])
     bounded = np.isfinite(expected)  # the others are decided on all rows
     drawn = np.full(moves, float(sampler.most))
-    drawn[bounded] = np.minimum(expected[bounded] * (1.0 + chi * expected[bounded]), sampler.most)
+    n_drawn = expected[bounded] * (1.0 + chi * expected[bounded])
+    drawn[bounded] = np.where(n_drawn <= sampler.most, read[bounded] * n_drawn, sampler.most)
     some = expected[bounded].mean() if np.any(bounded) else 0.0
     size = float(some / sampler.totals[0]) if sampler.totals[0] > 0.0 else 0.0
     return Prediction(float(np.mean(drawn)), float(sampler.totals[0]), size, n_dim)

@@ -11,6 +11,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
+from pymc_austerity.bounds.row_function import have_one_predictor
 from pymc_austerity.bounds.row_sampler import (
     RowSampler,
     bounded_move,
@@ -18,6 +19,7 @@ from pymc_austerity.bounds.row_sampler import (
     bounds_of_rows,
     grouped,
     row_sampler_of,
+    screened,
 )
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
@@ -52,6 +54,8 @@ EXACT = Exact()
 _DISTANCES, _ROWS, _SEED = (1e-4, 1e-2, 0.1), 10_000, 2019
 # Fewer rows than this are cheap however they are drawn.
 _FEW_ROWS = 10.0
+# More rows, in more dimensions, are tried against a bound of their own, which costs a byte for each.
+_MANY_ROWS, _MANY_DIMENSIONS = 100.0, 50
 # More than this, relative to a term, is not rounding; what may be met is some times what was seen.
 _ROUNDING, _MARGIN = 1e-6, 16.0
 
@@ -257,9 +261,18 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[
         raise NoBoundError(str(error)) from None
     which = "third" if expansion.order == 2 else "second"
     sources = f"{which} derivatives of {' and '.join(each.bounds.description for each in terms)}"
-    if groups is not None and typical_rows(sampler) > _FEW_ROWS:
+    many = typical_rows(sampler)
+    if groups is not None and many > _FEW_ROWS:
         sampler = grouped(sampler, rows, groups)
         sources += f"; {sampler.groups}"
+    elif (
+        many > _MANY_ROWS
+        and len(whitening) > _MANY_DIMENSIONS
+        and expansion.order == 2
+        and have_one_predictor(rows)
+    ):
+        sampler = screened(sampler, rows, coordinates)
+        sources += "; rows that are drawn are evaluated only if a bound of their own allows for it"
     return sampler._replace(rounding=rounding_allowance(sampler, found, point)), sources
 
 

@@ -1,0 +1,173 @@
+"""Tighter bounds for rows that are drawn in many dimensions, from one byte for each coordinate of a row.
+
+c_i M takes all of w for aligned with a row, which in d dimensions is too much by sqrt(d), and its third power
+too much by far. With u_i = v_i / |v_i| and K_i = c_i / |v_i|^3 a bound that looks at the row is
+
+    |R_i(q') - R_i(q)| <= K_i (|t_i|^3 + |t'_i|^3) / 6 = c_i (|u_i . w|^3 + |u_i . w'|^3) / 6.
+
+A row that was drawn in proportion to c_i M is kept with probability b_i / (c_i M), for
+
+    b_i = c_i min(M, SLACK (a_i^3 + a'_i^3) / 6),    a_i >= |u_i . w|,    a'_i >= |u_i . w'|.
+
+This thins a Poisson process of rates c_i M to one of rates b_i, which are bounds too, and the same for the
+move back. Only rows that are kept are evaluated.
+
+*In bytes.* u_i is s_i k_i but for an error of length e_i, with integers k_ij from -127 to 127; w is sigma m
+but for an error of length e, with integers m_j that are small enough for the product with k_i to fit in 32
+bits. So
+
+    |u_i . w| <= s_i sigma |k_i . m| + e_i |w| + (1 + e_i) e,
+
+as |s_i k_i| <= 1 + e_i. The product of integers is exact.
+
+*Why slack.* Given a move, the decision has a noise of variance 2 sum of [R_i(q') - R_i(q)]^2 / b_i. Bounds
+near |R_i(q') - R_i(q)| would make it large, and moves would be rejected for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from pymc_austerity.bounds.block_table import Weights, rounded_up
+from pymc_austerity.bounds.chunks import chunks
+from pymc_austerity.bounds.enclosure import Matrix
+from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.target import Index, LinearPredictor, Vector
+
+# How much larger bounds are than they might be.
+SLACK = 20.0
+# Rows that are fetched from memory together, and bytes of a cache line.
+_FETCHED, _LINE = 64, 64
+_LARGEST_BYTE, _LARGEST_PRODUCT = 127, 2**31 - 1
+
+
+class ByteScreen(NamedTuple):
+    """Directions of all rows in one byte a coordinate; empty where rows are evaluated as they are drawn.
+
+    Attributes
+    ----------
+    whitening : ndarray (D, d)
+        W': a row for each coordinate of q.
+    bytes : ndarray of int8 (N, d)
+        k_i.
+    numbers : ndarray of float32 (N, 2)
+        s_i and e_i, rounded up.
+    """
+
+    whitening: Matrix
+    bytes: npt.NDArray[np.int8]
+    numbers: Weights
+
+
+NO_SCREEN = ByteScreen(np.empty((0, 0)), np.empty((0, 0), np.int8), np.empty((0, 2), np.float32))
+
+
+class Probe(NamedTuple):
+    """A w in integers.
+
+    Attributes
+    ----------
+    integers : ndarray of int16 (d,)
+        m.
+    step : float
+        sigma.
+    length, error : float
+        |w| and e.
+    """
+
+    integers: npt.NDArray[np.int16]
+    step: float
+    length: float
+    error: float
+
+
+def byte_screen(
+    terms: Sequence[RowFunction | LinearPredictor], coordinates: ExpansionCoordinates
+) -> ByteScreen:
+    """That of all rows of some terms with one predictor, one after the other."""
+    n_rows, d = sum(term.n_rows for term in terms), len(coordinates.whitening)
+    screen = ByteScreen(
+        np.ascontiguousarray(coordinates.whitening.T),
+        np.empty((n_rows, d), np.int8),
+        np.empty((n_rows, 2), np.float32),
+    )
+    start = 0
+    for term in terms:
+        for positions in chunks(term, np.arange(term.n_rows)):
+            x = term.rows(positions).reshape(len(positions), -1)[:, :-1]
+            v = x @ coordinates.directions
+            length = np.linalg.norm(v, axis=1, keepdims=True)
+            u = v / np.where(length > 0.0, length, 1.0)
+            scales = rounded_up(np.abs(u).max(axis=1, initial=0.0) / _LARGEST_BYTE)
+            steps = np.where(scales > 0.0, scales, 1.0).astype(np.float64)[:, None]
+            integers = np.rint(u / steps)
+            here = start + positions
+            screen.bytes[here], screen.numbers[here, 0] = integers, scales
+            screen.numbers[here, 1] = rounded_up(np.linalg.norm(u - steps * integers, axis=1) * INFLATION)
+        start += term.n_rows
+    return screen
+
+
+@njit(cache=True)
+def whitened(screen: ByteScreen, center: Vector, q: Vector) -> Vector:
+    """The w of a state, coordinate by coordinate of q."""
+    w = np.zeros(screen.whitening.shape[1])
+    for j in range(q.shape[0]):
+        away = q[j] - center[j]
+        for a in range(w.shape[0]):
+            w[a] += screen.whitening[j, a] * away
+    return w
+
+
+@njit(cache=True)
+def probe_of(w: Vector) -> Probe:
+    """A w in integers."""
+    d = w.shape[0]
+    largest = min(32767, _LARGEST_PRODUCT // (_LARGEST_BYTE * d))
+    integers, step = np.zeros(d, np.int16), np.max(np.abs(w)) / largest
+    length = error = 0.0
+    for j in range(d):
+        nearest = np.rint(w[j] / step) if step > 0.0 else 0.0
+        integers[j] = np.int16(nearest)
+        length += w[j] * w[j]
+        error += (w[j] - step * nearest) ** 2
+    return Probe(integers, step, np.sqrt(length) * INFLATION, np.sqrt(error) * INFLATION)
+
+
+@njit(cache=True)
+def products(screen: ByteScreen, new: Probe, old: Probe, row: int) -> tuple[float, float]:
+    """Bounds of |u_i . w'| and |u_i . w| for a row."""
+    integers = screen.bytes[row]
+    at_new, at_old = np.int32(0), np.int32(0)
+    for j in range(integers.shape[0]):  # in 32 bits
+        at_new = np.int32(at_new + np.int32(integers[j]) * np.int32(new.integers[j]))
+        at_old = np.int32(at_old + np.int32(integers[j]) * np.int32(old.integers[j]))
+    scale, error = np.float64(screen.numbers[row, 0]), np.float64(screen.numbers[row, 1])
+    a_new = scale * new.step * abs(np.float64(at_new)) + error * new.length + (1.0 + error) * new.error
+    a_old = scale * old.step * abs(np.float64(at_old)) + error * old.length + (1.0 + error) * old.error
+    return a_new, a_old
+
+
+@njit(cache=True)
+def kept_shares(screen: ByteScreen, w_new: Vector, w: Vector, size: float, rows: Index) -> Vector:
+    """b_i / (c_i M) of some rows, for a pair of states with M = `size`."""
+    new, old = probe_of(w_new), probe_of(w)
+    shares, fetched = np.empty(rows.shape[0]), np.empty(_FETCHED)
+    for start in range(0, rows.shape[0], _FETCHED):
+        stop = min(start + _FETCHED, rows.shape[0])
+        for k in range(start, stop):  # one byte of each cache line, so that memory works ahead
+            touched = np.int32(screen.bytes[rows[k], screen.bytes.shape[1] - 1])
+            for j in range(0, screen.bytes.shape[1], _LINE):
+                touched = np.int32(touched + screen.bytes[rows[k], j])
+            fetched[k - start] = touched + screen.numbers[rows[k], 0]
+        for k in range(start, stop):
+            a_new, a_old = products(screen, new, old, rows[k])
+            bound = SLACK * INFLATION * (a_new * a_new * a_new + a_old * a_old * a_old) / 6.0
+            shares[k] = min(1.0, bound / size)
+    return shares
