@@ -31,8 +31,8 @@ Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 _ORDER = 2
 # An effort that costs twice as much must lower the sum of the bounds to so much of it; less is enough where
 # it is cheap, with one predictor, and more is asked at the larger radii, which few moves reach.
-_WORTH = {1: 0.9995, 2: 0.95, 3: 0.95, 4: 0.95}
-_WORTH_FAR = {1: 0.95, 2: 0.7, 3: 0.6, 4: 0.6}
+_WORTH = {1: 0.9995, 2: 0.85, 3: 0.85, 4: 0.85}
+_WORTH_FAR = {1: 0.95, 2: 0.25, 3: 0.25, 4: 0.25}
 # Rows whose bound is below so many times its value at the center are done.
 _DONE = {1: 1.0005, 2: 1.1, 3: 1.2, 4: 1.2}
 _DONE_FAR = {1: 1.2, 2: 2.0, 3: 2.0, 4: 2.0}
@@ -45,6 +45,8 @@ _MOST_FOR_A_ROW = {1: 2e4, 2: 1e5, 3: 4e5, 4: 4e5}
 _PATIENCE = 3
 # Nearly no box at all.
 _POINT = 1e-9
+# If more than this share of the sample is loose at first, the dearer effort is made for all rows at once.
+_MOSTLY = 0.5
 # A radius at which more than this share of the sample has infinite bounds is given up.
 _HOPELESS = 0.5
 # Rows for which tables are worth while.
@@ -158,7 +160,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
     worth = (_WORTH_FAR if far else _WORTH)[p]
     tried, best = [whole, Effort(_ORDER, (1,) * p)], 0
     bounds = rows.bounds(radius, whole)
-    totals = [bounds.sum()]
+    totals, first_loose = [bounds.sum()], rows.loose(bounds, far=far).mean()
     bounds = rows.improved(bounds, radius, tried[1], far=far)
     totals.append(bounds.sum())
     while True:
@@ -169,6 +171,8 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
         for_a_row = 2.0 * rows.products(tried[last])
         too_dear = for_a_row > _MOST_FOR_A_ROW[p] or share * loose.sum() * for_a_row > _MOST_PRODUCTS
         if not loose.any() or last - best >= _PATIENCE or too_dear:
+            if best and first_loose > _MOSTLY:
+                return [tried[best]]
             return [whole, tried[best]] if best else [whole]
         candidates = [_cut(tried[last], axis) for axis in range(p)]
         found = [rows.improved(bounds, radius, candidate, far=far) for candidate in candidates]
