@@ -99,7 +99,7 @@ def byte_screen(
     )
     start = 0
     for term in terms:
-        for positions in chunks(term, np.arange(term.n_rows)):
+        for positions in chunks(term, term.n_rows):
             x = term.rows(positions).reshape(len(positions), -1)[:, :-1]
             v = x @ coordinates.directions
             length = np.linalg.norm(v, axis=1, keepdims=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pymc_austerity.bounds.row_function import RowFunction
@@ -10,10 +12,11 @@ from pymc_austerity.target import Index, LinearPredictor
 _LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNK_BUDGET = 4096, 256, 4_000_000
 
 
-def chunks(term: RowFunction | LinearPredictor, positions: Index) -> list[Index]:
-    """Cut row numbers into pieces that fit in the cache."""
+def chunks(term: RowFunction | LinearPredictor, n_rows: int) -> Iterator[Index]:
+    """The numbers below `n_rows`, in pieces of so many rows of a term as fit in the cache."""
     length = int(np.clip(_CHUNK_BUDGET // term.n_dim**2, _SMALLEST_CHUNK, _LARGEST_CHUNK))
-    return [positions[a : a + length] for a in range(0, len(positions), length)]
+    for start in range(0, n_rows, length):
+        yield np.arange(start, min(start + length, n_rows))
 
 
 def evenly_spaced(n_rows: int, at_most: int) -> Index:

@@ -147,7 +147,7 @@ def group_tables(
     counts, numbers, parts = [], [], []
     start = 0
     for term in terms:
-        for positions in chunks(term, np.arange(term.n_rows)):
+        for positions in chunks(term, term.n_rows):
             rows = term.rows(positions).reshape(len(positions), -1)
             parts_of_rows, whole = groups.lengths(rows[:, :-1])
             lengths = rounded_up(parts_of_rows * INFLATION)

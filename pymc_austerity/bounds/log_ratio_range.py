@@ -103,12 +103,12 @@ def _certificate_of(
     factors = [factors_at(predictor, family, references, other) for other in others_at]
 
     constants = without_factors(constants, factors[0])
-    portions = chunks(predictor, np.arange(len(sample)))
+    portions = chunks(predictor, len(sample))
     parts = [points_of(predictor.rows(sample[some]), constants[some]) for some in portions]
     first, second = (EnclosureBuilder(np.concatenate(some)) for some in zip(*parts, strict=True))
 
     least, largest = np.inf, -np.inf
-    for positions in chunks(predictor, np.arange(predictor.n_rows)):
+    for positions in chunks(predictor, predictor.n_rows):
         constants = proportional_constants(predictor, family, positions, others_at, factors)
         a, b = points_of(predictor.rows(positions), constants)
         first.add(a)

@@ -105,7 +105,7 @@ class BoundedTerm(NamedTuple):
 
     def constants(self) -> Iterator[tuple[Index, Matrix]]:
         """Positions of some rows, and their c_i at all radii, until all rows have come."""
-        for positions in chunks(self.term, np.arange(self.term.n_rows)):
+        for positions in chunks(self.term, self.term.n_rows):
             yield positions, self.bounds.constants(rows_about_center(self.term, positions, self.coordinates))
 
 

@@ -53,15 +53,16 @@ def measured(found: FittedTerms, point: PointType, n_exact: int) -> FittedTerms:
     z = rng.standard_normal((_DRAWS, len(mode_fit.unwhiten)))
     states = [point_of(expanded, _moved(mode_fit, mode_fit.proxy.mode, each), point) for each in z]
     center = point_of(expanded, mode_fit.at, point)
-    some = np.arange(n_local)
     exact = mode_fit.exact
     if n_exact > 0 and mode_fit.certificate is None:
         at_center = terms(center)
         own = np.array([terms(there) - at_center for there in states], dtype=np.float32)
         largest = np.nan_to_num(np.abs(own), nan=np.inf).max(axis=0)
         exact = np.sort(np.argsort(-largest, kind="stable")[:n_exact])
-    elif n_local > _ENOUGH_ROWS:
-        some = np.sort(rng.choice(n_local, _ENOUGH_ROWS, replace=False))
+        rows = n_local
+    else:
+        rows = min(n_local, _ENOUGH_ROWS)
+    some = np.sort(rng.choice(n_local, rows, replace=False, shuffle=False))
     # Sums over the others are known well enough from some of the rows.
     some = np.setdiff1d(some, exact, assume_unique=True)
     weight = (n_local - len(exact)) / len(some)

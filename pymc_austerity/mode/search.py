@@ -38,7 +38,7 @@ def samples_of_rows(n_local: int, n_dim: int, rng: np.random.Generator) -> Itera
     """Rows for one search after the other, each on ten times as many; that on all rows comes after these."""
     rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim)
     while rows * 2 < n_local:
-        yield np.sort(rng.choice(n_local, rows, replace=False))
+        yield np.sort(rng.choice(n_local, rows, replace=False, shuffle=False))
         rows *= _GROWTH
 
 

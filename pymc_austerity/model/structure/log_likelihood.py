@@ -34,6 +34,8 @@ _STORED = 2_500_000
 
 Slopes = npt.NDArray[np.float64]
 RowsOf = Callable[[Index], np.ndarray]
+# Positions of a term; a range takes no memory.
+Rows = Index | range
 
 
 class LikelihoodAt(NamedTuple):
@@ -82,7 +84,9 @@ class LogLikelihood:
         self._sums: list[_Sum] = []
         first = 0
         for term in terms:
-            own = np.arange(term.size) if positions is None else rows_within(positions, first, term.size)
+            own: Rows = range(term.size)
+            if positions is not None:
+                own = rows_within(positions, first, term.size)
             chunks = [own[a : a + length] for a in range(0, len(own), length)]
             self._sums.append(_sum_of(term, chunks, stores=n_rows * width <= _STORED))
             first += term.size
@@ -117,7 +121,7 @@ class LogLikelihood:
 class _Stored:
     """What is read for one chunk of rows after the other, which may be stored when it is first read."""
 
-    def __init__(self, read: RowsOf, chunks: list[Index], *, stores: bool) -> None:
+    def __init__(self, read: RowsOf, chunks: list[Rows], *, stores: bool) -> None:
         self._read, self._chunks, self._stores = read, chunks, stores
         self._stored: dict[int, np.ndarray] = {}
 
@@ -125,7 +129,7 @@ class _Stored:
         """That of chunk number k."""
         if k in self._stored:
             return self._stored[k]
-        found = self._read(self._chunks[k])
+        found = self._read(_positions(self._chunks[k]))
         if self._stores:
             self._stored[k] = found
         return found
@@ -134,7 +138,7 @@ class _Stored:
 class _SumByPredictor:
     """Some rows of a term with one linear predictor."""
 
-    def __init__(self, term: ByPredictor, chunks: list[Index], *, stores: bool) -> None:
+    def __init__(self, term: ByPredictor, chunks: list[Rows], *, stores: bool) -> None:
         self._term, self._chunks = term, chunks
         self._rows = _Stored(term.design, chunks, stores=stores)
 
@@ -144,7 +148,7 @@ class _SumByPredictor:
         for k, positions in enumerate(self._chunks):
             rows = self._rows.of_chunk(k)
             x, offset = rows[:, :-1], rows[:, -1]
-            value, first, second = self._term.of_rows(x @ phi + offset, positions)
+            value, first, second = self._term.of_rows(x @ phi + offset, _positions(positions))
             total = total.plus(Derivatives(float(value.sum()), first @ x, (x.T * second) @ x))
             slopes.append(np.stack([first, second]))
         return total, np.concatenate(slopes, axis=1) if slopes else _NO_SLOPES
@@ -153,7 +157,7 @@ class _SumByPredictor:
 class _SumByRowFunction:
     """Some rows of a term with a few linear predictors."""
 
-    def __init__(self, term: ByRowFunction, chunks: list[Index], *, stores: bool) -> None:
+    def __init__(self, term: ByRowFunction, chunks: list[Rows], *, stores: bool) -> None:
         function = term.function
         self._expression, self._chunks = function.expression, chunks
         self._n_slopes = function.n_predictors * (function.n_predictors + 3) // 2
@@ -181,14 +185,14 @@ class _SumByRowFunction:
 class _SumByCoordinates:
     """Some rows of any other term."""
 
-    def __init__(self, term: ByCoordinates, chunks: list[Index]) -> None:
+    def __init__(self, term: ByCoordinates, chunks: list[Rows]) -> None:
         self._term, self._chunks = term, chunks
 
     def at(self, phi: Vector) -> tuple[Derivatives, Slopes]:
         """The sum over the rows, and no slopes."""
         total = zero(len(phi))
         for positions in self._chunks:
-            total = total.plus(self._term.of_rows(phi, positions))
+            total = total.plus(self._term.of_rows(phi, _positions(positions)))
         return total, _NO_SLOPES
 
 
@@ -196,7 +200,11 @@ _Sum = _SumByPredictor | _SumByRowFunction | _SumByCoordinates
 _NO_SLOPES = np.empty((2, 0))
 
 
-def _sum_of(term: TermDerivatives, chunks: list[Index], *, stores: bool) -> _Sum:
+def _positions(rows: Rows) -> Index:
+    return np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
+
+
+def _sum_of(term: TermDerivatives, chunks: list[Rows], *, stores: bool) -> _Sum:
     if isinstance(term, ByPredictor):
         return _SumByPredictor(term, chunks, stores=stores)
     if isinstance(term, ByRowFunction):

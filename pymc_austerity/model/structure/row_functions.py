@@ -18,7 +18,7 @@ from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, depends_on, stable
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
@@ -155,8 +155,6 @@ class PredictorRows(Compiled):
         leaf : callable
             ``(name, values) -> TensorVariable``: stores a number of each row of the term.
         """
-        every = np.arange(self._term.size)
-        columns = dict(zip(self._numbers, self._columns(every), strict=True))
         result = []
         for j, part in enumerate(self._parts):
             total = pt.zeros_like(self._term.index, dtype="float64")
@@ -165,9 +163,18 @@ class PredictorRows(Compiled):
                 if coefficient.op == "constant":
                     total = total + coefficient.value * one
                 else:
-                    values = np.broadcast_to(evaluate(coefficient, [], columns), len(every))
-                    total = total + leaf(f"predictor{j}_{k}", values)[self._term.index] * one
+                    factor = leaf(f"predictor{j}_{k}", self._of_all_rows(coefficient))
+                    total = total + factor[self._term.index] * one
             result.append(total)
+        return result
+
+    def _of_all_rows(self, coefficient: Expression) -> Vector:
+        """A coefficient in each row."""
+        result = np.empty(self._term.size)
+        for start in range(0, len(result), CHUNK):
+            some = np.arange(start, min(start + CHUNK, len(result)))
+            columns = dict(zip(self._numbers, self._columns(some), strict=True))
+            result[some] = evaluate(coefficient, [], columns)
         return result
 
     @cached_property

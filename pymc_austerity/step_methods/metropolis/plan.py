@@ -8,6 +8,7 @@ again.
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 
 from pymc.initial_point import PointType
@@ -193,6 +194,7 @@ def survey(
     fact = factorised(options, point) if factorisation is None else factorisation
     if not fact.n_local:
         refuse_short(fact, options.threshold)
+    gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
     structure = TermStructure(fact)
     proposal = proposal_for(options.proposal, options.control_variate, structure)
     found = mode_fit_for(options.model, structure, point, options.control_variate, proposal, certify)

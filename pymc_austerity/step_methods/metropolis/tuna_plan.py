@@ -288,10 +288,12 @@ def rounding_allowance(sampler: RowSampler, found: FittedTerms, point: PointType
     """
     n_local = sampler.constants.shape[1]
     rng = np.random.default_rng(_SEED)
-    some = np.arange(n_local)
-    if n_local > 2 * _ROWS:
-        largest = np.argpartition(sampler.constants[0], n_local - _ROWS)[-_ROWS:]
-        some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False))
+    if n_local <= 2 * _ROWS:
+        some = np.arange(n_local)
+    else:
+        bounds = sampler.constants[0]
+        largest = np.flatnonzero(bounds >= np.partition(bounds, n_local - _ROWS)[n_local - _ROWS])[:_ROWS]
+        some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False, shuffle=False))
     terms, features, center = LocalTerms(found.expanded), found.features, found.mode_fit.at
     _, directions = found.mode_fit.padded_factors()
     here = terms(point_of(found.expanded, center, point), some)
