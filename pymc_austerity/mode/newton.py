@@ -25,13 +25,13 @@ _ROUNDS = 3
 # Smallest eigenvalue of the precision, scaled to a unit diagonal, that is told from zero.
 _FLAT = 1e-10
 _MAX_ITERATIONS = 300
-# A Newton step of this length, in posterior standard deviations, leaves a much smaller one.
-_SMALL = 1e-4
+# Where a search ends; the curvature there is that at the mode up to some 1e-9.
+NEAR = 1e-6
 # Below this length a step is taken without a look at the value.
 _CLOSE = 1e-2
 # Newton steps before a trust region is used, the shortest part of a step, and by how much of the gain that
 # the slope promises the density has to rise.
-_MOST_STEPS, _SHORTEST, _PROMISE = 30, 1e-3, 0.1
+_MOST_STEPS, _SHORTEST, _PROMISE = 20, 1e-3, 0.1
 
 
 class Maximum(NamedTuple):
@@ -88,7 +88,7 @@ class NoMaximumError(Exception):
         self.passes = passes
 
 
-def maximise(density: Density, start: Vector) -> Maximum:
+def maximise(density: Density, start: Vector, near: float = NEAR) -> Maximum:
     """Climb from `start`.
 
     Parameters
@@ -96,6 +96,8 @@ def maximise(density: Density, start: Vector) -> Maximum:
     density : callable
         ``(q) -> (value, gradient, Hessian)``.
     start : ndarray of shape (D,)
+    near : float
+        Length of the Newton step, in posterior standard deviations, that is left at the end.
 
     Returns
     -------
@@ -107,7 +109,7 @@ def maximise(density: Density, start: Vector) -> Maximum:
         With the direction in which there is none.
     """
     counted = Counted(density)
-    q, maximum = newton_steps(counted, start)
+    q, maximum = newton_steps(counted, start, near)
     if maximum is not None:
         return maximum
     for _ in range(_ROUNDS):
@@ -128,7 +130,7 @@ def maximise(density: Density, start: Vector) -> Maximum:
     raise NoMaximumError(step, reason, counted.passes)
 
 
-def newton_steps(counted: Counted, start: Vector) -> tuple[Vector, Maximum | None]:
+def newton_steps(counted: Counted, start: Vector, near: float) -> tuple[Vector, Maximum | None]:
     """Newton's method, with shorter steps where the density falls, as long as it is concave.
 
     Returns the point that was reached; and the maximum, if steps have become small ever faster there. Where
@@ -141,7 +143,7 @@ def newton_steps(counted: Counted, start: Vector) -> tuple[Vector, Maximum | Non
             return q, None
         step = np.linalg.solve(-hessian, gradient)
         norm = math.sqrt(max(float(gradient @ step), 0.0))
-        if norm < _EXACT or (norm < _SMALL and norm < _SHRINKS * last):
+        if norm < _EXACT or (norm < near and norm < _SHRINKS * last):
             return q, Maximum(q, value, -hessian, norm, step, counted.passes)
         length = _length_uphill(counted, q, value, step, norm)
         if length == 0.0:

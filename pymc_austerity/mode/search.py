@@ -13,7 +13,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.mode.block_posterior import BlockPosterior
-from pymc_austerity.mode.newton import Maximum, NoMaximumError, maximise
+from pymc_austerity.mode.newton import NEAR, Maximum, NoMaximumError, maximise
 from pymc_austerity.model.starting_point import dispersed_points
 from pymc_austerity.target import Index, Vector
 
@@ -27,6 +27,8 @@ _MANY_ROWS = 100_000
 _STARTS = 8
 # Two ends of searches are the same mode if they are closer than this, in posterior standard deviations.
 _SAME = 0.1
+# How near to the mode of some rows a search on these ends, in standard deviations.
+_ROUGHLY = 1e-2
 # Modes compared on all the data, and the smallest share of the posterior that is worth a warning.
 _MOST_MODES, _SHARE = 3, 1e-3
 _SEED = 2017
@@ -123,7 +125,7 @@ class ModeSearch:
             n_rows = self._n_local if positions is None else len(positions)
             self._stage = f"start {k + 1} of {len(starts)} on {n_rows:,} rows"
             try:
-                maximum = maximise(density, start)
+                maximum = maximise(density, start, NEAR if positions is None else _ROUGHLY)
             except NoMaximumError as error:
                 problem = problem or error
                 continue

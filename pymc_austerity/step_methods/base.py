@@ -20,6 +20,10 @@ from pymc_austerity.step_methods.configuration import text
 from pymc_austerity.validation import is_whole
 
 
+# Fewer than these are not looked at in a fresh interpreter, either.
+_FEW_OBJECTS = 10_000
+
+
 @contextmanager
 def earlier_objects_kept() -> Iterator[None]:
     """Look for garbage among new objects only.
@@ -27,7 +31,7 @@ def earlier_objects_kept() -> Iterator[None]:
     Graphs are many small objects, and with every few of them Python would look at all that there are: a
     third of the time of a set-up.
     """
-    is_ours = gc.get_freeze_count() == 0  # else somebody wants it so
+    is_ours = gc.get_freeze_count() < _FEW_OBJECTS  # else somebody wants it so
     if is_ours:
         gc.freeze()
     try:

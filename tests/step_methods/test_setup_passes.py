@@ -69,11 +69,12 @@ def test_at_most_six_passes(monkeypatch):
     with model:
         step = TunaMH()
     designs, _ = reader.passes
-    # Searches on 2,000 and 20,000 rows, two or three Newton passes over all of them, and the bounds.
-    assert designs < 5.0
-    assert step._recipe.mode_fit.report.passes <= 3
-    # With the pass of the self-check over PyMC's own graph.
-    assert designs + 1.0 <= 6.0
+    newton = step._recipe.mode_fit.report.passes
+    assert newton <= 4
+    # Bounds take one more pass, and searches on 2,000 and 20,000 rows a part of one.
+    assert designs < newton + 1.5
+    # With that of the self-check over PyMC's own graph.
+    assert 1 + newton + 1 <= 6
 
 
 def test_graphs_are_evaluated_on_some_rows(monkeypatch):
@@ -100,18 +101,18 @@ def test_rows_may_be_in_any_order():
     apart = fits[0].proxy.mode - fits[1].proxy.mode
     assert np.sqrt(apart @ precision @ apart) < 1e-8
     np.testing.assert_allclose(fits[1].proxy.precision, precision, rtol=1e-9)
-    assert fits[1].report.passes <= 3
+    assert fits[1].report.passes <= 4
 
 
 def test_garbage_is_looked_for_everywhere_afterwards():
-    before = gc.get_freeze_count()
+    assert gc.get_freeze_count() < 10_000
     with earlier_objects_kept():
-        assert gc.get_freeze_count() > 1000
-    assert gc.get_freeze_count() == before == 0
+        assert gc.get_freeze_count() > 10_000
+    assert gc.get_freeze_count() == 0
     gc.freeze()
     try:
         with earlier_objects_kept():
             pass
-        assert gc.get_freeze_count() > 1000  # as the user wanted it
+        assert gc.get_freeze_count() > 10_000  # as the user wanted it
     finally:
         gc.unfreeze()
