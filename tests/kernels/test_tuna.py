@@ -14,10 +14,8 @@ from numba.extending import register_jitable
 from scipy import stats
 
 from pymc_austerity.bounds.block_table import block_table, rounded_up
-from pymc_austerity.bounds.byte_screen import NO_SCREEN
-from pymc_austerity.bounds.group_tables import NO_GROUPS
 from pymc_austerity.bounds.remainder import distances
-from pymc_austerity.bounds.row_sampler import Move, RowSampler
+from pymc_austerity.bounds.row_sampler import Move, RowSampler, plain_draws
 from pymc_austerity.kernels import tuna
 from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.kernels.tuna import TunaRule
@@ -46,8 +44,6 @@ CENTRE = np.array([0.8])
 RADII = np.array([1.0, 2.0, np.inf])
 SMALL = 0.01 * np.array([[2.0, -0.2, 0.0], [-0.8, 1.2, 0.0], [1.2, 2.4, 0.0]])
 LARGE = 12.0 * SMALL
-# What a move has for other ways to draw rows.
-NOTHING = (NO_GROUPS.typical,) * 3
 PAIRS = list(itertools.permutations(range(3), 2))
 
 
@@ -62,9 +58,7 @@ def sampler_of(center, whitening, radii, constants, rounding, most):
     """A sampler with these c_i, (3, N), to which nothing is added."""
     tables = tuple(block_table(c) for c in constants)
     totals = np.array([table.total for table in tables])
-    return RowSampler(
-        2, center, whitening, radii, totals, constants, tables, NO_GROUPS, NO_SCREEN, rounding, most
-    )
+    return RowSampler(2, center, whitening, radii, totals, constants, tables, rounding, most)
 
 
 def make_sampler(terms, *, most=np.inf, slack=1.0, rounding=1e-12):
@@ -151,7 +145,7 @@ class Kernel(NamedTuple):
         draws = [u for row in rows for u in uniforms_for(self.sampler, tier, row)]
         rng = Rng([into_j, u, *draws, *keeps], len(rows))
         out = tuna.tuna_transitions(
-            1, False, rng, np.array([float(i)]), (self.terms,), self.sampler, counting(self.chi),
+            1, False, rng, np.array([float(i)]), (self.terms,), rows_of(self.sampler), counting(self.chi),
             by(jump, self.proposal), self.target,
         )  # fmt: skip
         assert not out.accepted or out.q[0] == j
@@ -268,7 +262,7 @@ def mended(function, *changes):
 def tier_of_the_new_state(sampler, q_new, q):
     """A planted bug: the tier does not look at both states."""
     tier = 0 if abs(q_new[0] - sampler.center[0]) <= sampler.radii[0] else 1
-    return Move(tier, sampler.totals[tier] * distances(sampler, q_new, q)[1], *NOTHING)
+    return Move(tier, sampler.totals[tier] * distances(sampler, q_new, q)[1])
 
 
 KEEPS_WRONGLY = ("0.5 * (1.0 - x) + extra", "0.5 * (1.0 + x) + extra")
