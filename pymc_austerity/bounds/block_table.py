@@ -17,7 +17,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_position
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Index, Vector
 
 # Positions in a block. A scan of them costs about what it takes to fetch them from memory.
 BLOCK = 16
@@ -80,6 +80,15 @@ def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights)
         reached += np.float64(weights[i])
         before += int(reached <= aim)
     return min(start + before, stop - 1)
+
+
+@register_jitable
+def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights, n: int) -> Index:
+    """Draw n positions independently."""
+    positions = np.empty(n, dtype=np.int64)
+    for k in range(n):
+        positions[k] = draw_weighted(rng, table, weights)
+    return positions
 
 
 def rounded_up(values: npt.NDArray[np.float64]) -> Weights:

@@ -48,7 +48,7 @@ _LARGEST_BYTE, _LARGEST_PRODUCT = 127, 2**31 - 1
 
 
 class ByteScreen(NamedTuple):
-    """Directions of all rows in one byte a coordinate; empty where rows are evaluated as they are drawn.
+    """Directions of all rows in one byte a coordinate.
 
     Attributes
     ----------
@@ -63,9 +63,6 @@ class ByteScreen(NamedTuple):
     whitening: Matrix
     bytes: npt.NDArray[np.int8]
     numbers: Weights
-
-
-NO_SCREEN = ByteScreen(np.empty((0, 0)), np.empty((0, 0), np.int8), np.empty((0, 2), np.float32))
 
 
 class Probe(NamedTuple):

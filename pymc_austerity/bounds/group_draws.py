@@ -3,16 +3,72 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from pymc_austerity.bounds.block_table import BLOCK, Weights
-from pymc_austerity.bounds.group_tables import GroupTables
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.bounds.group_tables import GroupTables, group_tables
+from pymc_austerity.bounds.row_draws import BoundedRows
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.row_sampler import RowSampler
+from pymc_austerity.bounds.sparsity import CoordinateGroups
+from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # Beyond this |w| nothing is known, as powers may overflow.
 _FAR = 1e30
+
+
+class GroupSampler(NamedTuple):
+    """Bounds by groups, and how to draw rows by them. It has size N.
+
+    Attributes
+    ----------
+    center, radii, totals, rounding, most
+        See `row_sampler.RowSampler`; the C of the c_i is for what is told of the bounds.
+    constants : ndarray of float32 (3, N)
+        k_i of each tier.
+    tables : GroupTables
+    """
+
+    center: Vector
+    radii: Vector
+    totals: Vector
+    constants: Weights
+    tables: GroupTables
+    rounding: float
+    most: float
+
+
+class GroupMove(NamedTuple):
+    """What is known of a pair of states before any row is read; the same if they change places.
+
+    Attributes
+    ----------
+    tier : int
+        Of the bounds.
+    expected : float
+        How many rows will be drawn: the sum of all b_i.
+    sizes : ndarray (G,)
+        h_g.
+    """
+
+    tier: int
+    expected: float
+    sizes: Vector
+
+
+def grouped(
+    sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups
+) -> BoundedRows:
+    """Rows drawn by groups; `sampler` has their coordinates."""
+    tables, factors = group_tables(terms, groups, sampler.constants)
+    state = GroupSampler(
+        sampler.center, sampler.radii, sampler.totals, factors, tables, sampler.rounding, sampler.most
+    )
+    return BoundedRows(state, move_by_groups, draw_by_groups, bounds_by_groups)
 
 
 @njit(cache=True)
@@ -61,21 +117,20 @@ def sizes_by_groups(tables: GroupTables, tier: int, w_new: Vector, w: Vector) ->
 
 
 @njit(cache=True)
-def move_by_groups(
-    tables: GroupTables, center: Vector, radii: Vector, q_new: Vector, q: Vector
-) -> tuple[int, float, Vector]:
+def move_by_groups(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove:
     """The tier of a pair of states, the sum of all b_i, and the h_g; the same if the states change places."""
+    tables, center, radii = sampler.tables, sampler.center, sampler.radii
     w_new, w = whitened(tables, center, q_new), whitened(tables, center, q)
     radius = math.sqrt(max(np.sum(w * w), np.sum(w_new * w_new)))
     if not (radius <= radii[2] and radius < _FAR):
-        return 2, math.inf, tables.typical
+        return GroupMove(2, math.inf, tables.typical)
     tier = 2
     if radius <= radii[1]:
         tier = 0 if radius <= radii[0] else 1
     if np.all(q_new == q):
-        return tier, 0.0, tables.typical
+        return GroupMove(tier, 0.0, tables.typical)
     sizes, expected = sizes_by_groups(tables, tier, w_new, w)
-    return tier, expected, sizes
+    return GroupMove(tier, expected, sizes)
 
 
 @njit(cache=True)
@@ -106,23 +161,10 @@ def scanned(tables: GroupTables, factors: Weights, start: int, stop: int, aim: f
 
 
 @njit(cache=True)
-def draw_by_groups(
-    rng: np.random.Generator, tables: GroupTables, factors: Weights, tier: int, sizes: Vector, n: int
-) -> Index:
-    """Draw n rows independently, each in proportion to its b_i.
-
-    Parameters
-    ----------
-    rng : Generator
-    tables : GroupTables
-    factors : ndarray of float32 (N,)
-        k_i of the tier.
-    tier : int
-    sizes : ndarray (G,)
-        h_g.
-    n : int
-    """
-    reached = np.cumsum(tables.sums[tier] * sizes)
+def draw_by_groups(rng: np.random.Generator, sampler: GroupSampler, move: GroupMove, n: int) -> Index:
+    """Draw n rows independently, each in proportion to its b_i."""
+    tables, tier, factors = sampler.tables, move.tier, sampler.constants[move.tier]
+    reached = np.cumsum(tables.sums[tier] * move.sizes)
     drawn = np.empty(n, dtype=np.int64)
     for k in range(n):
         g = first_above(reached, 0, reached.shape[0], rng.random() * reached[-1])
@@ -137,13 +179,13 @@ def draw_by_groups(
 
 
 @njit(cache=True)
-def bounds_by_groups(tables: GroupTables, factors: Weights, sizes: Vector, rows: Index) -> Vector:
+def bounds_by_groups(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vector:
     """The b_i of some rows."""
-    entries = tables.entries
+    entries, factors = sampler.tables.entries, sampler.constants[move.tier]
     bounds = np.empty(rows.shape[0])
     for k in range(rows.shape[0]):
         total = 0.0
         for e in range(entries.starts[rows[k]], entries.starts[rows[k] + 1]):
-            total += np.float64(entries.lengths[e]) * sizes[entries.groups[e]]
+            total += np.float64(entries.lengths[e]) * move.sizes[entries.groups[e]]
         bounds[k] = np.float64(factors[rows[k]]) * total
     return bounds

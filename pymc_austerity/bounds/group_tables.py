@@ -61,7 +61,7 @@ class Entries(NamedTuple):
 
 
 class GroupTables(NamedTuple):
-    """Tables of all groups, one after the other; all are empty where rows are drawn in another way.
+    """Tables of all groups, one after the other.
 
     Attributes
     ----------
@@ -104,23 +104,6 @@ class GroupTables(NamedTuple):
             f"rows are drawn by the whitened coordinates that they touch ({self.n_sparse} sparse columns, "
             f"{each:.2g} entries a row)"
         )
-
-
-_NONE = np.empty(0, dtype=np.int64)
-NO_GROUPS = GroupTables(
-    columns=_NONE,
-    factor=np.empty((0, 0)),
-    n_sparse=0,
-    pools=_NONE,
-    typical=np.empty(0),
-    entries=Entries(_NONE, np.empty(0, dtype=np.int16), np.empty(0, dtype=np.float32)),
-    starts=_NONE,
-    rows=np.empty(0, dtype=np.int32),
-    lengths=np.empty(0, dtype=np.float32),
-    blocks=_NONE,
-    reached=np.empty((0, 0)),
-    sums=np.empty((0, 0)),
-)
 
 
 def group_tables(

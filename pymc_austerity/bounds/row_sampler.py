@@ -12,9 +12,9 @@ C = sum of the c_i:
 
 A pair belongs to the first tier that contains both of its states, whichever of the two the chain is in.
 
-Where rows have few entries that are not zero, the bounds are those of `group_tables`, which are much smaller
+Where rows have few entries that are not zero, the bounds are those of `group_draws`, which are much smaller
 and not the product of a part of the row and one of the move. In many dimensions rows that were drawn are
-tried against bounds of their own before they are evaluated, see `byte_screen`.
+tried against bounds of their own before they are evaluated, see `screened_draws`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,11 @@ from pymc_austerity.bounds.block_table import (
     BlockTable,
     Weights,
     block_table,
-    draw_weighted,
+    draw_all_weighted,
     rounded_up,
 )
-from pymc_austerity.bounds.byte_screen import NO_SCREEN, ByteScreen, byte_screen, kept_shares, whitened
 from pymc_austerity.bounds.enclosure import Matrix
-from pymc_austerity.bounds.group_draws import bounds_by_groups, draw_by_groups, move_by_groups
-from pymc_austerity.bounds.group_tables import NO_GROUPS, GroupTables, group_tables
-from pymc_austerity.bounds.remainder import distances, distances_of
+from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_constants import (
     INFLATION,
     BoundedTerm,
@@ -45,8 +42,8 @@ from pymc_austerity.bounds.row_constants import (
     ExpansionCoordinates,
     bounded_term,
 )
+from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
@@ -68,13 +65,9 @@ class RowSampler(NamedTuple):
     totals : ndarray (3,)
         C of each tier; may be infinite.
     constants : ndarray of float32 (3, N)
-        c_i of each tier; k_i if there are groups.
+        c_i of each tier.
     tables : tuple of BlockTable
         To draw rows in proportion to the c_i.
-    groups : GroupTables
-        Empty if there are none.
-    screen : ByteScreen
-        Empty if there is none.
     rounding : float
         What rounding may add to a remainder, which is a difference of larger numbers.
     most : float
@@ -88,8 +81,6 @@ class RowSampler(NamedTuple):
     totals: Vector
     constants: Weights
     tables: tuple[BlockTable, BlockTable, BlockTable]
-    groups: GroupTables
-    screen: ByteScreen
     rounding: float
     most: float
 
@@ -142,8 +133,6 @@ def row_sampler_of(
         totals=np.array([table.total for table in tables]),
         constants=constants,
         tables=(tables[0], tables[1], tables[2]),
-        groups=NO_GROUPS,
-        screen=NO_SCREEN,
         rounding=rounding,
         most=most,
     )
@@ -167,21 +156,6 @@ def _constants(terms: Sequence[BoundedTerm]) -> tuple[Weights, int]:
     return constants, 2
 
 
-def grouped(
-    sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups
-) -> RowSampler:
-    """The same with bounds by groups; `sampler` has the coordinates of the groups."""
-    tables, factors = group_tables(terms, groups, sampler.constants)
-    return sampler._replace(constants=factors, groups=tables)
-
-
-def screened(
-    sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], coordinates: ExpansionCoordinates
-) -> RowSampler:
-    """The same with a screen; `coordinates` are those of the sampler."""
-    return sampler._replace(screen=byte_screen(terms, coordinates))
-
-
 class Move(NamedTuple):
     """What is known of a pair of states before any row is read; the same if they change places.
 
@@ -190,93 +164,53 @@ class Move(NamedTuple):
     tier : int
         Of the bounds.
     expected : float
-        How many rows will be drawn: the sum of the bounds of all rows, before they are screened.
-    sizes : ndarray (G,)
-        h_g of the groups, if there are any.
-    w_new, w : ndarray (d,)
-        Whitened states, if there is a screen.
+        How many rows will be drawn: C M.
     """
 
     tier: int
     expected: float
-    sizes: Vector
-    w_new: Vector
-    w: Vector
 
 
 @register_jitable
-def bounded_move(sampler: RowSampler, q_new: Vector, q: Vector) -> Move:
-    """Bounds for a pair of states."""
-    none = w = w_new = sampler.groups.typical[:0]
-    if sampler.groups.columns.shape[0] > 0:
-        tier, expected, sizes = move_by_groups(sampler.groups, sampler.center, sampler.radii, q_new, q)
-        return Move(tier, expected, sizes, none, none)
-    if sampler.screen.bytes.shape[0] > 0:
-        w_new, w = (
-            whitened(sampler.screen, sampler.center, q_new),
-            whitened(sampler.screen, sampler.center, q),
-        )
-        radius, size = distances_of(
-            2, np.sum(w * w), np.sum(w * w_new), np.sum(w_new * w_new), np.sum((w_new - w) ** 2)
-        )
-    else:
-        radius, size = distances(sampler, q_new, q)
-    if not radius <= sampler.radii[2]:
-        return Move(2, math.inf, none, w_new, w)
+def tier_and_expected(radii: Vector, totals: Vector, radius: float, size: float) -> tuple[int, float]:
+    """The tier of a pair of states and its C M, from the larger of |w| and |w'|, and M."""
+    if not radius <= radii[2]:
+        return 2, math.inf
     tier = 2
-    if radius <= sampler.radii[1]:
-        tier = 0 if radius <= sampler.radii[0] else 1
-    return Move(tier, sampler.totals[tier] * size if size > 0.0 else 0.0, none, w_new, w)
+    if radius <= radii[1]:
+        tier = 0 if radius <= radii[0] else 1
+    return tier, totals[tier] * size if size > 0.0 else 0.0
 
 
-def tier_and_expected(sampler: RowSampler, q_new: Vector, q: Vector) -> tuple[int, float]:
+@register_jitable
+def plain_move(sampler: RowSampler, q_new: Vector, q: Vector) -> Move:
     """The tier of a pair of states, and how many rows are expected."""
-    move = bounded_move(sampler, q_new, q)
-    return move.tier, move.expected
+    radius, size = distances(sampler, q_new, q)
+    tier, expected = tier_and_expected(sampler.radii, sampler.totals, radius, size)
+    return Move(tier, expected)
 
 
 @register_jitable
-def draw_rows(rng: np.random.Generator, sampler: RowSampler, move: Move, n: int) -> Index:
-    """Draw n rows independently, each in proportion to its bound; of these, those that pass the screen."""
-    if sampler.groups.columns.shape[0] > 0:
-        factors = sampler.constants[move.tier]
-        return draw_by_groups(rng, sampler.groups, factors, move.tier, move.sizes, n)
-    rows = np.empty(n, dtype=np.int64)
-    for k in range(n):
-        rows[k] = draw_weighted(rng, sampler.tables[move.tier], sampler.constants[move.tier])
-    if sampler.screen.bytes.shape[0] == 0:
-        return rows
-    n_kept = 0
-    for k, share in enumerate(_shares(sampler, move, rows)):
-        if rng.random() < share:
-            rows[n_kept] = rows[k]
-            n_kept += 1
-    return rows[:n_kept]
+def plain_draw(rng: np.random.Generator, sampler: RowSampler, move: Move, n: int) -> Index:
+    """Draw n rows independently, each in proportion to its c_i."""
+    return draw_all_weighted(rng, sampler.tables[move.tier], sampler.constants[move.tier], n)
 
 
 @register_jitable
-def bounds_of_rows(sampler: RowSampler, move: Move, rows: Index) -> Vector:
-    """The bounds of some rows for a pair of states."""
-    if sampler.groups.columns.shape[0] > 0:
-        return bounds_by_groups(sampler.groups, sampler.constants[move.tier], move.sizes, rows)
-    size = move.expected / sampler.totals[move.tier]
+def plain_bounds(sampler: RowSampler, move: Move, rows: Index) -> Vector:
+    """The c_i M of some rows."""
+    return multiples(sampler.constants[move.tier], rows, move.expected / sampler.totals[move.tier])
+
+
+@register_jitable
+def multiples(constants: Weights, rows: Index, size: float) -> Vector:
+    """`size` times the constants of some rows, in double precision."""
     bounds = np.empty(rows.shape[0])
     for k in range(rows.shape[0]):
-        bounds[k] = np.float64(sampler.constants[move.tier, rows[k]]) * size
-    if sampler.screen.bytes.shape[0] > 0:
-        bounds *= _shares(sampler, move, rows)
+        bounds[k] = np.float64(constants[rows[k]]) * size
     return bounds
 
 
-@register_jitable
-def _shares(sampler: RowSampler, move: Move, rows: Index) -> Vector:
-    """By how much the screen makes bounds smaller."""
-    return kept_shares(sampler.screen, move.w_new, move.w, move.expected / sampler.totals[move.tier], rows)
-
-
-def mean_share(sampler: RowSampler, move: Move, rows: Index) -> float:
-    """The part of the rows that are drawn which passes the screen, from some rows of the data."""
-    if sampler.screen.bytes.shape[0] == 0 or not 0.0 < move.expected < math.inf:
-        return 1.0
-    weights = sampler.constants[move.tier, rows].astype(np.float64)
-    return float(_shares(sampler, move, rows) @ weights / weights.sum())
+def plain_draws(sampler: RowSampler) -> BoundedRows:
+    """Rows drawn in proportion to c_i M."""
+    return BoundedRows(sampler, plain_move, plain_draw, plain_bounds)

@@ -17,8 +17,8 @@ To draw the counts, draw Poisson(B + chi B^2) rows, each with probability b_i / 
 probability [(1 - x_i) / 2 + chi B] / (1 + chi B). The chi = 0 of most uses draws the fewest rows.
 
 The b_i are the same for the move back. Mostly they are c_i M, with an M of the pair of states
-(`bounds.row_sampler`). Where remainders are bounded in features phi of the state, it is that of phi(q) and
-phi(q').
+(`bounds.row_sampler`); `bounds.row_draws` lists the ways to draw rows. Where remainders are bounded in
+features phi of the state, M is that of phi(q) and phi(q').
 
 `docs/explanation/exact_subsampling.md` has the proof.
 """
@@ -32,16 +32,10 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import log_uniform
-from pymc_austerity.bounds.row_sampler import (
-    Move,
-    RowSampler,
-    bounded_move,
-    bounds_of_rows,
-    draw_rows,
-)
+from pymc_austerity.bounds.row_draws import RowDraws
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.subsample import CHUNK
+from pymc_austerity.kernels.subsample import CHUNK, sort_rows
 from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.target import Index, Target, Vector
 
@@ -83,7 +77,7 @@ def tuna_transitions(
     rng: np.random.Generator,
     q: Vector,
     args: tuple[Any, ...],
-    sampler: RowSampler,
+    rows: RowDraws,
     rule: TunaRule,
     proposal: ProposalKernel,
     target: Target,
@@ -99,19 +93,19 @@ def tuna_transitions(
     q : ndarray of shape (D,)
     args : tuple
         Handed to the functions of `target`.
-    sampler : RowSampler
-        Bounds on the remainders, and tables to draw rows by.
+    rows : RowDraws
+        Bounds on the remainders, and how rows are drawn by them.
     rule : TunaRule
     proposal : ProposalKernel
     target : Target
-        Its local terms are the remainders. `sampler` is for its `features`.
+        Its local terms are the remainders. `rows` is for its `features`.
 
     Returns
     -------
     Outcome
         Terms are counted once for each time they are drawn.
     """
-    n_local = sampler.constants.shape[1]
+    n_local = rows.state.constants.shape[1]
     n_accepted = n_used = n_stages = n_exhausted = 0
     accepted = False
     estimate = psi = error = math.nan
@@ -126,10 +120,10 @@ def tuna_transitions(
             accepted = False  # outside the support of the prior
         else:
             phi_new, phi = target.features(q_new, args), target.features(q, args)
-            move = bounded_move(sampler, phi_new, phi)
+            move = rows.move(rows.state, phi_new, phi)
             n_stages += 1
-            if move.expected * (1.0 + rule.chi * move.expected) <= min(sampler.most, _TOO_MANY):
-                estimate, n = poisson_log_ratio(rng, q_new, q, args, sampler, move, rule, target)
+            if move.expected * (1.0 + rule.chi * move.expected) <= min(rows.state.most, _TOO_MANY):
+                estimate, n = poisson_log_ratio(rng, q_new, q, args, rows, move, rule, target)
                 n_used += n
             else:  # for the move back too
                 estimate, error = sum_of_log_ratios(q_new, q, args, n_local, target), 0.0
@@ -150,8 +144,8 @@ def poisson_log_ratio(
     q_new: Vector,
     q: Vector,
     args: tuple[Any, ...],
-    sampler: RowSampler,
-    move: Move,
+    rows: RowDraws,
+    move: Any,
     rule: TunaRule,
     target: Target,
 ) -> tuple[float, int]:
@@ -163,13 +157,14 @@ def poisson_log_ratio(
     n = rng.poisson(move.expected * (1.0 + extra)) if move.expected > 0.0 else 0
     result, n_read = 0.0, 0
     for start in range(0, n, CHUNK):
-        index = np.sort(draw_rows(rng, sampler, move, min(CHUNK, n - start)))
+        index = rows.draw(rng, rows.state, move, min(CHUNK, n - start))
+        sort_rows(index)
         n_read += index.shape[0]
-        bounds = bounds_of_rows(sampler, move, index)
+        bounds = rows.bounds(rows.state, move, index)
         log_ratios = target.log_ratios(q_new, q, index, args)
         for k in range(index.shape[0]):
             bound = bounds[k]
-            if not abs(log_ratios[k]) <= bound + sampler.rounding:  # or not a number
+            if not abs(log_ratios[k]) <= bound + rows.state.rounding:  # or not a number
                 rule.violations[0] += 1
                 if not rule.debug:
                     raise RemainderBoundError(index[k], log_ratios[k], bound)

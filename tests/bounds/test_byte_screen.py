@@ -11,13 +11,18 @@ from pymc_austerity.bounds import byte_screen as module
 from pymc_austerity.bounds.byte_screen import kept_shares, probe_of, products
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import (
-    bounded_move,
     bounded_terms,
-    bounds_of_rows,
-    draw_rows,
-    mean_share,
+    plain_bounds,
+    plain_draw,
+    plain_move,
     row_sampler_of,
+)
+from pymc_austerity.bounds.screened_draws import (
+    mean_share,
     screened,
+    screened_bounds,
+    screened_draw,
+    screened_move,
 )
 from tests.statistical.errors import p_of_counts
 
@@ -43,12 +48,12 @@ def setting():
     coordinates = ExpansionCoordinates(2, center, np.linalg.inv(W), W)
     terms = [term_of(family, rows)]
     plain = row_sampler_of(bounded_terms(terms, coordinates, {}), coordinates, 1e-12, np.inf)
-    return family, rows, plain, screened(plain, terms, coordinates)
+    return family, rows, plain, screened(plain, terms, coordinates).state
 
 
-def pairs(rng, sampler, rows):
+def pairs(rng, plain, rows):
     """Near and far, short steps and long ones, along rows, and states of one large coordinate."""
-    V = np.linalg.inv(sampler.whitening)
+    V = np.linalg.inv(plain.whitening)
     for away in (0.01, 1.0, 2.0):
         for step in (1e-6, 0.1, 1.0, 3.0):
             w = away * rng.normal(size=D)
@@ -56,25 +61,25 @@ def pairs(rng, sampler, rows):
     for x in rows[rng.integers(N, size=40), :-1]:
         v = x @ V
         if np.any(v):
-            along = V @ v / np.linalg.norm(v) * sampler.radii[0] * (1 - 1e-9)
+            along = V @ v / np.linalg.norm(v) * plain.radii[0] * (1 - 1e-9)
             yield along, -along
             yield along, 0.0 * along
     yield 5.0 * V[:, 0], -5.0 * V[:, 1]
 
 
-def true_products(sampler, rows, w):
-    v = rows[:, :-1] @ np.linalg.inv(sampler.whitening)
+def true_products(plain, rows, w):
+    v = rows[:, :-1] @ np.linalg.inv(plain.whitening)
     length = np.linalg.norm(v, axis=1)
     return np.abs(v @ w) / np.where(length > 0.0, length, 1.0)
 
 
 def test_products_are_certified(setting):
     """Never below |u_i . w|, and above it by less than a tenth of |w|."""
-    _, rows, _, sampler = setting
+    _, rows, plain, sampler = setting
     rng = np.random.default_rng(2)
     for scale in (1e-8, 1.0, 1e8):
         for w in [*scale * rng.normal(size=(30, D)), *scale * np.eye(D), np.zeros(D)]:
-            expected = true_products(sampler, rows, w)
+            expected = true_products(plain, rows, w)
             found = np.array([products(sampler.screen, probe_of(w), probe_of(-w), i) for i in range(N)])
             np.testing.assert_array_equal(found[:, 0], found[:, 1])
             assert np.all(found[:, 0] >= expected * (1 - 1e-12))
@@ -83,7 +88,7 @@ def test_products_are_certified(setting):
 
 @pytest.mark.parametrize("part", ["numbers of rows", "error of the state"])
 def test_errors_that_are_forgotten_are_noticed(setting, part, monkeypatch):
-    _, rows, _, sampler = setting
+    _, rows, plain, sampler = setting
     screen, rng = sampler.screen, np.random.default_rng(3)
     if part == "numbers of rows":
         screen = screen._replace(numbers=screen.numbers * np.float32([1.0, 0.0]))
@@ -95,23 +100,21 @@ def test_errors_that_are_forgotten_are_noticed(setting, part, monkeypatch):
             probe = probe._replace(integers=np.rint(w / coarse).astype(np.int16), step=coarse, error=0.0)
             screen = sampler.screen._replace(numbers=screen.numbers * np.float32([1.0, 0.0]))
         found = np.array([products(screen, probe, probe, i)[0] for i in range(N)])
-        worst = min(worst, (found - true_products(sampler, rows, w)).min())
+        worst = min(worst, (found - true_products(plain, rows, w)).min())
     assert worst < -1e-4
 
 
 def largest_share(setting, slack=None):
     """The largest |R_i(q') - R_i(q)| / b_i, with b_i divided by the slack."""
-    family, rows, _, sampler = setting
+    family, rows, plain, sampler = setting
     found = []
-    for new, old in pairs(np.random.default_rng(4), sampler, rows):
+    for new, old in pairs(np.random.default_rng(4), plain, rows):
         q_new, q = sampler.center + new, sampler.center + old
-        move = bounded_move(sampler, q_new, q)
+        move = screened_move(sampler, q_new, q)
         changes = [remainders(family, rows, sampler.center, 2, state) for state in (q_new, q)]
-        bounds = bounds_of_rows(sampler, move, np.arange(N))
-        assert np.all(
-            bounds
-            <= bounds_of_rows(setting[2], bounded_move(setting[2], q_new, q), np.arange(N)) * (1 + 1e-9)
-        )
+        bounds = screened_bounds(sampler, move, np.arange(N))
+        before = plain_bounds(plain, plain_move(plain, q_new, q), np.arange(N))
+        assert np.all(bounds <= before * (1 + 1e-9))
         if slack:
             bounds = bounds / slack
         found.append(np.max((np.abs(changes[0] - changes[1]) - 1e-14) / np.maximum(bounds, 1e-300)))
@@ -128,7 +131,12 @@ def test_planted_bug_is_noticed(setting):
 
 @numba.njit
 def counted(rng, sampler, move, n):
-    return np.bincount(draw_rows(rng, sampler, move, n), minlength=sampler.constants.shape[1])
+    return np.bincount(screened_draw(rng, sampler, move, n), minlength=N)
+
+
+@numba.njit
+def counted_without(rng, sampler, move, n):
+    return np.bincount(plain_draw(rng, sampler, move, n), minlength=N)
 
 
 @pytest.mark.parametrize("bug", [None, "all pass", "plain bounds"])
@@ -136,14 +144,12 @@ def test_rows_pass_with_their_probability(setting, bug):
     """As many as they should, and each in proportion to its bound; planted bugs are noticed."""
     *_, plain, sampler = setting
     w = 0.7 * np.random.default_rng(5).normal(size=(2, D))
-    states = sampler.center + w @ np.linalg.inv(sampler.whitening).T
-    move, n = bounded_move(sampler, *states), 400_000
-    drawn_from, compared = (
-        plain if bug == "all pass" else sampler,
-        plain if bug == "plain bounds" else sampler,
-    )
-    counts = counted(np.random.default_rng(6), drawn_from, move, n)
-    bounds = bounds_of_rows(compared, move, np.arange(N)) / move.expected
+    states = sampler.center + w @ np.linalg.inv(plain.whitening).T
+    move, n = screened_move(sampler, *states), 400_000
+    draws = counted_without if bug == "all pass" else counted
+    counts = draws(np.random.default_rng(6), sampler, move, n)
+    bounds_of = plain_bounds if bug == "plain bounds" else screened_bounds
+    bounds = bounds_of(sampler, move, np.arange(N)) / move.expected
     order = np.argsort(bounds)
     rare = int(np.searchsorted(bounds[order], 10 / n)) + 1
     starts = np.r_[0, rare:N]
@@ -155,21 +161,21 @@ def test_rows_pass_with_their_probability(setting, bug):
     share = mean_share(sampler, move, np.arange(N))
     assert 0.01 < share < 0.9
     np.testing.assert_allclose(
-        share, bounds_of_rows(sampler, move, np.arange(N)).sum() / move.expected, rtol=1e-6
+        share, screened_bounds(sampler, move, np.arange(N)).sum() / move.expected, rtol=1e-6
     )
 
 
 def test_moves_are_the_same_either_way(setting):
     _, rows, plain, sampler = setting
-    for new, old in pairs(np.random.default_rng(7), sampler, rows):
+    for new, old in pairs(np.random.default_rng(7), plain, rows):
         q_new, q = sampler.center + new, sampler.center + old
-        there, back = bounded_move(sampler, q_new, q), bounded_move(sampler, q, q_new)
+        there, back = screened_move(sampler, q_new, q), screened_move(sampler, q, q_new)
         assert there[:2] == back[:2]
         everywhere = np.arange(N)
         np.testing.assert_array_equal(
-            bounds_of_rows(sampler, there, everywhere), bounds_of_rows(sampler, back, everywhere)
+            screened_bounds(sampler, there, everywhere), screened_bounds(sampler, back, everywhere)
         )
-        before = bounded_move(plain, q_new, q)
+        before = plain_move(plain, q_new, q)
         assert there.tier == before.tier
         np.testing.assert_allclose(there.expected, before.expected, rtol=1e-9)
 
@@ -179,7 +185,7 @@ def test_numbers_that_overflow(setting):
     for far in (1e80, np.inf, np.nan):
         with np.errstate(all="ignore"):
             for pair in ((sampler.center + far, sampler.center), (sampler.center, sampler.center + far)):
-                assert not bounded_move(sampler, *pair).expected <= 1e100
+                assert not screened_move(sampler, *pair).expected <= 1e100
 
 
 def test_products_of_many_coordinates_fit():

@@ -7,15 +7,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from pymc_austerity.bounds.group_draws import bounds_by_groups, draw_by_groups, grouped, move_by_groups
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_sampler import (
-    bounded_move,
-    bounded_terms,
-    bounds_of_rows,
-    draw_rows,
-    grouped,
-    row_sampler_of,
-)
+from pymc_austerity.bounds.row_sampler import bounded_terms, plain_bounds, plain_move, row_sampler_of
 from pymc_austerity.bounds.sparsity import coordinate_groups, minimum_degree
 from tests.statistical.errors import p_of_counts
 
@@ -69,13 +63,13 @@ def sampler_for(name, make=Logistic, factor=1.0):
     assert groups is not None
     plain = row_sampler_of(bounded_terms([term], groups.coordinates, {}), groups.coordinates, 1e-12, np.inf)
     plain = plain._replace(constants=np.float32(factor) * plain.constants)
-    return rng, family, rows, center, plain, grouped(plain, [term], groups)
+    return rng, family, rows, center, plain, grouped(plain, [term], groups).state
 
 
-def pairs(rng, sampler, rows):
+def pairs(rng, plain, rows):
     """Pairs of states: near and far, short steps and long ones, and along rows."""
-    d = len(sampler.whitening)
-    V = np.linalg.inv(sampler.whitening)
+    d = len(plain.whitening)
+    V = np.linalg.inv(plain.whitening)
     for away in (0.1, 1.0, 2.5):
         for step in (1e-3, 0.1, 1.0, 3.0):
             w = away * rng.normal(size=d)
@@ -83,25 +77,25 @@ def pairs(rng, sampler, rows):
     for x in rows[rng.integers(len(rows), size=30), :-1]:
         v = x @ V
         if np.any(v):
-            along = V @ v / np.linalg.norm(v) * sampler.radii[0] * (1 - 1e-9)
+            along = V @ v / np.linalg.norm(v) * plain.radii[0] * (1 - 1e-9)
             yield along, -along
             yield along, 0.0 * along
             yield along, 0.8 * along
             # Along the signs of a row: all of its groups at once.
-            signs = V @ np.sign(v) / np.linalg.norm(np.sign(v)) * sampler.radii[0] * (1 - 1e-9)
+            signs = V @ np.sign(v) / np.linalg.norm(np.sign(v)) * plain.radii[0] * (1 - 1e-9)
             yield signs, -signs
             yield signs, 0.9 * signs
 
 
 def shares(name, make=Logistic, factor=1.0):
     """|R_i(q') - R_i(q)| / b_i for all rows, of each pair, and the tiers."""
-    rng, family, rows, center, _, sampler = sampler_for(name, make, factor)
+    rng, family, rows, center, plain, sampler = sampler_for(name, make, factor)
     found, tiers = [], set()
-    for new, old in pairs(rng, sampler, rows):
+    for new, old in pairs(rng, plain, rows):
         q_new, q = center + new, center + old
-        move = bounded_move(sampler, q_new, q)
+        move = move_by_groups(sampler, q_new, q)
         change = remainders(family, rows, center, 2, q_new) - remainders(family, rows, center, 2, q)
-        bounds = bounds_of_rows(sampler, move, np.arange(N))
+        bounds = bounds_by_groups(sampler, move, np.arange(N))
         noise = LONG(1e-15) * 10
         found.append(np.max((np.abs(change) - noise) / np.maximum(bounds, 1e-300)))
         tiers.add(move.tier)
@@ -129,37 +123,38 @@ def test_a_row_of_one_group_reaches_its_bound():
     q = np.where(np.arange(len(center)) == level, 0.5, 0.0) + center
     for sign in (1, -1):
         pair = (center + sign * (q - center), center)
-        by_groups, as_before = (
-            bounds_of_rows(s, bounded_move(s, *pair), np.arange(1)) for s in (sampler, plain)
-        )
-        np.testing.assert_allclose(by_groups, as_before, rtol=1e-5)
-        assert bounded_move(sampler, *pair).expected < 0.2 * bounded_move(plain, *pair).expected
+        move, before = move_by_groups(sampler, *pair), plain_move(plain, *pair)
+        by_groups = bounds_by_groups(sampler, move, np.arange(1))
+        np.testing.assert_allclose(by_groups, plain_bounds(plain, before, np.arange(1)), rtol=1e-5)
+        assert move.expected < 0.2 * before.expected
 
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_there_are_fewer_rows_for_typical_moves(name):
     rng, _, _, center, plain, sampler = sampler_for(name)
     w = rng.normal(size=(100, 2, len(center)))
-    states = center + w @ np.linalg.inv(sampler.whitening).T
-    fewer, more = (np.mean([bounded_move(s, *pair).expected for pair in states]) for s in (sampler, plain))
+    states = center + w @ np.linalg.inv(plain.whitening).T
+    fewer = np.mean([move_by_groups(sampler, *pair).expected for pair in states])
+    more = np.mean([plain_move(plain, *pair).expected for pair in states])
     assert fewer < 0.7 * more
     near = states[:, 0] + 0.1 * (states[:, 1] - states[:, 0])
-    short = np.mean([bounded_move(sampler, *pair).expected for pair in zip(near, states[:, 0], strict=True)])
+    steps = zip(near, states[:, 0], strict=True)
+    short = np.mean([move_by_groups(sampler, *pair).expected for pair in steps])
     assert short < 0.3 * fewer  # the bound along the segment
 
 
-compiled_move = numba.njit(lambda s, a, b: bounded_move(s, a, b))
+compiled_move = numba.njit(lambda s, a, b: move_by_groups(s, a, b))
 
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_bounds_add_up_and_are_the_same_either_way(name):
-    rng, _, rows, center, _, sampler = sampler_for(name)
-    for new, old in pairs(rng, sampler, rows):
+    rng, _, rows, center, plain, sampler = sampler_for(name)
+    for new, old in pairs(rng, plain, rows):
         q_new, q = center + new, center + old
-        there, back = bounded_move(sampler, q_new, q), bounded_move(sampler, q, q_new)
+        there, back = move_by_groups(sampler, q_new, q), move_by_groups(sampler, q, q_new)
         assert there[:2] == back[:2]
         np.testing.assert_array_equal(there.sizes, back.sizes)
-        bounds = bounds_of_rows(sampler, there, np.arange(N))
+        bounds = bounds_by_groups(sampler, there, np.arange(N))
         np.testing.assert_allclose(bounds.sum(), there.expected, rtol=1e-12)
         same = compiled_move(sampler, q_new, q)
         assert same.tier == there.tier
@@ -171,21 +166,21 @@ def test_numbers_that_overflow():
     for far in (1e80, np.inf, np.nan):
         with np.errstate(all="ignore"):
             for pair in ((center + far, center), (center, center + far)):
-                assert not bounded_move(sampler, *pair).expected <= 1e100
-    assert bounded_move(sampler, center, center).expected == 0.0
+                assert not move_by_groups(sampler, *pair).expected <= 1e100
+    assert move_by_groups(sampler, center, center).expected == 0.0
 
 
 @numba.njit
 def counted(rng, sampler, move, n):
-    return np.bincount(draw_rows(rng, sampler, move, n), minlength=sampler.constants.shape[1])
+    return np.bincount(draw_by_groups(rng, sampler, move, n), minlength=sampler.constants.shape[1])
 
 
-def move_and_counts(sampler, drawn_from=None):
+def move_and_counts(plain, sampler, drawn_from=None):
     center = sampler.center
-    V = np.linalg.inv(sampler.whitening)
+    V = np.linalg.inv(plain.whitening)
     w = np.random.default_rng(4).normal(size=(2, len(center)))
-    move = bounded_move(sampler, *(center + w @ V.T))
-    bounds = bounds_of_rows(sampler, move, np.arange(N))
+    move = move_by_groups(sampler, *(center + w @ V.T))
+    bounds = bounds_by_groups(sampler, move, np.arange(N))
     counts = counted(np.random.default_rng(5), drawn_from or sampler, move, 400_000)
     # The rarest rows together, which are drawn often enough.
     order = np.argsort(bounds)
@@ -196,26 +191,26 @@ def move_and_counts(sampler, drawn_from=None):
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_rows_are_drawn_in_proportion_to_their_bounds(name):
-    assert move_and_counts(sampler_for(name)[-1]) > P_LIMIT
+    assert move_and_counts(*sampler_for(name)[-2:]) > P_LIMIT
 
 
 def test_other_draws_are_noticed():
-    sampler = sampler_for("all")[-1]
-    tables = sampler.groups
+    plain, sampler = sampler_for("all")[-2:]
+    tables = sampler.tables
     wrong = [
         tables._replace(sums=np.roll(tables.sums, 1, axis=1)),
         tables._replace(lengths=tables.lengths[::-1].copy()),
         tables._replace(rows=np.roll(tables.rows, 1)),
     ]
     for one in wrong:
-        assert move_and_counts(sampler, sampler._replace(groups=one)) < P_LIMIT
+        assert move_and_counts(plain, sampler, sampler._replace(tables=one)) < P_LIMIT
 
 
 def test_interpreted_and_compiled_draws_are_identical():
     sampler = sampler_for("all")[-1]
-    move = bounded_move(sampler, sampler.center + 0.1, sampler.center - 0.1)
+    move = move_by_groups(sampler, sampler.center + 0.1, sampler.center - 0.1)
     ours, theirs = np.random.default_rng(6), np.random.default_rng(6)
-    drawn = np.bincount(draw_rows(ours, sampler, move, 300), minlength=N)
+    drawn = np.bincount(draw_by_groups(ours, sampler, move, 300), minlength=N)
     np.testing.assert_array_equal(drawn, counted(theirs, sampler, move, 300))
     assert ours.random() == theirs.random()
 
@@ -253,8 +248,8 @@ def test_bounds_that_are_infinite_are_decided_on_all_rows():
     groups = coordinate_groups([term], coordinates)
     constants = plain.constants.copy()
     constants[2, 17] = math.inf
-    sampler = grouped(plain._replace(constants=constants), [term], groups)
-    far = center + 3 * sampler.radii[0] * np.linalg.inv(sampler.whitening)[:, 0]
-    assert bounded_move(sampler, far, center).tier == 2
-    assert not bounded_move(sampler, far, center).expected < math.inf
-    assert bounded_move(sampler, center + 0.01, center).expected < math.inf
+    sampler = grouped(plain._replace(constants=constants), [term], groups).state
+    far = center + 3 * sampler.radii[0] * np.linalg.inv(plain.whitening)[:, 0]
+    assert move_by_groups(sampler, far, center).tier == 2
+    assert not move_by_groups(sampler, far, center).expected < math.inf
+    assert move_by_groups(sampler, center + 0.01, center).expected < math.inf

@@ -9,7 +9,7 @@ from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, predictor
 from pymc_austerity.bounds.remainder import certify_remainders, remainder_range
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates, bounded_term
-from pymc_austerity.bounds.row_sampler import tier_and_expected
+from pymc_austerity.bounds.row_sampler import plain_move
 
 from .row_functions import row_function, sampler_of
 
@@ -94,8 +94,8 @@ def pairs(rng, center, V):
 def largest_shares(rows, sampler, V, rng, order=2):
     """The largest |R_i(q') - R_i(q)| / (c_i M) over all rows, for each pair of states."""
     for q_new, q in pairs(rng, rows.center, V):
-        tier, expected = tier_and_expected(sampler, q_new, q)
-        assert tier_and_expected(sampler, q, q_new) == (tier, expected)
+        tier, expected = plain_move(sampler, q_new, q)
+        assert plain_move(sampler, q, q_new) == (tier, expected)
         if expected < math.inf:
             change = rows.remainders(q_new, order) - rows.remainders(q, order)
             bound = sampler.constants[tier] / sampler.totals[tier] * expected

@@ -7,7 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_austerity.bounds.row_sampler import tier_and_expected
+from pymc_austerity.bounds.row_sampler import plain_move
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.term_structure import TermStructure
@@ -100,7 +100,7 @@ def test_models_have_bounds(name):
         t = np.cos(np.pi * (np.arange(9) + 0.5) / 9)
         fit = np.polynomial.polynomial.polyfit(t, np.array([terms(x * w) for x in t]), 8)
         remainder = terms(w) - fit[0] - fit[1] - fit[2]
-        tier, expected = tier_and_expected(sampler, center + V @ w, center)
+        tier, expected = plain_move(sampler, center + V @ w, center)
         noise = 1e-8 * (1 + np.abs(fit[:3]).max(axis=0))
         bound = sampler.constants[tier] / sampler.totals[tier] * expected
         shares.append((np.abs(remainder) - noise) / bound)

@@ -83,8 +83,8 @@ class HalfOfTheRows(TunaMH):
     """Draws half as many rows as their bounds ask for: remainders count half."""
 
     def _compile(self, plan, point):
-        half = plan.sampler._replace(totals=0.5 * plan.sampler.totals)
-        super()._compile(replace(plan, sampler=half), point)
+        half = plan.rows.state._replace(totals=0.5 * plan.rows.state.totals)
+        super()._compile(replace(plan, rows=replace(plan.rows, state=half)), point)
 
 
 class OfThePrior(ExactDynamics):

@@ -16,6 +16,7 @@ from pymc_austerity.kernels.subsample import (
     positions,
     random_offset,
     restore_order,
+    sort_rows,
 )
 from tests.kernels.engines import ScriptedRng, compiled_test
 from tests.statistical.errors import LIMIT, z_of_count
@@ -125,3 +126,12 @@ def test_blocks_of_rows_in_order_are_not_a_random_sample():
     )
     law = sequential_test_law(mu_std, schedule.ends, np.full(len(schedule.ends), stats.norm.isf(0.05)))
     assert abs(z_of_count(np.sum(mean > 0), 500, law.accepts(mu_std)[0])) > LIMIT
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 12, 1000])
+def test_sorted_rows_are_those_of_numpy(n):
+    rng = np.random.default_rng(n)
+    for rows in (rng.integers(1 + n // 2, size=n), np.arange(n), np.arange(n)[::-1].copy(), np.zeros(n, int)):
+        expected = np.sort(rows)
+        sort_rows(rows)
+        np.testing.assert_array_equal(rows, expected)

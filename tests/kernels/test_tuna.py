@@ -13,9 +13,8 @@ import pytest
 from numba.extending import register_jitable
 from scipy import stats
 
+from pymc_austerity.bounds import row_sampler
 from pymc_austerity.bounds.block_table import block_table, rounded_up
-from pymc_austerity.bounds.byte_screen import NO_SCREEN
-from pymc_austerity.bounds.group_tables import NO_GROUPS
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import Move, RowSampler
 from pymc_austerity.kernels import tuna
@@ -46,8 +45,6 @@ CENTRE = np.array([0.8])
 RADII = np.array([1.0, 2.0, np.inf])
 SMALL = 0.01 * np.array([[2.0, -0.2, 0.0], [-0.8, 1.2, 0.0], [1.2, 2.4, 0.0]])
 LARGE = 12.0 * SMALL
-# What a move has for other ways to draw rows.
-NOTHING = (NO_GROUPS.typical,) * 3
 PAIRS = list(itertools.permutations(range(3), 2))
 
 
@@ -62,9 +59,12 @@ def sampler_of(center, whitening, radii, constants, rounding, most):
     """A sampler with these c_i, (3, N), to which nothing is added."""
     tables = tuple(block_table(c) for c in constants)
     totals = np.array([table.total for table in tables])
-    return RowSampler(
-        2, center, whitening, radii, totals, constants, tables, NO_GROUPS, NO_SCREEN, rounding, most
-    )
+    return RowSampler(2, center, whitening, radii, totals, constants, tables, rounding, most)
+
+
+def drawn_by(sampler):
+    """Rows drawn in proportion to these bounds, for a kernel."""
+    return row_sampler.plain_draws(sampler).kernel(sampler)
 
 
 def make_sampler(terms, *, most=np.inf, slack=1.0, rounding=1e-12):
@@ -151,7 +151,7 @@ class Kernel(NamedTuple):
         draws = [u for row in rows for u in uniforms_for(self.sampler, tier, row)]
         rng = Rng([into_j, u, *draws, *keeps], len(rows))
         out = tuna.tuna_transitions(
-            1, False, rng, np.array([float(i)]), (self.terms,), self.sampler, counting(self.chi),
+            1, False, rng, np.array([float(i)]), (self.terms,), drawn_by(self.sampler), counting(self.chi),
             by(jump, self.proposal), self.target,
         )  # fmt: skip
         assert not out.accepted or out.q[0] == j
@@ -265,10 +265,10 @@ def mended(function, *changes):
 
 
 @register_jitable
-def tier_of_the_new_state(sampler, q_new, q):
+def plain_move(sampler, q_new, q):
     """A planted bug: the tier does not look at both states."""
     tier = 0 if abs(q_new[0] - sampler.center[0]) <= sampler.radii[0] else 1
-    return Move(tier, sampler.totals[tier] * distances(sampler, q_new, q)[1], *NOTHING)
+    return Move(tier, sampler.totals[tier] * distances(sampler, q_new, q)[1])
 
 
 KEEPS_WRONGLY = ("0.5 * (1.0 - x) + extra", "0.5 * (1.0 + x) + extra")
@@ -276,20 +276,18 @@ WRONG_SIGN = ("result += math.log", "result -= math.log")
 BOUNDS_ALIKE = ("bound = bounds[k]", "bound = 0.9 * move.expected")
 TOO_FEW = ("rng.poisson(move.expected * (1.0 + extra))", "rng.poisson(move.expected)")
 BUGS = {
-    "keeps with the other probability": ("poisson_log_ratio", mended(tuna.poisson_log_ratio, KEEPS_WRONGLY)),
-    "log ratio of the wrong sign": ("poisson_log_ratio", mended(tuna.poisson_log_ratio, WRONG_SIGN)),
-    "tier of one state": ("bounded_move", tier_of_the_new_state),
-    "bounds that are not those it draws by": (
-        "poisson_log_ratio",
-        mended(tuna.poisson_log_ratio, BOUNDS_ALIKE),
-    ),
-    "draws too few for chi": ("poisson_log_ratio", mended(tuna.poisson_log_ratio, TOO_FEW)),
+    "keeps with the other probability": (tuna, mended(tuna.poisson_log_ratio, KEEPS_WRONGLY)),
+    "log ratio of the wrong sign": (tuna, mended(tuna.poisson_log_ratio, WRONG_SIGN)),
+    "tier of one state": (row_sampler, plain_move),
+    "bounds that are not those it draws by": (tuna, mended(tuna.poisson_log_ratio, BOUNDS_ALIKE)),
+    "draws too few for chi": (tuna, mended(tuna.poisson_log_ratio, TOO_FEW)),
 }
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_noticed(monkeypatch, bug):
-    monkeypatch.setattr(tuna, *BUGS[bug])
+    module, wrong = BUGS[bug]
+    monkeypatch.setattr(module, wrong.__name__, wrong)
     sampler = make_sampler(SMALL, slack=1.2)  # nothing is divided by zero
     if "tier" in bug:  # bounds that hold in either tier
         constants = np.array([2.0, 1.5, 1.0])[:, None] * sampler.constants[1]
@@ -319,6 +317,7 @@ class Trace(NamedTuple):
 
 def make_trace(propose, adapt, target, kernel):
     make_proposal, make_target = constructor(by(propose, ..., adapt)), constructor(target)
+    make_rows = constructor(drawn_by(...))
 
     def trace(n, tune, rng, q, args, sampler, rule, proposal):
         states = np.empty((n, q.shape[0]))
@@ -326,7 +325,9 @@ def make_trace(propose, adapt, target, kernel):
         used, stages = np.empty(n, np.int64), np.empty(n, np.int64)
         mean, error, psi = np.empty(n), np.empty(n), np.empty(n)
         for t in range(n):
-            out = kernel(1, tune, rng, q, args, sampler, rule, make_proposal(proposal), make_target())
+            out = kernel(
+                1, tune, rng, q, args, make_rows(sampler), rule, make_proposal(proposal), make_target()
+            )
             q = out.q
             states[t], accepted[t], used[t] = q, out.accepted, out.n_used
             stages[t], exhausted[t] = out.n_stages, out.n_exhausted
@@ -488,7 +489,7 @@ def test_many_transitions_at_once_equal_one_at_a_time(data):
     each, _, after, _ = run(both()[0], 200, data, sampler)
     rng, walk = np.random.default_rng(2), AdaptiveRandomWalk().bind(D, 0.3)
     out = tuna.tuna_transitions(
-        200, True, rng, np.zeros(D), data, sampler, counting(), walk.kernel(walk.state), RATIONAL
+        200, True, rng, np.zeros(D), data, drawn_by(sampler), counting(), walk.kernel(walk.state), RATIONAL
     )
     np.testing.assert_array_equal(out.q, each.q[-1])
     assert out.n_accepted == each.accepted.sum()
@@ -515,8 +516,8 @@ def test_all_that_was_drawn_is_read(data, n):
         np.ones(D),
         np.zeros(D),
         data,
-        sampler,
-        Move(0, 3.0, *NOTHING),
+        drawn_by(sampler),
+        Move(0, 3.0),
         counting(),
         Target(normal_global, log_ratios),
     )
@@ -566,7 +567,8 @@ def one_move(log_ratio, bound=0.25, *, keep=0.5, u=0.5, debug=False, rounding=1e
     sampler = sampler_of(np.zeros(1), np.eye(1), np.full(3, np.inf), c, rounding, np.inf)
     target = Target(lambda q_new, q, args: 0.0, lambda q_new, q, index, args: np.full(1, log_ratio))
     rng, rule = Rng([u, 0.3, 0.3, keep], 1), counting(chi, debug)
-    out = tuna.tuna_transitions(1, False, rng, np.zeros(1), (), sampler, rule, by(one_further), target)
+    rows = drawn_by(sampler)
+    out = tuna.tuna_transitions(1, False, rng, np.zeros(1), (), rows, rule, by(one_further), target)
     assert rng.mean == pytest.approx(bound * (1 + chi * bound))
     return out, rule.violations[0]
 
@@ -614,7 +616,7 @@ def test_outside_of_the_prior_no_data_are_read(data):
         rng = Rng([0.5, *[0.5] * 9], 3)
         target = Target(lambda q_new, q, args, base=base: base, lambda *args: 1 / 0)
         out = tuna.tuna_transitions(
-            1, False, rng, np.zeros(D), data, bounds_of(data), counting(), by(one_further), target
+            1, False, rng, np.zeros(D), data, drawn_by(bounds_of(data)), counting(), by(one_further), target
         )
         assert (out.accepted, out.n_used, out.n_stages) == (False, 0, 0)
         assert rng.calls == ["random"]

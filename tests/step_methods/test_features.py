@@ -2,6 +2,7 @@
 
 import math
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -102,8 +103,9 @@ def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):
 
 def test_too_small_constants_are_noticed(model, built):
     step = fresh(built)
-    small = built._engine.sampler
-    step._engine.sampler = small._replace(constants=small.constants * 1e-3)
+    state = built._engine.rows.state
+    small = state._replace(constants=state.constants * 1e-3)
+    step._engine.rows = replace(built._engine.rows, state=small)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, model.initial_point(), 2000)
 

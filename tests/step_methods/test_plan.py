@@ -89,7 +89,7 @@ def test_the_same_plan_is_made_of_a_recipe(model):
     plan = plan_tuna(asked, tuna, point)
     again = replan_tuna(asked, tuna, plan.recipe, plan.survey.data, point)
     assert again.recipe is plan.recipe
-    for ours, theirs in zip(again.sampler, plan.sampler, strict=True):
+    for ours, theirs in zip(again.rows.state, plan.rows.state, strict=True):
         np.testing.assert_equal(ours, theirs)
 
 

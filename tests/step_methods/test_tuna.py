@@ -17,7 +17,7 @@ import pymc_austerity.step_methods.metropolis.tuna_plan as module
 from pymc_austerity import MetropolisHastings, RandomWalk, SubsamplingWarning, TunaMH, restricted_nuts
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.bounds.row_constants import BoundsByJets
-from pymc_austerity.bounds.row_sampler import tier_and_expected
+from pymc_austerity.bounds.row_sampler import plain_draws, plain_move
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
@@ -315,13 +315,13 @@ def test_wrong_curvatures_are_refused(model, wrong):
 def test_options_that_are_right(model, options):
     step = TunaMH(model=model, **options)
     assert len(step.recipe.mode_fit.exact) == 0
-    assert step._engine.sampler.order == options.get("control_variate", Taylor()).order
+    assert step._engine.rows.state.order == options.get("control_variate", Taylor()).order
 
 
 def test_the_default_is_without_exact_rows(built):
     assert len(built.recipe.mode_fit.exact) == 0
     assert built._engine.n_local == built._engine.n_others == N
-    assert built._engine.sampler.most == N
+    assert built._engine.rows.state.most == N
     tuna = built._tuna
     assert (tuna.chi, tuna.switch_above, tuna.debug, tuna.curvature) == (0.0, 0.25, False, {})
 
@@ -355,11 +355,11 @@ def remainders(model, step, q):
 
 
 def test_the_bounds_hold_on_the_model(model, built):
-    sampler, rng = built._engine.sampler, np.random.default_rng(8)
+    sampler, rng = built._engine.rows.state, np.random.default_rng(8)
     for size in (0.01, 0.05, 0.3, 2.0):
         for _ in range(30):
             q, q_new = sampler.center + size * rng.standard_normal((2, 3))
-            tier, expected = tier_and_expected(sampler, q_new, q)
+            tier, expected = plain_move(sampler, q_new, q)
             bound = sampler.constants[tier] * expected / sampler.totals[tier] + 1e-12
             change = remainders(model, built, q_new) - remainders(model, built, q)
             assert np.all(np.abs(change) <= bound)
@@ -375,7 +375,7 @@ def test_a_users_curvature_is_used(model, near):
     step = TunaMH(model=model, curvature={"y": smooth}, rng=1)
     _, stats_ = move(fresh(step), near, 300)
     assert total(stats_, "bound_violations") == 0.0
-    sampler = step._engine.sampler
+    sampler = step._engine.rows.state
     np.testing.assert_array_equal(sampler.totals, sampler.totals[0])
     other = cloudpickle.loads(cloudpickle.dumps(fresh(step)))  # the function travels
     require_same_path("A pickle", move(other, near, 20), move(fresh(step), near, 20), "It differs.")
@@ -535,7 +535,7 @@ def test_the_prediction_comes_true(model, built, near, proposal, chi):
 def test_the_prediction_in_words(built):
     p = built.prediction
     assert p.n_dim == 3
-    assert p.total == pytest.approx(built._engine.sampler.totals[0])
+    assert p.total == pytest.approx(built._engine.rows.state.totals[0])
     assert p.terms == pytest.approx(p.total * p.size, rel=0.05)
     assert str(p) == f"{few_digits(p.terms)} rows for a transition (C = {p.total:.3g}, M = {p.size:.3g})"
 
@@ -615,7 +615,7 @@ def test_a_surrogate_on_all_rows(rare):
 def test_it_is_never_switched_if_nobody_wants_it(rare):
     step = TunaMH(model=rare, switch_above=math.inf)
     assert isinstance(step._engine, TunaEngine)
-    assert step._engine.sampler.most == math.inf
+    assert step._engine.rows.state.most == math.inf
     assert step.prediction.terms > N / 4
     with pytest.warns(SubsamplingWarning, match="exact test on all data"):
         TunaMH(model=rare, switch_above=0.01)
@@ -733,9 +733,9 @@ def test_several_terms(several):
 def test_rows_of_another_term_are_noticed(several, monkeypatch):
     """A planted bug: the terms come in the other order than their bounds."""
     step = fresh(several[0])
-    sampler = step._engine.sampler
+    sampler = step._engine.rows.state
     turned = np.concatenate([sampler.constants[:, 1500:], sampler.constants[:, :1500]], axis=1)
-    step._engine.sampler = sampler._replace(constants=0.2 * turned, totals=0.2 * sampler.totals)
+    step._engine.rows = plain_draws(sampler._replace(constants=0.2 * turned, totals=0.2 * sampler.totals))
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, mode_of(step), 2000)
 

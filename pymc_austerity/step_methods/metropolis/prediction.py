@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.row_sampler import RowSampler, bounded_move, mean_share
+from pymc_austerity.bounds.row_draws import BoundedRows
+from pymc_austerity.bounds.screened_draws import mean_share
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
@@ -77,13 +78,13 @@ class Prediction(NamedTuple):
         )
 
 
-def predict(sampler: RowSampler, proposal: BoundProposal, found: FittedTerms, chi: float) -> Prediction:
+def predict(draws: BoundedRows, proposal: BoundProposal, found: FittedTerms, chi: float) -> Prediction:
     """Try out moves from draws of the fitted distribution.
 
     Moves of a `Surrogate` need a compiled model; independent draws, which are further apart, stand for them.
     A walk that is yet to learn its size is taken to have the optimal one.
     """
-    rng = np.random.default_rng(_SEED)
+    rng, sampler = np.random.default_rng(_SEED), draws.state
     mode_fit, features = found.mode_fit, found.features
     n_dim = len(mode_fit.unwhiten)
     moves = max(min(_MOVES, _BUDGET // n_dim**2), _FEWEST)
@@ -105,7 +106,7 @@ def predict(sampler: RowSampler, proposal: BoundProposal, found: FittedTerms, ch
         old, new = sampler.center + rng.standard_normal((2, moves, len(directions))) @ directions.T
     else:
         old, new = (np.array([features(q) for q in states]) for states in (old, new))
-    pairs = [bounded_move(sampler, a, b) for a, b in zip(new, old, strict=True)]
+    pairs = [draws.move(sampler, a, b) for a, b in zip(new, old, strict=True)]
     expected = np.array([move.expected for move in pairs])
     rows = rng.integers(sampler.constants.shape[1], size=_ROWS)
     read = np.array([mean_share(sampler, move, rows) for move in pairs])

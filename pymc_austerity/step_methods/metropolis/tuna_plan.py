@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.bounds.group_draws import grouped
 from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
+from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import have_one_predictor
-from pymc_austerity.bounds.row_sampler import (
-    RowSampler,
-    bounded_move,
-    bounded_terms,
-    bounds_of_rows,
-    grouped,
-    row_sampler_of,
-    screened,
-)
+from pymc_austerity.bounds.row_sampler import RowSampler, bounded_terms, plain_draws, row_sampler_of
+from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnboundedError
@@ -127,27 +122,27 @@ class TunaPlan(MetropolisPlan):
     Attributes
     ----------
     tuna : TunaOptions
-    sampler : RowSampler or None
+    rows : BoundedRows or None
         The bounds, and rows drawn in proportion to them; None if all rows are read.
     """
 
     recipe: TunaRecipe
     tuna: TunaOptions
-    sampler: RowSampler | None
+    rows: BoundedRows | None
 
     @property
     def terms(self) -> Factorisation:
         """Taylor remainders; the terms of the model if all are read, unless a surrogate moves the chain."""
-        if self.sampler is None and not self.bound.is_surrogate:
+        if self.rows is None and not self.bound.is_surrogate:
             return self.survey.factorisation
         return super().terms
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
-        if self.sampler is None:
+        if self.rows is None:
             return super().compile(point)
         q, tuna = vector_of(self.survey.factorisation, point), self.tuna
-        return TunaEngine(self.terms, self.sampler, tuna.chi, tuna.debug, self.bound, q, point)
+        return TunaEngine(self.terms, self.rows, tuna.chi, tuna.debug, self.bound, q, point)
 
 
 def plan_tuna(
@@ -168,8 +163,8 @@ def plan_tuna(
     found = surveyed.found
     assert found is not None
     bound = bound_proposal(options, surveyed, EXACT, point)
-    sampler, sources = row_sampler(surveyed, tuna, point)
-    prediction = predict(sampler, bound, found, tuna.chi)
+    rows, sources = bounded_rows(surveyed, tuna, point)
+    prediction = predict(rows, bound, found, tuna.chi)
     n_local = surveyed.factorisation.n_local
     reads_all = bool(prediction.terms > tuna.switch_above * n_local)
     recipe = TunaRecipe(
@@ -183,7 +178,7 @@ def plan_tuna(
         reads_all=reads_all,
         certificate=f"{sources} (C = {prediction.total:.3g}, M = {prediction.size:.3g})",
     )
-    return TunaPlan(options, surveyed, bound, recipe, tuna, None if reads_all else sampler)
+    return TunaPlan(options, surveyed, bound, recipe, tuna, None if reads_all else rows)
 
 
 def replan_tuna(
@@ -194,8 +189,8 @@ def replan_tuna(
     if surveyed is None:
         return None
     bound = bound_proposal(options, surveyed, EXACT, point)
-    sampler = None if recipe.reads_all else row_sampler(surveyed, tuna, point)[0]
-    return TunaPlan(options, surveyed, bound, recipe, tuna, sampler)
+    rows = None if recipe.reads_all else bounded_rows(surveyed, tuna, point)[0]
+    return TunaPlan(options, surveyed, bound, recipe, tuna, rows)
 
 
 class NoBoundError(UnboundedError):
@@ -222,7 +217,7 @@ class NoBoundError(UnboundedError):
         )
 
 
-def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[RowSampler, str]:
+def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[BoundedRows, str]:
     """Bounds on the remainders of all local terms, with rows drawn in proportion to them; and their sources.
 
     Raises
@@ -261,19 +256,20 @@ def row_sampler(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[
         raise NoBoundError(str(error)) from None
     which = "third" if expansion.order == 2 else "second"
     sources = f"{which} derivatives of {' and '.join(each.bounds.description for each in terms)}"
-    many = typical_rows(sampler)
+    many, draws = typical_rows(sampler), plain_draws(sampler)
     if groups is not None and many > _FEW_ROWS:
-        sampler = grouped(sampler, rows, groups)
-        sources += f"; {sampler.groups}"
+        draws = grouped(sampler, rows, groups)
+        sources += f"; {draws.state.tables}"
     elif (
         many > _MANY_ROWS
         and len(whitening) > _MANY_DIMENSIONS
         and expansion.order == 2
         and have_one_predictor(rows)
     ):
-        sampler = screened(sampler, rows, coordinates)
+        draws = screened(sampler, rows, coordinates)
         sources += "; rows that are drawn are evaluated only if a bound of their own allows for it"
-    return sampler._replace(rounding=rounding_allowance(sampler, found, point)), sources
+    state = draws.state._replace(rounding=rounding_allowance(draws, found, point))
+    return replace(draws, state=state), sources
 
 
 def typical_rows(sampler: RowSampler) -> float:
@@ -281,11 +277,12 @@ def typical_rows(sampler: RowSampler) -> float:
     return float(sampler.totals[0] * typical_length(len(sampler.whitening)) ** 3 / 3.0)
 
 
-def rounding_allowance(sampler: RowSampler, found: FittedTerms, point: PointType) -> float:
+def rounding_allowance(draws: BoundedRows, found: FittedTerms, point: PointType) -> float:
     """What rounding adds to remainders: the most that is seen beyond their bounds, with a margin.
 
     It is measured at several distances from the center, on the rows with the largest bounds and some others.
     """
+    sampler = draws.state
     n_local = sampler.constants.shape[1]
     rng = np.random.default_rng(_SEED)
     if n_local <= 2 * _ROWS:
@@ -297,14 +294,14 @@ def rounding_allowance(sampler: RowSampler, found: FittedTerms, point: PointType
     terms, features, center = LocalTerms(found.expanded), found.features, found.mode_fit.at
     _, directions = found.mode_fit.padded_factors()
     here = terms(point_of(found.expanded, center, point), some)
-    allowance = sampler.rounding
+    allowance: float = sampler.rounding
     for distance in _DISTANCES:
         q = center + distance * directions @ rng.standard_normal(directions.shape[1])
         change = np.abs(terms(point_of(found.expanded, q, point), some) - here)
-        move = bounded_move(sampler, features(q), sampler.center)
+        move = draws.move(sampler, features(q), sampler.center)
         if not 0.0 < move.expected < math.inf:
             continue
-        excess = change - bounds_of_rows(sampler, move, some)
+        excess = change - draws.bounds(sampler, move, some)
         excess = excess[excess < _ROUNDING * (1.0 + np.abs(here))]  # larger ones are for the chain to report
         allowance = max(allowance, _MARGIN * float(excess.max(initial=0.0)))
     return allowance

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.bounds.row_sampler import RowSampler
+from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
 from pymc_austerity.model.compile.target import CompiledTarget
@@ -23,7 +23,7 @@ class TunaEngine(CompiledKernel):
     ----------
     factorisation : Factorisation
         Whose local terms are remainders.
-    sampler : RowSampler
+    rows : BoundedRows
     chi : float
     debug : bool
         Whether terms larger than their bounds are only counted.
@@ -35,7 +35,7 @@ class TunaEngine(CompiledKernel):
     def __init__(
         self,
         factorisation: Factorisation,
-        sampler: RowSampler,
+        rows: BoundedRows,
         chi: float,
         debug: bool,
         proposal: BoundProposal,
@@ -43,10 +43,17 @@ class TunaEngine(CompiledKernel):
         point: PointType,
     ) -> None:
         self.n_local = self.n_others = factorisation.n_local
-        self.sampler = sampler
+        self.rows = rows
         self._rule = TunaRule(chi, np.zeros(1, dtype=np.int64), debug)
         self.target = CompiledTarget(factorisation)
-        self._compile(tuna_transitions, {}, ["log_ratios", "features"], proposal, q, point)
+        self._compile(
+            tuna_transitions,
+            {"rows": rows.kernel(...)},
+            ["log_ratios", "features"],
+            proposal,
+            q,
+            point,
+        )
 
     def restart(self) -> None:
         """Begin to count violations."""
@@ -75,7 +82,7 @@ class TunaEngine(CompiledKernel):
             rng,
             q,
             self.target.args(point),
-            self.sampler,
+            self.rows.state,
             self._rule,
             proposal_state,
         )
