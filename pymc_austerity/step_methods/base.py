@@ -19,7 +19,6 @@ from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.configuration import text
 from pymc_austerity.validation import is_whole
 
-
 # Fewer than these are not looked at in a fresh interpreter, either.
 _FEW_OBJECTS = 10_000
 
