@@ -13,13 +13,14 @@ import pytest
 from numba.extending import register_jitable
 from scipy import stats
 
-from pymc_austerity.bounds import row_sampler
+from pymc_austerity.bounds import group_draws, row_draws, row_sampler, screened_draws
 from pymc_austerity.bounds.block_table import block_table, rounded_up
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import Move, RowSampler
 from pymc_austerity.kernels import tuna
 from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.kernels.tuna import TunaRule
+from pymc_austerity.model.compile.cache_key import modules_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import no_adaptation
@@ -632,3 +633,10 @@ def test_without_a_bound_all_rows_are_read_whatever_was_asked_for(data, total):
     np.testing.assert_array_equal(found.n_used, N)
     exact, *_ = run(trace, 100, data, bounds_of(data, most=-1.0))
     np.testing.assert_array_equal(found.q, exact.q)
+
+
+def test_plain_draws_compile_nothing_of_other_ways():
+    """What is compiled is known by its modules, and what these import."""
+    modules = modules_of([tuna.__name__, row_sampler.__name__])
+    assert row_draws.__name__ in modules
+    assert not {group_draws.__name__, screened_draws.__name__} & set(modules)
