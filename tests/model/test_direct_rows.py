@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 from pymc_austerity.model.factorise import factorise
@@ -102,6 +103,21 @@ def test_rows_are_those_of_differentiation(build, monkeypatch):
     monkeypatch.setattr(predictor_values, "direct_parts", lambda fact, eta: None)
     theirs = designs(build).rows(positions)
     np.testing.assert_allclose(ours, theirs, rtol=1e-14, atol=1e-14)
+
+
+def test_products_of_numbers_in_half_precision_are_in_double():
+    """They are not finite in half precision, and rounded in single precision."""
+    x, z, w = 300.0 * X, 300.0 * Z, 300.0 * RNG.normal(size=N)
+    x, z, w = x.astype("float16"), z.astype("float16"), w.astype("float32")
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1e-6, shape=K)
+        x_, z_, w_ = map(pytensor.shared, (x, z, w))
+        bernoulli(z_ * (x_ @ b) * z_ + w_ * b[0] * w_)
+    (predictor,) = TermStructure(factorise(model)).predictors
+    x, z, w = (each.astype(np.float64) for each in (x, z, w))
+    expected = x * z[:, None] ** 2
+    expected[:, 0] += w**2
+    np.testing.assert_allclose(predictor.rows(np.arange(N))[:, :-1], expected, rtol=1e-14)
 
 
 def test_an_array_on_disk_is_read_where_it_lies(tmp_path):

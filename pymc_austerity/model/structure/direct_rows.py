@@ -324,7 +324,7 @@ class DirectRows:
         values = self.data(positions)
         rows = np.arange(len(positions))
         for part in self._parts:
-            scale = part.sign * factor
+            scale = np.float64(part.sign) * factor  # products of half and single precision are in double
             for var in part.factors:
                 scale = scale * np.ravel(values[var])
             if part.places is None:
