@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
 
 from pymc_austerity.bounds.block_table import BLOCK, Weights
 from pymc_austerity.bounds.group_tables import GroupTables, group_tables
@@ -68,7 +69,7 @@ def grouped(
     state = GroupSampler(
         sampler.center, sampler.radii, sampler.totals, factors, tables, sampler.rounding, sampler.most
     )
-    return BoundedRows(state, move_by_groups, draw_by_groups, bounds_by_groups)
+    return BoundedRows(state, group_move, group_draw, group_bounds)
 
 
 @njit(cache=True)
@@ -189,3 +190,25 @@ def bounds_by_groups(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vec
             total += np.float64(entries.lengths[e]) * move.sizes[entries.groups[e]]
         bounds[k] = np.float64(factors[rows[k]]) * total
     return bounds
+
+
+# A record has functions that numba compiles into the kernel: it cannot keep a kernel on disk that holds the
+# address of a compiled one.
+
+
+@register_jitable
+def group_move(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove:
+    """`move_by_groups`."""
+    return move_by_groups(sampler, q_new, q)
+
+
+@register_jitable
+def group_draw(rng: np.random.Generator, sampler: GroupSampler, move: GroupMove, n: int) -> Index:
+    """`draw_by_groups`."""
+    return draw_by_groups(rng, sampler, move, n)
+
+
+@register_jitable
+def group_bounds(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vector:
+    """`bounds_by_groups`."""
+    return bounds_by_groups(sampler, move, rows)

@@ -5,11 +5,13 @@ import itertools
 import math
 from collections import Counter
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numba
 import numpy as np
 import pytest
+from numba.core.dispatcher import Dispatcher
 from numba.extending import register_jitable
 from scipy import stats
 
@@ -640,3 +642,17 @@ def test_plain_draws_compile_nothing_of_other_ways():
     modules = modules_of([tuna.__name__, row_sampler.__name__])
     assert row_draws.__name__ in modules
     assert not {group_draws.__name__, screened_draws.__name__} & set(modules)
+
+
+def test_a_kernel_can_be_kept_on_disk():
+    """Records have no function with an address of its own, which numba would refuse to keep."""
+    ways = {
+        row_sampler: ["plain_move", "plain_draw", "plain_bounds"],
+        group_draws: ["group_move", "group_draw", "group_bounds"],
+        screened_draws: ["screened_move", "screened_draw", "screened_bounds"],
+    }
+    for module, names in ways.items():
+        for name in names:
+            function = getattr(module, name)
+            assert not isinstance(function, Dispatcher)
+            assert name in Path(module.__file__).read_text().partition("BoundedRows(")[2]

@@ -45,8 +45,8 @@ def no_sums(n_dim: int) -> Sums:
 
 
 @lru_cache(maxsize=64)
-def _tape(expression: Expression, n_predictors: int, order: int) -> Tape:
-    return tape_of(expression, n_predictors, order)
+def _tape(expression: Expression, n_predictors: int) -> Tape:
+    return tape_of(expression, n_predictors, _ORDER)
 
 
 def add_rows(expression: Expression, rows: Array, data: Array, phi: Vector, sums: Sums) -> Array:
@@ -69,20 +69,12 @@ def add_rows(expression: Expression, rows: Array, data: Array, phi: Vector, sums
         f_k, then f_jk for j <= k in the order of the rows of a matrix.
     """
     m, p, _ = rows.shape
-    tape = _tape(expression, p, _ORDER)
+    tape = _tape(expression, p)
     slopes = np.empty((p + p * (p + 1) // 2, m))
     eta = np.empty((p, m))
     _predictors(rows, phi, eta)
     _add_rows(tape, rows, eta, np.ascontiguousarray(data), points_for(tape), sums, slopes)
     return slopes
-
-
-def row_values(expression: Expression, eta: Array, data: Array) -> Vector:
-    """Values of rows, at predictors of shape (p, m)."""
-    p, m = eta.shape
-    tape, result = _tape(expression, p, 0), np.empty(m)
-    _values(tape, np.ascontiguousarray(eta), np.ascontiguousarray(data), points_for(tape), result)
-    return result
 
 
 @entry
@@ -95,14 +87,6 @@ def _predictors(rows: Array, phi: Vector, eta: Array) -> None:
             for c in range(last):
                 total += rows[i, k, c] * phi[c]
             eta[k, i] = total
-
-
-@entry
-def _values(tape: Tape, eta: Array, data: Array, points: Points, result: Vector) -> None:
-    for first in range(0, eta.shape[1], BLOCK):
-        m = run_at_points(tape, eta, data, first, points)
-        for lane in range(m):
-            result[first + lane] = points.coefficients[tape.root, 0, lane]
 
 
 @entry

@@ -8,7 +8,7 @@ import pytest
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import constant, predictor
-from pymc_austerity.bounds.jets.derivatives import add_rows, no_sums, row_values
+from pymc_austerity.bounds.jets.derivatives import add_rows, no_sums
 from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
 
 D, M = 5, 300  # more than two blocks of rows, and a part of one
@@ -21,6 +21,17 @@ def design(name, seed=3):
     phi = rng.normal(size=D) * 0.1
     offsets = eta - directions @ phi
     return likelihood, np.concatenate([directions, offsets[..., None]], axis=2), phi, data
+
+
+def row_values(expression, eta, data):
+    """Rows one by one, at predictors (p, m)."""
+    found = []
+    for k in range(eta.shape[1]):
+        sums = no_sums(1)
+        rows = np.stack([np.zeros_like(eta[:, k]), eta[:, k]], axis=-1)[None]
+        add_rows(expression, rows, data[:, k : k + 1], np.zeros(1), sums)
+        found.append(sums.value[0])
+    return np.array(found)
 
 
 def values(likelihood, x, phi, data):
