@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
-import pytensor
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
@@ -15,6 +14,7 @@ from pytensor.tensor.random.type import RandomType
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError, SubsamplingWarning, warn
 from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.impossible import refuse_cut_counts, require_start
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.recommendation.choice import choose
@@ -117,8 +117,7 @@ def recommend(
     refuse_cut_counts(model)
     point = default_point(model)
     warn_of_long_deterministics(model, point)
-    # PyTensor keeps a stack trace with each of some thousand nodes unless told not to.
-    with pytensor.config.change_flags(traceback__limit=0):
+    with many_graphs():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
             evidence = _evidence(model, block, point)

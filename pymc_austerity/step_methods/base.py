@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 from pymc.initial_point import PointType
@@ -14,30 +12,11 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.configuration import text
 from pymc_austerity.validation import is_whole
-
-# Fewer than these are not looked at in a fresh interpreter, either.
-_FEW_OBJECTS = 10_000
-
-
-@contextmanager
-def earlier_objects_kept() -> Iterator[None]:
-    """Look for garbage among new objects only.
-
-    Graphs are many small objects, and with every few of them Python would look at all that there are: a
-    third of the time of a set-up.
-    """
-    is_ours = gc.get_freeze_count() < _FEW_OBJECTS  # else somebody wants it so
-    if is_ours:
-        gc.freeze()
-    try:
-        yield
-    finally:
-        if is_ours:
-            gc.unfreeze()
 
 
 class RebuiltStep(BlockedStep):
@@ -104,7 +83,7 @@ class RebuiltStep(BlockedStep):
         """Build; if that fails, nothing of older data is left to be used."""
         self._data_seen = None
         self.__dict__.update(dict.fromkeys(self._rebuilt))
-        with earlier_objects_kept():
+        with many_graphs():
             self._build(point)
         self._data_seen = self._fingerprints()
 
@@ -113,7 +92,7 @@ class RebuiltStep(BlockedStep):
         if self.is_built:
             return False
         if self._data_seen is not None:
-            with earlier_objects_kept():
+            with many_graphs():
                 if self._rebuild(point):
                     return False
         self._build_anew(point)

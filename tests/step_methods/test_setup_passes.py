@@ -10,9 +10,9 @@ import pymc as pm
 from pymc_austerity import TunaMH
 from pymc_austerity.mode import remainders
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.row_functions import PredictorRows
-from pymc_austerity.step_methods.base import earlier_objects_kept
 
 N = 250_000
 
@@ -106,12 +106,12 @@ def test_rows_may_be_in_any_order():
 
 def test_garbage_is_looked_for_everywhere_afterwards():
     assert gc.get_freeze_count() < 10_000
-    with earlier_objects_kept():
+    with many_graphs():
         assert gc.get_freeze_count() > 10_000
     assert gc.get_freeze_count() == 0
     gc.freeze()
     try:
-        with earlier_objects_kept():
+        with many_graphs():
             pass
         assert gc.get_freeze_count() > 10_000  # as the user wanted it
     finally:

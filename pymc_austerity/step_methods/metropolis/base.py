@@ -10,7 +10,6 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, ClassVar, Self, Unpack
 
-import pytensor
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -149,18 +148,15 @@ class SubsampledStep(RebuiltStep):
         """Warn of what a new plan means for the user."""
 
     def _build(self, point: PointType) -> None:
-        # PyTensor keeps a stack trace with each of some thousand nodes unless told not to.
-        with pytensor.config.change_flags(traceback__limit=0):
-            plan = self._planned(point)
-            self._tell(plan)
-            self._compile(plan, point)
+        plan = self._planned(point)
+        self._tell(plan)
+        self._compile(plan, point)
 
     def _rebuild(self, point: PointType) -> bool:
-        with pytensor.config.change_flags(traceback__limit=0):
-            plan = self._planned_again(point)
-            if plan is None:
-                return False
-            self._compile(plan, point)
+        plan = self._planned_again(point)
+        if plan is None:
+            return False
+        self._compile(plan, point)
         return True
 
     def _compile(self, plan: MetropolisPlan, point: PointType) -> None:
