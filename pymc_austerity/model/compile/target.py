@@ -126,7 +126,7 @@ class CompiledTarget:
         *graphs, global_ = graphs
         rows = [
             rebuild([graph], {term.index: own})[0]
-            for term, graph, own in zip(terms, graphs, positions.rows, strict=True)
+            for term, graph, own in zip(terms, graphs, positions.rows if terms else [], strict=True)
         ]
         outputs = [*rows, global_]
         features = fact.features
@@ -135,12 +135,13 @@ class CompiledTarget:
         new, old = (rebuild(outputs, parts_of(q, block)) for q in (self._q_new, self._q))
         self._global = pt.as_tensor(old[-1])
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
-        return {
-            "log_ratios": positions.in_order(local),
-            "log_terms": positions.in_order(old[:-1]),
-            "global_log_ratio": pt.as_tensor(global_),
-            **({} if features is None else {"features": features}),
-        }
+        result = {"global_log_ratio": pt.as_tensor(global_)}
+        if local:
+            result |= {
+                "log_ratios": positions.in_order(local),
+                "log_terms": positions.in_order(old[:-1]),
+            }
+        return result if features is None else {**result, "features": features}
 
     @cached_property
     def _given_function(self) -> Any:

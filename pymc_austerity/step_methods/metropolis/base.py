@@ -35,8 +35,8 @@ from pymc_austerity.step_methods.metropolis.options import (
     checked_options,
 )
 from pymc_austerity.step_methods.metropolis.plan import (
-    MetropolisPlan,
     Recipe,
+    StepPlan,
     plan_metropolis,
     replan_metropolis,
 )
@@ -111,12 +111,12 @@ class SubsampledStep(RebuiltStep):
         self._begin_chain(n_tune=0)
 
     @classmethod
-    def from_plan(cls, plan: MetropolisPlan, point: PointType) -> Self:
+    def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
         """The step of a plan: what is left to do is to compile it.
 
         Parameters
         ----------
-        plan : MetropolisPlan
+        plan : StepPlan
         point : dict
             Values of all variables, to compile with.
         """
@@ -137,14 +137,14 @@ class SubsampledStep(RebuiltStep):
 
     # Building -------------------------------------------------------------------------------
 
-    def _planned(self, point: PointType) -> MetropolisPlan:
+    def _planned(self, point: PointType) -> StepPlan:
         return plan_metropolis(self._options, point)
 
-    def _planned_again(self, point: PointType) -> MetropolisPlan | None:
+    def _planned_again(self, point: PointType) -> StepPlan | None:
         assert self._data_seen is not None
         return replan_metropolis(self._options, self._recipe, self._data_seen[0], point)
 
-    def _tell(self, plan: MetropolisPlan) -> None:
+    def _tell(self, plan: StepPlan) -> None:
         """Warn of what a new plan means for the user."""
 
     def _build(self, point: PointType) -> None:
@@ -159,7 +159,7 @@ class SubsampledStep(RebuiltStep):
         self._compile(plan, point)
         return True
 
-    def _compile(self, plan: MetropolisPlan, point: PointType) -> None:
+    def _compile(self, plan: StepPlan, point: PointType) -> None:
         engine = plan.compile(point)
         # The plan goes: the designs that it holds have the size of the data. The engine comes last: it tells
         # that the step is built, also after an interrupt.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass
+from typing import Protocol
 
 from pymc.initial_point import PointType
 
@@ -110,6 +111,37 @@ class Recipe:
         share = share_of_independent_moves(self.proposal)
         # Barker's rule accepts every other move of no change.
         return share if self.rule.functions.draw is log_uniform else 0.5 * share
+
+
+class Terms(Protocol):
+    """What a step keeps of a survey."""
+
+    @property
+    def factorisation(self) -> Factorisation:
+        """The terms of the block, in the order of its vector q."""
+
+    @property
+    def data(self) -> Fingerprint:
+        """The data that they were found in."""
+
+
+class StepPlan(Protocol):
+    """What a step is made from."""
+
+    @property
+    def options(self) -> MetropolisOptions:
+        """What was asked for."""
+
+    @property
+    def survey(self) -> Terms:
+        """What is known of the block."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """What travels to other processes."""
+
+    def compile(self, point: PointType) -> CompiledKernel:
+        """Compile the transitions."""
 
 
 @dataclass(frozen=True)

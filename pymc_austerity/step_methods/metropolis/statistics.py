@@ -26,6 +26,27 @@ DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
 }
 
 
+# What sweeps over a plate have besides.
+PLATE_DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
+    "shared_n_used": (np.float64, []),
+    "plate_n_used": (np.float64, []),
+    "plate_acceptance": (np.float64, []),
+}
+
+
+def plate_statistics(outcome: Any, n: int, n_groups: int) -> dict[str, Any]:
+    """Means over the n sweeps of a draw; `exhausted` is the share of groups of which all rows were read.
+
+    `outcome` is a `kernels.plates.sweeps.SweepOutcome`.
+    """
+    return {
+        "exhausted": outcome.whole_groups / n / (2 * n_groups),
+        "shared_n_used": outcome.shared_n_used / n,
+        "plate_n_used": outcome.plate_n_used / n,
+        "plate_acceptance": outcome.plate_accepted / n,
+    }
+
+
 def statistics(outcome: Outcome, n: int, n_local: int, scale: float) -> dict[str, Any]:
     """Means over the n transitions of a draw; the last three but `scale` are those of the last transition."""
     return {

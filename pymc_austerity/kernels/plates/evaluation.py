@@ -1,0 +1,70 @@
+"""Changes of remainders: of some rows, or of all rows of a group."""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
+from pymc_austerity.kernels.plates.records import GroupedRows, GroupSums, Plate
+from pymc_austerity.target import Index, Vector
+
+
+@register_jitable
+def within(rows: GroupedRows, sums: GroupSums, g: int, i: int, d: Vector) -> float:
+    """z_i . d."""
+    total = 0.0
+    for j in range(sums.varying.shape[0]):
+        k = sums.varying[j]
+        total += (rows.x[i, k] - sums.means[g, k]) * d[k]
+    return total
+
+
+@register_jitable
+def changes(plate: Plate, index: Index, n: int, old: Vector, new: Vector, result: Vector) -> None:
+    """r_i(t_i') - r_i(t_i) of up to BLOCK rows, which begin at the place `BLOCK - n` of `old` and `new`.
+
+    They are written from the same place on.
+    """
+    rows, room = plate.rows, plate.room
+    first = BLOCK - n  # the program runs on the lanes from here on
+    for lane in range(first, BLOCK):
+        i = index[lane]
+        for k in range(rows.data.shape[0]):
+            room.data[k, lane] = rows.data[k, i]
+        room.predictors[0, lane] = rows.predictors[i] + old[lane]
+    run_at_points(rows.program, room.predictors, room.data, first, room.points)
+    found = room.points.coefficients[rows.program.root, 0]
+    for lane in range(first, BLOCK):
+        room.values[lane] = found[lane - first]
+        room.predictors[0, lane] = rows.predictors[index[lane]] + new[lane]
+    run_at_points(rows.program, room.predictors, room.data, first, room.points)
+    for lane in range(first, BLOCK):
+        i, s, t = index[lane], old[lane], new[lane]
+        polynomial = (t - s) * (rows.slopes[i] + 0.5 * rows.curvatures[i] * (s + t))
+        result[lane] = found[lane - first] - room.values[lane] - polynomial
+
+
+@register_jitable
+def change_of_group(
+    plate: Plate,
+    g: int,
+    levels: tuple[float, float],
+    d: Vector,
+    d_new: Vector,
+    lanes: tuple[Index, Vector, Vector, Vector],
+) -> float:
+    """The sum of r_i(t_i') - r_i(t_i) over all rows of a group."""
+    rows, sums = plate.rows, plate.sums
+    index, old, new, found = lanes
+    total = 0.0
+    for start in range(rows.starts[g], rows.starts[g + 1], BLOCK):
+        n = min(BLOCK, rows.starts[g + 1] - start)
+        for k in range(n):
+            lane, i = BLOCK - n + k, start + k
+            index[lane] = i
+            old[lane] = levels[0] + within(rows, sums, g, i, d)
+            new[lane] = levels[1] + within(rows, sums, g, i, d_new)
+        changes(plate, index, n, old, new, found)
+        for lane in range(BLOCK - n, BLOCK):
+            total += found[lane]
+    return total

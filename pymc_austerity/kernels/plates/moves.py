@@ -1,0 +1,225 @@
+"""The two moves of a sweep: of what all groups share, and of every group's own level.
+
+Both are decided as in `kernels.tuna`: rows are drawn with Poisson counts of means B_i, each counted with
+probability (1 - x_i) / 2, x_i = change_i / B_i, and the log ratio is base + the sum of log (1 + x) / (1 - x)
+over those that are counted. A group beyond its reach has all its rows read instead, and adds their changes.
+Which groups these are depends on the two states in the same way, so that the moves are reversible.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
+from pymc_austerity.kernels.plates.records import GroupSums, Plate, SharedProposal
+from pymc_austerity.kernels.plates.thinning import (
+    Drawn,
+    Shift,
+    add_log_ratios,
+    draw_row,
+    rates_of,
+    room_for_rows,
+    shift_of,
+    whole_group,
+    with_more_room,
+)
+from pymc_austerity.target import Target, Vector
+
+# Degrees of freedom of independent draws of theta: with fewer they leave the bounds' radius too often.
+_DOF = 20.0
+_ROOM = 1024
+# Share of random walks among the proposals for levels, and their size.
+_WALKS, _STEP = 0.1, 1.0
+
+
+class PlateState(NamedTuple):
+    """Where a chain is.
+
+    Attributes
+    ----------
+    theta : ndarray (q,)
+    d : ndarray (P,)
+    eps, levels, means, scales : ndarray (G,)
+        eps_g, and e_g, m_g, s_g that belong to theta.
+    quadratic : float
+        See `coordinates`.
+    """
+
+    theta: Vector
+    d: Vector
+    eps: Vector
+    levels: Vector
+    means: Vector
+    scales: Vector
+    quadratic: float
+
+
+class Counts(NamedTuple):
+    """What a move did: the share that was accepted, rows, groups of which all were read, log ratio."""
+
+    accepted: float
+    n_used: int
+    n_whole: int
+    log_ratio: float
+
+
+@register_jitable
+def no_state(n_shared: int, sums: GroupSums) -> PlateState:
+    """Room for a state."""
+    n = sums.slopes.shape[0]
+    return PlateState(
+        np.empty(n_shared),
+        np.empty(sums.center.shape[0]),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        0.0,
+    )
+
+
+@register_jitable
+def at_theta(
+    state: PlateState, theta: Vector, eps: Vector, sums: GroupSums, args: tuple[Any, ...], target: Target
+) -> PlateState:
+    """Write the state with these coordinates. Its numbers are in the record that is returned."""
+    state.theta[:], state.eps[:] = theta, eps
+    displacement(sums, theta, state.d)
+    given = target.features(theta, args)
+    value = quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
+    for g in range(eps.shape[0]):
+        state.levels[g] = state.means[g] + state.scales[g] * eps[g]
+    return PlateState(state.theta, state.d, state.eps, state.levels, state.means, state.scales, value)
+
+
+@register_jitable
+def propose_shared(rng: np.random.Generator, proposal: SharedProposal, theta: Vector) -> tuple[Vector, float]:
+    """A proposal for theta, and the log of its ratio of densities, back over forth."""
+    q = int(theta.shape[0])
+    new, xi = np.empty(q), rng.standard_normal(q)
+    if rng.random() >= proposal.independent:
+        for k in range(q):
+            new[k] = theta[k] + proposal.scale * np.dot(proposal.factor[k, : k + 1], xi[: k + 1])
+        return new, 0.0
+    stretch = math.sqrt(_DOF / (2.0 * rng.standard_gamma(0.5 * _DOF)))
+    old_square, new_square = 0.0, 0.0
+    for k in range(q):
+        w, v = 0.0, 0.0
+        for j in range(k + 1):
+            w += proposal.inverse[k, j] * (theta[j] - proposal.mean[j])
+            v += proposal.factor[k, j] * xi[j]
+        new[k] = proposal.mean[k] + stretch * v
+        old_square += w * w
+        new_square += (stretch * xi[k]) ** 2
+    ratio = math.log1p(new_square / _DOF) - math.log1p(old_square / _DOF)
+    return new, 0.5 * (_DOF + q) * ratio
+
+
+@register_jitable
+def move_shared(
+    rng: np.random.Generator,
+    plate: Plate,
+    state: PlateState,
+    other: PlateState,
+    args: tuple[Any, ...],
+    target: Target,
+) -> tuple[PlateState, PlateState, Counts]:
+    """Move theta and keep all eps_g; the state comes first, then room for another."""
+    theta, ratio = propose_shared(rng, plate.proposal, state.theta)
+    base = ratio + target.global_log_ratio(theta, state.theta, args)
+    if not base > -math.inf:  # outside of the support of the prior, or not a number
+        return state, other, Counts(0.0, 0, 0, base)
+    new = at_theta(other, theta, state.eps, plate.sums, args, target)
+    base += new.quadratic - state.quadratic
+    log_ratios = np.zeros(state.eps.shape[0])
+    n_used, n_whole = 0, 0
+    if plate.rule.has_remainders and base > -math.inf:
+        shift = shift_of(plate.bounds, state.d, new.d)
+        n_used, n_whole = compare(
+            rng, plate, state.levels, new.levels, state.d, new.d, shift, plate.rule.kappa, log_ratios
+        )
+    log_ratio = base + np.sum(log_ratios)
+    if math.log(1.0 - rng.random()) < log_ratio:
+        return new, state, Counts(1.0, n_used, n_whole, log_ratio)
+    return state, new, Counts(0.0, n_used, n_whole, log_ratio)
+
+
+@register_jitable
+def compare(
+    rng: np.random.Generator,
+    plate: Plate,
+    levels: Vector,
+    new_levels: Vector,
+    d: Vector,
+    d_new: Vector,
+    shift: Shift,
+    kappa: float,
+    result: Vector,
+) -> tuple[int, int]:
+    """Add to every group the log ratio of its rows; how many were read, and groups that read all."""
+    starts, bounds, weights = plate.rows.starts, plate.bounds, plate.weights
+    drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
+    clock = rng.standard_exponential()
+    for g in range(levels.shape[0]):
+        if bounds.sizes[g] == 0:
+            continue
+        rates = rates_of(bounds, g, levels[g], new_levels[g], shift, kappa)
+        if rates.tier < 0:
+            result[g] += whole_group(plate, g, (levels[g], new_levels[g]), d, d_new, drawn)
+            n_used += bounds.sizes[g]
+            n_whole += 1
+            continue
+        clock -= rates.expected
+        while clock < 0.0:
+            clock += rng.standard_exponential()
+            i, bound = draw_row(rng, weights, (starts[g], starts[g + 1] - 1), rates, shift, kappa)
+            if i >= 0:
+                drawn = keep(drawn, n, i, g, bound)
+                n += 1
+    add_log_ratios(rng, plate, drawn, n, (levels, new_levels), d, d_new, result)
+    return n_used + n, n_whole
+
+
+@register_jitable
+def keep(drawn: Drawn, n: int, i: int, g: int, bound: float) -> Drawn:
+    """The rows with one more."""
+    if n == drawn.rows.shape[0]:
+        drawn = with_more_room(drawn)
+    drawn.rows[n], drawn.groups[n], drawn.bounds[n] = i, g, bound
+    return drawn
+
+
+@register_jitable
+def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState) -> Counts:
+    """Propose every eps_g, and decide group by group; the state is changed.
+
+    Proposals are N(0, h_g^2), or, less often, of a random walk: it leaves tails that are heavier than those
+    of the proposal.
+    """
+    n_groups = state.eps.shape[0]
+    new_eps, new_levels, log_ratios = np.empty(n_groups), np.empty(n_groups), np.empty(n_groups)
+    for g in range(n_groups):
+        h, eps = plate.bounds.widths[g], state.eps[g]
+        xi = rng.standard_normal()
+        if rng.random() < _WALKS:
+            new, share = eps + _STEP * xi, 1.0
+        else:
+            new, share = h * xi, 1.0 - 1.0 / (h * h)
+        new_eps[g], new_levels[g] = new, state.means[g] + state.scales[g] * new
+        log_ratios[g] = 0.5 * share * (eps * eps - new * new)
+    n_used, n_whole = 0, 0
+    if plate.rule.has_remainders:
+        shift = shift_of(plate.bounds, state.d, state.d)
+        n_used, n_whole = compare(
+            rng, plate, state.levels, new_levels, state.d, state.d, shift, 1.0, log_ratios
+        )
+    n_accepted = 0
+    for g in range(n_groups):
+        if log_ratios[g] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[g]:
+            state.eps[g], state.levels[g] = new_eps[g], new_levels[g]
+            n_accepted += 1
+    return Counts(n_accepted / n_groups, n_used, n_whole, 0.0)

@@ -1,0 +1,233 @@
+"""What a kernel knows of a plate: numbers of rows, of groups, and of the proposal.
+
+y_i ~ f(x_i . beta + u_g(i)), and u_g ~ N(loc_g, tau^2) in G groups. `coordinates` has the notation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for
+from pymc_austerity.bounds.jets.tape import Tape
+from pymc_austerity.target import Index, Vector
+
+Matrix = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+
+
+class GroupedRows(NamedTuple):
+    """Rows, sorted by group, at the center of their expansion. It has size N.
+
+    Attributes
+    ----------
+    starts : ndarray of int (G + 1,)
+        Where each group begins; the last is N.
+    x : ndarray (N, P)
+    predictors : ndarray (N,)
+        eta_i at the center.
+    slopes, curvatures : ndarray (N,)
+        f_i' and f_i'' there.
+    data : ndarray (n_data, N)
+        Columns that f reads.
+    program : Tape
+        f, to be run at points.
+    """
+
+    starts: Index
+    x: Matrix
+    predictors: Vector
+    slopes: Vector
+    curvatures: Vector
+    data: Matrix
+    program: Tape
+
+
+class GroupSums(NamedTuple):
+    """The Taylor polynomial of the log likelihood in levels e_g and d = beta - beta*. It has size G P.
+
+    Attributes
+    ----------
+    linear : ndarray of int (P,)
+        Which coordinates of theta enter the predictor or the effects' location.
+    center : ndarray (P,)
+        beta*.
+    varying : ndarray of int (V,)
+        Which of the P columns vary within groups.
+    gradient : ndarray (P,)
+        c = sum of f_i' z_i.
+    information : ndarray (P, P)
+        W = sum of w_i z_i z_i'.
+    slopes, curvatures : ndarray (G,)
+        a_g = sum of f_i', b_g = sum of w_i.
+    means : ndarray (G, P)
+        xbar_g, weighted by w_i.
+    locations : ndarray (G, P)
+        How nu_g changes with d: xbar_g, and how the effects' location changes.
+    offsets : ndarray (G,)
+        nu_g at the center.
+    effects : ndarray (G,)
+        u_g*.
+    n_normal, squares : float
+        For a normal likelihood: N, and the sum of squares of residuals at the center. Else zero.
+    """
+
+    linear: Index
+    center: Vector
+    varying: Index
+    gradient: Vector
+    information: Matrix
+    slopes: Vector
+    curvatures: Vector
+    means: Matrix
+    locations: Matrix
+    offsets: Vector
+    effects: Vector
+    n_normal: float
+    squares: float
+
+
+class GroupBounds(NamedTuple):
+    """What is known of the remainders of each group. It has size G.
+
+    Bounds of a tier hold for levels within its reach, and coefficients within its radius.
+
+    Attributes
+    ----------
+    whitening : ndarray (V, P)
+        w = whitening . d.
+    radii : ndarray (T,)
+        Largest |w| of each tier.
+    reaches : ndarray (T, G)
+        Largest |e_g| of each tier.
+    levels, shared : ndarray (T, G)
+        Totals of the cumulative sums in `RowBounds`.
+    typical : ndarray (G,)
+        zeta0_g.
+    sizes : ndarray of int (G,)
+        Rows of each group.
+    widths : ndarray (G,)
+        h_g, standard deviations of the proposals for eps_g.
+    rounding : float
+        What rounding may add to the difference of two remainders.
+    """
+
+    whitening: Matrix
+    radii: Vector
+    reaches: Matrix
+    levels: Matrix
+    shared: Matrix
+    typical: Vector
+    sizes: Index
+    widths: Vector
+    rounding: float
+
+
+class RowBounds(NamedTuple):
+    """Bounds on the remainders of rows, and cumulative sums to draw rows by them. It has size N.
+
+    Attributes
+    ----------
+    lengths : ndarray of float32 (N,)
+        zeta_i, of z_i in whitened coordinates.
+    constants : ndarray of float32 (T, N)
+        K_i.
+    levels, shared : ndarray of float32 (T, N)
+        Cumulative sums within groups of K_i (1 + zeta_i / zeta0_g)^2, and of zeta_i times that.
+    """
+
+    lengths: Singles
+    constants: Singles
+    levels: Singles
+    shared: Singles
+
+
+class SharedProposal(NamedTuple):
+    """The fitted distribution of theta, from which it is proposed.
+
+    Attributes
+    ----------
+    mean : ndarray (q,)
+    factor, inverse : ndarray (q, q)
+        Lower triangular L with L L' the covariance, and its inverse.
+    independent : float
+        Share of independent draws; the others are random walks.
+    scale : float
+        Of the random walk, in units of L.
+    """
+
+    mean: Vector
+    factor: Matrix
+    inverse: Matrix
+    independent: float
+    scale: float
+
+
+class PlateRule(NamedTuple):
+    """How moves are decided.
+
+    Attributes
+    ----------
+    kappa : float
+        So many times the rows are drawn for the shared move, which makes its decision less noisy.
+    is_centered : bool
+        Whether the model has u_g itself, else z_g = (u_g - loc_g) / tau.
+    has_remainders : bool
+        False for a normal likelihood: no row is read.
+    debug : bool
+        Count terms that are larger than their bound, and go on.
+    violations : ndarray of int (1,)
+    """
+
+    kappa: float
+    is_centered: bool
+    has_remainders: bool
+    debug: bool
+    violations: Index
+
+
+class Workspace(NamedTuple):
+    """Room for rows that are evaluated together.
+
+    Attributes
+    ----------
+    predictors : ndarray (1, BLOCK)
+    data : ndarray (n_data, BLOCK)
+    values : ndarray (BLOCK,)
+    points : Points
+    """
+
+    predictors: Matrix
+    data: Matrix
+    values: Vector
+    points: Points
+
+
+class Plate(NamedTuple):
+    """All that a kernel is handed of a plate.
+
+    Attributes
+    ----------
+    rows : GroupedRows
+    sums : GroupSums
+    bounds : GroupBounds
+    weights : RowBounds
+    proposal : SharedProposal
+    rule : PlateRule
+    room : Workspace
+    """
+
+    rows: GroupedRows
+    sums: GroupSums
+    bounds: GroupBounds
+    weights: RowBounds
+    proposal: SharedProposal
+    rule: PlateRule
+    room: Workspace
+
+
+def workspace(program: Tape, n_data: int) -> Workspace:
+    """Room for rows of a program."""
+    return Workspace(np.zeros((1, BLOCK)), np.zeros((n_data, BLOCK)), np.zeros(BLOCK), points_for(program))

@@ -1,0 +1,109 @@
+"""Sweeps over a plate: a move of what the groups share, then a move of every group's own level."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, standardised
+from pymc_austerity.kernels.plates.moves import PlateState, at_theta, move_plate, move_shared, no_state
+from pymc_austerity.kernels.plates.records import Plate
+from pymc_austerity.target import Target, Vector
+
+
+class SweepOutcome(NamedTuple):
+    """What several sweeps in a row did; the first fields are those of `kernels.metropolis.Outcome`."""
+
+    q: Vector
+    n_accepted: int
+    n_used: int
+    n_stages: int
+    n_exhausted: int
+    accepted: bool
+    log_ratio_mean: float
+    log_ratio_se: float
+    psi: float
+    shared_n_used: int
+    plate_n_used: int
+    plate_accepted: float
+    whole_groups: int
+
+
+@register_jitable
+def plate_sweeps(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    plate: Plate,
+    target: Target,
+) -> SweepOutcome:
+    """Run sweeps from `q`.
+
+    Parameters
+    ----------
+    n_transitions : int
+        Sweeps.
+    tune : bool
+        Is not looked at: all is fitted before the chain begins.
+    rng : numpy.random.Generator
+    q : ndarray
+        theta, then the effects of all groups as the model has them.
+    args : tuple
+        Handed to the functions of `target`.
+    plate : Plate
+    target : Target
+        ``global_log_ratio(theta_new, theta, args)`` is that of the prior of theta. ``features(theta, args)``
+        are tau, and the logarithm of the precision of normal residuals (0 for other likelihoods).
+
+    Returns
+    -------
+    SweepOutcome
+        `n_accepted` counts shared moves, `plate_accepted` is the sum of the shares of groups that moved.
+    """
+    state, other = begin(q, plate, args, target)
+    n_accepted = shared_n_used = plate_n_used = whole_groups = n_exhausted = 0
+    plate_accepted, accepted, log_ratio = 0.0, False, math.nan
+    for _ in range(n_transitions):
+        state, other, counts = move_shared(rng, plate, state, other, args, target)
+        accepted, log_ratio = counts.accepted > 0.0, counts.log_ratio
+        n_accepted += int(accepted)
+        shared_n_used += counts.n_used
+        n_exhausted += int(counts.n_whole == state.eps.shape[0])
+        whole_groups += counts.n_whole
+        counts = move_plate(rng, plate, state)
+        plate_accepted += counts.accepted
+        plate_n_used += counts.n_used
+        whole_groups += counts.n_whole
+    end(q, state, plate, args, target)
+    return SweepOutcome(
+        q, n_accepted, shared_n_used + plate_n_used, n_transitions, n_exhausted, accepted, log_ratio, 0.0,
+        math.nan,
+        shared_n_used, plate_n_used, plate_accepted, whole_groups,
+    )  # fmt: skip
+
+
+@register_jitable
+def begin(q: Vector, plate: Plate, args: tuple[Any, ...], target: Target) -> tuple[PlateState, PlateState]:
+    """The state at q, and room for another."""
+    sums = plate.sums
+    n_shared = q.shape[0] - sums.slopes.shape[0]
+    state, other = no_state(n_shared, sums), no_state(n_shared, sums)
+    theta, eps = q[:n_shared].copy(), np.empty(sums.slopes.shape[0])
+    displacement(sums, theta, state.d)
+    given = target.features(theta, args)
+    standardised(sums, state.d, given[0], given[1], q[n_shared:], plate.rule.is_centered, eps)
+    return at_theta(state, theta, eps, sums, args, target), other
+
+
+@register_jitable
+def end(q: Vector, state: PlateState, plate: Plate, args: tuple[Any, ...], target: Target) -> None:
+    """Write the state to q."""
+    n_shared = state.theta.shape[0]
+    q[:n_shared] = state.theta
+    given = target.features(state.theta, args)
+    effects_of(plate.sums, state.d, given[0], given[1], state.eps, plate.rule.is_centered, q[n_shared:])

@@ -1,0 +1,226 @@
+"""Rows that are drawn for a move, in proportion to bounds on the changes of their remainders.
+
+|r_i'(t)| <= K_i t^2 / 2. Along the segment between two states the change of t_i is at most
+delta_g + zeta_i Delta, delta_g = |e_g' - e_g| and Delta = |w' - w|, and the root mean square of t_i at most
+sqrt(E_g) + zeta_i sqrt(Wb), with E_g = (e_g^2 + e_g e_g' + e_g'^2) / 3 and Wb the like of w. So
+
+    |r_i(t_i') - r_i(t_i)| <= B_i = K_i / 2 (delta_g + zeta_i Delta) (sqrt(E_g) + zeta_i sqrt(Wb))^2.
+
+As sqrt(E_g) + zeta_i sqrt(Wb) <= (1 + zeta_i / zeta0_g) sqrt(Q_g), Q_g the larger of E_g and zeta0_g^2 Wb,
+two cumulative sums within groups dominate B_i. One exponential clock runs along the groups' totals: most groups
+are passed without a row. A row that is drawn is kept with probability B_i over what it was drawn for.
+
+All here is the same if the two states change places.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.bounds.jets.points import BLOCK
+from pymc_austerity.kernels.plates.evaluation import change_of_group, changes, within
+from pymc_austerity.kernels.plates.records import GroupBounds, Plate, RowBounds, Singles
+from pymc_austerity.kernels.tuna import RemainderBoundError
+from pymc_austerity.target import Index, Vector
+
+
+class Shift(NamedTuple):
+    """The part of a pair of states that all groups share.
+
+    Attributes
+    ----------
+    tier : int
+        The first whose radius contains both |w|; as many as there are tiers if none does.
+    step : float
+        Delta = |w' - w|.
+    mean_square : float
+        Wb.
+    """
+
+    tier: int
+    step: float
+    mean_square: float
+
+
+@register_jitable
+def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
+    """What w and w' have to do with each other."""
+    old, both, new = 0.0, 0.0, 0.0
+    for a in range(bounds.whitening.shape[0]):
+        w, w_new = 0.0, 0.0
+        for k in range(d.shape[0]):
+            w += bounds.whitening[a, k] * d[k]
+            w_new += bounds.whitening[a, k] * d_new[k]
+        old += w * w
+        both += w * w_new
+        new += w_new * w_new
+    tier = 0
+    while tier < bounds.radii.shape[0] and not max(old, new) <= bounds.radii[tier] ** 2:
+        tier += 1
+    step = math.sqrt(max(old - 2.0 * both + new, 0.0))
+    return Shift(tier, step, max(old + both + new, 0.0) / 3.0)
+
+
+class Rates(NamedTuple):
+    """How many rows of a group are drawn for a move.
+
+    Attributes
+    ----------
+    tier : int
+        -1 if all rows of the group are read.
+    levels, shared : float
+        Factors of the two cumulative sums.
+    expected : float
+        Rows that are drawn.
+    mean_square, step : float
+        E_g and delta_g.
+    """
+
+    tier: int
+    levels: float
+    shared: float
+    expected: float
+    mean_square: float
+    step: float
+
+
+@register_jitable
+def rates_of(bounds: GroupBounds, g: int, e: float, e_new: float, shift: Shift, kappa: float) -> Rates:
+    """The tier of a group, and what its rows are drawn with; symmetric in the two states."""
+    step, mean_square = abs(e_new - e), max((e * e + e * e_new + e_new * e_new) / 3.0, 0.0)
+    far, tier = max(abs(e), abs(e_new)), shift.tier
+    while tier < bounds.radii.shape[0] and not far <= bounds.reaches[tier, g]:
+        tier += 1
+    if tier == bounds.radii.shape[0]:
+        return Rates(-1, 0.0, 0.0, 0.0, mean_square, step)
+    q = 0.5 * kappa * max(mean_square, bounds.typical[g] ** 2 * shift.mean_square)
+    levels, shared = step * q, shift.step * q
+    expected = levels * bounds.levels[tier, g] + shared * bounds.shared[tier, g]
+    if not expected <= bounds.sizes[g]:  # or not a number
+        return Rates(-1, 0.0, 0.0, 0.0, mean_square, step)
+    return Rates(tier, levels, shared, expected, mean_square, step)
+
+
+@register_jitable
+def first_above(cumulative: Singles, first: int, last: int, level: float) -> int:
+    """The first place from `first` to `last` at which a cumulative sum is above a level."""
+    while first < last:
+        middle = (first + last) // 2
+        if cumulative[middle] > level:
+            last = middle
+        else:
+            first = middle + 1
+    return first
+
+
+@register_jitable
+def weight(cumulative: Singles, first: int, i: int) -> float:
+    """That of a row in a cumulative sum that begins at `first`."""
+    before = np.float64(cumulative[i - 1]) if i > first else 0.0
+    return np.float64(cumulative[i]) - before
+
+
+@register_jitable
+def draw_row(
+    rng: np.random.Generator,
+    weights: RowBounds,
+    span: tuple[int, int],
+    rates: Rates,
+    shift: Shift,
+    kappa: float,
+) -> tuple[int, float]:
+    """A row of a group (its first and last are `span`) with its bound; -1 if what was drawn is not kept."""
+    tier, (first, last) = rates.tier, span
+    levels, shared = weights.levels[tier], weights.shared[tier]
+    if rng.random() * rates.expected < rates.levels * levels[last]:
+        i = first_above(levels, first, last, rng.random() * levels[last])
+    else:
+        i = first_above(shared, first, last, rng.random() * shared[last])
+    zeta = np.float64(weights.lengths[i])
+    spread = math.sqrt(rates.mean_square) + zeta * math.sqrt(shift.mean_square)
+    size = 0.5 * kappa * np.float64(weights.constants[tier, i])
+    bound = size * (rates.step + zeta * shift.step) * spread * spread
+    drawn_for = rates.levels * weight(levels, first, i) + rates.shared * weight(shared, first, i)
+    if rng.random() * drawn_for < bound:
+        return i, bound
+    return -1, 0.0
+
+
+class Drawn(NamedTuple):
+    """Rows that are drawn, with the lanes in which they are evaluated.
+
+    Attributes
+    ----------
+    rows, groups : ndarray of int
+    bounds : ndarray
+    lanes : tuple
+        Rows, t, t' and changes of remainders of up to BLOCK rows.
+    """
+
+    rows: Index
+    groups: Index
+    bounds: Vector
+    lanes: tuple[Index, Vector, Vector, Vector]
+
+
+@register_jitable
+def room_for_rows(n: int) -> Drawn:
+    """Room for n rows."""
+    lanes = (np.zeros(BLOCK, np.int64), np.zeros(BLOCK), np.zeros(BLOCK), np.zeros(BLOCK))
+    return Drawn(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), lanes)
+
+
+@register_jitable
+def with_more_room(drawn: Drawn) -> Drawn:
+    """The same rows in twice the room."""
+    n = drawn.rows.shape[0]
+    larger = room_for_rows(2 * n)
+    larger.rows[:n], larger.groups[:n], larger.bounds[:n] = drawn.rows, drawn.groups, drawn.bounds
+    return Drawn(larger.rows, larger.groups, larger.bounds, drawn.lanes)
+
+
+@register_jitable
+def add_log_ratios(
+    rng: np.random.Generator,
+    plate: Plate,
+    drawn: Drawn,
+    n: int,
+    levels: tuple[Vector, Vector],
+    d: Vector,
+    d_new: Vector,
+    result: Vector,
+) -> None:
+    """Add log (1 + x) / (1 - x), x = change / bound, of the rows that are counted, to their groups."""
+    index, old, new, found = drawn.lanes
+    for start in range(0, n, BLOCK):
+        m = min(BLOCK, n - start)
+        for k in range(m):
+            lane, i, g = BLOCK - m + k, drawn.rows[start + k], drawn.groups[start + k]
+            index[lane] = i
+            old[lane] = levels[0][g] + within(plate.rows, plate.sums, g, i, d)
+            new[lane] = levels[1][g] + within(plate.rows, plate.sums, g, i, d_new)
+        changes(plate, index, m, old, new, found)
+        for k in range(m):
+            change, bound = found[BLOCK - m + k], drawn.bounds[start + k]
+            if not abs(change) <= bound + plate.bounds.rounding:  # or not a number
+                plate.rule.violations[0] += 1
+                if not plate.rule.debug:
+                    raise RemainderBoundError(index[BLOCK - m + k], change, bound)
+                if math.isnan(change):
+                    change = -bound
+            x = min(max(change / bound, -1.0), 1.0)
+            if rng.random() < 0.5 * (1.0 - x):
+                g = drawn.groups[start + k]
+                result[g] += math.log((1.0 + x) / (1.0 - x)) if x > -1.0 else -math.inf
+
+
+@register_jitable
+def whole_group(
+    plate: Plate, g: int, levels: tuple[float, float], d: Vector, d_new: Vector, drawn: Drawn
+) -> float:
+    """The sum of the changes of all remainders of a group."""
+    return change_of_group(plate, g, levels, d, d_new, drawn.lanes)

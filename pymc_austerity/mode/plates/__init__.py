@@ -1,0 +1,1 @@
+"""Where a plate is expanded, and what its shared variables are proposed from."""

@@ -1,0 +1,178 @@
+"""Bounds on the remainders of the rows of a plate, made ready for drawing rows by them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.bounds.jets.efforts import row_bounds
+from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBounds, Singles
+from pymc_austerity.mode.plates.center import PlateSurvey, moments
+from pymc_austerity.mode.plates.expansion import Expanded
+from pymc_austerity.mode.plates.fit import SharedFit
+from pymc_austerity.target import Index, Vector
+
+Matrix = npt.NDArray[np.float64]
+
+# Tiers, as shares of the farthest reach.
+_TIERS = np.array([0.5, 1.0])
+# |w| reaches sqrt(V) + 6; levels so far that one row in 200 n_g standard normal draws would be beyond.
+_RADIUS, _BEYOND = 6.0, 200.0
+# Scales are those that effects have at this share of the draws of theta.
+_UPPER, _DRAWS, _SEED = 0.9, 400, 2008
+# Proposals are wider for groups whose levels are skewed.
+_WIDEST, _SKEW = 0.3, 0.6
+# Rounding of remainders, relative to the log density of a row; and of bounds.
+_ROUNDING, _INFLATION = 1e-13, 1.0 + 1e-6
+_CHUNK = 16_384
+
+
+def group_bounds(
+    survey: PlateSurvey, fit: SharedFit, at: Expanded, sums: GroupSums
+) -> tuple[GroupBounds, RowBounds]:
+    """Make them, in a pass over the rows."""
+    whitening, unwhiten = _whitening(fit, sums)
+    n_varying = len(sums.varying)
+    scales = _upper_scales(survey, fit, sums)
+    sizes = np.diff(survey.rows.starts)
+    radius = np.sqrt(n_varying) + _RADIUS if n_varying else 0.0
+    reach = scales * np.sqrt(2.0 * np.log(_BEYOND * np.maximum(sizes, 1)))
+    typical = scales / np.sqrt(max(1, n_varying))
+    n = len(survey.rows.offsets)
+    lengths = np.empty(n, np.float32)
+    _lengths(survey.rows.x, sums.means, survey.rows.starts, sums.varying, unwhiten, lengths)
+    far = np.repeat(reach, sizes) + lengths * radius
+    constants = _constants(survey, at, far)
+    tiers = len(_TIERS)
+    levels, shared = np.empty((tiers, n), np.float32), np.empty((tiers, n), np.float32)
+    skew = np.zeros(len(sizes))
+    for tier in range(tiers):
+        _accumulate(constants[tier], lengths, typical, survey.rows.starts, (levels[tier], shared[tier], skew))
+    # Groups that are not expanded, though they have rows, are read as a whole.
+    not_expanded = (sums.curvatures == 0.0) & (sizes > 0)
+    reaches = np.where(not_expanded, -1.0, _TIERS[:, None] * reach)
+    last = np.maximum(survey.rows.starts[1:] - 1, 0)
+    totals = [np.where(sizes > 0, each[:, last], 0.0).astype(np.float64) for each in (levels, shared)]
+    bounds = GroupBounds(
+        whitening=whitening,
+        radii=_TIERS * radius if n_varying else np.full(tiers, np.inf),
+        reaches=reaches,
+        levels=totals[0],
+        shared=totals[1],
+        typical=typical,
+        sizes=sizes.astype(np.int64),
+        widths=1.0 + np.minimum(_WIDEST, _SKEW * np.where(np.isfinite(skew), skew, np.inf) * scales**3),
+        rounding=_ROUNDING * (1.0 + at.largest),
+    )
+    return bounds, RowBounds(lengths, constants, levels, shared)
+
+
+def _whitening(fit: SharedFit, sums: GroupSums) -> tuple[Matrix, Matrix]:
+    """The matrix of w = whitening . d, and the matrix that makes zeta of z: |unwhiten z|."""
+    n_columns, varying = len(sums.linear), sums.varying
+    covariance = fit.factor @ fit.factor.T
+    own = covariance[np.ix_(sums.linear[varying], sums.linear[varying])]
+    factor = np.linalg.cholesky(np.linalg.inv(own)) if len(varying) else np.empty((0, 0))
+    whitening = np.zeros((len(varying), n_columns))
+    whitening[:, varying] = factor.T
+    return whitening, np.ascontiguousarray(np.linalg.inv(factor)) if len(varying) else factor
+
+
+def _upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> Vector:
+    """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach."""
+    rng = np.random.default_rng(_SEED)
+    draws = fit.mean + rng.standard_normal((_DRAWS, len(fit.mean))) @ fit.factor.T
+    logs = np.array([survey.shared(theta)[1].value for theta in draws])
+    largest = draws[np.argsort(logs)[int(_UPPER * _DRAWS)]]
+    _, _, scales = moments(survey.shared, sums, largest)
+    return scales
+
+
+def _constants(survey: PlateSurvey, at: Expanded, far: Vector) -> Singles:
+    """K_i of all tiers, rounded up: the largest |f_i'''| up to the share of `far` of the tier."""
+    function, data = survey.plate.row_function, survey.rows.data
+
+    def sample(positions: Index) -> tuple[Matrix, Matrix, Matrix]:
+        return _some(positions)
+
+    def _some(which: Index | slice) -> tuple[Matrix, Matrix, Matrix]:
+        return at.predictors[which, None], far[which, None, None], np.ascontiguousarray(data[:, which])
+
+    bounds = row_bounds(function, 3, _TIERS, sample)
+    result = np.empty((len(_TIERS), len(far)), np.float32)
+    for start in range(0, len(far), _CHUNK):
+        some = slice(start, start + _CHUNK)
+        found = bounds(*_some(some)) / far[some] ** 3 * _INFLATION
+        # A float32 above the number: adding half a step rounds to it or to the next.
+        result[:, some] = np.nextafter(found.astype(np.float32), np.float32(np.inf))
+    return result
+
+
+@entry
+def _lengths(
+    x: Matrix, means: Matrix, starts: Index, varying: Index, unwhiten: Matrix, lengths: Singles
+) -> None:
+    """zeta_i, rounded up."""
+    n = varying.shape[0]
+    z = np.empty(n)
+    for g in range(means.shape[0]):
+        for i in range(starts[g], starts[g + 1]):
+            total = 0.0
+            for a in range(n):
+                z[a] = x[i, varying[a]] - means[g, varying[a]]
+                w = 0.0
+                for b in range(a + 1):
+                    w += unwhiten[a, b] * z[b]
+                total += w * w
+            lengths[i] = np.float32(np.sqrt(total) * (1.0 + 1e-6))
+
+
+@entry
+def _accumulate(
+    constants: Singles,
+    lengths: Singles,
+    typical: Vector,
+    starts: Index,
+    result: tuple[Singles, Singles, Vector],
+) -> None:
+    """Cumulative sums within groups, rounded up so that no row has less than its weight; and sums of K_i."""
+    levels, shared, skew = result
+    for g in range(typical.shape[0]):
+        total, other, plain = 0.0, 0.0, 0.0
+        for i in range(starts[g], starts[g + 1]):
+            zeta = np.float64(lengths[i])
+            stretch = 1.0 + zeta / typical[g]
+            weight = np.float64(constants[i]) * stretch * stretch
+            total = _rounded_up(total + weight)
+            other = _rounded_up(other + zeta * weight)
+            levels[i], shared[i] = np.float32(total), np.float32(other)
+            plain += np.float64(constants[i])
+        skew[g] = plain if skew[g] == 0.0 else min(skew[g], plain)
+
+
+@entry
+def _rounded_up(x: float) -> float:
+    """A number in single precision that is not smaller."""
+    if x == 0.0:
+        return 0.0
+    return np.float64(np.float32(x * (1.0 + 2.0**-23)))
+
+
+def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBounds]:
+    """For a plate of which all rows are read, or none."""
+    n_groups, tiers = len(sums.slopes), len(_TIERS)
+    nothing = np.zeros((tiers, n_groups))
+    bounds = GroupBounds(
+        whitening=np.zeros((0, len(sums.linear))),
+        radii=np.full(tiers, np.inf),
+        reaches=nothing - 1.0,
+        levels=nothing,
+        shared=nothing.copy(),
+        typical=np.ones(n_groups),
+        sizes=np.diff(survey.rows.starts).astype(np.int64),
+        widths=np.ones(n_groups),
+        rounding=0.0,
+    )
+    singles = np.zeros((tiers, 0), np.float32)
+    return bounds, RowBounds(np.zeros(0, np.float32), singles, singles.copy(), singles.copy())

@@ -1,0 +1,131 @@
+"""The Laplace marginal of theta: its prior, and the likelihood with the effects integrated out.
+
+log p(theta) = log prior(theta) + quadratic(d, log tau^2, log lambda), as in `kernels.plates.coordinates`. A
+group's part is log of the integral of exp(a e - b e^2 / 2) N(e; nu, tau^2) de with a = lambda a_g and
+b = lambda b_g, so that its derivatives are moments of N(m, s^2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytensor.tensor as pt
+
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.kernels.plates.records import GroupSums
+from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
+from pymc_austerity.model.plates.plate_model import in_theta
+from pymc_austerity.model.refusal import NO_GRADIENT
+from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
+from pymc_austerity.target import Vector
+
+Matrix = npt.NDArray[np.float64]
+
+
+class SharedTerms:
+    """The terms of theta alone, log tau^2 and log lambda, with derivatives by theta.
+
+    Parameters
+    ----------
+    shared : Factorisation
+        See `PlateModel.shared`.
+    point : dict of str to ndarray
+        Values of all variables; those outside of theta stay there.
+    """
+
+    def __init__(self, shared: Factorisation, point: Mapping[str, Any]) -> None:
+        self._fact = shared
+        self._n = len(vector_of(shared, point))
+        self._point = shared.point_values(point)
+
+    def __call__(self, theta: Vector) -> tuple[Derivatives, Derivatives, Derivatives]:
+        """Of the prior, of log tau^2, and of log lambda."""
+        with np.errstate(all="ignore"):
+            found = self._function(*self._point, theta, *self._fact.leaf_values)
+        return symmetric(*found[:3]), symmetric(*found[3:6]), symmetric(*found[6:])
+
+    def scale(self, theta: Vector) -> float:
+        """Of the effects."""
+        return float(np.exp(0.5 * self(theta)[1].value))
+
+    @cached_property
+    def _function(self) -> Any:
+        fact, theta = self._fact, pt.vector("theta", shape=(self._n,))
+        assert fact.features is not None
+        log_square = pt.log(fact.features[0] ** 2)
+        graphs = in_theta(fact, [fact.global_graph, log_square, fact.features[1]], theta)
+        try:
+            outputs = [one for graph in graphs for one in with_derivatives(graph, theta)]
+        except NO_GRADIENT as error:
+            raise not_smooth("The prior of the shared variables", error) from None
+        return fact.compile(outputs, [theta], mode=INTERPRETED_STABLE)
+
+
+def marginal(shared: SharedTerms, sums: GroupSums, theta: Vector) -> Derivatives:
+    """The log of the Laplace marginal, up to a constant."""
+    prior, log_square, log_precision = shared(theta)
+    n_columns = len(sums.linear)
+    d = theta[sums.linear] - sums.center
+    value, gradient, hessian = quadratic_derivatives(sums, d, log_square.value, log_precision.value)
+    jacobian = np.zeros((n_columns + 2, len(theta)))
+    jacobian[np.arange(n_columns), sums.linear] = 1.0
+    jacobian[-2], jacobian[-1] = log_square.gradient, log_precision.gradient
+    curved = gradient[-2] * log_square.hessian + gradient[-1] * log_precision.hessian
+    return prior.plus(Derivatives(value, gradient @ jacobian, jacobian.T @ hessian @ jacobian + curved))
+
+
+def quadratic_derivatives(
+    sums: GroupSums, d: Vector, log_square: float, log_precision: float
+) -> tuple[float, Vector, Matrix]:
+    """`kernels.plates.coordinates.quadratic` with derivatives by (d, log tau^2, log lambda)."""
+    n_columns, precision = len(d), np.exp(log_precision)
+    gradient, hessian = np.zeros(n_columns + 2), np.zeros((n_columns + 2, n_columns + 2))
+    change = sums.information @ d
+    own = float(sums.gradient @ d - 0.5 * d @ change - 0.5 * sums.squares)
+    gradient[:n_columns] = precision * (sums.gradient - change)
+    gradient[-1] = precision * own + 0.5 * sums.n_normal
+    hessian[:n_columns, :n_columns] = -precision * sums.information
+    hessian[-1, :n_columns] = gradient[:n_columns]
+    hessian[-1, -1] = precision * own
+    value = precision * own + 0.5 * sums.n_normal * log_precision
+    value += _add_groups(sums, d, float(np.exp(log_square)), float(precision), gradient, hessian)
+    return value, gradient, hessian + np.tril(hessian, -1).T
+
+
+@entry
+def _add_groups(
+    sums: GroupSums, d: Vector, t2: float, precision: float, gradient: Vector, hessian: Matrix
+) -> float:
+    """Add the groups' part, to the lower triangle; its value."""
+    n_columns, total = d.shape[0], 0.0
+    slope = np.empty(n_columns)
+    for g in range(sums.slopes.shape[0]):
+        nu = sums.offsets[g]
+        for k in range(n_columns):
+            nu += sums.locations[g, k] * d[k]
+        a, b = precision * sums.slopes[g], precision * sums.curvatures[g]
+        r = 1.0 / (1.0 + b * t2)
+        k_g, m, s2 = a - b * nu, (a * t2 + nu) * r, t2 * r
+        total += 0.5 * r * (a * (a * t2 + 2.0 * nu) - b * nu * nu) + 0.5 * np.log(r)
+        by_scale = 0.5 * t2 * (r * r * k_g * k_g - b * r)
+        by_precision = a * m - 0.5 * b * (m * m + s2)
+        for k in range(n_columns):
+            slope[k] = sums.locations[g, k]
+            gradient[k] += r * k_g * slope[k]
+            hessian[n_columns, k] -= t2 * r * r * b * k_g * slope[k]
+            hessian[n_columns + 1, k] += r * r * k_g * slope[k]
+            weighted = b * r * slope[k]
+            if weighted != 0.0:
+                for j in range(k + 1):
+                    hessian[k, j] -= weighted * slope[j]
+        gradient[n_columns] += by_scale
+        gradient[n_columns + 1] += by_precision
+        hessian[n_columns, n_columns] += by_scale + 0.5 * t2 * t2 * b * r * r * (b - 2.0 * r * k_g * k_g)
+        hessian[n_columns + 1, n_columns] += 0.5 * t2 * r * r * (2.0 * r * k_g * k_g - b)
+        hessian[n_columns + 1, n_columns + 1] += by_precision + s2 * (a - b * m) ** 2 + 0.5 * (b * s2) ** 2
+    return total

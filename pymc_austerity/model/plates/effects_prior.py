@@ -1,0 +1,117 @@
+"""The prior of the effects of a plate: normal with one scale, and a location for all or for each group."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.random.basic import NormalRV
+from scipy import stats
+
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
+from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.self_check import jittered
+
+_TOLERANCE = 1e-8
+
+
+class EffectsPrior(NamedTuple):
+    """u_g ~ N(location_g, scale^2), as graphs of the value variables.
+
+    Attributes
+    ----------
+    location : TensorVariable
+        A number, or one for each group.
+    scale : TensorVariable
+        A number.
+    """
+
+    location: Variable
+    scale: Variable
+
+
+def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPrior:
+    """That of the value variable `name`.
+
+    Raises
+    ------
+    NoPlate
+        If it is of another form.
+    """
+    value = fact.graph.values[name]
+    rv = model.values_to_rvs[next(var for var in model.value_vars if var.name == name)]
+    if model.rvs_to_transforms.get(rv) is not None:
+        raise NoPlate(f"{rv.name!r} has a transform, so that its effects are not independent")
+    op = getattr(rv.owner, "op", None)
+    if not isinstance(op, NormalRV):
+        kind = type(op).__name__.removesuffix("RV")
+        raise NoPlate(f"the prior of {rv.name!r} is {kind}, and a plate's is Normal")
+    location, scale = typed(model, fact, op.dist_params(rv.owner))
+    used = set(ancestors([location, scale]))
+    if value in used:
+        raise NoPlate(f"the prior of {rv.name!r} refers to itself")
+    if int(np.prod(scale.type.shape)) != 1:
+        scale = _one_number(fact, rv.name, scale)
+    prior = EffectsPrior(location, scale.flatten()[0] if scale.type.ndim else scale)
+    _check(fact, rv.name, value, prior)
+    return prior
+
+
+def typed(model: pm.Model, fact: Factorisation, graphs: Any) -> list[Variable]:
+    """Graphs of random variables, in the value variables of a factorisation."""
+    graphs = model.replace_rvs_by_values(list(graphs))
+    memo: dict[Variable, Variable] = {var: fact.graph.values[var.name] for var in model.value_vars}
+    for shared in graph_inputs(graphs):
+        if isinstance(shared, SharedVariable):
+            memo[shared] = pt.constant(shared.get_value(borrow=True))
+    return rebuild(graphs, memo)
+
+
+def _one_number(fact: Factorisation, name: str, scale: Variable) -> Variable:
+    """The scale of all effects, if it is the same."""
+    for values in (list(fact.graph.point.values()), jittered(fact.graph)):
+        found = evaluate(fact, scale, values)
+        if np.ptp(found) != 0.0:
+            raise NoPlate(f"the effects {name!r} have scales that differ")
+    return scale.flatten()[0]
+
+
+def evaluate(fact: Factorisation, graph: Variable, values: list[np.ndarray]) -> np.ndarray:
+    """A graph of value variables, at values of all of them."""
+    inputs = list(fact.graph.values.values())
+    function = pytensor.function(inputs, graph, mode=INTERPRETED, on_unused_input="ignore")
+    return np.asarray(function(*values))
+
+
+def _check(fact: Factorisation, name: str, value: Variable, prior: EffectsPrior) -> None:
+    """Compare the prior with the model's own term at a point."""
+    values = jittered(fact.graph)
+    order = list(fact.graph.values.values())
+    term = fact.graph.terms[name]
+    function = pytensor.function(
+        [*order, *fact.graph.data],
+        [term, prior.location, prior.scale],
+        mode=INTERPRETED,
+        on_unused_input="ignore",
+    )
+    found, location, scale = function(*values, *fact.graph.data_values())
+    own = values[order.index(value)]
+    expected = stats.norm.logpdf(own, location, abs(float(scale)))
+    if not np.allclose(np.sum(found), np.sum(expected), rtol=_TOLERANCE, atol=_TOLERANCE):
+        raise NoPlate(f"the prior of {name!r} is not the normal distribution that it seems to be")
+
+
+def is_standard(fact: Factorisation, prior: EffectsPrior) -> bool:
+    """Is it N(0, 1), whatever the other variables are?"""
+    return all(
+        np.all(evaluate(fact, prior.location, values) == 0.0)
+        and np.all(evaluate(fact, prior.scale, values) == 1.0)
+        for values in (list(fact.graph.point.values()), jittered(fact.graph))
+    )

@@ -1,0 +1,157 @@
+"""Effects of groups on the graph of a likelihood: `u[idx]`, `(mu + tau * z)[idx]`, `tau * z[idx]`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.type import TensorType
+
+from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph.rewrite import depends_on, rebuild
+from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.model.structure.prepared_rows import prepared_rows
+
+# Groups of a plate, at least.
+FEWEST_GROUPS = 30
+
+
+class NoPlate(Exception):  # noqa: N818 - it is caught, and said
+    """Why effects of groups are no plate, in the words of the model."""
+
+
+class Gather(NamedTuple):
+    """A variable of the block from which each row looks one element up.
+
+    Attributes
+    ----------
+    name : str
+        Of the value variable.
+    term : LocalTerm
+        The likelihood, its rows prepared.
+    n_groups : int
+    """
+
+    name: str
+    term: LocalTerm
+    n_groups: int
+
+
+class ScaledGather(NamedTuple):
+    """A likelihood in effects that are not standardised.
+
+    Attributes
+    ----------
+    factorisation : Factorisation
+        The same, with the effects u_g = scale z_g in the place of z_g.
+    term : LocalTerm
+    scale : TensorVariable or None
+        Function of the other variables; None where the model has u_g itself.
+    """
+
+    factorisation: Factorisation
+    term: LocalTerm
+    scale: Variable | None
+
+
+def largest_gather(fact: Factorisation) -> Gather | None:
+    """The longest variable of which each row of a local term contains one element; None if all are short."""
+    block, _ = block_and_others(fact)
+    long = {
+        var: name
+        for name, var in block.items()
+        if var.type.ndim == 1 and var.type.shape[0] >= FEWEST_GROUPS and var.type.dtype == "float64"
+    }
+    found: list[Gather] = []
+    for term in fact.locals if long else ():
+        if not set(long).intersection(ancestors([term.rows])) or term.rows in long:
+            continue
+        rows = prepared_rows(fact, term)
+        names = {long[node.inputs[0]] for node in _lookups(rows) if node.inputs[0] in long}
+        prepared = term if not names else replace(term, rows=rows)
+        found += [Gather(name, prepared, int(block[name].type.shape[0])) for name in sorted(names)]
+    found = [one for one in found if not _is_itself(fact, one)]
+    return max(found, key=lambda one: one.n_groups, default=None)
+
+
+def _is_itself(fact: Factorisation, one: Gather) -> bool:
+    """Are the rows those of the variable's own prior, each of which contains one element?"""
+    return one.term.size == one.n_groups and all(
+        node.inputs[1] is one.term.index
+        for node in _lookups(one.term.rows)
+        if node.inputs[0].name == one.name
+    )
+
+
+def _lookups(rows: Variable) -> list[Apply]:
+    return [
+        node
+        for node in toposort([rows])
+        if isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,)
+    ]
+
+
+def scaled(fact: Factorisation, gather: Gather) -> ScaledGather:
+    """The likelihood in u_g = scale z_g, where its rows contain z_g times a function of short variables only.
+
+    Raises
+    ------
+    NoPlate
+        If the variable enters the rows in any other way.
+    """
+    rows, effects = gather.term.rows, fact.graph.values[gather.name]
+    lookups = [node for node in _lookups(rows) if node.inputs[0] is effects]
+    if len({node.inputs[1] for node in lookups}) != 1:
+        raise NoPlate(f"rows of the term {gather.term.name!r} look up {gather.name!r} in more than one way")
+    out, scale = _product(rows, lookups[0].outputs[0], fact)
+    if scale is None:
+        return ScaledGather(fact, gather.term, None)
+    new = TensorType("float64", effects.type.shape)(gather.name)
+    (looked_up,) = lookups[0].clone_with_new_inputs([new, lookups[0].inputs[1]]).outputs
+    (rows,) = rebuild([rows], {out: looked_up})
+    if effects in set(ancestors([rows])):
+        raise NoPlate(f"{gather.name!r} enters the term {gather.term.name!r} with more than one factor")
+    term = replace(gather.term, rows=rows)
+    graph = replace(fact.graph, values={**fact.graph.values, gather.name: new})
+    return ScaledGather(replace(fact, graph=graph), term, scale)
+
+
+def _product(rows: Variable, one: Variable, fact: Factorisation) -> tuple[Variable, Variable | None]:
+    """The largest product of `one` with functions of the block that are the same for all rows; and these."""
+    block, _ = block_and_others(fact)
+    moving = depends_on([rows], block.values())
+    clients: dict[Variable, list[Apply]] = {}
+    for node in toposort([rows]):
+        for var in node.inputs:
+            clients.setdefault(var, []).append(node)
+    scale: Variable | None = None
+    while len(clients.get(one, ())) == 1:
+        (node,) = clients[one]
+        others = [var for var in node.inputs if var is not one]
+        if not _multiplies(node, one) or not any(moving.get(var, False) for var in others):
+            break
+        if any(None in var.type.shape for var in others):
+            if node.inputs.count(one) == 1 and any(moving.get(v, False) for v in others):
+                raise NoPlate("effects that are multiplied by a column of data and by other variables")
+            break
+        factor = pt.mul(*(var.flatten()[0] for var in others)) if len(others) > 1 else others[0].flatten()[0]
+        if isinstance(getattr(node.op, "scalar_op", None), ps.TrueDiv):
+            factor = 1.0 / factor
+        scale = factor if scale is None else scale * factor
+        one = node.outputs[0]
+    return one, scale
+
+
+def _multiplies(node: Apply, one: Variable) -> bool:
+    """Does an operation multiply `one`, or divide it, by its other inputs?"""
+    if isinstance(node.op, DimShuffle) or not isinstance(node.op, Elemwise):
+        return False
+    if isinstance(node.op.scalar_op, ps.TrueDiv):
+        return node.inputs[0] is one and node.inputs[1] is not one
+    return isinstance(node.op.scalar_op, ps.Mul) and node.inputs.count(one) == 1

@@ -1,0 +1,284 @@
+"""`PlateModel`: a model whose likelihood has one effect of a group in each row, taken apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import NormalRV
+
+from pymc_austerity.bounds.expressions import forms
+from pymc_austerity.bounds.expressions.node import Expression, constant, predictor
+from pymc_austerity.bounds.expressions.rebuild import rebuilt
+from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.graph.rewrite import parts_of, rebuild
+from pymc_austerity.model.plates.effects_prior import (
+    EffectsPrior,
+    effects_prior,
+    evaluate,
+    is_standard,
+    typed,
+)
+from pymc_austerity.model.plates.gathers import Gather, NoPlate, ScaledGather, largest_gather, scaled
+from pymc_austerity.model.plates.plate_rows import PlateRows
+from pymc_austerity.model.self_check import jittered
+from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, renumbered
+from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
+from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.model.structure.row_data import Columns
+from pymc_austerity.model.structure.scalar_graph import Obstacle, ScalarGraph, scalar_graph
+
+# Shared coefficients, at most: their covariance is kept, and moved.
+MOST_SHARED = 200
+
+
+class NormalPart(NamedTuple):
+    """What a normal likelihood has besides its predictor.
+
+    Attributes
+    ----------
+    log_precision : TensorVariable
+        Of the residuals, a function of theta.
+    """
+
+    log_precision: Variable
+
+
+@dataclass(frozen=True, eq=False)
+class PlateModel:
+    """y_i ~ f(x_i . theta + o_i + u_g(i)), u_g ~ N(location_g, scale^2) for G groups.
+
+    Attributes
+    ----------
+    factorisation : Factorisation
+        Its block is theta, then the effects as the model has them.
+    name : str
+        Of the likelihood.
+    effects : str
+        Of the value variable of the effects.
+    n_groups : int
+    rows : PlateRows
+    columns : Columns
+        The data that f reads.
+    expression : Expression
+        f; predictor 0 is that of the rows. For a normal likelihood with a free scale predictor 1 stands for
+        that, and is put to a constant.
+    prior : EffectsPrior
+        Of u_g.
+    is_centered : bool
+        Whether the model has u_g, else z_g = (u_g - location_g) / scale.
+    shared : Factorisation
+        The terms of theta alone; its features are scale and the logarithm of the precision of residuals.
+    is_normal : bool
+        Whether the precision of normal residuals is a function of theta.
+    """
+
+    factorisation: Factorisation
+    name: str
+    effects: str
+    n_groups: int
+    rows: PlateRows
+    columns: Columns
+    expression: Expression
+    prior: EffectsPrior
+    is_centered: bool
+    shared: Factorisation
+    is_normal: bool
+
+    @property
+    def n_shared(self) -> int:
+        """Length of theta."""
+        return self.rows.n_shared
+
+    @cached_property
+    def row_function(self) -> RowFunction:
+        """The likelihood as a function of its one predictor, for bounds."""
+        return RowFunction(
+            name=self.name, n_rows=self.rows.n_rows, n_dim=1, n_predictors=1, rows=_no_rows,
+            data=self.columns, expression=self.expression, others=(),
+            offset_fixed=True,
+        )  # fmt: skip
+
+
+def _no_rows(positions: np.ndarray) -> np.ndarray:
+    raise NotImplementedError("Rows of a plate have no design over all effects.")
+
+
+def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
+    """The plate of a model; None if no variable is looked up by the rows, in 30 groups or more.
+
+    Raises
+    ------
+    NoPlate
+        If there is such a variable, and the model is no plate.
+    """
+    gather = largest_gather(fact)
+    if gather is None:
+        return None
+    fact = _with_effects_last(fact, gather.name)
+    prior = effects_prior(model, fact, gather.name)
+    found = scaled(fact, gather)
+    others = _other_terms(model, fact, gather, found)
+    if found.scale is not None:
+        if not is_standard(fact, prior):
+            raise NoPlate(
+                f"{gather.name!r} is multiplied by a scale, and its prior is not the standard normal one"
+            )
+        prior = EffectsPrior(pt.zeros(()), found.scale)
+    _require_positive(fact, gather.name, prior)
+    graph, cases = _taken_apart(found)
+    which, scalar = _predictor(graph, cases)
+    log_precision = None if scalar is None else _normal_precision(model, fact, gather.term.name)
+    parts = affine_nodes(cases.values[which])[cases.values[which]]
+    rows = PlateRows(found.factorisation, found.term, graph, parts, gather.n_groups)
+    expression = _of_multiple(cases.expression, which, rows.factor)
+    columns = leaves(expression, "data")
+    if len(rows.places) > MOST_SHARED:
+        raise NoPlate(
+            f"there are {len(rows.places)} shared coefficients beside the effects {gather.name!r}, and "
+            f"{MOST_SHARED} at most are moved together"
+        )
+    precision = pt.zeros(()) if log_precision is None else log_precision
+    return PlateModel(
+        factorisation=fact,
+        name=gather.term.name,
+        effects=gather.name,
+        n_groups=gather.n_groups,
+        rows=rows,
+        expression=renumbered(_with_constant_scale(expression), columns),
+        columns=graph.data.chosen(columns),
+        prior=prior,
+        is_centered=found.scale is None,
+        shared=_shared(fact, gather.name, others, prior.scale, precision),
+        is_normal=log_precision is not None,
+    )
+
+
+def _require_positive(fact: Factorisation, name: str, prior: EffectsPrior) -> None:
+    """A scale that may change its sign is another parametrisation of two modes."""
+    for values in (list(fact.graph.point.values()), jittered(fact.graph)):
+        if not np.all(evaluate(fact, prior.scale, values) > 0.0):
+            raise NoPlate(f"the scale of the effects {name!r} is not positive")
+
+
+def _with_effects_last(fact: Factorisation, name: str) -> Factorisation:
+    return replace(fact, var_names=(*(n for n in fact.var_names if n != name), name))
+
+
+def _other_terms(
+    model: pm.Model, fact: Factorisation, gather: Gather, found: ScaledGather
+) -> tuple[tuple[str, Variable], ...]:
+    """Terms beside the likelihood and the prior of the effects, which must not contain the effects."""
+    own = next(str(model.values_to_rvs[v].name) for v in model.value_vars if v.name == gather.name)
+    long = [term.name for term in fact.locals if term.name not in (own, gather.term.name)]
+    if long or sum(term.name == gather.term.name for term in fact.locals) != 1:
+        names = ", ".join(map(repr, long)) or repr(gather.term.name)
+        raise NoPlate(f"there are other long terms ({names}) beside the likelihood of {gather.name!r}")
+    others = tuple((name, graph) for name, graph in fact.globals if name != own)
+    effects = fact.graph.values[gather.name]
+    for name, graph in others:
+        if effects in set(ancestors([graph])):
+            raise NoPlate(f"the effects {gather.name!r} enter the term {name!r}, too")
+    return others
+
+
+def _taken_apart(found: ScaledGather) -> tuple[ScalarGraph, CasePredictors]:
+    fact = found.factorisation
+    try:
+        graph = scalar_graph(fact, found.term)
+    except Obstacle as obstacle:
+        raise NoPlate(str(obstacle)) from None
+    if graph.guards:
+        raise NoPlate(f"rows of the term {found.term.name!r} may be minus infinity for some of the effects")
+    _, others = block_and_others(fact)
+    moved = [name for name, var in others.items() if var in set(ancestors([graph.rows]))]
+    if moved:
+        raise NoPlate(
+            f"the term {found.term.name!r} depends on {', '.join(map(repr, moved))}, which other steps move"
+        )
+    return graph, case_predictors(graph.expression, graph.data.moved_columns)
+
+
+def _predictor(graph: ScalarGraph, cases: CasePredictors) -> tuple[int, int | None]:
+    """Which of the values is the predictor of rows, and which one is the same for all rows."""
+    wide = [
+        k
+        for k, value in enumerate(cases.values)
+        if any(None in graph.scalars[s].variable.type.shape for s in leaves(value, "predictor"))
+    ]
+    if len(wide) != 1 or len(cases.values) > 2:
+        raise NoPlate(
+            f"the likelihood is a function of {len(cases.values)} linear predictors (a free dispersion is one), "
+            "and a plate's of one; only normal residuals may have a free scale"
+        )
+    scalar = [k for k in range(len(cases.values)) if k not in wide]
+    return wide[0], scalar[0] if scalar else None
+
+
+def _of_multiple(expression: Expression, which: int, factor: Expression) -> Expression:
+    """An expression with predictor 0 in the place of predictor number `which` divided by a factor of data.
+
+    The other predictor, if there is one, becomes number 1. Cases of the factor become cases of all.
+    """
+    if factor.op == "select":
+        condition, yes, no = factor.args
+        return forms.select(
+            condition, _of_multiple(expression, which, yes), _of_multiple(expression, which, no)
+        )
+
+    def replaced(one: Expression) -> Expression | None:
+        if one.op != "predictor":
+            return None
+        return forms.multiply(factor, predictor(0)) if one.value == which else predictor(1)
+
+    return rebuilt(expression, replaced)
+
+
+def _with_constant_scale(expression: Expression) -> Expression:
+    """Of normal residuals with a free scale: with predictor 1, which stands for that, at some constant."""
+    return rebuilt(expression, lambda one: constant(1.0) if (one.op, one.value) == ("predictor", 1) else None)
+
+
+def _normal_precision(model: pm.Model, fact: Factorisation, name: str) -> Variable:
+    """Logarithm of the precision of normal residuals, a function of theta."""
+    rv = model[name]
+    op = getattr(rv.owner, "op", None)
+    if not isinstance(op, NormalRV):
+        raise NoPlate(
+            f"the likelihood {name!r} has a free dispersion, and only normal residuals may have one in a plate"
+        )
+    _, scale = typed(model, fact, op.dist_params(rv.owner))
+    if int(np.prod([k or 0 for k in scale.type.shape])) != 1 and scale.type.ndim:
+        raise NoPlate(f"residuals of {name!r} have scales that differ")
+    return -2.0 * pt.log(scale.flatten()[0] if scale.type.ndim else scale)
+
+
+def _shared(
+    fact: Factorisation,
+    effects: str,
+    others: tuple[tuple[str, Variable], ...],
+    scale: Variable,
+    log_precision: Variable,
+) -> Factorisation:
+    """The terms of theta alone, with scale and log precision as features."""
+    features = pt.stack([scale, log_precision]).astype("float64")
+    names = tuple(name for name in fact.var_names if name != effects)
+    values = {name: var for name, var in fact.graph.values.items() if name != effects}
+    point = {name: value for name, value in fact.graph.point.items() if name != effects}
+    graph = replace(fact.graph, values=values, point=point)
+    return replace(
+        fact, graph=graph, var_names=names, locals=(), globals=others, features=features, is_expanded=False
+    )
+
+
+def in_theta(shared: Factorisation, graphs: list[Variable], theta: Variable) -> list[Variable]:
+    """Graphs of the variables of theta, as functions of one vector."""
+    block = [shared.graph.values[name] for name in shared.var_names]
+    return rebuild(graphs, parts_of(theta, block))

@@ -1,0 +1,58 @@
+"""Which plan an exact step on drawn rows has: for a plate of effects, or for a block of variables."""
+
+from __future__ import annotations
+
+from pymc.initial_point import PointType
+from pytensor.graph.traversal import ancestors
+
+from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import factorised, survey
+from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan, plan_plates
+from pymc_austerity.step_methods.metropolis.tuna_plan import TunaOptions, TunaPlan, plan_tuna
+
+# Effects whose scale is fixed are coefficients like others, up to so many dimensions.
+_FEW_DIMENSIONS = 500
+
+
+def plan_exact(options: MetropolisOptions, tuna: TunaOptions, point: PointType) -> TunaPlan | PlatePlan:
+    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block."""
+    fact = factorised(options, point)
+    found = plate_for(options, tuna, fact, point)
+    if isinstance(found, PlateModel):
+        return plan_plates(options, tuna, found, point)
+    try:
+        return plan_tuna(options, tuna, point, survey(options, point, certify=False, factorisation=fact))
+    except UnsuitableError as error:
+        if found is not None:
+            error.add_note(f"The model has effects of many groups, which are no plate: {found}.")
+        raise
+
+
+def plate_for(
+    options: MetropolisOptions, tuna: TunaOptions, fact: Factorisation, point: PointType
+) -> PlateModel | NoPlate | None:
+    """The plate of a model, if it is to be moved as one; why it has none; None if nothing was like one."""
+    taylor = options.control_variate
+    assert taylor is not None
+    is_default = options.proposal is None and taylor.order == 2 and taylor.center == "mode"
+    if not is_default or tuna.chi or tuna.curvature or not fact.n_local:
+        return None
+    try:
+        found = plate_model(options.model, fact)
+    except NoPlate as reason:
+        return reason
+    if found is None or (not _is_hierarchical(found) and len(vector_of(fact, point)) <= _FEW_DIMENSIONS):
+        return None
+    if found.is_normal and options.temperature != 1.0:
+        return NoPlate("normal residuals with a free scale and a temperature are not supported together")
+    return found
+
+
+def _is_hierarchical(found: PlateModel) -> bool:
+    """Are scale or location of the effects sampled?"""
+    block = {found.shared.graph.values[name] for name in found.shared.var_names}
+    return not block.isdisjoint(ancestors([found.prior.scale, found.prior.location]))

@@ -1,0 +1,293 @@
+"""The plan of a `TunaMH` on a plate: expansion, proposal and bounds, tried out on a short pilot run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.bounds.jets.tape import tape_of
+from pymc_austerity.kernels.plates.records import (
+    GroupedRows,
+    GroupSums,
+    Plate,
+    PlateRule,
+    RowBounds,
+    workspace,
+)
+from pymc_austerity.mode.plates.center import Center, PlateSurvey, find_center, moments
+from pymc_austerity.mode.plates.draws import drawn_state
+from pymc_austerity.mode.plates.expansion import Expanded
+from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
+from pymc_austerity.mode.plates.group_bounds import group_bounds, no_bounds
+from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
+from pymc_austerity.step_methods.metropolis.prediction import few_digits
+from pymc_austerity.step_methods.metropolis.tuna_plan import TunaOptions
+from pymc_austerity.target import Vector
+
+# Rows that are drawn for the shared move, relative to what its bounds need.
+KAPPA = 6.0
+# Sweeps of the pilot: those that are dropped, those whose mean becomes the center, those that are counted.
+_SETTLE, _CENTER, _COUNTED, _SEED = 40, 100, 100, 2021
+# States of the pilot over which the drift is averaged.
+_STATES = 3
+
+
+class PlateSweeps(NamedTuple):
+    """How a plate is moved, as the configuration says it.
+
+    Attributes
+    ----------
+    effects : str
+        The value variable of the effects.
+    n_groups : int
+    kappa : float
+        So many times the rows are drawn for the shared move, which makes its decision less noisy.
+    """
+
+    effects: str
+    n_groups: int
+    kappa: float
+
+
+class PlateProposalState(NamedTuple):
+    """Nothing is learnt while a chain runs.
+
+    Attributes
+    ----------
+    scale : ndarray (1,)
+    """
+
+    scale: Vector
+
+
+class PlatePrediction(NamedTuple):
+    """What a sweep costs, and how often its moves are accepted, by the pilot.
+
+    Attributes
+    ----------
+    n_groups : int
+    shared_rows, plate_rows : float
+        Rows for either move.
+    shared_acceptance, plate_acceptance : float
+    """
+
+    n_groups: int
+    shared_rows: float
+    plate_rows: float
+    shared_acceptance: float
+    plate_acceptance: float
+
+    @property
+    def terms(self) -> float:
+        """Rows for a sweep."""
+        return self.shared_rows + self.plate_rows
+
+    def __str__(self) -> str:
+        return (
+            f"plate of {self.n_groups:,} groups: {few_digits(self.plate_rows)} rows for a sweep of all "
+            f"effects, {few_digits(self.shared_rows)} for the shared variables; accepted "
+            f"{self.plate_acceptance:.2f} and {self.shared_acceptance:.2f}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlateRecipe(Recipe):
+    """What of the plan travels to other processes: constants of size G, none of size N.
+
+    Attributes
+    ----------
+    fit : SharedFit
+    prediction : PlatePrediction
+    reads_all : bool
+    certificate : str
+    """
+
+    fit: SharedFit
+    prediction: PlatePrediction
+    reads_all: bool
+    certificate: str
+
+
+class Surveyed(NamedTuple):
+    """The terms of a plate, and the data that they were found in."""
+
+    factorisation: Factorisation
+    data: Fingerprint
+
+
+@dataclass(frozen=True)
+class PlatePlan:
+    """A step that sweeps over a plate. It has size N.
+
+    Attributes
+    ----------
+    options : MetropolisOptions
+    survey : Surveyed
+    recipe : PlateRecipe
+    tuna : TunaOptions
+    engine : PlateEngine
+        Compiled already: the pilot has used it.
+    """
+
+    options: MetropolisOptions
+    survey: Surveyed
+    recipe: PlateRecipe
+    tuna: TunaOptions
+    engine: PlateEngine
+
+    def compile(self, point: PointType) -> CompiledKernel:
+        """The compiled sweeps."""
+        return self.engine
+
+
+class Pilot(NamedTuple):
+    """A short run.
+
+    Attributes
+    ----------
+    effects : ndarray (G,)
+        Mean of u_g.
+    eps : ndarray (k, G)
+        Some states.
+    prediction : PlatePrediction
+    q : ndarray
+        The last state.
+    """
+
+    effects: Vector
+    eps: np.ndarray
+    prediction: PlatePrediction
+    q: Vector
+
+
+def plan_plates(
+    options: MetropolisOptions, tuna: TunaOptions, plate: PlateModel, point: PointType
+) -> PlatePlan:
+    """Fit the plate, try it out, and fit it again about the mean of the pilot.
+
+    Remainders are smaller about the mean of the effects than about their mode. Where more than a share
+    `switch_above` of the rows is read for a sweep, all are, which makes decisions less noisy.
+    """
+    survey = PlateSurvey(plate, point)
+    center, _ = find_center(survey)
+    fit, at, sums = fit_shared(survey, center)
+    arrays = plate_arrays(survey, fit, at, sums, reads_all=False, debug=tuna.debug)
+    rng = np.random.default_rng(_SEED)
+    q = drawn_state(arrays, survey.shared, fit, rng)
+    engine = PlateEngine(plate.shared, arrays, q, point)
+    found = pilot(engine, survey, q, point, rng, _CENTER)
+    fit, at, sums = fit_shared(survey, Center(fit.mean, found.effects), found.eps, rounds=2)
+    engine.plate = plate_arrays(survey, fit, at, sums, reads_all=False, debug=tuna.debug)
+    found = pilot(engine, survey, found.q, point, rng, _COUNTED)
+    reads_all = bool(found.prediction.terms > tuna.switch_above * plate.rows.n_rows)
+    if reads_all:
+        engine.plate = plate_arrays(survey, fit, at, sums, reads_all=True, debug=tuna.debug)
+        found = pilot(engine, survey, found.q, point, rng, _COUNTED)
+    recipe = PlateRecipe(
+        n_local=plate.rows.n_rows,
+        n_dim=len(q),
+        rule=options.acceptance,
+        proposal=PlateSweeps(plate.effects, plate.n_groups, KAPPA),
+        proposal_state=PlateProposalState(np.ones(1)),
+        mode_fit=None,
+        fit=fit,
+        prediction=found.prediction,
+        reads_all=reads_all,
+        certificate=_certificate(plate, reads_all=reads_all),
+    )
+    return PlatePlan(options, _surveyed(plate), recipe, tuna, engine)
+
+
+def replan_plates(
+    options: MetropolisOptions,
+    tuna: TunaOptions,
+    recipe: PlateRecipe,
+    data: Fingerprint,
+    point: PointType,
+) -> PlatePlan | None:
+    """The same plan in another process, where nothing is searched for; None if the data are others."""
+    fact = factorised(options, point, check=False)
+    if fingerprint(fact.graph) != data:
+        return None
+    plate = plate_model(options.model, fact)
+    assert plate is not None
+    survey = PlateSurvey(plate, point)
+    at, sums = survey.expand(recipe.fit.center)
+    arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=recipe.reads_all, debug=tuna.debug)
+    engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point)
+    return PlatePlan(options, _surveyed(plate), recipe, tuna, engine)
+
+
+def _surveyed(plate: PlateModel) -> Surveyed:
+    return Surveyed(plate.factorisation, fingerprint(plate.factorisation.graph))
+
+
+def _certificate(plate: PlateModel, *, reads_all: bool) -> str:
+    if plate.is_normal:
+        return f"{plate.name!r}: normal, sums are sufficient and no row is read"
+    if reads_all:
+        return "not needed, as all rows are read"
+    return f"third derivatives of {plate.name!r}: row function of 1 predictor, by interval arithmetic"
+
+
+def plate_arrays(
+    survey: PlateSurvey, fit: SharedFit, at: Expanded, sums: GroupSums, *, reads_all: bool, debug: bool
+) -> Plate:
+    """All that the kernel needs."""
+    plate, rows = survey.plate, survey.rows
+    program = tape_of(plate.expression, 1, 0)
+    has_remainders = not plate.is_normal
+    bounds, weights = (
+        no_bounds(survey, sums) if reads_all or not has_remainders else group_bounds(survey, fit, at, sums)
+    )
+    assert isinstance(weights, RowBounds)
+    return Plate(
+        rows=GroupedRows(rows.starts, rows.x, at.predictors, at.slopes, at.curvatures, rows.data, program),
+        sums=sums,
+        bounds=bounds,
+        weights=weights,
+        proposal=fit.proposal(),
+        rule=PlateRule(KAPPA, plate.is_centered, has_remainders, debug, np.zeros(1, dtype=np.int64)),
+        room=workspace(program, len(rows.data)),
+    )
+
+
+def pilot(
+    engine: PlateEngine,
+    survey: PlateSurvey,
+    q: Vector,
+    point: PointType,
+    rng: np.random.Generator,
+    n: int,
+) -> Pilot:
+    """Run some sweeps from q."""
+    n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
+    state: tuple[int, ...] = (n,)
+    q = q.copy()
+    engine.run(_SETTLE, False, rng, q, point, state)
+    total, eps = np.zeros(survey.plate.n_groups), []
+    counts = np.zeros(4)
+    for k in range(n):
+        outcome = engine.run(1, False, rng, q, point, state)
+        theta, effects = q[:n_shared], q[n_shared:]
+        if not survey.plate.is_centered:
+            effects = effects * shared.scale(theta)
+        total += effects
+        if k % max(1, n // _STATES) == 0:
+            d, means, scales = moments(shared, sums, theta)
+            eps.append((effects - sums.effects + sums.means @ d - means) / scales)
+        counts += [
+            outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted
+        ]  # fmt: skip
+    shared_rows, plate_rows, accepted, of_plate = counts / n
+    prediction = PlatePrediction(len(total), shared_rows, plate_rows, accepted, of_plate)
+    return Pilot(total / n, np.array(eps), prediction, q)

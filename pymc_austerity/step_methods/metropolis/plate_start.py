@@ -1,0 +1,71 @@
+"""Where a chain on a plate begins, and what its user is told before."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from pymc_austerity.exceptions import warn
+from pymc_austerity.mode.plates.fit import SharedFit
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
+from pymc_austerity.target import Vector
+
+logger = logging.getLogger(__name__)
+
+# States that are further out than all but very few draws of the fitted distribution.
+_FAR = 5.0
+# Below this acceptance rate chains mix badly.
+_POOR = 0.2
+
+
+def start_of_plate(
+    fit: SharedFit, q: Vector, default: Callable[[], Vector], drawn: Callable[[], Vector], names: str
+) -> Vector:
+    """A first state: q, or a draw of the fitted distribution where q is far from it and nobody has chosen it.
+
+    Parameters
+    ----------
+    fit : SharedFit
+    q : ndarray
+        Where the chain is to begin.
+    default : callable
+        Returns the model's initial point.
+    drawn : callable
+        Returns a draw of the fitted distribution.
+    names : str
+        Of the variables, for the warning.
+    """
+    if np.allclose(q, default()):
+        logger.info("%s: the chain starts from a draw of the distribution fitted to the plate.", names)
+        return drawn()
+    n = len(fit.mean)
+    distance = float(np.linalg.norm(np.linalg.solve(fit.factor, q[:n] - fit.mean)))
+    if distance**2 > n + _FAR * math.sqrt(2.0 * n):
+        warn(
+            f"The chain starts {distance:.3g} standard deviations from the distribution that was fitted to "
+            f"the shared variables of {names}, at a point that is not the model's initial point and was "
+            "therefore kept. Proposals may be rejected there for long. Without initvals the chain starts "
+            "from a draw of the fitted distribution."
+        )
+    return q
+
+
+def tell_of_plate(recipe: PlateRecipe) -> None:
+    """Warn if the shared variables will mix badly, or if all rows are read."""
+    prediction = recipe.prediction
+    if prediction.shared_acceptance < _POOR:
+        ratio = prediction.n_groups / math.sqrt(recipe.n_local)
+        warn(
+            f"Moves of what the {prediction.n_groups:,} groups share are accepted at a rate of about "
+            f"{prediction.shared_acceptance:.2f}: there are few rows for each group (groups / sqrt(rows) is "
+            f"{ratio:.0f}; up to some 30 is good). The chain is exact, and mixes slowly. pm.NUTS may suit "
+            "the model better."
+        )
+    if recipe.reads_all:
+        warn(
+            f"TunaMH would draw many of {recipe.n_local:,} rows for a sweep over {prediction.n_groups:,} "
+            "groups: all are read instead."
+        )
