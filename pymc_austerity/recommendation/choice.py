@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,10 +15,11 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
 from pymc_austerity.recommendation.nuts import NUTS
+from pymc_austerity.recommendation.plates import few_rows_a_group, of_plate
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
-from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import (
     BATCH_OF_REMAINDERS,
@@ -34,27 +34,6 @@ from pymc_austerity.step_methods.recommendation import Recommendation
 
 # Of `AusterityMH`, as it is without keywords.
 _EPSILON = 0.01
-_EXACT = "exact: the posterior is the stationary distribution, up to rounding"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A step that is not yet made, and why it was chosen.
-
-    Attributes
-    ----------
-    why : Recommendation
-    make : callable
-        ``() -> step``; this compiles.
-    is_of_search : bool
-        Whether what the search for the evidence had to tell is about this step.
-    is_exact : bool
-    """
-
-    why: Recommendation
-    make: Callable[[], SubsampledStep | NUTS]
-    is_of_search: bool = False
-    is_exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,6 +49,8 @@ def choose(
 ) -> Choice:
     """The first that applies: few rows, few rows with a small error, all rows, `pm.NUTS`."""
     blank = blank_record(evidence, model, block, point)
+    if evidence.plates is not None:
+        return of_plate(evidence.plates, blank, point) or by_nuts(evidence, blank, model, block)
     if why_not_normal(evidence) is None:
         costly = why_costly(evidence)
         if costly is None:
@@ -115,7 +96,7 @@ def blank_record(
         certificate=evidence.certificate,
         rows=None,
         fit=evidence.report,
-        guarantee=_EXACT,
+        guarantee=EXACT_GUARANTEE,
         otherwise="",
     )
 
@@ -137,7 +118,7 @@ def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> 
         reason="few rows decide exactly: the normal distribution at the mode fits, and remainders have "
         "bounds",
         rows=prediction.terms,
-        guarantee=f"{_EXACT}; every row that is drawn is compared with its bound",
+        guarantee=f"{EXACT_GUARANTEE}; every row that is drawn is compared with its bound",
         otherwise=otherwise,
     )
     return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
@@ -212,6 +193,10 @@ def without_expansion(surveyed: Survey, proposal: ProposalOption) -> Survey:
 def by_nuts(evidence: Evidence, blank: Recommendation, model: pm.Model, block: list[Variable]) -> Choice:
     """`pm.NUTS`, if it can be used."""
     reason = first_sentence(why_not_normal(evidence) or "")
+    if evidence.plates is not None:
+        reason = few_rows_a_group(evidence.plates.recipe)
+    elif evidence.no_plate:
+        reason += f"; and the effects of groups are no plate: {evidence.no_plate}"
     try:
         grad(model.logp(), block, disconnected_inputs="ignore")
     except NO_GRADIENT as error:

@@ -11,9 +11,12 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import Survey, factorised, survey
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan, plan_plates
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,
@@ -49,6 +52,10 @@ class Evidence:
         Why there are no bounds.
     certificate : str
         Which bounds are known, in words.
+    plates : PlatePlan or None
+        Sweeps over a plate, tried out; nothing else is looked for then.
+    no_plate : str
+        Why effects of many groups are no plate, if there are some.
     """
 
     factorisation: Factorisation | None = None
@@ -57,6 +64,8 @@ class Evidence:
     unsuitable: UnsuitableError | None = None
     no_bound: NoBoundError | None = None
     certificate: str = "not looked for"
+    plates: PlatePlan | None = None
+    no_plate: str = ""
 
     @property
     def report(self) -> ModeReport | None:
@@ -75,12 +84,16 @@ def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence
     """Find local terms, mode and bounds for a `TunaMH`; nothing is compiled."""
     options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
     tuna = checked_tuna_options(chi=0.0, switch_above=_MOST_ROWS, curvature=None, debug=False)
-    fact = None
+    fact, plate = None, None
     try:
         fact = factorised(options, point)
+        plate = plate_for(options, fact, point)
+        if isinstance(plate, PlateModel):
+            plates = plan_plates(options, PlateDecision(_MOST_ROWS, debug=False), plate, point)
+            return Evidence(fact, plates=plates, certificate=plates.recipe.certificate)
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:
-        return Evidence(fact, unsuitable=error)
+        return Evidence(fact, unsuitable=error, no_plate="" if plate is None else str(plate))
     evidence = Evidence(fact, surveyed)
     if why_not_normal(evidence) is not None:
         return evidence

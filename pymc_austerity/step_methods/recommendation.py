@@ -6,6 +6,7 @@ import textwrap
 from typing import NamedTuple
 
 from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.step_methods.metropolis.plate_plan import PlatePrediction
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 
 _WIDTH, _INDENT = 100, 15
@@ -34,6 +35,8 @@ class Recommendation(NamedTuple):
     guarantee : str
     otherwise : str
         What would change the choice.
+    plate : PlatePrediction or None
+        Rows and acceptance rates of either move, by a pilot run, if effects are moved as a plate.
     """
 
     step: str
@@ -47,6 +50,7 @@ class Recommendation(NamedTuple):
     fit: ModeReport | None
     guarantee: str
     otherwise: str
+    plate: PlatePrediction | None = None
 
     def __str__(self) -> str:
         rows, fit = "all, at each leapfrog step", "not known"
@@ -67,6 +71,9 @@ class Recommendation(NamedTuple):
             "guarantee": self.guarantee,
             "otherwise": self.otherwise,
         }
+        if self.plate is not None:
+            lines["plate"] = str(self.plate)
+            del lines["normal fit"]
         if self.others:
             lines["not updated"] = f"{', '.join(self.others)}: left to pm.sample()"
         return "\n".join(

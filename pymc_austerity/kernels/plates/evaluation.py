@@ -1,11 +1,11 @@
-"""Changes of remainders: of some rows, or of all rows of a group."""
+"""Changes of remainders of some rows."""
 
 from __future__ import annotations
 
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
-from pymc_austerity.kernels.plates.records import GroupedRows, GroupSums, Plate
+from pymc_austerity.kernels.plates.records import GroupedRows, GroupSums, Workspace
 from pymc_austerity.target import Index, Vector
 
 
@@ -20,12 +20,13 @@ def within(rows: GroupedRows, sums: GroupSums, g: int, i: int, d: Vector) -> flo
 
 
 @register_jitable
-def changes(plate: Plate, index: Index, n: int, old: Vector, new: Vector, result: Vector) -> None:
+def changes(
+    rows: GroupedRows, room: Workspace, index: Index, n: int, old: Vector, new: Vector, result: Vector
+) -> None:
     """r_i(t_i') - r_i(t_i) of up to BLOCK rows, which begin at the place `BLOCK - n` of `old` and `new`.
 
     They are written from the same place on.
     """
-    rows, room = plate.rows, plate.room
     first = BLOCK - n  # the program runs on the lanes from here on
     for lane in range(first, BLOCK):
         i = index[lane]
@@ -42,29 +43,3 @@ def changes(plate: Plate, index: Index, n: int, old: Vector, new: Vector, result
         i, s, t = index[lane], old[lane], new[lane]
         polynomial = (t - s) * (rows.slopes[i] + 0.5 * rows.curvatures[i] * (s + t))
         result[lane] = found[lane - first] - room.values[lane] - polynomial
-
-
-@register_jitable
-def change_of_group(
-    plate: Plate,
-    g: int,
-    levels: tuple[float, float],
-    d: Vector,
-    d_new: Vector,
-    lanes: tuple[Index, Vector, Vector, Vector],
-) -> float:
-    """The sum of r_i(t_i') - r_i(t_i) over all rows of a group."""
-    rows, sums = plate.rows, plate.sums
-    index, old, new, found = lanes
-    total = 0.0
-    for start in range(rows.starts[g], rows.starts[g + 1], BLOCK):
-        n = min(BLOCK, rows.starts[g + 1] - start)
-        for k in range(n):
-            lane, i = BLOCK - n + k, start + k
-            index[lane] = i
-            old[lane] = levels[0] + within(rows, sums, g, i, d)
-            new[lane] = levels[1] + within(rows, sums, g, i, d_new)
-        changes(plate, index, n, old, new, found)
-        for lane in range(BLOCK - n, BLOCK):
-            total += found[lane]
-    return total

@@ -17,20 +17,19 @@ from numba.extending import register_jitable
 from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
 from pymc_austerity.kernels.plates.records import GroupSums, Plate, SharedProposal
 from pymc_austerity.kernels.plates.thinning import (
-    Drawn,
+    Pair,
     Shift,
     add_log_ratios,
     draw_row,
     rates_of,
     room_for_rows,
     shift_of,
-    whole_group,
-    with_more_room,
 )
 from pymc_austerity.target import Target, Vector
 
 # Degrees of freedom of independent draws of theta: with fewer they leave the bounds' radius too often.
 _DOF = 20.0
+# Rows that are collected before they are evaluated.
 _ROOM = 1024
 # Share of random walks among the proposals for levels, and their size.
 _WALKS, _STEP = 0.1, 1.0
@@ -139,9 +138,8 @@ def move_shared(
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders and base > -math.inf:
         shift = shift_of(plate.bounds, state.d, new.d)
-        n_used, n_whole = compare(
-            rng, plate, state.levels, new.levels, state.d, new.d, shift, plate.rule.kappa, log_ratios
-        )
+        pair = Pair(state.levels, new.levels, state.d, new.d)
+        n_used, n_whole = compare(rng, plate, pair, shift, plate.rule.kappa, log_ratios)
     log_ratio = base + np.sum(log_ratios)
     if math.log(1.0 - rng.random()) < log_ratio:
         return new, state, Counts(1.0, n_used, n_whole, log_ratio)
@@ -150,47 +148,36 @@ def move_shared(
 
 @register_jitable
 def compare(
-    rng: np.random.Generator,
-    plate: Plate,
-    levels: Vector,
-    new_levels: Vector,
-    d: Vector,
-    d_new: Vector,
-    shift: Shift,
-    kappa: float,
-    result: Vector,
+    rng: np.random.Generator, plate: Plate, pair: Pair, shift: Shift, kappa: float, result: Vector
 ) -> tuple[int, int]:
     """Add to every group the log ratio of its rows; how many were read, and groups that read all."""
     starts, bounds, weights = plate.rows.starts, plate.bounds, plate.weights
     drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
     clock = rng.standard_exponential()
-    for g in range(levels.shape[0]):
+    for g in range(result.shape[0]):
         if bounds.sizes[g] == 0:
             continue
-        rates = rates_of(bounds, g, levels[g], new_levels[g], shift, kappa)
-        if rates.tier < 0:
-            result[g] += whole_group(plate, g, (levels[g], new_levels[g]), d, d_new, drawn)
-            n_used += bounds.sizes[g]
-            n_whole += 1
-            continue
+        rates = rates_of(bounds, g, pair.levels[g], pair.new_levels[g], shift, kappa)
+        i, last = starts[g] - 1, starts[g + 1] - 1
+        n_whole += int(rates.tier < 0)
         clock -= rates.expected
-        while clock < 0.0:
-            clock += rng.standard_exponential()
-            i, bound = draw_row(rng, weights, (starts[g], starts[g + 1] - 1), rates, shift, kappa)
-            if i >= 0:
-                drawn = keep(drawn, n, i, g, bound)
-                n += 1
-    add_log_ratios(rng, plate, drawn, n, (levels, new_levels), d, d_new, result)
-    return n_used + n, n_whole
-
-
-@register_jitable
-def keep(drawn: Drawn, n: int, i: int, g: int, bound: float) -> Drawn:
-    """The rows with one more."""
-    if n == drawn.rows.shape[0]:
-        drawn = with_more_room(drawn)
-    drawn.rows[n], drawn.groups[n], drawn.bounds[n] = i, g, bound
-    return drawn
+        while (rates.tier < 0 and i < last) or clock < 0.0:
+            bound = -1.0
+            if rates.tier < 0:
+                i += 1
+            else:
+                clock += rng.standard_exponential()
+                i, bound = draw_row(rng, weights, (starts[g], last), rates, shift, kappa)
+                if i < 0:
+                    continue
+            if n == _ROOM:
+                add_log_ratios(rng, plate, drawn, n, pair, result)
+                n = 0
+            drawn.rows[n], drawn.groups[n], drawn.bounds[n] = i, g, bound
+            n += 1
+            n_used += 1
+    add_log_ratios(rng, plate, drawn, n, pair, result)
+    return n_used, n_whole
 
 
 @register_jitable
@@ -214,9 +201,8 @@ def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState) -> Cou
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders:
         shift = shift_of(plate.bounds, state.d, state.d)
-        n_used, n_whole = compare(
-            rng, plate, state.levels, new_levels, state.d, state.d, shift, 1.0, log_ratios
-        )
+        pair = Pair(state.levels, new_levels, state.d, state.d)
+        n_used, n_whole = compare(rng, plate, pair, shift, 1.0, log_ratios)
     n_accepted = 0
     for g in range(n_groups):
         if log_ratios[g] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[g]:

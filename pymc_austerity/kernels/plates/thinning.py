@@ -22,7 +22,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK
-from pymc_austerity.kernels.plates.evaluation import change_of_group, changes, within
+from pymc_austerity.kernels.plates.evaluation import changes, within
 from pymc_austerity.kernels.plates.records import GroupBounds, Plate, RowBounds, Singles
 from pymc_austerity.kernels.tuna import RemainderBoundError
 from pymc_austerity.target import Index, Vector
@@ -151,12 +151,13 @@ def draw_row(
 
 
 class Drawn(NamedTuple):
-    """Rows that are drawn, with the lanes in which they are evaluated.
+    """Rows that are to be evaluated, with the lanes in which that is done.
 
     Attributes
     ----------
     rows, groups : ndarray of int
     bounds : ndarray
+        B_i; below zero for rows of groups of which all rows are read.
     lanes : tuple
         Rows, t, t' and changes of remainders of up to BLOCK rows.
     """
@@ -174,38 +175,44 @@ def room_for_rows(n: int) -> Drawn:
     return Drawn(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), lanes)
 
 
-@register_jitable
-def with_more_room(drawn: Drawn) -> Drawn:
-    """The same rows in twice the room."""
-    n = drawn.rows.shape[0]
-    larger = room_for_rows(2 * n)
-    larger.rows[:n], larger.groups[:n], larger.bounds[:n] = drawn.rows, drawn.groups, drawn.bounds
-    return Drawn(larger.rows, larger.groups, larger.bounds, drawn.lanes)
+class Pair(NamedTuple):
+    """Two states between which a move is decided.
+
+    Attributes
+    ----------
+    levels, new_levels : ndarray (G,)
+    d, d_new : ndarray (P,)
+    """
+
+    levels: Vector
+    new_levels: Vector
+    d: Vector
+    d_new: Vector
 
 
 @register_jitable
 def add_log_ratios(
-    rng: np.random.Generator,
-    plate: Plate,
-    drawn: Drawn,
-    n: int,
-    levels: tuple[Vector, Vector],
-    d: Vector,
-    d_new: Vector,
-    result: Vector,
+    rng: np.random.Generator, plate: Plate, drawn: Drawn, n: int, pair: Pair, result: Vector
 ) -> None:
-    """Add log (1 + x) / (1 - x), x = change / bound, of the rows that are counted, to their groups."""
+    """Add what the first n rows say to their groups.
+
+    That is the change of the remainder, where all rows of the group are read. Else it is
+    log (1 + x) / (1 - x), x = change / bound, for the rows that are counted, with probability (1 - x) / 2.
+    """
     index, old, new, found = drawn.lanes
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
         for k in range(m):
             lane, i, g = BLOCK - m + k, drawn.rows[start + k], drawn.groups[start + k]
             index[lane] = i
-            old[lane] = levels[0][g] + within(plate.rows, plate.sums, g, i, d)
-            new[lane] = levels[1][g] + within(plate.rows, plate.sums, g, i, d_new)
-        changes(plate, index, m, old, new, found)
+            old[lane] = pair.levels[g] + within(plate.rows, plate.sums, g, i, pair.d)
+            new[lane] = pair.new_levels[g] + within(plate.rows, plate.sums, g, i, pair.d_new)
+        changes(plate.rows, plate.room, index, m, old, new, found)
         for k in range(m):
-            change, bound = found[BLOCK - m + k], drawn.bounds[start + k]
+            g, change, bound = drawn.groups[start + k], found[BLOCK - m + k], drawn.bounds[start + k]
+            if bound < 0.0:
+                result[g] += change
+                continue
             if not abs(change) <= bound + plate.bounds.rounding:  # or not a number
                 plate.rule.violations[0] += 1
                 if not plate.rule.debug:
@@ -214,13 +221,4 @@ def add_log_ratios(
                     change = -bound
             x = min(max(change / bound, -1.0), 1.0)
             if rng.random() < 0.5 * (1.0 - x):
-                g = drawn.groups[start + k]
                 result[g] += math.log((1.0 + x) / (1.0 - x)) if x > -1.0 else -math.inf
-
-
-@register_jitable
-def whole_group(
-    plate: Plate, g: int, levels: tuple[float, float], d: Vector, d_new: Vector, drawn: Drawn
-) -> float:
-    """The sum of the changes of all remainders of a group."""
-    return change_of_group(plate, g, levels, d, d_new, drawn.lanes)

@@ -208,10 +208,10 @@ def moved_center(survey: PlateSurvey, sums: GroupSums, theta: Vector) -> Center:
 
 def moments(shared: SharedTerms, sums: GroupSums, theta: Vector) -> tuple[Vector, Vector, Vector]:
     """d, m_g and s_g at theta."""
-    _, log_square, log_precision = shared(theta)
+    tau, log_precision = shared.scales(theta)
     d = theta[sums.linear] - sums.center
     means, scales = np.empty(len(sums.slopes)), np.empty(len(sums.slopes))
-    quadratic(sums, d, np.exp(0.5 * log_square.value), log_precision.value, means, scales)
+    quadratic(sums, d, tau, log_precision, means, scales)
     return d, means, scales
 
 

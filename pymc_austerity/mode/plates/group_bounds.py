@@ -8,7 +8,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import row_bounds
 from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBounds, Singles
-from pymc_austerity.mode.plates.center import PlateSurvey, moments
+from pymc_austerity.mode.plates.center import PlateSurvey
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.target import Index, Vector
@@ -19,8 +19,8 @@ Matrix = npt.NDArray[np.float64]
 _TIERS = np.array([0.5, 1.0])
 # |w| reaches sqrt(V) + 6; levels so far that one row in 200 n_g standard normal draws would be beyond.
 _RADIUS, _BEYOND = 6.0, 200.0
-# Scales are those that effects have at this share of the draws of theta.
-_UPPER, _DRAWS, _SEED = 0.9, 400, 2008
+# Standard deviations of log tau^2 above its mean, at which scales of levels are taken: 90 % are below.
+_UPPER = 1.28
 # Proposals are wider for groups whose levels are skewed.
 _WIDEST, _SKEW = 0.3, 0.6
 # Rounding of remainders, relative to the log density of a row; and of bounds.
@@ -81,11 +81,10 @@ def _whitening(fit: SharedFit, sums: GroupSums) -> tuple[Matrix, Matrix]:
 
 def _upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> Vector:
     """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach."""
-    rng = np.random.default_rng(_SEED)
-    draws = fit.mean + rng.standard_normal((_DRAWS, len(fit.mean))) @ fit.factor.T
-    logs = np.array([survey.shared(theta)[1].value for theta in draws])
-    largest = draws[np.argsort(logs)[int(_UPPER * _DRAWS)]]
-    _, _, scales = moments(survey.shared, sums, largest)
+    _, log_square, log_precision = survey.shared(fit.mean)
+    upper = log_square.value + _UPPER * float(np.linalg.norm(fit.factor.T @ log_square.gradient))
+    t2, precision = np.exp(upper), np.exp(log_precision.value)
+    scales: Vector = np.sqrt(t2 / (1.0 + precision * sums.curvatures * t2))
     return scales
 
 

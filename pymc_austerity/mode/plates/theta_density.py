@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
+from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE
 from pymc_austerity.model.plates.plate_model import in_theta
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
@@ -46,19 +47,30 @@ class SharedTerms:
     def __call__(self, theta: Vector) -> tuple[Derivatives, Derivatives, Derivatives]:
         """Of the prior, of log tau^2, and of log lambda."""
         with np.errstate(all="ignore"):
-            found = self._function(*self._point, theta, *self._fact.leaf_values)
+            found = self._derivatives(*self._point, theta, *self._fact.leaf_values)
         return symmetric(*found[:3]), symmetric(*found[3:6]), symmetric(*found[6:])
 
-    def scale(self, theta: Vector) -> float:
-        """Of the effects."""
-        return float(np.exp(0.5 * self(theta)[1].value))
+    def scales(self, theta: Vector) -> tuple[float, float]:
+        """The scale of the effects tau, and log lambda."""
+        scale, log_precision = self._scales(*self._point, theta, *self._fact.leaf_values)
+        return float(scale), float(log_precision)
 
     @cached_property
-    def _function(self) -> Any:
+    def _scales(self) -> Any:
+        theta = pt.vector("theta", shape=(self._n,))
+        (features,) = in_theta(self._fact, [self._features], theta)
+        return self._fact.compile([features[0], features[1]], [theta], mode=INTERPRETED)
+
+    @property
+    def _features(self) -> Variable:
+        assert self._fact.features is not None
+        return self._fact.features
+
+    @cached_property
+    def _derivatives(self) -> Any:
         fact, theta = self._fact, pt.vector("theta", shape=(self._n,))
-        assert fact.features is not None
-        log_square = pt.log(fact.features[0] ** 2)
-        graphs = in_theta(fact, [fact.global_graph, log_square, fact.features[1]], theta)
+        log_square = 2.0 * pt.log(pt.abs(self._features[0]))
+        graphs = in_theta(fact, [fact.global_graph, log_square, self._features[1]], theta)
         try:
             outputs = [one for graph in graphs for one in with_derivatives(graph, theta)]
         except NO_GRADIENT as error:

@@ -11,19 +11,21 @@ from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised, survey
-from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan, plan_plates
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan, plan_plates
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaOptions, TunaPlan, plan_tuna
 
 # Effects whose scale is fixed are coefficients like others, up to so many dimensions.
 _FEW_DIMENSIONS = 500
 
 
-def plan_exact(options: MetropolisOptions, tuna: TunaOptions, point: PointType) -> TunaPlan | PlatePlan:
+def plan_exact(
+    options: MetropolisOptions, tuna: TunaOptions, decision: PlateDecision, point: PointType
+) -> TunaPlan | PlatePlan:
     """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block."""
     fact = factorised(options, point)
-    found = plate_for(options, tuna, fact, point)
+    found = None if tuna.chi or tuna.curvature else plate_for(options, fact, point)
     if isinstance(found, PlateModel):
-        return plan_plates(options, tuna, found, point)
+        return plan_plates(options, decision, found, point)
     try:
         return plan_tuna(options, tuna, point, survey(options, point, certify=False, factorisation=fact))
     except UnsuitableError as error:
@@ -33,13 +35,12 @@ def plan_exact(options: MetropolisOptions, tuna: TunaOptions, point: PointType) 
 
 
 def plate_for(
-    options: MetropolisOptions, tuna: TunaOptions, fact: Factorisation, point: PointType
+    options: MetropolisOptions, fact: Factorisation, point: PointType
 ) -> PlateModel | NoPlate | None:
     """The plate of a model, if it is to be moved as one; why it has none; None if nothing was like one."""
     taylor = options.control_variate
-    assert taylor is not None
-    is_default = options.proposal is None and taylor.order == 2 and taylor.center == "mode"
-    if not is_default or tuna.chi or tuna.curvature or not fact.n_local:
+    is_expanded = taylor is not None and taylor.order == 2 and taylor.center == "mode"
+    if not is_expanded or options.proposal is not None or not fact.n_local:
         return None
     try:
         found = plate_model(options.model, fact)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
-from pymc_austerity.step_methods.metropolis.tuna_plan import TunaOptions
 from pymc_austerity.target import Vector
 
 # Rows that are drawn for the shared move, relative to what its bounds need.
@@ -69,6 +68,21 @@ class PlateProposalState(NamedTuple):
     scale: Vector
 
 
+class PlateDecision(NamedTuple):
+    """How the moves of a plate are decided.
+
+    Attributes
+    ----------
+    switch_above : float
+        Where more than this share of the rows is read for a sweep, all are; 0 for all from the start.
+    debug : bool
+        Count terms that are larger than their bounds, and go on.
+    """
+
+    switch_above: float
+    debug: bool
+
+
 class PlatePrediction(NamedTuple):
     """What a sweep costs, and how often its moves are accepted, by the pilot.
 
@@ -105,12 +119,14 @@ class PlateRecipe(Recipe):
 
     Attributes
     ----------
+    proposal : PlateSweeps
     fit : SharedFit
     prediction : PlatePrediction
     reads_all : bool
     certificate : str
     """
 
+    proposal: PlateSweeps
     fit: SharedFit
     prediction: PlatePrediction
     reads_all: bool
@@ -133,7 +149,7 @@ class PlatePlan:
     options : MetropolisOptions
     survey : Surveyed
     recipe : PlateRecipe
-    tuna : TunaOptions
+    plate : PlateModel
     engine : PlateEngine
         Compiled already: the pilot has used it.
     """
@@ -141,7 +157,7 @@ class PlatePlan:
     options: MetropolisOptions
     survey: Surveyed
     recipe: PlateRecipe
-    tuna: TunaOptions
+    plate: PlateModel
     engine: PlateEngine
 
     def compile(self, point: PointType) -> CompiledKernel:
@@ -170,7 +186,7 @@ class Pilot(NamedTuple):
 
 
 def plan_plates(
-    options: MetropolisOptions, tuna: TunaOptions, plate: PlateModel, point: PointType
+    options: MetropolisOptions, decision: PlateDecision, plate: PlateModel, point: PointType
 ) -> PlatePlan:
     """Fit the plate, try it out, and fit it again about the mean of the pilot.
 
@@ -180,17 +196,18 @@ def plan_plates(
     survey = PlateSurvey(plate, point)
     center, _ = find_center(survey)
     fit, at, sums = fit_shared(survey, center)
-    arrays = plate_arrays(survey, fit, at, sums, reads_all=False, debug=tuna.debug)
+    reads_all = decision.switch_above <= 0.0
+    arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point)
     found = pilot(engine, survey, q, point, rng, _CENTER)
     fit, at, sums = fit_shared(survey, Center(fit.mean, found.effects), found.eps, rounds=2)
-    engine.plate = plate_arrays(survey, fit, at, sums, reads_all=False, debug=tuna.debug)
+    engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
     found = pilot(engine, survey, found.q, point, rng, _COUNTED)
-    reads_all = bool(found.prediction.terms > tuna.switch_above * plate.rows.n_rows)
-    if reads_all:
-        engine.plate = plate_arrays(survey, fit, at, sums, reads_all=True, debug=tuna.debug)
+    if not reads_all and found.prediction.terms > decision.switch_above * plate.rows.n_rows:
+        reads_all = True
+        engine.plate = plate_arrays(survey, fit, at, sums, reads_all=True, debug=decision.debug)
         found = pilot(engine, survey, found.q, point, rng, _COUNTED)
     recipe = PlateRecipe(
         n_local=plate.rows.n_rows,
@@ -204,12 +221,31 @@ def plan_plates(
         reads_all=reads_all,
         certificate=_certificate(plate, reads_all=reads_all),
     )
-    return PlatePlan(options, _surveyed(plate), recipe, tuna, engine)
+    return PlatePlan(options, _surveyed(plate), recipe, plate, engine)
+
+
+def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
+    """The same fit with decisions on all rows, tried out anew."""
+    plate, fit = plan.plate, plan.recipe.fit
+    survey = PlateSurvey(plate, point)
+    at, sums = survey.expand(fit.center)
+    arrays = plate_arrays(survey, fit, at, sums, reads_all=True, debug=False)
+    rng = np.random.default_rng(_SEED)
+    q = drawn_state(arrays, survey.shared, fit, rng)
+    engine = PlateEngine(plate.shared, arrays, q, point)
+    found = pilot(engine, survey, q, point, rng, _COUNTED)
+    recipe = replace(
+        plan.recipe,
+        prediction=found.prediction,
+        reads_all=True,
+        certificate=_certificate(plate, reads_all=True),
+    )
+    return replace(plan, recipe=recipe, engine=engine)
 
 
 def replan_plates(
     options: MetropolisOptions,
-    tuna: TunaOptions,
+    decision: PlateDecision,
     recipe: PlateRecipe,
     data: Fingerprint,
     point: PointType,
@@ -222,9 +258,9 @@ def replan_plates(
     assert plate is not None
     survey = PlateSurvey(plate, point)
     at, sums = survey.expand(recipe.fit.center)
-    arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=recipe.reads_all, debug=tuna.debug)
+    arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=recipe.reads_all, debug=decision.debug)
     engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point)
-    return PlatePlan(options, _surveyed(plate), recipe, tuna, engine)
+    return PlatePlan(options, _surveyed(plate), recipe, plate, engine)
 
 
 def _surveyed(plate: PlateModel) -> Surveyed:
@@ -280,7 +316,7 @@ def pilot(
         outcome = engine.run(1, False, rng, q, point, state)
         theta, effects = q[:n_shared], q[n_shared:]
         if not survey.plate.is_centered:
-            effects = effects * shared.scale(theta)
+            effects = effects * shared.scales(theta)[0]
         total += effects
         if k % max(1, n // _STATES) == 0:
             d, means, scales = moments(shared, sums, theta)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.mode.plates.fit import SharedFit
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe
 from pymc_austerity.target import Vector
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def start_of_plate(
     return q
 
 
-def tell_of_plate(recipe: PlateRecipe) -> None:
+def tell_of_plate(recipe: PlateRecipe, decision: PlateDecision) -> None:
     """Warn if the shared variables will mix badly, or if all rows are read."""
     prediction = recipe.prediction
     if prediction.shared_acceptance < _POOR:
@@ -64,7 +64,7 @@ def tell_of_plate(recipe: PlateRecipe) -> None:
             f"{ratio:.0f}; up to some 30 is good). The chain is exact, and mixes slowly. pm.NUTS may suit "
             "the model better."
         )
-    if recipe.reads_all:
+    if recipe.reads_all and decision.switch_above > 0.0:
         warn(
             f"TunaMH would draw many of {recipe.n_local:,} rows for a sweep over {prediction.n_groups:,} "
             "groups: all are read instead."

@@ -13,29 +13,18 @@ from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.model.factorisation import point_of, vector_of
-from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.exact_plan import plan_exact
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
 from pymc_austerity.step_methods.metropolis.plan import StepPlan
-from pymc_austerity.step_methods.metropolis.plate_plan import (
-    PlatePlan,
-    PlatePrediction,
-    PlateRecipe,
-    replan_plates,
-)
-from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePrediction, PlateRecipe
+from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 from pymc_austerity.step_methods.metropolis.prediction import Prediction, few_digits
-from pymc_austerity.step_methods.metropolis.statistics import (
-    DTYPES_SHAPES,
-    PLATE_DTYPES_SHAPES,
-    plate_statistics,
-)
+from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
+    DEFAULT,
     EXACT,
     TAYLOR,
     TunaPlan,
@@ -46,7 +35,7 @@ from pymc_austerity.step_methods.metropolis.tuna_plan import (
 )
 
 
-class TunaMH(SubsampledStep):
+class TunaMH(PlateStep):
     """Metropolis-Hastings with exact decisions from a handful of rows, drawn in proportion to bounds.
 
     Parameters
@@ -186,59 +175,28 @@ class TunaMH(SubsampledStep):
     @classmethod
     def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
         """The step of a plan: what is left to do is to compile it."""
-        assert isinstance(plan, TunaPlan | PlatePlan)
         step = super().from_plan(plan, point)
-        step._tuna = plan.tuna  # for when the step is built anew
+        # For when the step is built anew.
+        step._tuna = plan.tuna if isinstance(plan, TunaPlan) else DEFAULT
         return step
 
     def _planned(self, point: PointType) -> StepPlan:
-        return plan_exact(self._options, self._tuna, point)
+        return plan_exact(self._options, self._tuna, self._decision(), point)
 
     def _planned_again(self, point: PointType) -> StepPlan | None:
-        assert self._data_seen is not None
-        data = self._data_seen[0]
         if isinstance(self._recipe, PlateRecipe):
-            return replan_plates(self._options, self._tuna, self._recipe, data, point)
-        return replan_tuna(self._options, self._tuna, self._recipe, data, point)
+            return super()._planned_again(point)
+        assert self._data_seen is not None
+        return replan_tuna(self._options, self._tuna, self._recipe, self._data_seen[0], point)
 
-    def _compile(self, plan: StepPlan, point: PointType) -> None:
-        super()._compile(plan, point)
-        if self._plate is not None:  # this step alone has columns of a plate
-            own = {**type(self).stats_dtypes_shapes, **PLATE_DTYPES_SHAPES}
-            kinds = {name: kind for name, (kind, _) in own.items()}
-            self.__dict__.update(stats_dtypes_shapes=own, stats_dtypes=[kinds])
-
-    @property
-    def _plate(self) -> PlateRecipe | None:
-        return self._recipe if isinstance(self._recipe, PlateRecipe) else None
-
-    def _begin_chain(self, n_tune: int) -> None:
-        if self._plate is None:
-            super()._begin_chain(n_tune)
-        else:  # nothing is fitted while a chain tunes
-            super()._begin_chain(0)
-
-    def _first_point(self, point: PointType) -> PointType:
-        engine, plate = self.engine, self._plate
-        if plate is None or not self.tune or not isinstance(engine, PlateEngine):
-            return super()._first_point(point)
-        fact = self.factorisation
-        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars)
-        q = start_of_plate(
-            plate.fit,
-            vector_of(fact, point),
-            lambda: vector_of(fact, default_point(self._model)),
-            lambda: engine.drawn(plate.fit, point, self.rng),
-            names,
-        )
-        return point_of(fact, q, point)
+    def _decision(self) -> PlateDecision:
+        return PlateDecision(self._tuna.switch_above, self._tuna.debug)
 
     def _tell(self, plan: StepPlan) -> None:
         """Warn if the exact test on all data is cheaper, or bounds are loose, and say why."""
-        if isinstance(plan, PlatePlan):
-            tell_of_plate(plan.recipe)
+        super()._tell(plan)
+        if not isinstance(plan, TunaPlan):
             return
-        assert isinstance(plan, TunaPlan)
         recipe, prediction = plan.recipe, plan.recipe.prediction
         assert recipe.mode_fit is not None
         report = recipe.mode_fit.report
@@ -280,9 +238,4 @@ class TunaMH(SubsampledStep):
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         engine = self.engine
         violations = engine.take_violations() if isinstance(engine, TunaEngine | PlateEngine) else np.nan
-        found = {**super()._statistics(outcome, n), "bound_violations": violations}
-        return (
-            found
-            if self._plate is None
-            else {**found, **plate_statistics(outcome, n, self._plate.prediction.n_groups)}
-        )
+        return {**super()._statistics(outcome, n), "bound_violations": violations}

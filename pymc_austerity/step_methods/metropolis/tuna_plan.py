@@ -65,6 +65,10 @@ class TunaOptions:
     debug: bool
 
 
+# Without keywords.
+DEFAULT = TunaOptions(chi=0.0, switch_above=0.25, curvature={}, debug=False)
+
+
 def checked_tuna_options(chi: object, switch_above: object, curvature: object, debug: object) -> TunaOptions:
     """Check the keywords of `TunaMH`."""
     if not is_real(chi) or not 0.0 <= chi < np.inf:

@@ -1,0 +1,79 @@
+"""Which step suits a plate: sweeps that draw rows, sweeps that read all of them, or `pm.NUTS`."""
+
+from __future__ import annotations
+
+import math
+
+from pymc.initial_point import PointType
+
+from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
+from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
+from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan, PlateRecipe, with_all_rows
+from pymc_austerity.step_methods.metropolis.tuna import TunaMH
+from pymc_austerity.step_methods.recommendation import Recommendation
+
+# Nanoseconds for a group and sweep, a row that is drawn, and one of all that are read in their order; and for
+# a row and an effective draw of NUTS, with some 15 leapfrog steps a draw of which half is effective.
+_GROUP, _DRAWN, _READ, _OF_NUTS = 300.0, 700.0, 50.0, 2000.0
+# Sweeps that read few rows and move well need no comparison.
+_FEW, _WELL = 0.03, 0.3
+
+
+def of_plate(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice | None:
+    """Sweeps over a plate; None where `pm.NUTS` promises more effective draws a second."""
+    recipe = plan.recipe
+    found = recipe.prediction
+    if found.terms <= _FEW * recipe.n_local and found.shared_acceptance >= _WELL and not recipe.reads_all:
+        return _of_drawn_rows(plan, blank, point)
+    whole = plan if recipe.reads_all else with_all_rows(plan, point)
+    best = max(plan, whole, key=lambda one: _rate(one.recipe))
+    if _rate(best.recipe) < 1e9 / (_OF_NUTS * recipe.n_local):
+        return None
+    return _of_all_rows(whole, blank, point) if best.recipe.reads_all else _of_drawn_rows(plan, blank, point)
+
+
+def _rate(recipe: PlateRecipe) -> float:
+    """Effective draws a second that a pilot promises, of the shared variables."""
+    found = recipe.prediction
+    effective = found.shared_acceptance / (2.0 - found.shared_acceptance)
+    row = _READ if recipe.reads_all else _DRAWN
+    return 1e9 * effective / (_GROUP * found.n_groups + row * found.terms)
+
+
+def few_rows_a_group(recipe: PlateRecipe) -> str:
+    """Why a plate is not worth it."""
+    found = recipe.prediction
+    return (
+        f"there are few rows for each of the {found.n_groups:,} groups: groups / sqrt(rows) is "
+        f"{found.n_groups / math.sqrt(recipe.n_local):.0f}, and moves of what they share would be accepted at "
+        f"a rate of about {found.shared_acceptance:.2f}"
+    )
+
+
+def _effects(plan: PlatePlan) -> str:
+    return f"{plan.recipe.proposal.effects!r} are effects of {plan.recipe.prediction.n_groups:,} groups"
+
+
+def _of_drawn_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice:
+    why = blank._replace(
+        step="TunaMH()",
+        reason=f"{_effects(plan)}: all are moved at once, each decided by few of its rows",
+        n_local=plan.recipe.n_local,
+        rows=plan.recipe.prediction.terms,
+        guarantee=f"{EXACT_GUARANTEE}; every row that is drawn is compared with its bound",
+        otherwise="Where groups have very few rows, the exact test on all rows, or pm.NUTS.",
+        plate=plan.recipe.prediction,
+    )
+    return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
+
+
+def _of_all_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice:
+    why = blank._replace(
+        step="MetropolisHastings(control_variate=Taylor())",
+        reason=f"{_effects(plan)}: all are moved at once; with so few rows a group it is cheaper to read all",
+        n_local=plan.recipe.n_local,
+        rows=plan.recipe.prediction.terms,
+        otherwise="TunaMH(), where there are more rows for each group.",
+        plate=plan.recipe.prediction,
+    )
+    return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search=True)

@@ -1,0 +1,71 @@
+"""A step that sweeps over a plate if the model has one, and else moves the whole block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymc.initial_point import PointType
+
+from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.model.factorisation import point_of, vector_of
+from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
+from pymc_austerity.step_methods.metropolis.plan import StepPlan
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe, replan_plates
+from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
+from pymc_austerity.step_methods.metropolis.statistics import PLATE_DTYPES_SHAPES, plate_statistics
+
+
+class PlateStep(SubsampledStep):
+    """What a step on a plate does in another way: where it starts, what it reports, and nothing is tuned."""
+
+    def _decision(self) -> PlateDecision:
+        """How the moves of a plate are decided."""
+        raise NotImplementedError
+
+    @property
+    def plate(self) -> PlateRecipe | None:
+        """What is known of the plate, if the step sweeps over one."""
+        return self._recipe if isinstance(self._recipe, PlateRecipe) else None
+
+    def _planned_again(self, point: PointType) -> StepPlan | None:
+        if self.plate is None:
+            return super()._planned_again(point)
+        assert self._data_seen is not None
+        return replan_plates(self._options, self._decision(), self.plate, self._data_seen[0], point)
+
+    def _tell(self, plan: StepPlan) -> None:
+        if isinstance(plan.recipe, PlateRecipe):
+            tell_of_plate(plan.recipe, self._decision())
+
+    def _compile(self, plan: StepPlan, point: PointType) -> None:
+        super()._compile(plan, point)
+        if self.plate is not None:  # this step alone has columns of a plate
+            own = {**type(self).stats_dtypes_shapes, **PLATE_DTYPES_SHAPES}
+            kinds = {name: kind for name, (kind, _) in own.items()}
+            self.__dict__.update(stats_dtypes_shapes=own, stats_dtypes=[kinds])
+
+    def _begin_chain(self, n_tune: int) -> None:
+        # All of a plate is fitted before a chain begins: there is nothing to watch while it tunes.
+        super()._begin_chain(n_tune if self.plate is None else 0)
+
+    def _first_point(self, point: PointType) -> PointType:
+        engine, plate = self.engine, self.plate
+        if plate is None or not self.tune or not isinstance(engine, PlateEngine):
+            return super()._first_point(point)
+        fact = self.factorisation
+        q = start_of_plate(
+            plate.fit,
+            vector_of(fact, point),
+            lambda: vector_of(fact, default_point(self._model)),
+            lambda: engine.drawn(plate.fit, point, self.rng),
+            ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars),
+        )
+        return point_of(fact, q, point)
+
+    def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
+        found = super()._statistics(outcome, n)
+        if self.plate is None:
+            return found
+        return {**found, **plate_statistics(outcome, n, self.plate.prediction.n_groups)}
