@@ -14,7 +14,7 @@ from pymc_austerity.step_methods.recommendation import Recommendation
 
 # Nanoseconds for a group and sweep, a row that is drawn, and one of all that are read in their order; and for
 # a row and an effective draw of NUTS, with some 15 leapfrog steps a draw of which half is effective.
-_GROUP, _DRAWN, _READ, _OF_NUTS = 300.0, 700.0, 50.0, 2000.0
+_GROUP, _DRAWN, _READ, _OF_NUTS = 150.0, 600.0, 80.0, 2000.0
 # Sweeps that read few rows and move well need no comparison.
 _FEW, _WELL = 0.03, 0.3
 

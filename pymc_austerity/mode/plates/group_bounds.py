@@ -22,7 +22,7 @@ _RADIUS, _BEYOND = 6.0, 200.0
 # Standard deviations of log tau^2 above its mean, at which scales of levels are taken: 90 % are below.
 _UPPER = 1.28
 # Proposals are wider for groups whose levels are skewed.
-_WIDEST, _SKEW = 0.3, 0.6
+_WIDEST, _SKEW = 0.3, 0.3
 # Rounding of remainders, relative to the log density of a row; and of bounds.
 _ROUNDING, _INFLATION = 1e-13, 1.0 + 1e-6
 _CHUNK = 16_384

@@ -33,7 +33,7 @@ from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
 
 # Rows that are drawn for the shared move, relative to what its bounds need.
-KAPPA = 6.0
+KAPPA = 5.0
 # Sweeps of the pilot: those that are dropped, those whose mean becomes the center, those that are counted.
 _SETTLE, _CENTER, _COUNTED, _SEED = 40, 100, 100, 2021
 # States of the pilot over which the drift is averaged.
