@@ -26,7 +26,14 @@ from pymc_austerity.model.plates.effects_prior import (
     is_standard,
     typed,
 )
-from pymc_austerity.model.plates.gathers import Gather, NoPlate, ScaledGather, largest_gather, scaled
+from pymc_austerity.model.plates.gathers import (
+    Gather,
+    NoPlate,
+    ScaledGather,
+    largest_gather,
+    require_no_mixture,
+    scaled,
+)
 from pymc_austerity.model.plates.plate_rows import PlateRows
 from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
@@ -120,6 +127,7 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
     """
     gather = largest_gather(fact)
     if gather is None:
+        require_no_mixture(fact)
         return None
     fact = _with_effects_last(fact, gather.name)
     prior = effects_prior(model, fact, gather.name)
