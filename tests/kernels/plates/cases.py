@@ -1,4 +1,4 @@
-"""Small models with a plate, as the kernels see them: interpreted, with the model's own log density beside."""
+"""Small models with a plate, as the kernels see them, interpreted; with the model's own log density."""
 
 from functools import cache
 from typing import Any, NamedTuple
