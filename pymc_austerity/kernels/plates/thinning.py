@@ -49,20 +49,20 @@ class Shift(NamedTuple):
 @register_jitable
 def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
     """What w and w' have to do with each other."""
-    old, both, new = 0.0, 0.0, 0.0
+    old, new, both, change = 0.0, 0.0, 0.0, 0.0
     for a in range(bounds.whitening.shape[0]):
         w, w_new = 0.0, 0.0
         for k in range(d.shape[0]):
             w += bounds.whitening[a, k] * d[k]
             w_new += bounds.whitening[a, k] * d_new[k]
         old += w * w
-        both += w * w_new
         new += w_new * w_new
+        both += w * w_new
+        change += (w_new - w) * (w_new - w)  # of the sums little would be left where theta hardly moves
     tier = 0
     while tier < bounds.radii.shape[0] and not max(old, new) <= bounds.radii[tier] ** 2:
         tier += 1
-    step = math.sqrt(max(old - 2.0 * both + new, 0.0))
-    return Shift(tier, step, max(old + both + new, 0.0) / 3.0)
+    return Shift(tier, math.sqrt(change), max(old + new + both, 0.0) / 3.0)
 
 
 class Rates(NamedTuple):
@@ -91,7 +91,7 @@ class Rates(NamedTuple):
 @register_jitable
 def rates_of(bounds: GroupBounds, g: int, e: float, e_new: float, shift: Shift, kappa: float) -> Rates:
     """The tier of a group, and what its rows are drawn with; symmetric in the two states."""
-    step, mean_square = abs(e_new - e), max((e * e + e * e_new + e_new * e_new) / 3.0, 0.0)
+    step, mean_square = abs(e_new - e), max((e * e + e_new * e_new + e * e_new) / 3.0, 0.0)
     far, tier = max(abs(e), abs(e_new)), shift.tier
     while tier < bounds.radii.shape[0] and not far <= bounds.reaches[tier, g]:
         tier += 1

@@ -18,8 +18,12 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.self_check import jittered
+from pymc_austerity.model.structure.affine import Kind, kinds
+from pymc_austerity.model.structure.predictors import block_and_others
 
 _TOLERANCE = 1e-8
+# Points at which the sign of a scale is looked at: draws for each distance from zero.
+_DISTANCES, _DRAWS, _SEED = (1.0, 10.0, 100.0), 20, 2022
 
 
 class EffectsPrior(NamedTuple):
@@ -57,6 +61,7 @@ def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPri
     used = set(ancestors([location, scale]))
     if value in used:
         raise NoPlate(f"the prior of {rv.name!r} refers to itself")
+    _require_affine(fact, rv.name, location)
     if int(np.prod(scale.type.shape)) != 1:
         scale = _one_number(fact, rv.name, scale)
     prior = EffectsPrior(location, scale.flatten()[0] if scale.type.ndim else scale)
@@ -72,6 +77,22 @@ def typed(model: pm.Model, fact: Factorisation, graphs: Any) -> list[Variable]:
         if isinstance(shared, SharedVariable):
             memo[shared] = pt.constant(shared.get_value(borrow=True))
     return rebuild(graphs, memo)
+
+
+def _require_affine(fact: Factorisation, name: str, location: Variable) -> None:
+    """The location is read once, as base + matrix . theta."""
+    block, others = block_and_others(fact)
+    moved = [other for other, var in others.items() if var in set(ancestors([location]))]
+    if moved:
+        raise NoPlate(
+            f"the location of the effects {name!r} depends on {', '.join(map(repr, moved))}, which other "
+            "steps move"
+        )
+    if kinds([location], block.values(), others.values()).get(location) is Kind.NONLINEAR:
+        raise NoPlate(
+            f"the location of the effects {name!r} is not a linear function of the variables as they are "
+            "sampled (a positive one is sampled as its logarithm)"
+        )
 
 
 def _one_number(fact: Factorisation, name: str, scale: Variable) -> Variable:
@@ -106,6 +127,29 @@ def _check(fact: Factorisation, name: str, value: Variable, prior: EffectsPrior)
     expected = stats.norm.logpdf(own, location, abs(float(scale)))
     if not np.allclose(np.sum(found), np.sum(expected), rtol=_TOLERANCE, atol=_TOLERANCE):
         raise NoPlate(f"the prior of {name!r} is not the normal distribution that it seems to be")
+
+
+def is_positive(fact: Factorisation, graph: Variable) -> bool:
+    """Is a number positive near the initial point, and nowhere negative, as far as one can see?
+
+    A scale that may change its sign has two modes, and a density only for one of them.
+    """
+    inputs = list(fact.graph.values.values())
+    function = pytensor.function(inputs, graph, mode=INTERPRETED, on_unused_input="ignore")
+    near = (list(fact.graph.point.values()), jittered(fact.graph))
+    rng = np.random.default_rng(_SEED)
+    far = [
+        [
+            distance * rng.standard_normal(value.shape) if value.dtype.kind == "f" else value
+            for value in near[0]
+        ]
+        for distance in _DISTANCES
+        for _ in range(_DRAWS)
+    ]
+    with np.errstate(all="ignore"):
+        return all(np.all(function(*values) > 0.0) for values in near) and not any(
+            np.any(function(*values) < 0.0) for values in far
+        )
 
 
 def is_standard(fact: Factorisation, prior: EffectsPrior) -> bool:

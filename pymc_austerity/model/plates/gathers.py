@@ -80,6 +80,31 @@ def largest_gather(fact: Factorisation) -> Gather | None:
     return max(found, key=lambda one: one.n_groups, default=None)
 
 
+def require_no_mixture(fact: Factorisation) -> None:
+    """Say so where rows look up what is made of several elements of a long variable.
+
+    Raises
+    ------
+    NoPlate
+        For sums to zero, ordered effects, random walks and the like, which are not independent.
+    """
+    block, _ = block_and_others(fact)
+    long = {
+        var: name
+        for name, var in block.items()
+        if var.type.ndim == 1 and var.type.shape[0] >= FEWEST_GROUPS - 1
+    }
+    for term in fact.locals if long else ():
+        for node in _lookups(prepared_rows(fact, term)):
+            mixed = [name for var, name in long.items() if var in set(ancestors([node.inputs[0]]))]
+            if mixed and node.inputs[0] not in long:
+                raise NoPlate(
+                    f"rows of the term {term.name!r} look up elements that are made of several of "
+                    f"{mixed[0]!r}, as with ZeroSumNormal or an ordered transform: effects are not "
+                    "independent then"
+                )
+
+
 def _is_itself(fact: Factorisation, one: Gather) -> bool:
     """Are the rows those of the variable's own prior, each of which contains one element?"""
     return one.term.size == one.n_groups and all(

@@ -22,13 +22,19 @@ from pymc_austerity.model.graph.rewrite import parts_of, rebuild
 from pymc_austerity.model.plates.effects_prior import (
     EffectsPrior,
     effects_prior,
-    evaluate,
+    is_positive,
     is_standard,
     typed,
 )
-from pymc_austerity.model.plates.gathers import Gather, NoPlate, ScaledGather, largest_gather, scaled
+from pymc_austerity.model.plates.gathers import (
+    Gather,
+    NoPlate,
+    ScaledGather,
+    largest_gather,
+    require_no_mixture,
+    scaled,
+)
 from pymc_austerity.model.plates.plate_rows import PlateRows
-from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
 from pymc_austerity.model.structure.predictors import block_and_others
@@ -121,6 +127,7 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
     """
     gather = largest_gather(fact)
     if gather is None:
+        require_no_mixture(fact)
         return None
     fact = _with_effects_last(fact, gather.name)
     prior = effects_prior(model, fact, gather.name)
@@ -162,10 +169,10 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
 
 
 def _require_positive(fact: Factorisation, name: str, prior: EffectsPrior) -> None:
-    """A scale that may change its sign is another parametrisation of two modes."""
-    for values in (list(fact.graph.point.values()), jittered(fact.graph)):
-        if not np.all(evaluate(fact, prior.scale, values) > 0.0):
-            raise NoPlate(f"the scale of the effects {name!r} is not positive")
+    if not is_positive(fact, prior.scale):
+        raise NoPlate(
+            f"the scale of the effects {name!r} is not positive whatever the values of other variables"
+        )
 
 
 def _with_effects_last(fact: Factorisation, name: str) -> Factorisation:

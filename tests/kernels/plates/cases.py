@@ -1,0 +1,174 @@
+"""Small models with a plate, as the kernels see them, interpreted; with the model's own log density."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+
+from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, quadratic, standardised
+from pymc_austerity.kernels.plates.moves import PlateState, at_theta, no_state
+from pymc_austerity.kernels.plates.records import Plate
+from pymc_austerity.mode.plates.center import PlateSurvey, find_center
+from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.model.factorisation import point_of
+from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.plate_plan import plate_arrays
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from pymc_austerity.target import Target
+
+N_GROUPS = 30
+
+
+class Rows(NamedTuple):
+    """Data of a case."""
+
+    x: np.ndarray
+    groups: np.ndarray
+    noise: np.ndarray
+
+
+def rows_of(n: int, n_groups: int = N_GROUPS, seed: int = 1) -> Rows:
+    """Covariates, groups of unequal sizes (the last has no row), and noise."""
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(2.0, size=n_groups)
+    weights[-1] = 0.0
+    groups = rng.choice(n_groups, n, p=weights / weights.sum())
+    return Rows(np.c_[np.ones(n), rng.normal(size=n)], groups, rng.random(n))
+
+
+def _effects(spelling: str, n_groups: int) -> Any:
+    tau = pm.HalfNormal("tau", 1.0)
+    if spelling == "centered":
+        return pm.Normal("u", pm.Normal("mu", 0.0, 2.0), tau, shape=n_groups)
+    return tau * pm.Normal("z", shape=n_groups)
+
+
+def _likelihood(name: str, eta: Any, data: Rows) -> None:
+    u = np.random.default_rng(7).normal(0.0, 0.7, data.groups.max() + 1)
+    predictor = data.x @ [-0.4, 0.6] + u[data.groups]
+    if name == "bernoulli":
+        pm.Bernoulli("y", logit_p=eta, observed=(data.noise < 1 / (1 + np.exp(-predictor))).astype(int))
+    elif name == "poisson":
+        y = np.random.default_rng(8).poisson(np.exp(predictor))
+        pm.Poisson("y", pm.math.exp(eta), observed=y)
+    else:
+        y = predictor + 0.5 * np.random.default_rng(9).standard_normal(len(predictor))
+        pm.Normal("y", eta, pm.HalfNormal("sigma"), observed=y)
+
+
+def model_of(likelihood: str, spelling: str, n: int, n_groups: int = N_GROUPS) -> pm.Model:
+    """A model with an intercept, a slope and effects."""
+    data = rows_of(n, n_groups)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.0, shape=2)
+        _likelihood(likelihood, data.x @ beta + _effects(spelling, n_groups)[data.groups], data)
+    return model
+
+
+class Case(NamedTuple):
+    """A plate with all that its kernels take.
+
+    `log_density` is the model's own, of theta and the effects as the model has them.
+    """
+
+    model: pm.Model
+    plate: PlateModel
+    survey: PlateSurvey
+    fit: SharedFit
+    arrays: Plate
+    target: Target
+    args: tuple[Any, ...]
+    log_density: Any
+
+    def state(self, theta: np.ndarray, eps: np.ndarray) -> PlateState:
+        """The state of a chain there."""
+        return at_theta(
+            no_state(len(theta), self.arrays.sums), theta, eps, self.arrays.sums, self.args, self.target
+        )
+
+    def given(self, theta: np.ndarray) -> tuple[np.ndarray, float, float]:
+        """d, tau, and the logarithm of the precision of residuals."""
+        d = np.empty(len(self.arrays.sums.center))
+        displacement(self.arrays.sums, theta, d)
+        tau, log_precision = self.target.features(theta, self.args)
+        return d, float(tau), float(log_precision)
+
+    def effects(self, theta: np.ndarray, eps: np.ndarray) -> np.ndarray:
+        """The effects as the model has them."""
+        effects = np.empty(len(eps))
+        effects_of(self.arrays.sums, *self.given(theta), eps, self.plate.is_centered, effects)
+        return effects
+
+    def eps(self, theta: np.ndarray, effects: np.ndarray) -> np.ndarray:
+        """eps, from these."""
+        eps = np.empty(len(effects))
+        standardised(self.arrays.sums, *self.given(theta), effects, self.plate.is_centered, eps)
+        return eps
+
+    def quadratic(self, theta: np.ndarray) -> float:
+        """See `coordinates`."""
+        n = len(self.arrays.sums.slopes)
+        return quadratic(self.arrays.sums, *self.given(theta), np.empty(n), np.empty(n))
+
+    def draw(self, rng: np.random.Generator, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """theta near its fit, and eps."""
+        theta = self.fit.mean + width * self.fit.factor @ rng.standard_normal(len(self.fit.mean))
+        return theta, width * rng.standard_normal(len(self.arrays.sums.slopes))
+
+
+def case_of_model(model: pm.Model, *, reads_all: bool = False, n_first: int = 100) -> Case:
+    """Fit the plate of a model; nothing is compiled."""
+    with interpreted():
+        options = checked_options(None, EXACT, control_variate=TAYLOR, model=model, threshold=n_first)
+        point = model.initial_point()
+        plate = plate_model(model, factorised(options, point))
+        assert plate is not None
+        survey = PlateSurvey(plate, point)
+        fit, at, sums = fit_shared(survey, find_center(survey)[0])
+        arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=False)
+        compiled = CompiledTarget(plate.shared)
+        logp = model.compile_logp()
+
+    def log_density(theta: np.ndarray, effects: np.ndarray) -> float:
+        return float(logp(point_of(plate.factorisation, np.concatenate([theta, effects]), point)))
+
+    return Case(model, plate, survey, fit, arrays, compiled.interpreted(), compiled.args(point), log_density)
+
+
+@cache
+def case_of(likelihood: str, spelling: str, n: int, n_groups: int = N_GROUPS) -> Case:
+    """The case of `model_of`."""
+    return case_of_model(model_of(likelihood, spelling, n, n_groups))
+
+
+def log_remainders(case: Case, state: PlateState) -> float:
+    """Sum of all r_i, by the rows of the model and NumPy."""
+    rows, sums = case.arrays.rows, case.arrays.sums
+    groups = np.repeat(np.arange(len(sums.slopes)), np.diff(rows.starts))
+    t = state.levels[groups] + ((rows.x - sums.means[groups]) @ state.d)
+    value, base = (
+        row_values(case, rows.predictors + t).sum(),
+        (t * (rows.slopes + 0.5 * rows.curvatures * t)).sum(),
+    )
+    return float(value - base)
+
+
+def row_values(case: Case, eta: np.ndarray) -> np.ndarray:
+    """Log density of the rows as they are sorted, without constants."""
+    name = type(case.model["y"].owner.op).__name__
+    y = np.asarray(case.model.rvs_to_values[case.model["y"]].data, dtype=float)[order_of(case)]
+    if name.startswith("Bernoulli"):
+        return y * eta - np.logaddexp(0.0, eta)
+    assert name.startswith("Poisson")
+    return y * eta - np.exp(eta)
+
+
+def order_of(case: Case) -> np.ndarray:
+    """Rows of the model in the order of their groups."""
+    groups = case.plate.rows.groups(np.arange(case.plate.rows.n_rows))
+    return np.argsort(groups, kind="stable")

@@ -1,0 +1,213 @@
+"""Detailed balance of the two moves, at fixed pairs of states some of which are beyond the reach.
+
+The log of the ratio of acceptance probabilities, there over back, has to be that of the target, with the
+proposal's. A fallback that is decided by the forward state alone, and a proposal whose density is left out,
+are noticed.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_austerity.kernels.plates import moves
+from pymc_austerity.kernels.plates.moves import move_plate, move_shared, propose_shared
+from pymc_austerity.kernels.plates.thinning import Rates, Shift, rates_of, shift_of
+from tests.kernels.plates.cases import case_of
+from tests.kernels.plates.test_coordinates import log_jacobian
+
+CASES = [("bernoulli", "centered"), ("poisson", "non-centered")]
+LIMIT = 4.0
+
+
+def accepted(log_ratios, base):
+    """Mean of min(1, exp(.)), by groups, with standard errors."""
+    found = np.exp(np.minimum(0.0, base + log_ratios))
+    return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
+
+
+def balance(there, back, expected):
+    """Standardised differences of log ratios from what they should be."""
+    (a, s), (b, t) = there, back
+    return (np.log(a / b) - expected) / np.sqrt((s / a) ** 2 + (t / b) ** 2 + 1e-18)
+
+
+def log_target(case, theta, eps):
+    """In the coordinates of the chain, by the model's own log density."""
+    return case.log_density(theta, case.effects(theta, eps)) + log_jacobian(case, theta)
+
+
+def plate_pairs(case):
+    """Two states with one theta: levels on either side, some within the reach and some beyond."""
+    n = len(case.arrays.sums.slopes)
+    eps, eps_new = np.linspace(-2.0, 2.0, n), np.linspace(1.5, -1.0, n)
+    theta, _ = case.draw(np.random.default_rng(21), 0.5)
+    state = case.state(theta, eps)
+    beyond = [(1.0, 0.98, 1.05), (-1.0, 0.98, 1.05), (1.0, 1.05, 0.5), (-1.0, 1.05, -0.2), (1.0, 0.6, 0.2)]
+    for k, (sign, share, share_new) in enumerate(beyond):
+        which = slice(k, n, 7)
+        reaches = case.arrays.bounds.reaches[1, which] * sign
+        eps[which] = (share * reaches - state.means[which]) / state.scales[which]
+        eps_new[which] = (share_new * reaches - state.means[which]) / state.scales[which]
+    return case.state(theta, eps), case.state(theta, eps_new)
+
+
+def compared(case, old, new, n, seed, kappa=1.0):
+    """Log ratios of the groups, n times."""
+    rng = np.random.default_rng(seed)
+    found = np.zeros((n, len(old.levels)))
+    shift = shift_of(case.arrays.bounds, old.d, new.d)
+    for row in found:
+        moves.compare(rng, case.arrays, old.levels, new.levels, old.d, new.d, shift, kappa, row)
+    return found
+
+
+def scores_of_groups(case, old, new, n):
+    """Detailed balance, group by group, for draws of N(0, 1)."""
+    expected = np.array([log_target(case, old.theta, _one(old.eps, new.eps, g)) for g in range(len(old.eps))])
+    expected -= log_target(case, old.theta, old.eps)
+    expected += 0.5 * (new.eps**2 - old.eps**2)  # of the proposal
+    there, back = compared(case, old, new, n, 22), compared(case, new, old, n, 23)
+    return balance(accepted(there, 0.0), accepted(back, 0.0), expected), expected
+
+
+def _one(eps, eps_new, g):
+    changed = eps.copy()
+    changed[g] = eps_new[g]
+    return changed
+
+
+@pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+def test_plate_move(likelihood, spelling):
+    case = case_of(likelihood, spelling, 400)
+    old, new = plate_pairs(case)
+    scores, expected = scores_of_groups(case, old, new, 1000)
+    assert expected.max() > 0.1
+    assert expected.min() < -0.1
+    sizes = case.arrays.bounds.sizes
+    assert np.abs(scores[sizes > 0]).max() < LIMIT
+    shift = shift_of(case.arrays.bounds, old.d, new.d)
+    tiers = {
+        rates_of(case.arrays.bounds, g, old.levels[g], new.levels[g], shift, 1.0).tier
+        for g in np.flatnonzero(sizes)
+    }
+    assert tiers == {-1, 0, 1}
+
+
+def by_forward_state(bounds, g, e, e_new, shift, kappa):
+    """The planted bug: a group is read as a whole only if the state that it leaves is beyond the reach."""
+    rates = rates_of(bounds, g, e, e_new, shift, kappa)
+    if abs(e) > bounds.reaches[-1, g]:
+        return rates
+    within = bounds.reaches[-1, g] * (1 - 1e-9)
+    tier = rates_of(bounds, g, min(max(e, -within), within), 0.0, shift, 0.0).tier
+    q = 0.5 * kappa * rates.mean_square
+    return Rates(
+        tier,
+        rates.step * q,
+        0.0,
+        rates.step * q * bounds.levels[tier, g],
+        rates.mean_square,
+        rates.step,
+    )
+
+
+def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
+    case = case_of("bernoulli", "centered", 400)
+    old, new = plate_pairs(case)
+    monkeypatch.setattr(moves, "rates_of", by_forward_state)
+    scores, _ = scores_of_groups(case, old, new, 1000)
+    assert np.abs(scores[case.arrays.bounds.sizes > 0]).max() > 2 * LIMIT
+
+
+def shared_pairs(case):
+    """Pairs of (theta, eps): with groups within their reach, and with groups that leave it."""
+    rng = np.random.default_rng(24)
+    for width in (0.5, 1.0, 1.5):
+        theta, eps = case.draw(rng, width)
+        theta_new, _ = case.draw(rng, width)
+        yield theta, theta_new, eps
+        state = case.state(theta, eps)
+        few = slice(0, 6)
+        eps = eps.copy()
+        eps[few] = (0.999 * case.arrays.bounds.reaches[1, few] - state.means[few]) / state.scales[few]
+        yield theta, theta_new, eps
+
+
+def shared_scores(case, pair, n, monkeypatch, density=1.0):
+    """Detailed balance of `move_shared`; and groups that were read as a whole."""
+    theta, theta_new, eps = pair
+    proposal = case.arrays.proposal
+
+    def log_q(at):
+        w = proposal.inverse @ (at - proposal.mean)
+        return -0.5 * (20.0 + len(at)) * np.log1p(w @ w / 20.0)
+
+    plate = case.arrays._replace(rule=case.arrays.rule._replace(kappa=1.0))
+    ratio = log_q(theta) - log_q(theta_new)
+    found, whole = [], []
+    for start, end, sign in ((theta, theta_new, 1.0), (theta_new, theta, -1.0)):
+        monkeypatch.setattr(moves, "propose_shared", lambda *_, e=end, s=sign: (e, density * s * ratio))
+        state, other = case.state(start, eps), case.state(end, eps)
+        rng = np.random.default_rng(25)
+        counts = [move_shared(rng, plate, state, other, case.args, case.target)[2] for _ in range(n)]
+        found.append(accepted(np.array([one.log_ratio for one in counts]), 0.0))
+        whole.append({one.n_whole for one in counts})
+        taken = np.mean([one.accepted for one in counts])
+        assert abs(taken - found[-1][0]) < 5.0 * np.sqrt(max(taken * (1 - taken), 1.0 / n) / n)
+    assert whole[0] == whole[1]
+    expected = log_target(case, theta_new, eps) - log_target(case, theta, eps) + ratio
+    return balance(*found, expected), whole[0].pop()
+
+
+@pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+def test_shared_move(likelihood, spelling, monkeypatch):
+    case = case_of(likelihood, spelling, 400)
+    found = [shared_scores(case, pair, 400, monkeypatch) for pair in shared_pairs(case)]
+    assert max(abs(score) for score, _ in found) < LIMIT
+    assert min(whole for _, whole in found) <= 2 < max(whole for _, whole in found)
+
+
+def test_without_the_density_of_the_proposal_it_fails(monkeypatch):
+    case = case_of("bernoulli", "centered", 400)
+    found = [shared_scores(case, pair, 400, monkeypatch, density=0.0) for pair in shared_pairs(case)]
+    assert max(abs(score) for score, _ in found) > 2 * LIMIT
+
+
+def test_ratio_of_the_proposal():
+    """Multivariate t, or a random walk, whose density is symmetric."""
+    case, rng = case_of("bernoulli", "centered", 400), np.random.default_rng(26)
+    proposal = case.arrays.proposal
+    law = stats.multivariate_t(proposal.mean, proposal.factor @ proposal.factor.T, df=20)
+    theta, draws, walks = proposal.mean + proposal.factor @ np.ones(len(proposal.mean)), [], 0
+    for _ in range(4000):
+        new, ratio = propose_shared(rng, proposal, theta)
+        if ratio == 0.0:
+            walks += 1
+            continue
+        assert ratio == pytest.approx(law.logpdf(theta) - law.logpdf(new), abs=1e-9)
+        draws.append(proposal.inverse @ (new - proposal.mean))
+    assert stats.binomtest(walks, 4000, 0.1).pvalue > 1e-4
+    assert min(stats.kstest(np.array(draws)[:, k], stats.t(20).cdf).pvalue for k in (0, 1)) > 1e-4
+
+
+@pytest.mark.parametrize("width", [1.0, 1.3])
+def test_plate_moves_without_remainders_keep_standard_normals(width):
+    case, rng = case_of("normal", "centered", 400), np.random.default_rng(27)
+    n = len(case.arrays.sums.slopes)
+    plate = case.arrays._replace(bounds=case.arrays.bounds._replace(widths=np.full(n, width)))
+    state = case.state(case.fit.mean, rng.standard_normal(n))
+    found = []
+    for k in range(1500):
+        counts = move_plate(rng, plate, state)
+        assert counts.n_used == 0
+        if k % 5 == 0:
+            found.append(state.eps.copy())
+    assert stats.kstest(np.ravel(found), "norm").pvalue > 1e-4
+    np.testing.assert_allclose(state.levels, state.means + state.scales * state.eps, atol=1e-14)
+
+
+def test_a_shift_beyond_the_radius_reads_all_rows():
+    case = case_of("bernoulli", "centered", 400)
+    bounds = case.arrays.bounds
+    far = Shift(len(bounds.radii), 1.0, 1.0)
+    assert all(rates_of(bounds, g, 0.0, 0.0, far, 1.0).tier == -1 for g in range(len(bounds.sizes)))

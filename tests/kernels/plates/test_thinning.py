@@ -1,0 +1,182 @@
+"""Bounds of rows, and how rows are drawn by them; halved bounds are noticed."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_austerity.kernels.plates import moves
+from pymc_austerity.kernels.plates.records import RowBounds
+from pymc_austerity.kernels.plates.thinning import Rates, Shift, draw_row, rates_of, shift_of, weight
+from pymc_austerity.mode.plates.group_bounds import _accumulate
+from tests.kernels.plates.cases import case_of, order_of, row_values
+
+CASES = [("bernoulli", "centered"), ("poisson", "non-centered")]
+P_LIMIT = 1e-4
+
+
+def changes_and_bounds(case, old, new, kappa=1.0):
+    """D_i and B_i by NumPy, and the rows; those of groups that are read as a whole are left out."""
+    arrays = case.arrays
+    rows, sums, weights = arrays.rows, arrays.sums, arrays.weights
+    sizes = np.diff(rows.starts)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    shift = shift_of(arrays.bounds, old.d, new.d)
+    rates = [
+        rates_of(arrays.bounds, g, old.levels[g], new.levels[g], shift, kappa) for g in range(len(sizes))
+    ]
+    z = rows.x - sums.means[groups]
+    t, t_new = old.levels[groups] + z @ old.d, new.levels[groups] + z @ new.d
+    change = row_values(case, rows.predictors + t_new) - row_values(case, rows.predictors + t)
+    change -= (t_new - t) * (rows.slopes + 0.5 * rows.curvatures * (t + t_new))
+    tiers = np.array([one.tier for one in rates])[groups]
+    zeta = weights.lengths.astype(float)
+    constants = weights.constants.astype(float)[np.maximum(tiers, 0), np.arange(len(groups))]
+    w, w_new = arrays.bounds.whitening @ old.d, arrays.bounds.whitening @ new.d
+    size = np.linalg.norm(w_new - w)
+    mean_square = (w @ w + w @ w_new + w_new @ w_new) / 3
+    e, e_new = old.levels[groups], new.levels[groups]
+    level_square = (e * e + e * e_new + e_new * e_new) / 3
+    spread = np.sqrt(level_square) + zeta * np.sqrt(mean_square)
+    bound = 0.5 * constants * (np.abs(e_new - e) + zeta * size) * spread**2
+    thinned = np.flatnonzero(tiers >= 0)
+    return change[thinned], bound[thinned], thinned
+
+
+def pairs(case, seed, widths=(0.3, 1.0, 1.5, 2.5)):
+    """Pairs of states: other theta and eps, other theta alone, and other eps alone."""
+    rng = np.random.default_rng(seed)
+    for width in widths:
+        (theta, eps), (theta_new, eps_new) = case.draw(rng, width), case.draw(rng, width)
+        for one in ((theta_new, eps_new), (theta_new, eps), (theta, eps_new)):
+            yield case.state(theta, eps), case.state(*one)
+
+
+@pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+def test_changes_are_within_bounds_that_are_sharp(likelihood, spelling):
+    """Half of the bounds would not do."""
+    case, largest, n = case_of(likelihood, spelling, 400), 0.0, 0
+    for old, new in pairs(case, 11):
+        change, bound, _ = changes_and_bounds(case, old, new)
+        n += len(change)
+        assert (np.abs(change) <= bound + 1e-12).all()
+        largest = max(largest, (np.abs(change) / bound)[bound > 1e-8].max(initial=0.0))
+    assert n > 1000
+    assert 0.5 < largest <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+def test_rates_are_the_same_for_both_directions(likelihood, spelling):
+    case = case_of(likelihood, spelling, 400)
+    bounds = case.arrays.bounds
+    whole = 0
+    for old, new in pairs(case, 12, widths=(0.5, 2.0, 5.0)):
+        there, back = shift_of(bounds, old.d, new.d), shift_of(bounds, new.d, old.d)
+        assert there == back
+        for g in range(len(old.levels)):
+            e, e_new = old.levels[g], new.levels[g]
+            one = rates_of(bounds, g, e, e_new, there, 6.0)
+            assert one == rates_of(bounds, g, e_new, e, there, 6.0)
+            whole += one.tier < 0
+    assert whole > 20  # both kinds are seen
+
+
+@pytest.mark.parametrize("kappa", [1.0, 6.0])
+@pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+def test_rows_are_drawn_for_at_least_their_bounds(likelihood, spelling, kappa):
+    case = case_of(likelihood, spelling, 400)
+    arrays, seen = case.arrays, 0
+    starts, bounds, weights = arrays.rows.starts, arrays.bounds, arrays.weights
+    for old, new in pairs(case, 13, widths=(0.5, 1.5)):
+        shift = shift_of(bounds, old.d, new.d)
+        _, bound, thinned = changes_and_bounds(case, old, new, kappa)
+        groups = np.repeat(np.arange(len(bounds.sizes)), bounds.sizes)[thinned]
+        for g in np.unique(groups):
+            rates = rates_of(bounds, g, old.levels[g], new.levels[g], shift, kappa)
+            own = [
+                rates.levels * weight(weights.levels[rates.tier], starts[g], i)
+                + rates.shared * weight(weights.shared[rates.tier], starts[g], i)
+                for i in range(starts[g], starts[g + 1])
+            ]
+            assert (np.array(own) >= kappa * bound[groups == g] * (1 - 1e-12)).all()
+            assert sum(own) == pytest.approx(rates.expected, rel=1e-12)
+            seen += len(own)
+    assert seen > 200
+
+
+@pytest.mark.parametrize("smallest", [1e-30, 1e-6, 1.0])
+def test_single_precision_does_not_take_from_the_weight_of_a_row(smallest):
+    """Groups of 100,000 rows, whose weights differ by many orders of magnitude."""
+    rng, n = np.random.default_rng(14), 100_000
+    starts = np.array([0, n, n, 2 * n])
+    constants = (smallest ** rng.random(2 * n)).astype(np.float32)
+    lengths = rng.gamma(0.5, size=2 * n).astype(np.float32)
+    levels, shared = np.empty(2 * n, np.float32), np.empty(2 * n, np.float32)
+    _accumulate(constants, lengths, np.array([0.3, 1.0, 2.0]), starts, (levels, shared, np.zeros(3)))
+    for first, last, typical in ((0, n, 0.3), (n, 2 * n, 2.0)):
+        zeta = lengths[first:last].astype(float)
+        own = constants[first:last].astype(float) * (1 + zeta / typical) ** 2
+        for sums, weights in ((levels, own), (shared, own * zeta)):
+            found = np.diff(sums[first:last].astype(float), prepend=0.0)
+            assert (found >= weights).all()
+            assert sums[last - 1] < 1.05 * weights.sum()
+
+
+def drawn_rows(case, old, new, n, kappa, monkeypatch):
+    """Rows that `compare` draws, n times; and their bounds."""
+    found: list[np.ndarray] = []
+    bounds: dict[int, float] = {}
+
+    def record(rng, plate, drawn, m, levels, d, d_new, result):
+        found.append(drawn.rows[:m].copy())
+        bounds.update(zip(drawn.rows[:m].tolist(), drawn.bounds[:m].tolist(), strict=True))
+
+    monkeypatch.setattr(moves, "add_log_ratios", record)
+    shift = shift_of(case.arrays.bounds, old.d, new.d)
+    rng, result = np.random.default_rng(15), np.zeros(len(old.levels))
+    for _ in range(n):
+        moves.compare(rng, case.arrays, old.levels, new.levels, old.d, new.d, shift, kappa, result)
+    return found, bounds
+
+
+@pytest.mark.parametrize("kappa", [1.0, 6.0])
+@pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+def test_counts_are_poisson_with_the_bounds_as_means(likelihood, spelling, kappa, monkeypatch):
+    case = case_of(likelihood, spelling, 400)
+    rng = np.random.default_rng(16)
+    old, new = case.state(*case.draw(rng)), case.state(*case.draw(rng))
+    for g in range(6, 30):  # these stay, and are compared for the change of theta alone
+        old.levels[g] = new.levels[g]
+    n = 4000
+    found, own = drawn_rows(case, old, new, n, kappa, monkeypatch)
+    _, bound, which = changes_and_bounds(case, old, new, kappa)
+    means = dict(zip(which.tolist(), (kappa * bound).tolist(), strict=True))
+    assert own == pytest.approx({i: means[i] for i in own}, rel=1e-9)
+    counts = np.bincount(np.concatenate(found), minlength=len(order_of(case)))[which]
+    assert sum(map(len, found)) == counts.sum() > 500
+    assert p_of_counts(counts, n * kappa * bound) > P_LIMIT
+    assert p_of_counts(counts, 1.3 * n * kappa * bound) < P_LIMIT
+    mean, totals = kappa * bound.sum(), np.array([len(one) for one in found])
+    spread = (totals.var(ddof=1) / mean - 1) / np.sqrt((2 + 1 / mean) / n)
+    assert abs(spread) < 4.5
+
+
+def p_of_counts(counts, means):
+    """Of a chi-square test of Poisson counts; those with small means are put together."""
+    order = np.argsort(means)
+    cells = np.floor(np.cumsum(means[order]) / 10.0).astype(int)
+    counts, means = np.bincount(cells, counts[order]), np.bincount(cells, means[order])
+    filled = means > 5.0
+    statistic = ((counts - means)[filled] ** 2 / means[filled]).sum()
+    return 2 * min(stats.chi2(filled.sum()).sf(statistic), stats.chi2(filled.sum()).cdf(statistic))
+
+
+def test_a_row_without_weight_is_never_drawn():
+    """Neither at the beginning, nor in the middle, nor at the end of a group."""
+    own = np.array([0.0, 2.0, 0.0, 1.0, 0.0], dtype=np.float32)
+    sums = np.cumsum(own, dtype=np.float32)[None]
+    weights = RowBounds(np.zeros(5, np.float32), own[None], sums, np.zeros((1, 5), np.float32))
+    rng = np.random.default_rng(17)
+    rates = Rates(0, 1.0, 0.0, float(sums[0, -1]), 1.0, 2.0)
+    found = [draw_row(rng, weights, (0, 4), rates, Shift(0, 0.0, 0.0), 1.0)[0] for _ in range(600)]
+    assert set(found) == {1, 3}
+    assert stats.binomtest(found.count(1), 600, 2 / 3).pvalue > P_LIMIT
