@@ -15,7 +15,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
-from pymc_austerity.kernels.plates.records import GroupSums, Plate, SharedProposal
+from pymc_austerity.kernels.plates.records import GroupSums, Plate
+from pymc_austerity.kernels.plates.shared_proposal import propose_shared
 from pymc_austerity.kernels.plates.thinning import (
     Pair,
     Shift,
@@ -27,8 +28,6 @@ from pymc_austerity.kernels.plates.thinning import (
 )
 from pymc_austerity.target import Target, Vector
 
-# Degrees of freedom of independent draws of theta: with fewer they leave the bounds' radius too often.
-_DOF = 20.0
 # Rows that are collected before they are evaluated.
 _ROOM = 1024
 # Share of random walks among the proposals for levels, and their size.
@@ -96,29 +95,6 @@ def at_theta(
 
 
 @register_jitable
-def propose_shared(rng: np.random.Generator, proposal: SharedProposal, theta: Vector) -> tuple[Vector, float]:
-    """A proposal for theta, and the log of its ratio of densities, back over forth."""
-    q = int(theta.shape[0])
-    new, xi = np.empty(q), rng.standard_normal(q)
-    if rng.random() >= proposal.independent:
-        for k in range(q):
-            new[k] = theta[k] + proposal.scale * np.dot(proposal.factor[k, : k + 1], xi[: k + 1])
-        return new, 0.0
-    stretch = math.sqrt(_DOF / (2.0 * rng.standard_gamma(0.5 * _DOF)))
-    old_square, new_square = 0.0, 0.0
-    for k in range(q):
-        w, v = 0.0, 0.0
-        for j in range(k + 1):
-            w += proposal.inverse[k, j] * (theta[j] - proposal.mean[j])
-            v += proposal.factor[k, j] * xi[j]
-        new[k] = proposal.mean[k] + stretch * v
-        old_square += w * w
-        new_square += (stretch * xi[k]) ** 2
-    ratio = math.log1p(new_square / _DOF) - math.log1p(old_square / _DOF)
-    return new, 0.5 * (_DOF + q) * ratio
-
-
-@register_jitable
 def move_shared(
     rng: np.random.Generator,
     plate: Plate,
@@ -128,7 +104,7 @@ def move_shared(
     target: Target,
 ) -> tuple[PlateState, PlateState, Counts]:
     """Move theta and keep all eps_g; the state comes first, then room for another."""
-    theta, ratio = propose_shared(rng, plate.proposal, state.theta)
+    theta, ratio = propose_shared(rng, plate.proposal, state.theta, args, target)
     base = ratio + target.global_log_ratio(theta, state.theta, args)
     if not base > -math.inf:  # outside of the support of the prior, or not a number
         return state, other, Counts(0.0, 0, 0, base)

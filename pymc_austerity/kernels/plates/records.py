@@ -145,10 +145,22 @@ class RowBounds(NamedTuple):
 
 
 class SharedProposal(NamedTuple):
-    """The fitted distribution of theta, from which it is proposed.
+    """The fitted distribution of theta, from which it is proposed, in coordinates zeta.
+
+    For inner effects v = V y, y = (a t2 + c) r + sqrt(t2 r) zeta, r = 1 / (1 + b t2), t2 their squared scale;
+    some others are x = zeta - S v.
 
     Attributes
     ----------
+    mapped, scales_at : ndarray of int (K,)
+        Coordinates of inner effects, and which feature is their scale.
+    slopes, weights, locations : ndarray (K,)
+        a, b and c.
+    basis : ndarray (K, K)
+        V.
+    others : ndarray of int (R,)
+    shear : ndarray (R, K)
+        S.
     mean : ndarray (q,)
     factor, inverse : ndarray (q, q)
         Lower triangular L with L L' the covariance, and its inverse.
@@ -158,6 +170,14 @@ class SharedProposal(NamedTuple):
         Of the random walk, in units of L.
     """
 
+    mapped: Index
+    scales_at: Index
+    slopes: Vector
+    weights: Vector
+    locations: Vector
+    basis: Matrix
+    others: Index
+    shear: Matrix
     mean: Vector
     factor: Matrix
     inverse: Matrix

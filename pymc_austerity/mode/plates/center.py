@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.coordinates import quadratic
 from pymc_austerity.kernels.plates.records import GroupSums
-from pymc_austerity.mode.newton import Maximum, NoMaximumError, maximise
 from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
-from pymc_austerity.mode.plates.theta_density import SharedTerms, marginal
+from pymc_austerity.mode.plates.theta_density import SharedTerms
+from pymc_austerity.mode.plates.theta_maximum import InnerCoordinates, ThetaMaximum, maximum_at
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.plates.plate_model import PlateModel, in_theta
@@ -82,10 +83,18 @@ class PlateSurvey:
         self.start = vector_of(plate.shared, point)
         self.linear, self.located = _located(plate, point, self.start)
         self.rows = sorted_rows(plate, self.linear)
+        self._inner = InnerCoordinates(
+            [one.coordinates for one in plate.inner],
+            _functions(plate, point, [one.location for one in plate.inner]),
+        )
 
     def location(self, theta: Vector) -> Vector:
         """That of the effects."""
         return self.located.base + self.located.matrix @ theta[self.linear]
+
+    def maximum(self, sums: GroupSums, start: Vector) -> ThetaMaximum:
+        """That of the Laplace marginal for an expansion."""
+        return maximum_at(self.plate.name, self.shared, sums, self._inner, start)
 
     def sums(self, at: Expanded, center: Center) -> GroupSums:
         """The polynomial at a center."""
@@ -132,6 +141,22 @@ def _located(plate: PlateModel, point: dict[str, np.ndarray], start: Vector) -> 
     return linear, Located(base, matrix)
 
 
+def _functions(
+    plate: PlateModel, point: dict[str, np.ndarray], graphs: list[Variable]
+) -> Callable[[Vector], list[Vector]]:
+    """Locations of inner effects as functions of theta."""
+    fact, sizes = plate.shared, [len(one.coordinates) for one in plate.inner]
+    theta = pt.vector("theta", shape=(plate.n_shared,))
+    function = fact.compile(in_theta(fact, graphs, theta), [theta], mode=INTERPRETED)
+    values = fact.point_values(point)
+
+    def at(value: Vector) -> list[Vector]:
+        found = function(*values, value, *fact.leaf_values)
+        return [np.broadcast_to(np.ravel(one), n).astype(float) for one, n in zip(found, sizes, strict=True)]
+
+    return at
+
+
 def _location_function(plate: PlateModel, point: dict[str, np.ndarray]) -> Callable[[Vector], Vector]:
     fact = plate.shared
     theta = pt.vector("theta", shape=(plate.n_shared,))
@@ -146,13 +171,13 @@ def _location_function(plate: PlateModel, point: dict[str, np.ndarray]) -> Calla
     return at
 
 
-def find_center(survey: PlateSurvey) -> tuple[Center, Maximum]:
+def find_center(survey: PlateSurvey) -> tuple[Center, ThetaMaximum]:
     """Search for it, on some rows of each group first.
 
     Returns
     -------
     center : Center
-    maximum : Maximum
+    maximum : ThetaMaximum
         Of the Laplace marginal there.
     """
     center = Center(survey.start, survey.location(survey.start))
@@ -165,11 +190,11 @@ def find_center(survey: PlateSurvey) -> tuple[Center, Maximum]:
 
 def _climb(
     survey: PlateSurvey, center: Center, rows: SortedRows | None, near: float
-) -> tuple[Center, Maximum]:
+) -> tuple[Center, ThetaMaximum]:
     for _ in range(_MOST_STEPS):
         at, sums = survey.expand(center, rows)
-        maximum = maximum_at(survey, sums, center.theta)
-        new = moved_center(survey, sums, maximum.mode)
+        maximum = survey.maximum(sums, center.theta)
+        new = moved_center(survey, sums, maximum.theta)
         share = _share_of_step(survey, at, rows, new)
         size = step_size(sums, center, new, maximum)
         center = Center(
@@ -184,22 +209,6 @@ def _climb(
     )
 
 
-def maximum_at(survey: PlateSurvey, sums: GroupSums, start: Vector) -> Maximum:
-    """The maximum of the Laplace marginal for one expansion."""
-
-    def density(theta: Vector) -> tuple[float, Vector, Matrix]:
-        found = marginal(survey.shared, sums, theta)
-        return found.value, found.gradient, found.hessian
-
-    try:
-        return maximise(density, start, near=1e-3)
-    except NoMaximumError as error:
-        raise NoNormalApproximationError(
-            f"The shared variables of the groups of {survey.plate.name!r} have no mode: {error.reason}. Give "
-            "proper priors, to the scale of the effects too."
-        ) from None
-
-
 def moved_center(survey: PlateSurvey, sums: GroupSums, theta: Vector) -> Center:
     """Go to theta, with the effects that go with it, u_g = u_g* + m_g - xbar_g . d."""
     d, means, _ = moments(survey.shared, sums, theta)
@@ -208,7 +217,7 @@ def moved_center(survey: PlateSurvey, sums: GroupSums, theta: Vector) -> Center:
 
 def moments(shared: SharedTerms, sums: GroupSums, theta: Vector) -> tuple[Vector, Vector, Vector]:
     """d, m_g and s_g at theta."""
-    tau, log_precision = shared.scales(theta)
+    tau, log_precision = shared.scales(theta)[:2]
     d = theta[sums.linear] - sums.center
     means, scales = np.empty(len(sums.slopes)), np.empty(len(sums.slopes))
     quadratic(sums, d, tau, log_precision, means, scales)
@@ -221,11 +230,13 @@ def _share_of_step(survey: PlateSurvey, at: Expanded, rows: SortedRows | None, n
     return float(min(1.0, _FARTHEST / max(change.max(initial=0.0), 1e-300)))
 
 
-def step_size(sums: GroupSums, center: Center, new: Center, maximum: Maximum) -> float:
+def step_size(sums: GroupSums, center: Center, new: Center, maximum: ThetaMaximum) -> float:
     """How far a step goes, in standard deviations: of theta, and in the mean of the levels."""
     change = new.theta - center.theta
     weights = np.maximum(sums.curvatures, 0.0)
     d = change[sums.linear]
     levels = new.effects - center.effects + sums.means @ d
     of_levels = float(np.sqrt(np.mean(weights * levels**2)))
-    return max(float(np.sqrt(max(change @ maximum.precision @ change, 0.0))), of_levels)
+    in_zeta = np.linalg.solve(maximum.slopes, change)
+    square = float(in_zeta @ maximum.precision @ in_zeta)
+    return max(np.sqrt(max(square, 0.0)), of_levels)

@@ -13,7 +13,7 @@ from pymc_austerity.target import Vector
 
 def drawn_state(arrays: Plate, shared: SharedTerms, fit: SharedFit, rng: np.random.Generator) -> Vector:
     """A draw of the fitted distribution: theta, then the effects as the model has them."""
-    theta = fit.mean + fit.factor @ rng.standard_normal(len(fit.mean))
+    theta = fit.drawn(shared, rng)
     d, means, scales = moments(shared, arrays.sums, theta)
     levels = means + scales * rng.standard_normal(len(means))
     effects = levels + arrays.sums.effects - arrays.sums.means @ d

@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.records import GroupSums, SharedProposal
-from pymc_austerity.mode.plates.center import Center, PlateSurvey, maximum_at, moments, moved_center
+from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, moved_center
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
+from pymc_austerity.mode.plates.shared_map import SharedMap
+from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.target import Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -29,28 +31,55 @@ _INDEPENDENT, _WALK = 0.9, 2.4
 
 
 class SharedFit(NamedTuple):
-    """A center with the distribution of theta there.
+    """A center with the distribution of theta there, in coordinates zeta (`shared_map`).
 
     Attributes
     ----------
     center : Center
+    map : SharedMap
     mean : ndarray (q,)
+        Of zeta.
     factor : ndarray (q, q)
-        Lower triangular; factor factor' is the covariance.
+        Lower triangular; factor factor' is the covariance of zeta.
+    theta : ndarray (q,)
+        At the mean.
+    slopes : ndarray (q, q)
+        d theta / d zeta there.
     shift : float
         What the last round moved, in standard deviations.
     """
 
     center: Center
+    map: SharedMap
     mean: Vector
     factor: Matrix
+    theta: Vector
+    slopes: Matrix
     shift: float
 
     def proposal(self) -> SharedProposal:
         """As the kernel takes it."""
-        q = len(self.mean)
-        inverse = np.ascontiguousarray(np.linalg.inv(self.factor))
-        return SharedProposal(self.mean, self.factor, inverse, _INDEPENDENT, _WALK / np.sqrt(q))
+        own, q = self.map, len(self.mean)
+        return SharedProposal(
+            mapped=own.coordinates,
+            scales_at=own.which + 2,
+            slopes=own.slopes,
+            weights=own.weights,
+            locations=own.locations,
+            basis=np.ascontiguousarray(own.basis),
+            others=own.others,
+            shear=own.shear,
+            mean=self.mean,
+            factor=self.factor,
+            inverse=np.ascontiguousarray(np.linalg.inv(self.factor)),
+            independent=_INDEPENDENT,
+            scale=_WALK / float(np.sqrt(q)),
+        )
+
+    def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
+        """A draw of theta."""
+        zeta = self.mean + self.factor @ rng.standard_normal(len(self.mean))
+        return self.map.to_theta(zeta, shared.scales(zeta)[2:] ** 2)
 
 
 def fit_shared(
@@ -69,35 +98,43 @@ def fit_shared(
     """
     if eps is None:
         eps = np.random.default_rng(_SEED).standard_normal((_DRAWS, survey.plate.n_groups))
-    theta: Vector | None = None
+    moved = False
     while True:
         at, sums = survey.expand(center)
-        maximum = maximum_at(survey, sums, center.theta)
-        covariance = np.linalg.inv(maximum.precision)
-        theta = maximum.mode if theta is None else center.theta
-        slope = np.mean([_drift(survey, at, sums, theta, one) for one in eps], axis=0)
-        mean = maximum.mode + covariance @ slope
+        found = survey.maximum(sums, center.theta)
+        own = found.map
+        theta = center.theta if moved else found.theta
+        zeta = own.to_zeta(theta, survey.shared.scales(theta)[2:] ** 2)
+        covariance = np.linalg.inv(found.precision)
         factor = np.linalg.cholesky(0.5 * (covariance + covariance.T))
-        shift = float(np.linalg.norm(np.linalg.solve(factor, mean - theta)))
-        rounds -= 1
+        mean = found.zeta
+        if not survey.plate.is_normal:  # normal residuals have no remainders
+            slope = np.mean([_drift(survey, at, sums, theta, one) for one in eps], axis=0)
+            mean = mean + covariance @ (slope @ own.slopes_at(zeta, survey.shared(theta)))
+        shift = float(np.linalg.norm(np.linalg.solve(factor, mean - zeta)))
         if not np.isfinite(shift):
             raise NoNormalApproximationError(
                 f"The shared variables of the groups of {survey.plate.name!r} have no normal approximation."
             )
+        theta = own.to_theta(mean, survey.shared.scales(mean)[2:] ** 2)
+        rounds -= 1
         if shift < _FAR or rounds == 0:
-            return SharedFit(center, mean, np.ascontiguousarray(factor), shift), at, sums
-        center = moved_center(survey, sums, mean)
+            slopes = own.slopes_at(mean, survey.shared(theta))
+            fit = SharedFit(center, own, mean, np.ascontiguousarray(factor), theta, slopes, shift)
+            return fit, at, sums
+        center, moved = moved_center(survey, sums, theta), True
 
 
 def _drift(survey: PlateSurvey, at: Expanded, sums: GroupSums, theta: Vector, eps: Vector) -> Vector:
     """The gradient of the sum of all remainders by theta, at fixed eps."""
     d, means, scales = moments(survey.shared, sums, theta)
-    _, log_square, log_precision = survey.shared(theta)
+    terms = survey.shared(theta)
     survey.passes += 1
     of_levels, of_shared = drift_of(survey.plate.expression, survey.rows, at, means + scales * eps, d)
-    t2, precision = np.exp(log_square.value), np.exp(log_precision.value)
+    t2, precision = np.exp(terms.log_square.value), np.exp(terms.log_precision.value)
     a, b = precision * sums.slopes, precision * sums.curvatures
     r = 1.0 / (1.0 + b * t2)
-    slope = (of_levels * (t2 * r * (a - b * means) + 0.5 * r * scales * eps)).sum() * log_square.gradient
+    by_scale = (of_levels * (t2 * r * (a - b * means) + 0.5 * r * scales * eps)).sum()
+    slope: Vector = by_scale * terms.log_square.gradient
     np.add.at(slope, sums.linear, of_shared + (of_levels * r) @ sums.locations)
     return slope

@@ -71,19 +71,23 @@ def group_bounds(
 def _whitening(fit: SharedFit, sums: GroupSums) -> tuple[Matrix, Matrix]:
     """The matrix of w = whitening . d, and the matrix that makes zeta of z: |unwhiten z|."""
     n_columns, varying = len(sums.linear), sums.varying
-    covariance = fit.factor @ fit.factor.T
+    factor = fit.slopes @ fit.factor
+    covariance = factor @ factor.T
     own = covariance[np.ix_(sums.linear[varying], sums.linear[varying])]
-    factor = np.linalg.cholesky(np.linalg.inv(own)) if len(varying) else np.empty((0, 0))
+    lower = np.linalg.cholesky(np.linalg.inv(own)) if len(varying) else np.empty((0, 0))
     whitening = np.zeros((len(varying), n_columns))
-    whitening[:, varying] = factor.T
-    return whitening, np.ascontiguousarray(np.linalg.inv(factor)) if len(varying) else factor
+    whitening[:, varying] = lower.T
+    return whitening, np.ascontiguousarray(np.linalg.inv(lower)) if len(varying) else lower
 
 
 def _upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> Vector:
     """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach."""
-    _, log_square, log_precision = survey.shared(fit.mean)
-    upper = log_square.value + _UPPER * float(np.linalg.norm(fit.factor.T @ log_square.gradient))
-    t2, precision = np.exp(upper), np.exp(log_precision.value)
+    at = survey.shared(fit.theta)
+    log_square = at.log_square
+    upper = log_square.value + _UPPER * float(
+        np.linalg.norm(fit.factor.T @ fit.slopes.T @ log_square.gradient)
+    )
+    t2, precision = np.exp(upper), np.exp(at.log_precision.value)
     scales: Vector = np.sqrt(t2 / (1.0 + precision * sums.curvatures * t2))
     return scales
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,23 @@ from pymc_austerity.target import Vector
 Matrix = npt.NDArray[np.float64]
 
 
+class SharedAt(NamedTuple):
+    """Terms of theta alone.
+
+    Attributes
+    ----------
+    prior, log_square, log_precision : Derivatives
+        Of log prior, log tau^2 and log lambda.
+    inner : tuple of Derivatives
+        Of the logarithms of squared scales of inner effects.
+    """
+
+    prior: Derivatives
+    log_square: Derivatives
+    log_precision: Derivatives
+    inner: tuple[Derivatives, ...]
+
+
 class SharedTerms:
     """The terms of theta alone, log tau^2 and log lambda, with derivatives by theta.
 
@@ -44,22 +61,29 @@ class SharedTerms:
         self._n = len(vector_of(shared, point))
         self._point = shared.point_values(point)
 
-    def __call__(self, theta: Vector) -> tuple[Derivatives, Derivatives, Derivatives]:
-        """Of the prior, of log tau^2, and of log lambda."""
+    def __call__(self, theta: Vector) -> SharedAt:
+        """All of them at theta."""
         with np.errstate(all="ignore"):
             found = self._derivatives(*self._point, theta, *self._fact.leaf_values)
-        return symmetric(*found[:3]), symmetric(*found[3:6]), symmetric(*found[6:])
+        prior, log_square, log_precision, *inner = (
+            symmetric(*found[k : k + 3]) for k in range(0, len(found), 3)
+        )
+        return SharedAt(prior, log_square, log_precision, tuple(inner))
 
-    def scales(self, theta: Vector) -> tuple[float, float]:
-        """The scale of the effects tau, and log lambda."""
-        scale, log_precision = self._scales(*self._point, theta, *self._fact.leaf_values)
-        return float(scale), float(log_precision)
+    def scales(self, theta: Vector) -> Vector:
+        """The scale of the effects tau, log lambda, and scales of inner effects."""
+        return np.asarray(self._scales(*self._point, theta, *self._fact.leaf_values))
 
     @cached_property
     def _scales(self) -> Any:
         theta = pt.vector("theta", shape=(self._n,))
         (features,) = in_theta(self._fact, [self._features], theta)
-        return self._fact.compile([features[0], features[1]], [theta], mode=INTERPRETED)
+        return self._fact.compile(features, [theta], mode=INTERPRETED)
+
+    @property
+    def n_inner(self) -> int:
+        """Number of inner effects."""
+        return int(self._features.type.shape[0]) - 2
 
     @property
     def _features(self) -> Variable:
@@ -69,8 +93,9 @@ class SharedTerms:
     @cached_property
     def _derivatives(self) -> Any:
         fact, theta = self._fact, pt.vector("theta", shape=(self._n,))
-        log_square = 2.0 * pt.log(pt.abs(self._features[0]))
-        graphs = in_theta(fact, [fact.global_graph, log_square, self._features[1]], theta)
+        scale, log_precision, *inner = (self._features[k] for k in range(self.n_inner + 2))
+        squares = [2.0 * pt.log(pt.abs(one)) for one in (scale, *inner)]
+        graphs = in_theta(fact, [fact.global_graph, squares[0], log_precision, *squares[1:]], theta)
         try:
             outputs = [one for graph in graphs for one in with_derivatives(graph, theta)]
         except NO_GRADIENT as error:
@@ -78,9 +103,10 @@ class SharedTerms:
         return fact.compile(outputs, [theta], mode=INTERPRETED_STABLE)
 
 
-def marginal(shared: SharedTerms, sums: GroupSums, theta: Vector) -> Derivatives:
+@np.errstate(all="ignore")
+def marginal(at: SharedAt, sums: GroupSums, theta: Vector) -> Derivatives:
     """The log of the Laplace marginal, up to a constant."""
-    prior, log_square, log_precision = shared(theta)
+    prior, log_square, log_precision, _ = at
     n_columns = len(sums.linear)
     d = theta[sums.linear] - sums.center
     value, gradient, hessian = quadratic_derivatives(sums, d, log_square.value, log_precision.value)
@@ -101,7 +127,7 @@ def quadratic_derivatives(
     own = float(sums.gradient @ d - 0.5 * d @ change - 0.5 * sums.squares)
     gradient[:n_columns] = precision * (sums.gradient - change)
     gradient[-1] = precision * own + 0.5 * sums.n_normal
-    hessian[:n_columns, :n_columns] = -precision * sums.information
+    hessian[:n_columns, :n_columns] = -precision * np.tril(sums.information)
     hessian[-1, :n_columns] = gradient[:n_columns]
     hessian[-1, -1] = precision * own
     value = precision * own + 0.5 * sums.n_normal * log_precision

@@ -34,6 +34,7 @@ from pymc_austerity.model.plates.gathers import (
     require_no_mixture,
     scaled,
 )
+from pymc_austerity.model.plates.inner_effects import InnerEffects, inner_effects
 from pymc_austerity.model.plates.plate_rows import PlateRows
 from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
@@ -81,7 +82,10 @@ class PlateModel:
     is_centered : bool
         Whether the model has u_g, else z_g = (u_g - location_g) / scale.
     shared : Factorisation
-        The terms of theta alone; its features are scale and the logarithm of the precision of residuals.
+        The terms of theta alone; its features are scale, the logarithm of the precision of residuals, and
+        the scales of inner effects.
+    inner : tuple of InnerEffects
+        Effects of a second factor, among the shared variables.
     is_normal : bool
         Whether the precision of normal residuals is a function of theta.
     """
@@ -96,6 +100,7 @@ class PlateModel:
     prior: EffectsPrior
     is_centered: bool
     shared: Factorisation
+    inner: tuple[InnerEffects, ...]
     is_normal: bool
 
     @property
@@ -153,6 +158,8 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
             f"{MOST_SHARED} at most are moved together"
         )
     precision = pt.zeros(()) if log_precision is None else log_precision
+    inner = inner_effects(model, fact, gather.name)
+    scales = [prior.scale, precision, *(one.scale for one in inner)]
     return PlateModel(
         factorisation=fact,
         name=gather.term.name,
@@ -163,7 +170,8 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
         columns=graph.data.chosen(columns),
         prior=prior,
         is_centered=found.scale is None,
-        shared=_shared(fact, gather.name, others, prior.scale, precision),
+        shared=_shared(fact, gather.name, others, scales),
+        inner=inner,
         is_normal=log_precision is not None,
     )
 
@@ -271,11 +279,10 @@ def _shared(
     fact: Factorisation,
     effects: str,
     others: tuple[tuple[str, Variable], ...],
-    scale: Variable,
-    log_precision: Variable,
+    scales: list[Variable],
 ) -> Factorisation:
-    """The terms of theta alone, with scale and log precision as features."""
-    features = pt.stack([scale, log_precision]).astype("float64")
+    """The terms of theta alone, with scales as features."""
+    features = pt.stack(scales).astype("float64")
     names = tuple(name for name in fact.var_names if name != effects)
     values = {name: var for name, var in fact.graph.values.items() if name != effects}
     point = {name: value for name, value in fact.graph.point.items() if name != effects}

@@ -202,7 +202,7 @@ def plan_plates(
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point)
     found = pilot(engine, survey, q, point, rng, _CENTER)
-    fit, at, sums = fit_shared(survey, Center(fit.mean, found.effects), found.eps, rounds=2)
+    fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
     engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
     found = pilot(engine, survey, found.q, point, rng, _COUNTED)
     if not reads_all and found.prediction.terms > decision.switch_above * plate.rows.n_rows:

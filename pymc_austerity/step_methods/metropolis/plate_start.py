@@ -42,7 +42,7 @@ def start_of_plate(
         logger.info("%s: the chain starts from a draw of the distribution fitted to the plate.", names)
         return drawn()
     n = len(fit.mean)
-    distance = float(np.linalg.norm(np.linalg.solve(fit.factor, q[:n] - fit.mean)))
+    distance = float(np.linalg.norm(np.linalg.solve(fit.slopes @ fit.factor, q[:n] - fit.theta)))
     if distance**2 > n + _FAR * math.sqrt(2.0 * n):
         warn(
             f"The chain starts {distance:.3g} standard deviations from the distribution that was fitted to "

@@ -1,0 +1,97 @@
+"""The maximum of the Laplace marginal of theta for one expansion, in coordinates in which it is round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.exceptions import NoNormalApproximationError
+from pymc_austerity.kernels.plates.records import GroupSums
+from pymc_austerity.mode.newton import NoMaximumError, maximise
+from pymc_austerity.mode.plates.shared_map import SharedMap, no_map, shared_map
+from pymc_austerity.mode.plates.theta_density import SharedTerms, marginal, quadratic_derivatives
+from pymc_austerity.target import Index, Vector
+
+Matrix = npt.NDArray[np.float64]
+
+# Length of the last Newton step, in standard deviations.
+_NEAR = 1e-3
+
+
+class ThetaMaximum(NamedTuple):
+    """A maximum, in coordinates zeta.
+
+    Attributes
+    ----------
+    map : SharedMap
+    zeta, theta : ndarray (q,)
+    precision : ndarray (q, q)
+        Minus the Hessian by zeta.
+    slopes : ndarray (q, q)
+        d theta / d zeta.
+    """
+
+    map: SharedMap
+    zeta: Vector
+    theta: Vector
+    precision: Matrix
+    slopes: Matrix
+
+
+class InnerCoordinates(NamedTuple):
+    """Coordinates of inner effects, and the locations of their priors as functions of theta."""
+
+    coordinates: list[Index]
+    locations: Callable[[Vector], list[Vector]]
+
+
+def maximum_at(
+    name: str, shared: SharedTerms, sums: GroupSums, inner: InnerCoordinates, start: Vector
+) -> ThetaMaximum:
+    """Search from theta = `start`; `name` is that of the likelihood, for the error.
+
+    Raises
+    ------
+    NoNormalApproximationError
+        If there is no maximum.
+    """
+    own = _map_at(shared, sums, inner, start)
+
+    def theta_of(zeta: Vector) -> Vector:
+        return own.to_theta(zeta, shared.scales(zeta)[2:] ** 2)
+
+    def density(zeta: Vector) -> tuple[float, Vector, Matrix]:
+        theta = theta_of(zeta)
+        at = shared(theta)
+        found = own.density(marginal(at, sums, theta), zeta, at)
+        return found.value, found.gradient, found.hessian
+
+    try:
+        found = maximise(density, own.to_zeta(start, shared.scales(start)[2:] ** 2), near=_NEAR)
+    except NoMaximumError as error:
+        raise NoNormalApproximationError(
+            f"The shared variables of the groups of {name!r} have no mode: {error.reason}. Give proper "
+            "priors, to the scale of the effects too."
+        ) from None
+    zeta = found.mode
+    theta = theta_of(zeta)
+    return ThetaMaximum(own, zeta, theta, found.precision, own.slopes_at(zeta, shared(theta)))
+
+
+def _map_at(shared: SharedTerms, sums: GroupSums, inner: InnerCoordinates, theta: Vector) -> SharedMap:
+    at = shared(theta)
+    if not inner.coordinates:
+        return no_map()
+    n = len(sums.linear)
+    information, square = np.zeros((len(theta), len(theta))), np.ix_(sums.linear, sums.linear)
+    d = theta[sums.linear] - sums.center
+    _, _, hessian = quadratic_derivatives(sums, d, at.log_square.value, at.log_precision.value)
+    information[square] = -hessian[:n, :n]
+    own = np.concatenate(inner.coordinates)
+    others = np.setdiff1d(sums.linear, own)
+    prior = np.ix_(others, others)
+    information[prior] -= at.prior.hessian[prior]
+    return shared_map(at, inner.coordinates, inner.locations(theta), information, theta)

@@ -1,0 +1,54 @@
+"""Shared variables that are effects themselves: a second factor, with a scale that is sampled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import NormalRV
+
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.plates.effects_prior import typed
+
+
+class InnerEffects(NamedTuple):
+    """v ~ N(location, scale^2), among the shared variables.
+
+    Attributes
+    ----------
+    coordinates : ndarray of int
+        Of v in theta.
+    location, scale : TensorVariable
+    """
+
+    coordinates: np.ndarray
+    location: Variable
+    scale: Variable
+
+
+def inner_effects(model: pm.Model, fact: Factorisation, effects: str) -> tuple[InnerEffects, ...]:
+    """Those among the variables of the block but the effects of the plate.
+
+    Scales must not depend on other such variables.
+    """
+    names = [name for name in fact.var_names if name != effects]
+    block = {fact.graph.values[name] for name in names}
+    rvs = {var.name: rv for rv, var in model.rvs_to_values.items()}
+    found: dict[Variable, InnerEffects] = {}
+    first = 0
+    for name in names:
+        value, rv = fact.graph.values[name], rvs[name]
+        size = int(np.prod(value.type.shape))
+        op = getattr(rv.owner, "op", None)
+        if isinstance(op, NormalRV) and size > 1 and model.rvs_to_transforms.get(rv) is None:
+            location, scale = typed(model, fact, op.dist_params(rv.owner))
+            is_one = all(k == 1 for k in scale.type.shape)
+            if is_one and not block.isdisjoint(ancestors([scale])):
+                found[value] = InnerEffects(
+                    np.arange(first, first + size), location, scale.flatten()[0] if scale.type.ndim else scale
+                )
+        first += size
+    return tuple(one for one in found.values() if set(found).isdisjoint(ancestors([one.scale])))
