@@ -12,9 +12,8 @@ from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan, PlateRe
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.recommendation import Recommendation
 
-# Nanoseconds for a group and sweep, a row that is drawn, and one of all that are read in their order; and for
-# a row and an effective draw of NUTS, with some 15 leapfrog steps a draw of which half is effective.
-_GROUP, _DRAWN, _READ, _OF_NUTS = 150.0, 600.0, 80.0, 2000.0
+# Nanoseconds of NUTS for a row and an effective draw: some 15 leapfrog steps a draw, half of it effective.
+_OF_NUTS = 2000.0
 # Sweeps that read few rows and move well need no comparison.
 _FEW, _WELL = 0.03, 0.3
 
@@ -26,18 +25,10 @@ def of_plate(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice
     if found.terms <= _FEW * recipe.n_local and found.shared_acceptance >= _WELL and not recipe.reads_all:
         return _of_drawn_rows(plan, blank, point)
     whole = plan if recipe.reads_all else with_all_rows(plan, point)
-    best = max(plan, whole, key=lambda one: _rate(one.recipe))
-    if _rate(best.recipe) < 1e9 / (_OF_NUTS * recipe.n_local):
+    best = max(plan, whole, key=lambda one: one.recipe.rate)
+    if best.recipe.rate < 1e9 / (_OF_NUTS * recipe.n_local):
         return None
     return _of_all_rows(whole, blank, point) if best.recipe.reads_all else _of_drawn_rows(plan, blank, point)
-
-
-def _rate(recipe: PlateRecipe) -> float:
-    """Effective draws a second that a pilot promises, of the shared variables."""
-    found = recipe.prediction
-    effective = found.shared_acceptance / (2.0 - found.shared_acceptance)
-    row = _READ if recipe.reads_all else _DRAWN
-    return 1e9 * effective / (_GROUP * found.n_groups + row * found.terms)
 
 
 def few_rows_a_group(recipe: PlateRecipe) -> str:

@@ -6,7 +6,7 @@ import textwrap
 from typing import NamedTuple
 
 from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.step_methods.metropolis.plate_plan import PlatePrediction
+from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 
 _WIDTH, _INDENT = 100, 15

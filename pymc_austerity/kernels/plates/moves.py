@@ -25,6 +25,7 @@ from pymc_austerity.kernels.plates.thinning import (
     rates_of,
     room_for_rows,
     shift_of,
+    without_levels,
 )
 from pymc_austerity.target import Target, Vector
 
@@ -127,13 +128,15 @@ def compare(
     rng: np.random.Generator, plate: Plate, pair: Pair, shift: Shift, kappa: float, result: Vector
 ) -> tuple[int, int]:
     """Add to every group the log ratio of its rows; how many were read, and groups that read all."""
-    starts, bounds, weights = plate.rows.starts, plate.bounds, plate.weights
+    starts, bounds, weights, means = plate.rows.starts, plate.bounds, plate.weights, plate.sums.means
     drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
     clock = rng.standard_exponential()
     for g in range(result.shape[0]):
         if bounds.sizes[g] == 0:
             continue
-        rates = rates_of(bounds, g, pair.levels[g], pair.new_levels[g], shift, kappa)
+        level = without_levels(bounds, means, g, pair.levels[g], shift.levels)
+        new_level = without_levels(bounds, means, g, pair.new_levels[g], shift.new_levels)
+        rates = rates_of(bounds, g, level, new_level, shift, kappa)
         i, last = starts[g] - 1, starts[g + 1] - 1
         n_whole += int(rates.tier < 0)
         clock -= rates.expected

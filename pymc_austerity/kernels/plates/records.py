@@ -97,11 +97,13 @@ class GroupBounds(NamedTuple):
     Attributes
     ----------
     whitening : ndarray (V, P)
-        w = whitening . d.
+        w = whitening . d, of columns that vary within groups and are no levels of factors.
+    factors, factor_starts : ndarray of int
+        Columns of the levels of other factors, one factor after the other, and where each begins.
     radii : ndarray (T,)
         Largest |w| of each tier.
     reaches : ndarray (T, G)
-        Largest |e_g| of each tier.
+        Of each tier, the largest |e_g|; levels of other factors are allowed for.
     levels, shared : ndarray (T, G)
         Totals of the cumulative sums in `RowBounds`.
     typical : ndarray (G,)
@@ -115,6 +117,8 @@ class GroupBounds(NamedTuple):
     """
 
     whitening: Matrix
+    factors: Index
+    factor_starts: Index
     radii: Vector
     reaches: Matrix
     levels: Matrix
@@ -132,6 +136,8 @@ class RowBounds(NamedTuple):
     ----------
     lengths : ndarray of float32 (N,)
         zeta_i, of z_i in whitened coordinates.
+    columns : ndarray of int32 (F, N)
+        The column of each row's level of every other factor.
     constants : ndarray of float32 (T, N)
         K_i.
     levels, shared : ndarray of float32 (T, N)
@@ -139,6 +145,7 @@ class RowBounds(NamedTuple):
     """
 
     lengths: Singles
+    columns: npt.NDArray[np.int32]
     constants: Singles
     levels: Singles
     shared: Singles

@@ -1,14 +1,18 @@
 """Rows that are drawn for a move, in proportion to bounds on the changes of their remainders.
 
-|r_i'(t)| <= K_i t^2 / 2. Along the segment between two states the change of t_i is at most
-delta_g + zeta_i Delta, delta_g = |e_g' - e_g| and Delta = |w' - w|, and the root mean square of t_i at most
-sqrt(E_g) + zeta_i sqrt(Wb), with E_g = (e_g^2 + e_g e_g' + e_g'^2) / 3 and Wb the like of w. So
+A row's predictor moves by t_i = y_i + z_i . d. Here y_i is e_g, and where there are other factors, whose
+levels are among the shared coefficients, the row's levels have moved it, too: y_i = e_g - q_g + the
+displacements of its levels, q_g being the mean of these over the group. The rest is |z_i . d| <= zeta_i |w|.
+As |r_i'(t)| <= K_i t^2 / 2, along the segment between two states
 
-    |r_i(t_i') - r_i(t_i)| <= B_i = K_i / 2 (delta_g + zeta_i Delta) (sqrt(E_g) + zeta_i sqrt(Wb))^2.
+    |r_i(t_i') - r_i(t_i)| <= B_i = K_i / 2 (|y_i' - y_i| + zeta_i Delta) (sqrt(E_i) + zeta_i sqrt(Wb))^2,
 
-As sqrt(E_g) + zeta_i sqrt(Wb) <= (1 + zeta_i / zeta0_g) sqrt(Q_g), Q_g the larger of E_g and zeta0_g^2 Wb,
-two cumulative sums within groups dominate B_i. One exponential clock runs along the groups' totals: most groups
-are passed without a row. A row that is drawn is kept with probability B_i over what it was drawn for.
+with E_i = (y_i^2 + y_i y_i' + y_i'^2) / 3, Wb the like of w, and Delta = |w' - w|.
+
+For a group let delta_g and sqrt(Q_g) be no less than |y_i' - y_i| and sqrt(E_i) of all its rows, and Q_g no
+less than zeta0_g^2 Wb. As sqrt(E_i) + zeta_i sqrt(Wb) <= (1 + zeta_i / zeta0_g) sqrt(Q_g), two cumulative
+sums within groups dominate B_i. One exponential clock runs along the groups' totals: most groups are passed
+without a row. A row that is drawn is kept with probability B_i over what it was drawn for.
 
 All here is the same if the two states change places.
 """
@@ -23,7 +27,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.kernels.plates.evaluation import changes, within
-from pymc_austerity.kernels.plates.records import GroupBounds, Plate, RowBounds, Singles
+from pymc_austerity.kernels.plates.records import GroupBounds, Matrix, Plate, RowBounds, Singles
 from pymc_austerity.kernels.tuna import RemainderBoundError
 from pymc_austerity.target import Index, Vector
 
@@ -39,16 +43,25 @@ class Shift(NamedTuple):
         Delta = |w' - w|.
     mean_square : float
         Wb.
+    levels, new_levels : ndarray (P,)
+        Displacements of levels of other factors, less their mean over the factor; zero for other columns.
+    farthest, farthest_step, farthest_root : float
+        Sums over the factors: no row's levels add more to |y_i| in either state, |y_i' - y_i| and sqrt(E_i).
     """
 
     tier: int
     step: float
     mean_square: float
+    levels: Vector
+    new_levels: Vector
+    farthest: float
+    farthest_step: float
+    farthest_root: float
 
 
 @register_jitable
 def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
-    """What w and w' have to do with each other."""
+    """What w and w', and levels of other factors, have to do with each other."""
     old, new, both, change = 0.0, 0.0, 0.0, 0.0
     for a in range(bounds.whitening.shape[0]):
         w, w_new = 0.0, 0.0
@@ -62,7 +75,48 @@ def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
     tier = 0
     while tier < bounds.radii.shape[0] and not max(old, new) <= bounds.radii[tier] ** 2:
         tier += 1
-    return Shift(tier, math.sqrt(change), max(old + new + both, 0.0) / 3.0)
+    levels, new_levels = np.zeros(d.shape[0]), np.zeros(d.shape[0])
+    far, far_new, far_step = 0.0, 0.0, 0.0
+    for f in range(bounds.factor_starts.shape[0] - 1):
+        own = bounds.factors[bounds.factor_starts[f] : bounds.factor_starts[f + 1]]
+        far += centered(d, own, levels)
+        far_new += centered(d_new, own, new_levels)
+        most = 0.0
+        for k in own:
+            most = max(most, abs(new_levels[k] - levels[k]))
+        far_step += most
+    square = (far * far + far_new * far_new + far * far_new) / 3.0
+    mean_square = max(old + new + both, 0.0) / 3.0
+    return Shift(
+        tier,
+        math.sqrt(change),
+        mean_square,
+        levels,
+        new_levels,
+        max(far, far_new),
+        far_step,
+        math.sqrt(square),
+    )
+
+
+@register_jitable
+def centered(d: Vector, columns: Index, result: Vector) -> float:
+    """Write some elements of d less their mean; the largest absolute value."""
+    mean, most = 0.0, 0.0
+    for k in columns:
+        mean += d[k] / columns.shape[0]
+    for k in columns:
+        result[k] = d[k] - mean
+        most = max(most, abs(result[k]))
+    return most
+
+
+@register_jitable
+def without_levels(bounds: GroupBounds, means: Matrix, g: int, e: float, levels: Vector) -> float:
+    """e_g - q_g, to which displacements of levels are added in each row."""
+    for k in bounds.factors:
+        e -= means[g, k] * levels[k]
+    return e
 
 
 class Rates(NamedTuple):
@@ -76,33 +130,39 @@ class Rates(NamedTuple):
         Factors of the two cumulative sums.
     expected : float
         Rows that are drawn.
-    mean_square, step : float
-        E_g and delta_g.
+    level, new_level : float
+        e_g in either state, or e_g - q_g.
     """
 
     tier: int
     levels: float
     shared: float
     expected: float
-    mean_square: float
-    step: float
+    level: float
+    new_level: float
 
 
 @register_jitable
 def rates_of(bounds: GroupBounds, g: int, e: float, e_new: float, shift: Shift, kappa: float) -> Rates:
     """The tier of a group, and what its rows are drawn with; symmetric in the two states."""
-    step, mean_square = abs(e_new - e), max((e * e + e_new * e_new + e * e_new) / 3.0, 0.0)
-    far, tier = max(abs(e), abs(e_new)), shift.tier
+    far, tier = max(abs(e), abs(e_new)) + shift.farthest, shift.tier
     while tier < bounds.radii.shape[0] and not far <= bounds.reaches[tier, g]:
         tier += 1
     if tier == bounds.radii.shape[0]:
-        return Rates(-1, 0.0, 0.0, 0.0, mean_square, step)
-    q = 0.5 * kappa * max(mean_square, bounds.typical[g] ** 2 * shift.mean_square)
-    levels, shared = step * q, shift.step * q
+        return Rates(-1, 0.0, 0.0, 0.0, e, e_new)
+    root = root_mean_square(e, e_new) + shift.farthest_root
+    q = 0.5 * kappa * max(root * root, bounds.typical[g] ** 2 * shift.mean_square)
+    levels, shared = (abs(e_new - e) + shift.farthest_step) * q, shift.step * q
     expected = levels * bounds.levels[tier, g] + shared * bounds.shared[tier, g]
     if not expected <= bounds.sizes[g]:  # or not a number
-        return Rates(-1, 0.0, 0.0, 0.0, mean_square, step)
-    return Rates(tier, levels, shared, expected, mean_square, step)
+        return Rates(-1, 0.0, 0.0, 0.0, e, e_new)
+    return Rates(tier, levels, shared, expected, e, e_new)
+
+
+@register_jitable
+def root_mean_square(y: float, y_new: float) -> float:
+    """Of a number that goes from y to y_new."""
+    return math.sqrt(max((y * y + y_new * y_new + y * y_new) / 3.0, 0.0))
 
 
 @register_jitable
@@ -140,10 +200,14 @@ def draw_row(
         i = first_above(levels, first, last, rng.random() * levels[last])
     else:
         i = first_above(shared, first, last, rng.random() * shared[last])
+    y, y_new = rates.level, rates.new_level
+    for f in range(weights.columns.shape[0]):
+        y += shift.levels[weights.columns[f, i]]
+        y_new += shift.new_levels[weights.columns[f, i]]
     zeta = np.float64(weights.lengths[i])
-    spread = math.sqrt(rates.mean_square) + zeta * math.sqrt(shift.mean_square)
+    spread = root_mean_square(y, y_new) + zeta * math.sqrt(shift.mean_square)
     size = 0.5 * kappa * np.float64(weights.constants[tier, i])
-    bound = size * (rates.step + zeta * shift.step) * spread * spread
+    bound = size * (abs(y_new - y) + zeta * shift.step) * spread * spread
     drawn_for = rates.levels * weight(levels, first, i) + rates.shared * weight(shared, first, i)
     if rng.random() * drawn_for < bound:
         return i, bound

@@ -19,6 +19,8 @@ Matrix = npt.NDArray[np.float64]
 _TIERS = np.array([0.5, 1.0])
 # |w| reaches sqrt(V) + 6; levels so far that one row in 200 n_g standard normal draws would be beyond.
 _RADIUS, _BEYOND = 6.0, 200.0
+# Levels of other factors: standard deviations beyond the largest of as many normal ones.
+_MARGIN = 2.0
 # Standard deviations of log tau^2 above its mean, at which scales of levels are taken: 90 % are below.
 _UPPER = 1.28
 # Proposals are wider for groups whose levels are skewed.
@@ -32,16 +34,20 @@ def group_bounds(
     survey: PlateSurvey, fit: SharedFit, at: Expanded, sums: GroupSums
 ) -> tuple[GroupBounds, RowBounds]:
     """Make them, in a pass over the rows."""
-    whitening, unwhiten = _whitening(fit, sums)
-    n_varying = len(sums.varying)
+    factors = [np.searchsorted(sums.linear, own) for own in survey.plate.rows.factors]
+    levels_of = np.concatenate([np.zeros(0, np.int64), *factors]).astype(np.int64)
+    dense = np.setdiff1d(sums.varying, levels_of)
+    whitening, unwhiten = _whitening(fit, sums, dense)
+    n_varying = len(dense)
     scales = _upper_scales(survey, fit, sums)
     sizes = np.diff(survey.rows.starts)
     radius = np.sqrt(n_varying) + _RADIUS if n_varying else 0.0
     reach = scales * np.sqrt(2.0 * np.log(_BEYOND * np.maximum(sizes, 1)))
+    reach += _reach_of_levels(fit, sums, factors)
     typical = scales / np.sqrt(max(1, n_varying))
     n = len(survey.rows.offsets)
     lengths = np.empty(n, np.float32)
-    _lengths(survey.rows.x, sums.means, survey.rows.starts, sums.varying, unwhiten, lengths)
+    _lengths(survey.rows.x, sums.means, survey.rows.starts, dense, unwhiten, lengths)
     far = np.repeat(reach, sizes) + lengths * radius
     constants = _constants(survey, at, far)
     tiers = len(_TIERS)
@@ -56,6 +62,8 @@ def group_bounds(
     totals = [np.where(sizes > 0, each[:, last], 0.0).astype(np.float64) for each in (levels, shared)]
     bounds = GroupBounds(
         whitening=whitening,
+        factors=levels_of,
+        factor_starts=np.concatenate([[0], np.cumsum([len(own) for own in factors])]).astype(np.int64),
         radii=_TIERS * radius if n_varying else np.full(tiers, np.inf),
         reaches=reaches,
         levels=totals[0],
@@ -65,14 +73,29 @@ def group_bounds(
         widths=1.0 + np.minimum(_WIDEST, _SKEW * np.where(np.isfinite(skew), skew, np.inf) * scales**3),
         rounding=_ROUNDING * (1.0 + at.largest),
     )
-    return bounds, RowBounds(lengths, constants, levels, shared)
+    return bounds, RowBounds(lengths, survey.rows.levels, constants, levels, shared)
 
 
-def _whitening(fit: SharedFit, sums: GroupSums) -> tuple[Matrix, Matrix]:
-    """The matrix of w = whitening . d, and the matrix that makes zeta of z: |unwhiten z|."""
-    n_columns, varying = len(sums.linear), sums.varying
+def _reach_of_levels(fit: SharedFit, sums: GroupSums, factors: list[Index]) -> float:
+    """How far levels of other factors move a row, and the mean of a group."""
+    covariance, total = _covariance(fit), 0.0
+    for own in factors:
+        centering = np.eye(len(own)) - 1.0 / len(own)
+        places = sums.linear[own]
+        variances = np.diag(centering @ covariance[np.ix_(places, places)] @ centering)
+        total += 2.0 * (np.sqrt(2.0 * np.log(len(own))) + _MARGIN) * float(np.sqrt(variances.max()))
+    return total
+
+
+def _covariance(fit: SharedFit) -> Matrix:
+    """That of theta."""
     factor = fit.slopes @ fit.factor
-    covariance = factor @ factor.T
+    return factor @ factor.T
+
+
+def _whitening(fit: SharedFit, sums: GroupSums, varying: Index) -> tuple[Matrix, Matrix]:
+    """The matrix of w = whitening . d, and the matrix that makes zeta of z: |unwhiten z|."""
+    n_columns, covariance = len(sums.linear), _covariance(fit)
     own = covariance[np.ix_(sums.linear[varying], sums.linear[varying])]
     lower = np.linalg.cholesky(np.linalg.inv(own)) if len(varying) else np.empty((0, 0))
     whitening = np.zeros((len(varying), n_columns))
@@ -168,6 +191,8 @@ def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBou
     nothing = np.zeros((tiers, n_groups))
     bounds = GroupBounds(
         whitening=np.zeros((0, len(sums.linear))),
+        factors=np.zeros(0, np.int64),
+        factor_starts=np.zeros(1, np.int64),
         radii=np.full(tiers, np.inf),
         reaches=nothing - 1.0,
         levels=nothing,
@@ -178,4 +203,5 @@ def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBou
         rounding=0.0,
     )
     singles = np.zeros((tiers, 0), np.float32)
-    return bounds, RowBounds(np.zeros(0, np.float32), singles, singles.copy(), singles.copy())
+    lengths, columns = np.zeros(0, np.float32), np.zeros((0, 0), np.int32)
+    return bounds, RowBounds(lengths, columns, singles, singles.copy(), singles.copy())

@@ -26,12 +26,15 @@ class SortedRows(NamedTuple):
     x : ndarray (N, P)
     offsets : ndarray (N,)
     data : ndarray (n_data, N)
+    levels : ndarray of int32 (F, N)
+        The column of x that holds the level of each of the other factors.
     """
 
     starts: Index
     x: Matrix
     offsets: Vector
     data: Matrix
+    levels: npt.NDArray[np.int32]
 
     def thinned(self, step: int) -> SortedRows:
         """Every so manyth row of each group."""
@@ -39,7 +42,9 @@ class SortedRows(NamedTuple):
         groups = np.repeat(np.arange(len(sizes)), sizes)
         some = np.flatnonzero((np.arange(len(groups)) - self.starts[groups]) % step == 0)
         starts = np.concatenate([[0], np.cumsum(np.bincount(groups[some], minlength=len(sizes)))])
-        return SortedRows(starts, self.x[some], self.offsets[some], np.ascontiguousarray(self.data[:, some]))
+        data = np.ascontiguousarray(self.data[:, some])
+        levels = np.ascontiguousarray(self.levels[:, some])
+        return SortedRows(starts, self.x[some], self.offsets[some], data, levels)
 
 
 def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
@@ -59,7 +64,10 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
     for chunk in chunks:
         sizes += np.bincount(plate.rows.groups(chunk), minlength=n_groups)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    result = SortedRows(starts, np.empty((n_rows, len(linear))), np.empty(n_rows), np.empty((n_data, n_rows)))
+    levels = np.empty((len(plate.rows.factors), n_rows), np.int32)
+    result = SortedRows(
+        starts, np.empty((n_rows, len(linear))), np.empty(n_rows), np.empty((n_data, n_rows)), levels
+    )
     free = starts[:-1].copy()
     for chunk in chunks:
         some = plate.rows(chunk)
@@ -70,6 +78,7 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
         result.x[places] = some.x[:, linear]
         result.offsets[places] = some.offsets
         result.data[:, places] = plate.columns(chunk)
+        levels[:, places] = np.searchsorted(linear, plate.rows.levels(chunk))
     return result
 
 

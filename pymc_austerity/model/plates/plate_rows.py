@@ -57,6 +57,8 @@ class PlateRows:
         N, G, and the length of theta.
     places : ndarray of int
         Coordinates of theta that enter the predictor.
+    factors : list of ndarray of int
+        Coordinates of the levels of other factors.
     factor : Expression
         The given predictor is so many times x_i . theta + o_i + u_g(i).
     """
@@ -80,9 +82,11 @@ class PlateRows:
         self._designs: list[tuple[Expression, DirectRows]] = []
         places: set[int] = set()
         lookups: list[tuple[Expression, Part]] = []
+        looked_up: list[tuple[Expression, Part]] = []
         for k, coefficient in predictor.coefficients.items():
             own, others = self._parts(fact, graph, k)
             lookups += [(coefficient, part) for part in own]
+            looked_up += [(coefficient, part) for part in others if part.lookup is not None]
             places.update(int(p) for part in others if part.places is not None for p in part.places)
             self._designs.append((coefficient, DirectRows(fact, term, others)))
         self.places = np.array(sorted(places), dtype=np.int64)
@@ -91,6 +95,12 @@ class PlateRows:
         (self.factor, part) = lookups[0]
         self._lookup = part.lookup
         self._index_of_groups = DataOfRows(fact, term, [self._lookup])
+        # Other factors, of which each row has one level with the coefficient 1.
+        self._factors_of_rows = [
+            part for one, part in looked_up if one is self.factor and not part.factors and part.sign == 1.0
+        ]
+        self._index_of_levels = DataOfRows(fact, term, [part.lookup for part in self._factors_of_rows])
+        self.factors: list[Index] = [part.places for part in self._factors_of_rows if part.places is not None]
 
     def _slopes_differ(self) -> NoPlate:
         return NoPlate(
@@ -127,6 +137,14 @@ class PlateRows:
         rows[:, -1] += evaluate(self._offset, [], factors)
         rows /= np.reshape(evaluate(self.factor, [], factors), (-1, 1))
         return SomeRows(rows[:, :-1], rows[:, -1], self.groups(positions))
+
+    def levels(self, positions: Index) -> Index:
+        """Of each factor, the coordinate of theta that some rows look up: ndarray (F, m)."""
+        found = self._index_of_levels(positions)
+        result = np.empty((len(self.factors), len(positions)), np.int64)
+        for f, part in enumerate(self._factors_of_rows):
+            result[f] = self.factors[f][np.asarray(found[part.lookup])]
+        return result
 
     def groups(self, positions: Index) -> Index:
         """Which group some rows belong to."""

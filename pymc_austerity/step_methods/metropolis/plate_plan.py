@@ -17,7 +17,7 @@ from pymc_austerity.kernels.plates.records import (
     RowBounds,
     workspace,
 )
-from pymc_austerity.mode.plates.center import Center, PlateSurvey, find_center, moments
+from pymc_austerity.mode.plates.center import Center, PlateSurvey, find_center
 from pymc_austerity.mode.plates.draws import drawn_state
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
@@ -29,15 +29,16 @@ from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
+from pymc_austerity.step_methods.metropolis.plate_pilot import (
+    KAPPAS,
+    PlatePrediction,
+    best_pilot,
+    pilot,
+    with_kappa,
+)
 from pymc_austerity.target import Vector
 
-# Rows that are drawn for the shared move, relative to what its bounds need.
-KAPPA = 5.0
-# Sweeps of the pilot: those that are dropped, those whose mean becomes the center, those that are counted.
-_SETTLE, _CENTER, _COUNTED, _SEED = 40, 100, 100, 2021
-# States of the pilot over which the drift is averaged.
-_STATES = 3
+_SEED = 2021
 
 
 class PlateSweeps(NamedTuple):
@@ -83,36 +84,6 @@ class PlateDecision(NamedTuple):
     debug: bool
 
 
-class PlatePrediction(NamedTuple):
-    """What a sweep costs, and how often its moves are accepted, by the pilot.
-
-    Attributes
-    ----------
-    n_groups : int
-    shared_rows, plate_rows : float
-        Rows for either move.
-    shared_acceptance, plate_acceptance : float
-    """
-
-    n_groups: int
-    shared_rows: float
-    plate_rows: float
-    shared_acceptance: float
-    plate_acceptance: float
-
-    @property
-    def terms(self) -> float:
-        """Rows for a sweep."""
-        return self.shared_rows + self.plate_rows
-
-    def __str__(self) -> str:
-        return (
-            f"plate of {self.n_groups:,} groups: {few_digits(self.plate_rows)} rows for a sweep of all "
-            f"effects, {few_digits(self.shared_rows)} for the shared variables; accepted "
-            f"{self.plate_acceptance:.2f} and {self.shared_acceptance:.2f}"
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class PlateRecipe(Recipe):
     """What of the plan travels to other processes: constants of size G, none of size N.
@@ -131,6 +102,11 @@ class PlateRecipe(Recipe):
     prediction: PlatePrediction
     reads_all: bool
     certificate: str
+
+    @property
+    def rate(self) -> float:
+        """Effective draws of the shared variables in a second, roughly."""
+        return self.prediction.rate(reads_all=self.reads_all)
 
 
 class Surveyed(NamedTuple):
@@ -165,26 +141,6 @@ class PlatePlan:
         return self.engine
 
 
-class Pilot(NamedTuple):
-    """A short run.
-
-    Attributes
-    ----------
-    effects : ndarray (G,)
-        Mean of u_g.
-    eps : ndarray (k, G)
-        Some states.
-    prediction : PlatePrediction
-    q : ndarray
-        The last state.
-    """
-
-    effects: Vector
-    eps: np.ndarray
-    prediction: PlatePrediction
-    q: Vector
-
-
 def plan_plates(
     options: MetropolisOptions, decision: PlateDecision, plate: PlateModel, point: PointType
 ) -> PlatePlan:
@@ -201,19 +157,19 @@ def plan_plates(
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point)
-    found = pilot(engine, survey, q, point, rng, _CENTER)
+    found = pilot(engine, survey, q, point, rng)
     fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
     engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
-    found = pilot(engine, survey, found.q, point, rng, _COUNTED)
+    found = best_pilot(engine, survey, found.q, point, rng)
     if not reads_all and found.prediction.terms > decision.switch_above * plate.rows.n_rows:
         reads_all = True
         engine.plate = plate_arrays(survey, fit, at, sums, reads_all=True, debug=decision.debug)
-        found = pilot(engine, survey, found.q, point, rng, _COUNTED)
+        found = pilot(engine, survey, found.q, point, rng)
     recipe = PlateRecipe(
         n_local=plate.rows.n_rows,
         n_dim=len(q),
         rule=options.acceptance,
-        proposal=PlateSweeps(plate.effects, plate.n_groups, KAPPA),
+        proposal=PlateSweeps(plate.effects, plate.n_groups, engine.plate.rule.kappa),
         proposal_state=PlateProposalState(np.ones(1)),
         mode_fit=None,
         fit=fit,
@@ -233,7 +189,7 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point)
-    found = pilot(engine, survey, q, point, rng, _COUNTED)
+    found = pilot(engine, survey, q, point, rng)
     recipe = replace(
         plan.recipe,
         prediction=found.prediction,
@@ -259,6 +215,7 @@ def replan_plates(
     survey = PlateSurvey(plate, point)
     at, sums = survey.expand(recipe.fit.center)
     arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=recipe.reads_all, debug=decision.debug)
+    arrays = with_kappa(arrays, recipe.proposal.kappa)
     engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point)
     return PlatePlan(options, _surveyed(plate), recipe, plate, engine)
 
@@ -292,38 +249,6 @@ def plate_arrays(
         bounds=bounds,
         weights=weights,
         proposal=fit.proposal(),
-        rule=PlateRule(KAPPA, plate.is_centered, has_remainders, debug, np.zeros(1, dtype=np.int64)),
+        rule=PlateRule(KAPPAS[0], plate.is_centered, has_remainders, debug, np.zeros(1, dtype=np.int64)),
         room=workspace(program, len(rows.data)),
     )
-
-
-def pilot(
-    engine: PlateEngine,
-    survey: PlateSurvey,
-    q: Vector,
-    point: PointType,
-    rng: np.random.Generator,
-    n: int,
-) -> Pilot:
-    """Run some sweeps from q."""
-    n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
-    state: tuple[int, ...] = (n,)
-    q = q.copy()
-    engine.run(_SETTLE, False, rng, q, point, state)
-    total, eps = np.zeros(survey.plate.n_groups), []
-    counts = np.zeros(4)
-    for k in range(n):
-        outcome = engine.run(1, False, rng, q, point, state)
-        theta, effects = q[:n_shared], q[n_shared:]
-        if not survey.plate.is_centered:
-            effects = effects * shared.scales(theta)[0]
-        total += effects
-        if k % max(1, n // _STATES) == 0:
-            d, means, scales = moments(shared, sums, theta)
-            eps.append((effects - sums.effects + sums.means @ d - means) / scales)
-        counts += [
-            outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted
-        ]  # fmt: skip
-    shared_rows, plate_rows, accepted, of_plate = counts / n
-    prediction = PlatePrediction(len(total), shared_rows, plate_rows, accepted, of_plate)
-    return Pilot(total / n, np.array(eps), prediction, q)

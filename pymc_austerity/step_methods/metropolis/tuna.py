@@ -19,7 +19,8 @@ from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.exact_plan import plan_exact
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
 from pymc_austerity.step_methods.metropolis.plan import StepPlan
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePrediction, PlateRecipe
+from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe
 from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 from pymc_austerity.step_methods.metropolis.prediction import Prediction, few_digits
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES

@@ -1,0 +1,134 @@
+"""Short runs on a plate: the mean of the effects, and what a sweep costs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.kernels.plates.records import Plate
+from pymc_austerity.mode.plates.center import PlateSurvey, moments
+from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
+from pymc_austerity.step_methods.metropolis.prediction import few_digits
+from pymc_austerity.target import Vector
+
+# Rows that are drawn for the shared move, relative to what its bounds need: what is tried, in this order.
+KAPPAS = (5.0, 20.0, 80.0)
+# Sweeps that are dropped, and those that count; states over which the drift is averaged.
+_SETTLE, _COUNTED, _STATES = 40, 100, 3
+# Nanoseconds for a group and sweep, a row that is drawn, more for each column of either, and for one of all
+# rows that are read in their order.
+_OF_GROUP, _OF_DRAWN, _OF_COLUMN, _OF_READ = 100.0, 500.0, 8.0, 80.0
+
+
+class PlatePrediction(NamedTuple):
+    """What a sweep costs, and how often its moves are accepted, by the pilot.
+
+    Attributes
+    ----------
+    n_groups, n_shared : int
+        G, and the length of theta.
+    shared_rows, plate_rows : float
+        Rows for either move.
+    shared_acceptance, plate_acceptance : float
+    """
+
+    n_groups: int
+    n_shared: int
+    shared_rows: float
+    plate_rows: float
+    shared_acceptance: float
+    plate_acceptance: float
+
+    @property
+    def terms(self) -> float:
+        """Rows for a sweep."""
+        return self.shared_rows + self.plate_rows
+
+    def rate(self, *, reads_all: bool) -> float:
+        """Effective draws of the shared variables in a second, roughly."""
+        effective = self.shared_acceptance / (2.0 - self.shared_acceptance)
+        group = _OF_GROUP + _OF_COLUMN * self.n_shared
+        row = _OF_READ if reads_all else _OF_DRAWN + _OF_COLUMN * self.n_shared
+        return 1e9 * effective / (group * self.n_groups + row * self.terms)
+
+    def __str__(self) -> str:
+        return (
+            f"plate of {self.n_groups:,} groups: {few_digits(self.plate_rows)} rows for a sweep of all "
+            f"effects, {few_digits(self.shared_rows)} for the shared variables; accepted "
+            f"{self.plate_acceptance:.2f} and {self.shared_acceptance:.2f}"
+        )
+
+
+class Pilot(NamedTuple):
+    """A short run.
+
+    Attributes
+    ----------
+    effects : ndarray (G,)
+        Mean of u_g.
+    eps : ndarray (k, G)
+        Some states.
+    prediction : PlatePrediction
+    q : ndarray
+        The last state.
+    """
+
+    effects: Vector
+    eps: np.ndarray
+    prediction: PlatePrediction
+    q: Vector
+
+
+def with_kappa(arrays: Plate, kappa: float) -> Plate:
+    """The same with another number of rows for the shared move."""
+    return arrays._replace(rule=arrays.rule._replace(kappa=kappa))
+
+
+def best_pilot(
+    engine: PlateEngine, survey: PlateSurvey, q: Vector, point: PointType, rng: np.random.Generator
+) -> Pilot:
+    """Try out some numbers of rows for the shared move, and leave the engine with the best."""
+    reads_all = engine.reads_all
+    best = pilot(engine, survey, q, point, rng)
+    arrays = engine.plate
+    for kappa in KAPPAS[1:] if not reads_all and arrays.rule.has_remainders else ():
+        engine.plate = with_kappa(arrays, kappa)
+        found = pilot(engine, survey, best.q, point, rng)
+        if found.prediction.rate(reads_all=False) <= best.prediction.rate(reads_all=False):
+            break
+        best, arrays = found, engine.plate
+    engine.plate = arrays
+    return best
+
+
+def pilot(
+    engine: PlateEngine,
+    survey: PlateSurvey,
+    q: Vector,
+    point: PointType,
+    rng: np.random.Generator,
+) -> Pilot:
+    """Run some sweeps from q."""
+    n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
+    state: tuple[int, ...] = (_COUNTED,)
+    q = q.copy()
+    engine.run(_SETTLE, False, rng, q, point, state)
+    total, eps = np.zeros(survey.plate.n_groups), []
+    counts = np.zeros(4)
+    for k in range(_COUNTED):
+        outcome = engine.run(1, False, rng, q, point, state)
+        theta, effects = q[:n_shared], q[n_shared:]
+        if not survey.plate.is_centered:
+            effects = effects * shared.scales(theta)[0]
+        total += effects
+        if k % (_COUNTED // _STATES) == 0:
+            d, means, scales = moments(shared, sums, theta)
+            eps.append((effects - sums.effects + sums.means @ d - means) / scales)
+        counts += [
+            outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted
+        ]  # fmt: skip
+    shared_rows, plate_rows, accepted, of_plate = counts / _COUNTED
+    prediction = PlatePrediction(len(total), n_shared, shared_rows, plate_rows, accepted, of_plate)
+    return Pilot(total / _COUNTED, np.array(eps), prediction, q)
