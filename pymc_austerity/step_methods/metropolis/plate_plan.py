@@ -171,7 +171,8 @@ class Pilot(NamedTuple):
     Attributes
     ----------
     effects : ndarray (G,)
-        Mean of u_g.
+        Mean of u_g, as if theta were at the mean of its proposal: means of levels, which do not follow the
+        shared variables as u_g does.
     eps : ndarray (k, G)
         Some states.
     prediction : PlatePrediction
@@ -307,6 +308,7 @@ def pilot(
 ) -> Pilot:
     """Run some sweeps from q."""
     n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
+    mean = engine.plate.proposal.mean
     state: tuple[int, ...] = (n,)
     q = q.copy()
     engine.run(_SETTLE, False, rng, q, point, state)
@@ -317,7 +319,7 @@ def pilot(
         theta, effects = q[:n_shared], q[n_shared:]
         if not survey.plate.is_centered:
             effects = effects * shared.scales(theta)[0]
-        total += effects
+        total += effects + sums.means @ (theta - mean)[sums.linear]
         if k % max(1, n // _STATES) == 0:
             d, means, scales = moments(shared, sums, theta)
             eps.append((effects - sums.effects + sums.means @ d - means) / scales)
