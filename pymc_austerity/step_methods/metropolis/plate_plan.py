@@ -40,7 +40,8 @@ _SETTLE, _CENTER, _COUNTED, _SEED = 40, 100, 100, 2021
 _STATES = 3
 
 
-class PlateSweeps(NamedTuple):
+@dataclass(frozen=True)
+class PlateSweeps:
     """How a plate is moved, as the configuration says it.
 
     Attributes
