@@ -11,7 +11,7 @@ from scipy import stats
 
 from pymc_austerity.kernels.plates import moves
 from pymc_austerity.kernels.plates.moves import move_plate, move_shared, propose_shared
-from pymc_austerity.kernels.plates.thinning import Rates, Shift, rates_of, shift_of
+from pymc_austerity.kernels.plates.thinning import Pair, Rates, Shift, rates_of, shift_of
 from tests.kernels.plates.cases import case_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
@@ -57,7 +57,7 @@ def compared(case, old, new, n, seed, kappa=1.0):
     found = np.zeros((n, len(old.levels)))
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     for row in found:
-        moves.compare(rng, case.arrays, old.levels, new.levels, old.d, new.d, shift, kappa, row)
+        moves.compare(rng, case.arrays, Pair(old.levels, new.levels, old.d, new.d), shift, kappa, row)
     return found
 
 
