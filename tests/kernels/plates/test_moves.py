@@ -20,15 +20,15 @@ LIMIT = 4.0
 
 
 def accepted(log_ratios, base):
-    """Mean of min(1, exp(.)), by groups, with standard errors."""
-    found = np.exp(np.minimum(0.0, base + log_ratios))
-    return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    """Mean of min(1, exp(.)), by groups, with standard errors: two draws may be seen that were not."""
+    found, n = np.exp(np.minimum(0.0, base + log_ratios)), len(log_ratios)
+    return found.mean(axis=0), np.hypot(found.std(axis=0, ddof=1) / np.sqrt(n), 2.0 / n)
 
 
 def balance(there, back, expected):
     """Standardised differences of log ratios from what they should be."""
     (a, s), (b, t) = there, back
-    return (np.log(a / b) - expected) / np.sqrt((s / a) ** 2 + (t / b) ** 2 + 1e-18)
+    return (np.log(a / b) - expected) / np.hypot(s / a, t / b)
 
 
 def log_target(case, theta, eps):

@@ -98,7 +98,7 @@ def test_mode_of_theta():
     def conditional(theta):
         u = np.zeros(n)
         for _ in range(30):
-            at, sums = case.survey.expand(case.fit.center._replace(theta=theta, effects=u))
+            _, sums = case.survey.expand(case.fit.center._replace(theta=theta, effects=u))
             _, means, scales = moments(case.survey.shared, sums, theta)
             u = u + means
             if np.abs(means / scales).max() < 1e-6:
