@@ -109,7 +109,8 @@ def marginal(at: SharedAt, sums: GroupSums, theta: Vector) -> Derivatives:
     prior, log_square, log_precision, _ = at
     n_columns = len(sums.linear)
     d = theta[sums.linear] - sums.center
-    value, gradient, hessian = quadratic_derivatives(sums, d, log_square.value, log_precision.value)
+    with np.errstate(all="ignore"):  # far out scales overflow, and the search turns back
+        value, gradient, hessian = quadratic_derivatives(sums, d, log_square.value, log_precision.value)
     jacobian = np.zeros((n_columns + 2, len(theta)))
     jacobian[np.arange(n_columns), sums.linear] = 1.0
     jacobian[-2], jacobian[-1] = log_square.gradient, log_precision.gradient

@@ -67,7 +67,8 @@ class Pilot(NamedTuple):
     Attributes
     ----------
     effects : ndarray (G,)
-        Mean of u_g.
+        Mean of u_g, as if theta were at its fitted mean: means of levels, which do not follow the shared
+        variables as u_g does.
     eps : ndarray (k, G)
         Some states.
     prediction : PlatePrediction
@@ -87,15 +88,20 @@ def with_kappa(arrays: Plate, kappa: float) -> Plate:
 
 
 def best_pilot(
-    engine: PlateEngine, survey: PlateSurvey, q: Vector, point: PointType, rng: np.random.Generator
+    engine: PlateEngine,
+    survey: PlateSurvey,
+    mean: Vector,
+    q: Vector,
+    point: PointType,
+    rng: np.random.Generator,
 ) -> Pilot:
     """Try out some numbers of rows for the shared move, and leave the engine with the best."""
     reads_all = engine.reads_all
-    best = pilot(engine, survey, q, point, rng)
+    best = pilot(engine, survey, mean, q, point, rng)
     arrays = engine.plate
     for kappa in KAPPAS[1:] if not reads_all and arrays.rule.has_remainders else ():
         engine.plate = with_kappa(arrays, kappa)
-        found = pilot(engine, survey, best.q, point, rng)
+        found = pilot(engine, survey, mean, best.q, point, rng)
         if found.prediction.rate(reads_all=False) <= best.prediction.rate(reads_all=False):
             break
         best, arrays = found, engine.plate
@@ -106,11 +112,12 @@ def best_pilot(
 def pilot(
     engine: PlateEngine,
     survey: PlateSurvey,
+    mean: Vector,
     q: Vector,
     point: PointType,
     rng: np.random.Generator,
 ) -> Pilot:
-    """Run some sweeps from q."""
+    """Run some sweeps from q; `mean` is the fitted mean of theta."""
     n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
     state: tuple[int, ...] = (_COUNTED,)
     q = q.copy()
@@ -122,7 +129,7 @@ def pilot(
         theta, effects = q[:n_shared], q[n_shared:]
         if not survey.plate.is_centered:
             effects = effects * shared.scales(theta)[0]
-        total += effects
+        total += effects + sums.means @ (theta - mean)[sums.linear]
         if k % (_COUNTED // _STATES) == 0:
             d, means, scales = moments(shared, sums, theta)
             eps.append((effects - sums.effects + sums.means @ d - means) / scales)

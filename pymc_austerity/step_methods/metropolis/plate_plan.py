@@ -41,7 +41,8 @@ from pymc_austerity.target import Vector
 _SEED = 2021
 
 
-class PlateSweeps(NamedTuple):
+@dataclass(frozen=True)
+class PlateSweeps:
     """How a plate is moved, as the configuration says it.
 
     Attributes
@@ -157,14 +158,14 @@ def plan_plates(
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point)
-    found = pilot(engine, survey, q, point, rng)
+    found = pilot(engine, survey, fit.theta, q, point, rng)
     fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
     engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
-    found = best_pilot(engine, survey, found.q, point, rng)
+    found = best_pilot(engine, survey, fit.theta, found.q, point, rng)
     if not reads_all and found.prediction.terms > decision.switch_above * plate.rows.n_rows:
         reads_all = True
         engine.plate = plate_arrays(survey, fit, at, sums, reads_all=True, debug=decision.debug)
-        found = pilot(engine, survey, found.q, point, rng)
+        found = pilot(engine, survey, fit.theta, found.q, point, rng)
     recipe = PlateRecipe(
         n_local=plate.rows.n_rows,
         n_dim=len(q),
@@ -189,7 +190,7 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point)
-    found = pilot(engine, survey, q, point, rng)
+    found = pilot(engine, survey, fit.theta, q, point, rng)
     recipe = replace(
         plan.recipe,
         prediction=found.prediction,

@@ -11,7 +11,7 @@ from scipy import stats
 
 from pymc_austerity.kernels.plates import moves
 from pymc_austerity.kernels.plates.moves import move_plate, move_shared, propose_shared
-from pymc_austerity.kernels.plates.thinning import Rates, Shift, rates_of, shift_of
+from pymc_austerity.kernels.plates.thinning import Pair, Rates, Shift, rates_of, shift_of
 from tests.kernels.plates.cases import case_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
@@ -20,15 +20,15 @@ LIMIT = 4.0
 
 
 def accepted(log_ratios, base):
-    """Mean of min(1, exp(.)), by groups, with standard errors."""
-    found = np.exp(np.minimum(0.0, base + log_ratios))
-    return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    """Mean of min(1, exp(.)), by groups, with standard errors: two draws may be seen that were not."""
+    found, n = np.exp(np.minimum(0.0, base + log_ratios)), len(log_ratios)
+    return found.mean(axis=0), np.hypot(found.std(axis=0, ddof=1) / np.sqrt(n), 2.0 / n)
 
 
 def balance(there, back, expected):
     """Standardised differences of log ratios from what they should be."""
     (a, s), (b, t) = there, back
-    return (np.log(a / b) - expected) / np.sqrt((s / a) ** 2 + (t / b) ** 2 + 1e-18)
+    return (np.log(a / b) - expected) / np.hypot(s / a, t / b)
 
 
 def log_target(case, theta, eps):
@@ -57,7 +57,7 @@ def compared(case, old, new, n, seed, kappa=1.0):
     found = np.zeros((n, len(old.levels)))
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     for row in found:
-        moves.compare(rng, case.arrays, old.levels, new.levels, old.d, new.d, shift, kappa, row)
+        moves.compare(rng, case.arrays, Pair(old.levels, new.levels, old.d, new.d), shift, kappa, row)
     return found
 
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from pymc_austerity.kernels.plates import moves
 from pymc_austerity.kernels.plates.records import RowBounds
-from pymc_austerity.kernels.plates.thinning import Rates, Shift, draw_row, rates_of, shift_of, weight
+from pymc_austerity.kernels.plates.thinning import Pair, Rates, Shift, draw_row, rates_of, shift_of, weight
 from pymc_austerity.mode.plates.group_bounds import _accumulate
 from tests.kernels.plates.cases import case_of, order_of, row_values
 
@@ -126,15 +126,17 @@ def drawn_rows(case, old, new, n, kappa, monkeypatch):
     found: list[np.ndarray] = []
     bounds: dict[int, float] = {}
 
-    def record(rng, plate, drawn, m, levels, d, d_new, result):
-        found.append(drawn.rows[:m].copy())
-        bounds.update(zip(drawn.rows[:m].tolist(), drawn.bounds[:m].tolist(), strict=True))
+    def record(rng, plate, drawn, m, pair, result):
+        some = drawn.bounds[:m] >= 0.0  # the others are of groups that are read as a whole
+        found.append(drawn.rows[:m][some])
+        bounds.update(zip(found[-1].tolist(), drawn.bounds[:m][some].tolist(), strict=True))
 
     monkeypatch.setattr(moves, "add_log_ratios", record)
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     rng, result = np.random.default_rng(15), np.zeros(len(old.levels))
     for _ in range(n):
-        moves.compare(rng, case.arrays, old.levels, new.levels, old.d, new.d, shift, kappa, result)
+        pair = Pair(old.levels, new.levels, old.d, new.d)
+        moves.compare(rng, case.arrays, pair, shift, kappa, result)
     return found, bounds
 
 

@@ -1,0 +1,236 @@
+"""Models whose effects are no plate, and what is said of them."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from tests.model.plates.plates import (
+    COUNTS,
+    EXPOSURE,
+    GROUPS,
+    REALS,
+    G,
+    N,
+    U,
+    X,
+    bernoulli,
+    beta,
+    built,
+    plate_in,
+    reason,
+    scale,
+)
+
+
+def _u(**kwargs):
+    return pm.Normal("u", 0.0, scale(), shape=G, **kwargs)
+
+
+def zero_sum():
+    bernoulli(X @ beta() + pm.ZeroSumNormal("u", scale(), shape=G)[GROUPS])
+
+
+def ordered():
+    u = pm.Normal("u", shape=G, transform=pm.distributions.transforms.ordered, initval=np.linspace(-1, 1, G))
+    bernoulli(X @ beta() + u[GROUPS])
+
+
+def sums_of_effects():
+    bernoulli(X @ beta() + (scale() * pt.cumsum(pm.Normal("z", shape=G)))[GROUPS])
+
+
+def random_slopes():
+    bernoulli(X @ beta() + _u()[GROUPS] * X[:, 0])
+
+
+def scaled_random_slopes():
+    bernoulli(X @ beta() + scale() * pm.Normal("z", shape=G)[GROUPS] * X[:, 0])
+
+
+def in_a_second_term():
+    u = _u()
+    pm.Normal("w", u, 0.1, observed=U)
+    bernoulli(X @ beta() + u[GROUPS])
+
+
+def in_a_potential():
+    u = _u()
+    pm.Potential("p", -(u.sum() ** 2))
+    bernoulli(X @ beta() + u[GROUPS])
+
+
+def standardised_in_a_potential():
+    z = pm.Normal("z", shape=G)
+    pm.Potential("p", -(z.sum() ** 2))
+    bernoulli(X @ beta() + scale() * z[GROUPS])
+
+
+def multivariate_prior():
+    bernoulli(X @ beta() + pm.MvNormal("u", np.zeros(G), np.eye(G), shape=G)[GROUPS])
+
+
+def random_walk_prior():
+    u = pm.GaussianRandomWalk("u", sigma=scale(), init_dist=pm.Normal.dist(), shape=G)
+    bernoulli(X @ beta() + u[GROUPS])
+
+
+def scales_that_differ():
+    bernoulli(X @ beta() + pm.Normal("u", 0.0, scale() * np.linspace(1, 2, G), shape=G)[GROUPS])
+
+
+def scales_of_classes():
+    tau = pm.HalfNormal("tau", shape=4)
+    bernoulli(X @ beta() + pm.Normal("u", 0.0, tau[np.arange(G) % 4], shape=G)[GROUPS])
+
+
+def not_standardised():
+    bernoulli(X @ beta() + scale() * pm.Normal("z", 0.0, 2.0, shape=G)[GROUPS])
+
+
+def scale_of_either_sign():
+    bernoulli(X @ beta() + pm.Normal("tau", 0.7, 1.0) * pm.Normal("z", shape=G)[GROUPS])
+
+
+def negative_scale():
+    bernoulli(X @ beta() - scale() * pm.Normal("z", shape=G)[GROUPS])
+
+
+def positive_location():
+    u = pm.Normal("u", pm.HalfNormal("mu"), scale(), shape=G)
+    bernoulli(X @ beta() + u[GROUPS])
+
+
+def exponential_location():
+    u = pm.Normal("u", pm.math.exp(pm.Normal("mu")), scale(), shape=G)
+    bernoulli(X @ beta() + u[GROUPS])
+
+
+def location_in_units_of_the_scale():
+    tau = scale()
+    bernoulli(X @ beta() + pm.Normal("u", pm.Normal("mu") * tau, tau, shape=G)[GROUPS])
+
+
+def free_dispersion():
+    eta = X @ beta() + _u()[GROUPS]
+    pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=pm.HalfNormal("alpha"), observed=COUNTS)
+
+
+def residuals_of_different_scales():
+    pm.Normal("y", X @ beta() + _u()[GROUPS], pm.HalfNormal("sigma") * EXPOSURE, observed=REALS)
+
+
+def student_of_free_scale():
+    pm.StudentT("y", nu=5.0, mu=X @ beta() + _u()[GROUPS], sigma=pm.HalfNormal("sigma"), observed=REALS)
+
+
+def another_likelihood():
+    b = beta()
+    pm.Poisson("w", pm.math.exp(X @ b), observed=COUNTS)
+    bernoulli(X @ b + _u()[GROUPS])
+
+
+def two_likelihoods_of_the_effects():
+    b, u = beta(), _u()
+    pm.Poisson("w", pm.math.exp(X @ b + u[GROUPS]), observed=COUNTS)
+    bernoulli(X @ b + u[GROUPS])
+
+
+def two_lookups():
+    u = _u()
+    bernoulli(X @ beta() + u[GROUPS] + u[(GROUPS + 1) % G])
+
+
+def not_linear_in_effects():
+    bernoulli(X @ beta() + pm.math.exp(_u()[GROUPS]))
+
+
+def not_linear_in_coefficients():
+    bernoulli(X @ pm.HalfNormal("beta", shape=2) + _u()[GROUPS])
+
+
+REASONS = {
+    zero_sum: "ZeroSumNormal",
+    ordered: "ordered transform",
+    sums_of_effects: "made of several of 'z'",
+    random_slopes: "random slopes",
+    scaled_random_slopes: "multiplied by a column of data",
+    in_a_second_term: "enter the term 'w', too",
+    in_a_potential: "enter the term 'p', too",
+    standardised_in_a_potential: "enter the term 'p', too",
+    multivariate_prior: "MvNormal",
+    random_walk_prior: "RandomWalk",
+    scales_that_differ: "scales that differ",
+    scales_of_classes: "scales that differ",
+    not_standardised: "not the standard normal",
+    scale_of_either_sign: "is not positive",
+    negative_scale: "",
+    positive_location: "not a linear function",
+    exponential_location: "not a linear function",
+    location_in_units_of_the_scale: "not a linear function",
+    free_dispersion: "free dispersion",
+    residuals_of_different_scales: "scales that differ",
+    student_of_free_scale: "free dispersion",
+    another_likelihood: "other long terms ('w')",
+    two_likelihoods_of_the_effects: "other long terms",
+    two_lookups: "in more than one way",
+    not_linear_in_effects: "linear predictors",
+    not_linear_in_coefficients: "",
+}
+
+
+@pytest.mark.parametrize("define", list(REASONS), ids=lambda define: define.__name__)
+def test_reason(define):
+    found = reason(define)
+    assert found
+    assert found != "nothing like a plate"
+    assert REASONS[define] in found
+
+
+def around_mu():
+    bernoulli(X @ beta() + pm.Normal("u", pm.Normal("mu"), scale(), shape=G)[GROUPS])
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["tau", "u", "mu"], "depends on 'beta', which other steps move"),
+        (["beta", "tau", "u"], "depends on 'mu', which other steps move"),
+    ],
+)
+def test_variables_of_other_steps(names, said):
+    assert said in reason(around_mu, names)
+
+
+def test_the_scale_may_be_moved_by_another_step():
+    plate = plate_in(built(around_mu), ["beta", "mu", "u"])
+    assert plate is not None
+    assert plate.n_shared == 3
+
+
+def few_groups():
+    bernoulli(X @ beta() + pm.Normal("u", 0.0, scale(), shape=29)[GROUPS % 29])
+
+
+def no_groups():
+    bernoulli(X @ beta())
+
+
+def matrix_of_effects():
+    bernoulli(X @ beta() + pm.Normal("u", 0.0, scale(), shape=(G, 2))[GROUPS, 0])
+
+
+@pytest.mark.parametrize("define", [few_groups, no_groups, matrix_of_effects], ids=lambda f: f.__name__)
+def test_nothing_like_a_plate(define):
+    assert reason(define) == "nothing like a plate"
+
+
+def test_index_out_of_range():
+    def define(row, group):
+        groups = GROUPS.copy()
+        groups[row] = group
+        bernoulli(X @ beta() + _u()[groups])
+
+    for group in (G, -G - 1):
+        with pytest.raises(IndexError, match=str(group)):
+            plate_in(built(lambda group=group: define(N // 2, group)))
