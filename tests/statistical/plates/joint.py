@@ -1,8 +1,8 @@
 """Are two samples of chains of the same law? One test of the means of all coordinates, errors of all sds.
 
-Both samples are cut into as many batches, long beside the autocorrelation times. Differences of batch means are
-independent, with a symmetric law around the difference of the means. If that is zero, the sign of each difference
-is a fair coin, whatever the autocorrelations, and the coordinates' dependence: a sign-flip test is exact.
+Both samples are cut into as many batches, long beside the autocorrelation times. Differences of batch means
+are independent, with a symmetric law around the difference of the means. If that is zero, the sign of each
+is a fair coin, whatever the autocorrelations and the dependence of coordinates: a sign-flip test is exact.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ def _p_of_differences(differences, n_theta, cov, *signs):
     # Second moments about zero do not change with the signs.
     root = linalg.cholesky(theta.T @ theta, lower=True)
     hotelling = np.sum(_flips(linalg.solve_triangular(root, theta.T, lower=True).T, *signs) ** 2, axis=1)
-    white = linalg.solve_triangular(
-        linalg.cholesky(cov[n_theta:, n_theta:], lower=True), effects.T, lower=True
-    )
+    root = linalg.cholesky(cov[n_theta:, n_theta:], lower=True)
+    white = linalg.solve_triangular(root, effects.T, lower=True)
     together = np.sum(_flips(white.T, *signs) ** 2, axis=1)
     largest = np.abs(_flips(differences / np.sqrt(np.sum(differences**2, axis=0)), *signs)).max(axis=1)
     return min(1.0, 3.0 * min(_p(hotelling), _p(together), _p(largest)))
@@ -66,8 +65,8 @@ def p_of_means(ours, theirs, n_theta, seed=0, flips=FLIPS):
     Returns
     -------
     float
-        Three times the smallest of three sign-flip p-values: of Hotelling's statistic for theta, of the sum of
-        squares of the effects whitened by their posterior covariance, and of the largest of all coordinates.
+        Three times the smallest of three sign-flip p-values: of Hotelling's statistic for theta, of the sum
+        of squares of the effects whitened by their posterior covariance, and of the largest coordinate.
     """
     differences = batch_means(ours, BATCHES) - batch_means(theirs, BATCHES)
     return _p_of_differences(differences, n_theta, _common_cov(ours, theirs), seed, flips)

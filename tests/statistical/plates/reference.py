@@ -2,8 +2,8 @@
 
     y_i ~ f(x_i' beta + u_g(i)),  u_g ~ N(0, tau^2),  beta_k ~ N(0, s_k^2),  tau ~ HalfNormal(s)
 
-It moves beta, u and log tau as they stand. Nothing is expanded, and there are no other coordinates. Three moves
-along ridges help it to mix: the intercept against all effects, tau with its effects, and tau given the effects.
+It moves beta, u and log tau as they stand. Nothing is expanded, and there are no other coordinates. Two moves
+along ridges help it to mix: the intercept against all effects, and tau together with them.
 """
 
 from __future__ import annotations
@@ -198,8 +198,9 @@ def _tuned(model, state, rng, rounds, jacobian):
 
 
 def sample(model, draws, seed, *, thin=1, rounds=30, jacobian=1.0):
-    """A chain, (draws, p + 1 + G): beta, log tau and the effects, after `rounds` of a hundred sweeps of tuning.
+    """A chain, (draws, p + 1 + G): beta, log tau and the effects.
 
+    Before it, `rounds` of a hundred sweeps tune the scales.
     A `jacobian` other than 1 is an error planted in the prior of log tau.
     """
     rng = np.random.default_rng(seed)

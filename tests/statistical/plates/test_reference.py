@@ -27,7 +27,7 @@ def log_rows(family, y, exposure, eta):
 
 
 def exact_moments(family, X, g, exposure, y):
-    """Means and sds of beta, log tau and both effects, on a grid: given theta, the effects are independent."""
+    """Means and sds of beta, log tau and both effects, on a grid; effects are independent given theta."""
     beta = np.linspace(-6, 6, 70)
     log_tau = np.linspace(-7, 1.6, 70)
     node, weight = hermegauss(40)
