@@ -32,13 +32,13 @@ STATISTICS = ("n_used", "shared_n_used", "plate_n_used", "acceptance_rate", "pla
 
 
 def run(
-    data: Grouped, draws: int, *, spelling: str = "centred", seed: int = 3, step: Any = None, **options: Any
-):
+    data: Grouped, draws: int, *, spelling: str = "centred", seed: int = 3, step: Any = TunaMH, **options: Any
+) -> Run:
     """Two chains; `step` makes the step of a model."""
     model = model_of(data, spelling)
     with model:
         idata = pm.sample(
-            draws, tune=500, chains=2, cores=1, step=(step or TunaMH)(model=model, **options),
+            draws, tune=500, chains=2, cores=1, step=step(model=model, **options),
             random_seed=seed, progressbar=False, quiet=True, compute_convergence_checks=False,
         )  # fmt: skip
     stats = idata["sample_stats"]
@@ -46,8 +46,13 @@ def run(
     return Run(matrix_of(idata["posterior"], spelling), found)
 
 
+def all_rows(data, draws, **options):
+    """The same moves, decided on all rows."""
+    return run(data, draws, switch_above=1e-9, **options)
+
+
 class Agreement(NamedTuple):
-    """Of two samples: p-values of equal means and of equal variances, the worst log ratio of sds in errors."""
+    """Of two samples: p-values of equal means, of equal variances; the worst log ratio of sds, in errors."""
 
     means: float
     variances: float
