@@ -25,7 +25,7 @@ def ranks_of_reference(study, replications, **options):
 @pytest.mark.parametrize("family", ["logistic", "poisson"])
 def test_ranks_of_the_reference_are_uniform(family):
     study = Study(family)
-    p = p_values(study, ranks_of_reference(study, 500, thin=40, rounds=10), DRAWS)
+    p = p_values(study, ranks_of_reference(study, 500, thin=30, rounds=10), DRAWS)
     print(p)
     assert min(p.values()) > LEVEL
 
@@ -34,7 +34,7 @@ def test_ranks_of_the_reference_are_uniform(family):
 def test_a_wrong_prior_of_tau_is_noticed():
     """The planted bug: the Jacobian of log tau counts twice."""
     study = Study("poisson")
-    p = p_values(study, ranks_of_reference(study, 200, thin=40, rounds=10, jacobian=2.0), DRAWS)
+    p = p_values(study, ranks_of_reference(study, 200, thin=30, rounds=10, jacobian=2.0), DRAWS)
     assert p["log_tau"] < LEVEL
 
 
