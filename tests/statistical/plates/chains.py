@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
-import pytest
 
-from pymc_austerity import SubsamplingWarning, TunaMH
+from pymc_austerity import MetropolisHastings, Taylor, TunaMH
 from tests.statistical.plates.joint import p_of_means, p_of_variances, z_of_sds
 from tests.statistical.plates.models import Grouped, matrix_of, model_of
 
@@ -49,8 +48,7 @@ def run(
 
 def all_rows(data, draws, **options):
     """The same moves, decided on all rows."""
-    with pytest.warns(SubsamplingWarning, match="all are read"):
-        return run(data, draws, switch_above=1e-9, **options)
+    return run(data, draws, step=MetropolisHastings, control_variate=Taylor(), **options)
 
 
 class Agreement(NamedTuple):
