@@ -31,7 +31,6 @@ def prepared(request, data):
     return request.param, model, TunaMH(model=model)
 
 
-@pytest.mark.slow("workers of two kinds import PyMC")
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
 def test_same_draws_in_other_processes(prepared, mp_ctx):
     _, model, step = prepared
@@ -42,7 +41,6 @@ def test_same_draws_in_other_processes(prepared, mp_ctx):
         assert other[group].to_dataset().equals(one[group].to_dataset())
 
 
-@pytest.mark.slow("a model with a step of its own beside one with other data")
 def test_other_rows_and_groups_of_other_sizes(prepared, data):
     """The step is built anew: its draws are those of a step for these data."""
     spelling, model, step = prepared
@@ -65,7 +63,6 @@ def test_other_rows_and_groups_of_other_sizes(prepared, data):
     assert worst(before) > 4 * LIMIT
 
 
-@pytest.mark.slow("four chains of 1000 draws")
 def test_four_chains_in_arviz(prepared):
     _, model, step = prepared
     options = {"draws": 1000, "tune": 200, "chains": 4, "random_seed": 6, **QUIET}
@@ -77,7 +74,6 @@ def test_four_chains_in_arviz(prepared):
     assert {"n_used", "shared_n_used", "plate_n_used", "plate_acceptance"} <= set(idata["sample_stats"])
 
 
-@pytest.mark.slow("a logistic model and its predictions")
 def test_predictions_for_old_groups_and_new_ones():
     """Shares of ones in old groups are those of the data; a new group's effect is drawn from its prior."""
     data = simulate("logistic", N, G, p=1, tau=0.8)
