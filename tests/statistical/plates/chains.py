@@ -1,0 +1,70 @@
+"""Chains of `TunaMH` on a grouped model, and what their tests share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+
+from pymc_austerity import MetropolisHastings, Taylor, TunaMH
+from tests.statistical.plates.joint import p_of_means, p_of_variances, z_of_sds
+from tests.statistical.plates.models import Grouped, matrix_of, model_of
+
+LEVEL = 0.001
+LIMIT = 4.0
+
+
+class Run(NamedTuple):
+    """Draws (chains, draws, p + 1 + G) in the coordinates of `matrix_of`, and the sample statistics."""
+
+    draws: np.ndarray
+    statistics: dict[str, np.ndarray]
+
+    def mean(self, name):
+        return float(np.mean(self.statistics[name]))
+
+    def __str__(self):
+        return ", ".join(f"{name} {np.mean(value):.4g}" for name, value in sorted(self.statistics.items()))
+
+
+STATISTICS = ("n_used", "shared_n_used", "plate_n_used", "acceptance_rate", "plate_acceptance", "exhausted")
+
+
+def run(
+    data: Grouped, draws: int, *, spelling: str = "centred", seed: int = 3, step: Any = TunaMH, **options: Any
+) -> Run:
+    """Two chains; `step` makes the step of a model."""
+    model = model_of(data, spelling)
+    with model:
+        idata = pm.sample(
+            draws, tune=500, chains=2, cores=1, step=step(model=model, **options),
+            random_seed=seed, progressbar=False, quiet=True, compute_convergence_checks=False,
+        )  # fmt: skip
+    stats = idata["sample_stats"]
+    found = {name: np.asarray(stats[name]) for name in STATISTICS if name in stats}
+    return Run(matrix_of(idata["posterior"], spelling), found)
+
+
+def all_rows(data, draws, **options):
+    """The same moves, decided on all rows."""
+    return run(data, draws, step=MetropolisHastings, control_variate=Taylor(), **options)
+
+
+class Agreement(NamedTuple):
+    """Of two samples: p-values of equal means, of equal variances; the worst log ratio of sds, in errors."""
+
+    means: float
+    variances: float
+    worst_sd: float
+
+    def __bool__(self):
+        return bool(self.means > LEVEL and self.variances > LEVEL and self.worst_sd < LIMIT)
+
+
+def agreement(ours, theirs, data):
+    """Are two samples (chains, draws, p + 1 + G) of one posterior?"""
+    n_theta = data.X.shape[1] + 1
+    both = ours, theirs, n_theta
+    worst = np.abs(z_of_sds(ours, theirs)).max()
+    return Agreement(float(p_of_means(*both)), float(p_of_variances(*both)), float(worst))

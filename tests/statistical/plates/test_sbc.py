@@ -1,0 +1,86 @@
+"""Simulation-based calibration: of the reference, which tries the harness, and of TunaMH."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import TunaMH
+from tests.statistical.plates.calibration import LEVEL, Study, p_values, ranks, replicates
+from tests.statistical.plates.models import data_of, matrix_of, model_of, reference_of
+from tests.statistical.plates.reference import sample
+
+DRAWS = 31
+
+
+def ranks_of_reference(study, replications, **options):
+    out = []
+    for k, data in enumerate(replicates(study, replications, seed=1)):
+        model = reference_of(data, beta_sd=study.beta_sd, tau_sd=study.tau_sd)
+        out.append(ranks(data, sample(model, DRAWS, [2, k], **options)))
+    return np.array(out)
+
+
+@pytest.mark.slow("500 posteriors")
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_ranks_of_the_reference_are_uniform(family):
+    study = Study(family)
+    p = p_values(study, ranks_of_reference(study, 500, thin=30, rounds=10), DRAWS)
+    print(p)
+    assert min(p.values()) > LEVEL
+
+
+@pytest.mark.slow("200 posteriors")
+def test_a_wrong_prior_of_tau_is_noticed():
+    """The planted bug: the Jacobian of log tau counts twice."""
+    study = Study("poisson")
+    p = p_values(study, ranks_of_reference(study, 200, thin=30, rounds=10, jacobian=2.0), DRAWS)
+    assert p["log_tau"] < LEVEL
+
+
+# Sweeps from one draw to the next. Where tau may be 0, log tau has autocorrelation times of a hundred.
+SWEEPS = 150
+
+
+def ranks_of_step(study, replications, *, tau_sd=None, seed=1, **options):
+    """Of one step, which is given other data each time, and the shares of groups that it read in full."""
+    out, whole, step = [], [], None
+    for k, data in enumerate(replicates(study, replications, seed)):
+        if step is None:
+            model = model_of(data, "non_centred", beta_sd=study.beta_sd, tau_sd=tau_sd or study.tau_sd)
+            step = TunaMH(model=model, threshold=100, switch_above=np.inf, **options)
+        with model:
+            pm.set_data(data_of(data))
+            idata = pm.sample(
+                DRAWS, tune=20, chains=1, cores=1, step=step, random_seed=k, progressbar=False,
+                quiet=True, compute_convergence_checks=False,
+            )  # fmt: skip
+        out.append(ranks(data, matrix_of(idata["posterior"], "non_centred")[0]))
+        whole.append(float(idata["sample_stats"]["exhausted"].mean()))
+    return np.array(out), np.array(whole)
+
+
+@pytest.mark.filterwarnings("ignore:Moves of what:pymc_austerity.SubsamplingWarning")
+@pytest.mark.parametrize(
+    ("family", "replications"),
+    [
+        pytest.param("poisson", 100, marks=pytest.mark.slow("100 posteriors, each with a fit of its own")),
+        pytest.param("poisson", 500, marks=pytest.mark.full_size("500 posteriors, a quarter of an hour")),
+        pytest.param("logistic", 500, marks=pytest.mark.full_size("500 posteriors, a quarter of an hour")),
+    ],
+)
+def test_ranks_of_thinned_decisions_are_uniform(family, replications):
+    study = Study(family)
+    found, whole = ranks_of_step(study, replications, steps_per_draw=SWEEPS)
+    p = p_values(study, found, DRAWS)
+    print(family, p, f"groups that were read in full {whole.mean():.4f}, at most {whole.max():.4f}")
+    assert min(p.values()) > LEVEL
+    assert whole.max() < 0.5
+
+
+@pytest.mark.slow("100 posteriors, each with a fit of its own")
+@pytest.mark.filterwarnings("ignore:Moves of what:pymc_austerity.SubsamplingWarning")
+def test_another_prior_of_tau_is_noticed():
+    """The planted bug: the model's prior is not the one that the data are from."""
+    study = Study("poisson")
+    found, _ = ranks_of_step(study, 100, tau_sd=2.0 * study.tau_sd, steps_per_draw=30)
+    assert p_values(study, found, DRAWS)["log_tau"] < LEVEL
