@@ -32,7 +32,7 @@ from pymc_austerity.target import Target, Vector
 # Rows that are collected before they are evaluated.
 _ROOM = 1024
 # Share of random walks among the proposals for levels, and their size.
-_WALKS, _STEP = 0.1, 1.0
+_WALKS, _STEP = 0.1, 0.5
 
 
 class PlateState(NamedTuple):
