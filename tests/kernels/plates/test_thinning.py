@@ -1,20 +1,32 @@
 """Bounds of rows, and how rows are drawn by them; halved bounds are noticed."""
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy import stats
 
+from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.kernels.plates import moves
+from pymc_austerity.kernels.plates.evaluation import changes
 from pymc_austerity.kernels.plates.records import RowBounds
-from pymc_austerity.kernels.plates.thinning import Pair, Rates, Shift, draw_row, rates_of, shift_of, weight
+from pymc_austerity.kernels.plates.thinning import (
+    Pair,
+    Rates,
+    Shift,
+    draw_row,
+    rates_of,
+    room_for_rows,
+    shift_of,
+    weight,
+)
 from pymc_austerity.mode.plates.group_bounds import _accumulate
-from tests.kernels.plates.cases import case_of, order_of, row_values
+from tests.kernels.plates.cases import case_of, case_of_model, order_of, row_values, rows_of
 
 CASES = [("bernoulli", "centered"), ("poisson", "non-centered")]
 P_LIMIT = 1e-4
 
 
-def changes_and_bounds(case, old, new, kappa=1.0):
+def changes_and_bounds(case, old, new, kappa=1.0, change_of=row_values):
     """D_i and B_i by NumPy, and the rows; those of groups that are read as a whole are left out."""
     arrays = case.arrays
     rows, sums, weights = arrays.rows, arrays.sums, arrays.weights
@@ -26,8 +38,10 @@ def changes_and_bounds(case, old, new, kappa=1.0):
     ]
     z = rows.x - sums.means[groups]
     t, t_new = old.levels[groups] + z @ old.d, new.levels[groups] + z @ new.d
-    change = row_values(case, rows.predictors + t_new) - row_values(case, rows.predictors + t)
-    change -= (t_new - t) * (rows.slopes + 0.5 * rows.curvatures * (t + t_new))
+    change = np.zeros(len(t))
+    if change_of is not None:
+        change = change_of(case, rows.predictors + t_new) - change_of(case, rows.predictors + t)
+        change -= (t_new - t) * (rows.slopes + 0.5 * rows.curvatures * (t + t_new))
     tiers = np.array([one.tier for one in rates])[groups]
     zeta = weights.lengths.astype(float)
     constants = weights.constants.astype(float)[np.maximum(tiers, 0), np.arange(len(groups))]
@@ -182,3 +196,71 @@ def test_a_row_without_weight_is_never_drawn():
     found = [draw_row(rng, weights, (0, 4), rates, Shift(0, 0.0, 0.0), 1.0)[0] for _ in range(600)]
     assert set(found) == {1, 3}
     assert stats.binomtest(found.count(1), 600, 2 / 3).pvalue > P_LIMIT
+
+
+def rows_of_every_likelihood(n, n_groups=30):
+    """Definitions of likelihoods, by a predictor."""
+    data = rows_of(n, n_groups)
+    eta = data.x @ [0.3, 0.5, -0.2]
+    counts = np.random.default_rng(18).poisson(np.exp(eta))
+    reals = eta + np.random.default_rng(19).standard_t(4, n)
+    trials = 1 + counts % 4
+    y = (data.noise < 0.4).astype(int)
+    return data, {
+        "binomial": lambda t: pm.Binomial("y", n=trials, logit_p=t, observed=np.minimum(counts, trials)),
+        "probit": lambda t: pm.Bernoulli("y", p=pm.math.invprobit(t), observed=y),
+        "cloglog": lambda t: pm.Bernoulli("y", p=1 - pm.math.exp(-pm.math.exp(t)), observed=y),
+        "poisson": lambda t: pm.Poisson("y", pm.math.exp(t), observed=counts),
+        "negative binomial": lambda t: pm.NegativeBinomial(
+            "y", mu=pm.math.exp(t), alpha=3.0, observed=counts
+        ),
+        "gamma": lambda t: pm.Gamma("y", alpha=3.0, beta=3.0 / pm.math.exp(t), observed=np.exp(reals)),
+        "student": lambda t: pm.StudentT("y", nu=5.0, mu=t, sigma=0.7, observed=reals),
+        "normal": lambda t: pm.Normal("y", t, 0.7, observed=reals),
+    }
+
+
+NAMES = list(rows_of_every_likelihood(30)[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [400, 24_000])
+def test_bounds_of_every_likelihood(name, n):
+    """By the program of the kernel; of many rows bounds are looked up in a table."""
+    data, likelihoods = rows_of_every_likelihood(n)
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=30)
+        likelihoods[name](data.x @ pm.Normal("beta", shape=3) + u[data.groups])
+    case, seen = case_of_model(model), 0
+    sizes = case.arrays.bounds.sizes
+    groups, rng = np.repeat(np.arange(30), sizes), np.random.default_rng(20)
+    some = np.unique(rng.choice(n, 400))
+    for old, new in pairs(case, 21, widths=(1.0, 2.0)):
+        _, bound, thinned = changes_and_bounds(case, old, new, change_of=None)
+        where = np.searchsorted(thinned, some)
+        kept = some[(where < len(thinned)) & (thinned[np.minimum(where, len(thinned) - 1)] == some)]
+        if not len(kept):
+            continue
+        found = program_changes(case, old, new, groups, kept)
+        own = bound[np.searchsorted(thinned, kept)]
+        assert (np.abs(found) <= own + case.arrays.bounds.rounding).all()
+        seen += len(kept)
+    assert seen > 500
+
+
+def program_changes(case, old, new, groups, some):
+    """D_i of some rows, as the kernel evaluates them."""
+    rows, sums = case.arrays.rows, case.arrays.sums
+    result = np.empty(len(some))
+    lanes = room_for_rows(1).lanes
+    for start in range(0, len(some), BLOCK):
+        chunk = some[start : start + BLOCK]
+        index, before, after, found = lanes
+        first = BLOCK - len(chunk)
+        index[first:] = chunk
+        z = rows.x[chunk] - sums.means[groups[chunk]]
+        before[first:] = old.levels[groups[chunk]] + z @ old.d
+        after[first:] = new.levels[groups[chunk]] + z @ new.d
+        changes(rows, case.arrays.room, index, len(chunk), before, after, found)
+        result[start : start + BLOCK] = found[first:]
+    return result
