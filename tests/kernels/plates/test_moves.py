@@ -12,7 +12,7 @@ from scipy import stats
 from pymc_austerity.kernels.plates import moves
 from pymc_austerity.kernels.plates.moves import move_plate, move_shared
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared, to_theta, to_zeta
-from pymc_austerity.kernels.plates.thinning import Pair, Rates, Shift, rates_of, shift_of
+from pymc_austerity.kernels.plates.thinning import Pair, Rates, rates_of, shift_of
 from tests.kernels.plates.cases import case_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
@@ -101,15 +101,9 @@ def by_forward_state(bounds, g, e, e_new, shift, kappa):
         return rates
     within = bounds.reaches[-1, g] * (1 - 1e-9)
     tier = rates_of(bounds, g, min(max(e, -within), within), 0.0, shift, 0.0).tier
-    q = 0.5 * kappa * rates.mean_square
-    return Rates(
-        tier,
-        rates.step * q,
-        0.0,
-        rates.step * q * bounds.levels[tier, g],
-        rates.mean_square,
-        rates.step,
-    )
+    q = kappa * (e * e + e * e_new + e_new * e_new) / 6
+    size = abs(e_new - e) * q
+    return Rates(tier, size, 0.0, size * bounds.levels[tier, g], e, e_new)
 
 
 def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
@@ -240,5 +234,6 @@ def test_plate_moves_without_remainders_keep_standard_normals(width):
 def test_a_shift_beyond_the_radius_reads_all_rows():
     case = case_of("bernoulli", "centered", 400)
     bounds = case.arrays.bounds
-    far = Shift(len(bounds.radii), 1.0, 1.0)
+    n = len(case.arrays.sums.linear)
+    far = shift_of(bounds, np.zeros(n), np.zeros(n))._replace(tier=len(bounds.radii))
     assert all(rates_of(bounds, g, 0.0, 0.0, far, 1.0).tier == -1 for g in range(len(bounds.sizes)))
