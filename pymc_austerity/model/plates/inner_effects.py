@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 import numpy as np
@@ -29,10 +30,12 @@ class InnerEffects(NamedTuple):
     scale: Variable
 
 
-def inner_effects(model: pm.Model, fact: Factorisation, effects: str) -> tuple[InnerEffects, ...]:
+def inner_effects(
+    model: pm.Model, fact: Factorisation, effects: str, coefficients: Container[Variable]
+) -> tuple[InnerEffects, ...]:
     """Those among the variables of the block but the effects of the plate.
 
-    Scales must not depend on other such variables.
+    Scales must not depend on other such variables, nor on coefficients: proposals move these together.
     """
     names = [name for name in fact.var_names if name != effects]
     block = {fact.graph.values[name] for name in names}
@@ -46,7 +49,8 @@ def inner_effects(model: pm.Model, fact: Factorisation, effects: str) -> tuple[I
         if isinstance(op, NormalRV) and size > 1 and model.rvs_to_transforms.get(rv) is None:
             location, scale = typed(model, fact, op.dist_params(rv.owner))
             is_one = all(k == 1 for k in scale.type.shape)
-            if is_one and not block.isdisjoint(ancestors([scale])):
+            of_scale = block.intersection(ancestors([scale]))
+            if is_one and of_scale and not any(var in coefficients for var in of_scale):
                 found[value] = InnerEffects(
                     np.arange(first, first + size), location, scale.flatten()[0] if scale.type.ndim else scale
                 )

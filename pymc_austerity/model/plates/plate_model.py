@@ -135,6 +135,8 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
         require_no_mixture(fact)
         return None
     fact = _with_effects_last(fact, gather.name)
+    if len(fact.var_names) == 1:
+        raise NoPlate(f"there are no shared variables beside the effects {gather.name!r}")
     prior = effects_prior(model, fact, gather.name)
     found = scaled(fact, gather)
     others = _other_terms(model, fact, gather, found)
@@ -158,7 +160,8 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
             f"{MOST_SHARED} at most are moved together"
         )
     precision = pt.zeros(()) if log_precision is None else log_precision
-    inner = inner_effects(model, fact, gather.name)
+    coefficients = set(ancestors([found.term.rows, prior.location]))
+    inner = inner_effects(model, fact, gather.name, coefficients)
     scales = [prior.scale, precision, *(one.scale for one in inner)]
     return PlateModel(
         factorisation=fact,

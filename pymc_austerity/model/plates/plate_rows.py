@@ -83,11 +83,15 @@ class PlateRows:
         places: set[int] = set()
         lookups: list[tuple[Expression, Part]] = []
         looked_up: list[tuple[Expression, Part]] = []
+        times_used = np.zeros(self.n_shared, np.int64)
         for k, coefficient in predictor.coefficients.items():
             own, others = self._parts(fact, graph, k)
             lookups += [(coefficient, part) for part in own]
             looked_up += [(coefficient, part) for part in others if part.lookup is not None]
-            places.update(int(p) for part in others if part.places is not None for p in part.places)
+            for part in others:
+                if part.places is not None:
+                    places.update(int(p) for p in part.places)
+                    times_used[part.places] += 1
             self._designs.append((coefficient, DirectRows(fact, term, others)))
         self.places = np.array(sorted(places), dtype=np.int64)
         if len(lookups) != 1:
@@ -95,9 +99,14 @@ class PlateRows:
         (self.factor, part) = lookups[0]
         self._lookup = part.lookup
         self._index_of_groups = DataOfRows(fact, term, [self._lookup])
-        # Other factors, of which each row has one level with the coefficient 1.
+        # Other factors, of which each row has one level with the coefficient 1, and which are used once.
         self._factors_of_rows = [
-            part for one, part in looked_up if one is self.factor and not part.factors and part.sign == 1.0
+            part
+            for one, part in looked_up
+            if one is self.factor
+            and not part.factors
+            and part.sign == 1.0
+            and (times_used[part.places] == 1).all()
         ]
         self._index_of_levels = DataOfRows(fact, term, [part.lookup for part in self._factors_of_rows])
         self.factors: list[Index] = [part.places for part in self._factors_of_rows if part.places is not None]

@@ -38,19 +38,20 @@ def rows_of(n: int, n_groups: int = N_GROUPS, seed: int = 1) -> Rows:
     weights = rng.gamma(2.0, size=n_groups)
     weights[-1] = 0.0
     groups = rng.choice(n_groups, n, p=weights / weights.sum())
-    return Rows(np.c_[np.ones(n), rng.normal(size=n)], groups, rng.random(n))
+    x = rng.normal(size=n)
+    return Rows(np.c_[np.ones(n), x, 0.5 * x + rng.normal(size=n)], groups, rng.random(n))
 
 
 def _effects(spelling: str, n_groups: int) -> Any:
     tau = pm.HalfNormal("tau", 1.0)
-    if spelling == "centered":
+    if spelling != "non-centered":
         return pm.Normal("u", pm.Normal("mu", 0.0, 2.0), tau, shape=n_groups)
     return tau * pm.Normal("z", shape=n_groups)
 
 
 def _likelihood(name: str, eta: Any, data: Rows) -> None:
     u = np.random.default_rng(7).normal(0.0, 0.7, data.groups.max() + 1)
-    predictor = data.x @ [-0.4, 0.6] + u[data.groups]
+    predictor = data.x @ [-0.4, 0.6, -0.3] + u[data.groups]
     if name == "bernoulli":
         pm.Bernoulli("y", logit_p=eta, observed=(data.noise < 1 / (1 + np.exp(-predictor))).astype(int))
     elif name == "poisson":
@@ -62,11 +63,14 @@ def _likelihood(name: str, eta: Any, data: Rows) -> None:
 
 
 def model_of(likelihood: str, spelling: str, n: int, n_groups: int = N_GROUPS) -> pm.Model:
-    """A model with an intercept, a slope and effects."""
+    """A model with an intercept, slopes and effects; `crossed` with effects of a second factor."""
     data = rows_of(n, n_groups)
     with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, 2.0, shape=2)
-        _likelihood(likelihood, data.x @ beta + _effects(spelling, n_groups)[data.groups], data)
+        beta = pm.Normal("beta", 0.0, 2.0, shape=3)
+        eta = data.x @ beta + _effects(spelling, n_groups)[data.groups]
+        if spelling == "crossed":
+            eta += pm.Normal("v", 0.3, pm.HalfNormal("tau_v"), shape=5)[np.arange(n) % 5]
+        _likelihood(likelihood, eta, data)
     return model
 
 
@@ -95,7 +99,7 @@ class Case(NamedTuple):
         """d, tau, and the logarithm of the precision of residuals."""
         d = np.empty(len(self.arrays.sums.center))
         displacement(self.arrays.sums, theta, d)
-        tau, log_precision = self.target.features(theta, self.args)
+        tau, log_precision = self.target.features(theta, self.args)[:2]
         return d, float(tau), float(log_precision)
 
     def effects(self, theta: np.ndarray, eps: np.ndarray) -> np.ndarray:
@@ -117,7 +121,8 @@ class Case(NamedTuple):
 
     def draw(self, rng: np.random.Generator, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """theta near its fit, and eps."""
-        theta = self.fit.mean + width * self.fit.factor @ rng.standard_normal(len(self.fit.mean))
+        zeta = self.fit.mean + width * self.fit.factor @ rng.standard_normal(len(self.fit.mean))
+        theta = self.fit.map.to_theta(zeta, self.survey.shared.scales(zeta)[2:] ** 2)
         return theta, width * rng.standard_normal(len(self.arrays.sums.slopes))
 
 

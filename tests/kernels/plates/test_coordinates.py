@@ -5,7 +5,7 @@ import pytest
 
 from tests.kernels.plates.cases import case_of, log_remainders
 
-SPELLINGS = ("centered", "non-centered")
+SPELLINGS = ("centered", "non-centered", "crossed")
 LIKELIHOODS = ("bernoulli", "poisson", "normal")
 ALL = [(likelihood, spelling) for likelihood in LIKELIHOODS for spelling in SPELLINGS]
 

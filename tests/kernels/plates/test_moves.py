@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 from pymc_austerity.kernels.plates import moves
-from pymc_austerity.kernels.plates.moves import move_plate, move_shared, propose_shared
-from pymc_austerity.kernels.plates.thinning import Pair, Rates, Shift, rates_of, shift_of
+from pymc_austerity.kernels.plates.moves import move_plate, move_shared
+from pymc_austerity.kernels.plates.shared_proposal import propose_shared, to_theta, to_zeta
+from pymc_austerity.kernels.plates.thinning import Pair, Rates, rates_of, shift_of
 from tests.kernels.plates.cases import case_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
@@ -80,7 +81,7 @@ def _one(eps, eps_new, g):
 def test_plate_move(likelihood, spelling):
     case = case_of(likelihood, spelling, 400)
     old, new = plate_pairs(case)
-    scores, expected = scores_of_groups(case, old, new, 1000)
+    scores, expected = scores_of_groups(case, old, new, 700)
     assert expected.max() > 0.1
     assert expected.min() < -0.1
     sizes = case.arrays.bounds.sizes
@@ -100,22 +101,16 @@ def by_forward_state(bounds, g, e, e_new, shift, kappa):
         return rates
     within = bounds.reaches[-1, g] * (1 - 1e-9)
     tier = rates_of(bounds, g, min(max(e, -within), within), 0.0, shift, 0.0).tier
-    q = 0.5 * kappa * rates.mean_square
-    return Rates(
-        tier,
-        rates.step * q,
-        0.0,
-        rates.step * q * bounds.levels[tier, g],
-        rates.mean_square,
-        rates.step,
-    )
+    q = kappa * (e * e + e * e_new + e_new * e_new) / 6
+    size = abs(e_new - e) * q
+    return Rates(tier, size, 0.0, size * bounds.levels[tier, g], e, e_new)
 
 
 def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
     case = case_of("bernoulli", "centered", 400)
     old, new = plate_pairs(case)
     monkeypatch.setattr(moves, "rates_of", by_forward_state)
-    scores, _ = scores_of_groups(case, old, new, 1000)
+    scores, _ = scores_of_groups(case, old, new, 700)
     assert np.abs(scores[case.arrays.bounds.sizes > 0]).max() > 2 * LIMIT
 
 
@@ -133,17 +128,19 @@ def shared_pairs(case):
         yield theta, theta_new, eps
 
 
+def log_q(case, theta):
+    """Of independent proposals."""
+    proposal, zeta = case.arrays.proposal, theta.copy()
+    determinant = to_zeta(proposal, case.target.features(theta, case.args), zeta)
+    w = proposal.inverse @ (zeta - proposal.mean)
+    return -0.5 * (20.0 + len(theta)) * np.log1p(w @ w / 20.0) - determinant
+
+
 def shared_scores(case, pair, n, monkeypatch, density=1.0):
     """Detailed balance of `move_shared`; and groups that were read as a whole."""
     theta, theta_new, eps = pair
-    proposal = case.arrays.proposal
-
-    def log_q(at):
-        w = proposal.inverse @ (at - proposal.mean)
-        return -0.5 * (20.0 + len(at)) * np.log1p(w @ w / 20.0)
-
     plate = case.arrays._replace(rule=case.arrays.rule._replace(kappa=1.0))
-    ratio = log_q(theta) - log_q(theta_new)
+    ratio = log_q(case, theta) - log_q(case, theta_new)
     found, whole = [], []
     for start, end, sign in ((theta, theta_new, 1.0), (theta_new, theta, -1.0)):
         monkeypatch.setattr(moves, "propose_shared", lambda *_, e=end, s=sign: (e, density * s * ratio))
@@ -159,35 +156,63 @@ def shared_scores(case, pair, n, monkeypatch, density=1.0):
     return balance(*found, expected), whole[0].pop()
 
 
-@pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+@pytest.mark.parametrize(("likelihood", "spelling"), [*CASES, ("bernoulli", "crossed")])
 def test_shared_move(likelihood, spelling, monkeypatch):
     case = case_of(likelihood, spelling, 400)
-    found = [shared_scores(case, pair, 400, monkeypatch) for pair in shared_pairs(case)]
+    found = [shared_scores(case, pair, 250, monkeypatch) for pair in shared_pairs(case)]
     assert max(abs(score) for score, _ in found) < LIMIT
     assert min(whole for _, whole in found) <= 2 < max(whole for _, whole in found)
 
 
 def test_without_the_density_of_the_proposal_it_fails(monkeypatch):
     case = case_of("bernoulli", "centered", 400)
-    found = [shared_scores(case, pair, 400, monkeypatch, density=0.0) for pair in shared_pairs(case)]
+    found = [shared_scores(case, pair, 250, monkeypatch, density=0.0) for pair in shared_pairs(case)]
     assert max(abs(score) for score, _ in found) > 2 * LIMIT
 
 
-def test_ratio_of_the_proposal():
-    """Multivariate t, or a random walk, whose density is symmetric."""
-    case, rng = case_of("bernoulli", "centered", 400), np.random.default_rng(26)
+@pytest.mark.parametrize("spelling", ["centered", "crossed"])
+def test_ratio_of_the_proposal(spelling):
+    """Multivariate t in coordinates zeta, or a random walk there."""
+    case, rng = case_of("bernoulli", spelling, 400), np.random.default_rng(26)
     proposal = case.arrays.proposal
-    law = stats.multivariate_t(proposal.mean, proposal.factor @ proposal.factor.T, df=20)
-    theta, draws, walks = proposal.mean + proposal.factor @ np.ones(len(proposal.mean)), [], 0
-    for _ in range(4000):
-        new, ratio = propose_shared(rng, proposal, theta)
-        if ratio == 0.0:
+    theta, draws, walks = case.draw(rng)[0], [], 0
+    zeta = theta.copy()
+    determinant = to_zeta(proposal, case.target.features(theta, case.args), zeta)
+    for _ in range(2000):
+        new, ratio = propose_shared(rng, proposal, theta, case.args, case.target)
+        other = new.copy()
+        of_new = to_zeta(proposal, case.target.features(new, case.args), other)
+        if abs(ratio - (of_new - determinant)) < 1e-12:
             walks += 1
+            assert np.abs(proposal.inverse @ (other - zeta)).max() < 6.0 * proposal.scale
             continue
-        assert ratio == pytest.approx(law.logpdf(theta) - law.logpdf(new), abs=1e-9)
-        draws.append(proposal.inverse @ (new - proposal.mean))
-    assert stats.binomtest(walks, 4000, 0.1).pvalue > 1e-4
-    assert min(stats.kstest(np.array(draws)[:, k], stats.t(20).cdf).pvalue for k in (0, 1)) > 1e-4
+        assert ratio == pytest.approx(log_q(case, theta) - log_q(case, new), abs=1e-9)
+        draws.append(proposal.inverse @ (other - proposal.mean))
+    assert stats.binomtest(walks, 2000, 1.0 - proposal.independent).pvalue > 1e-4
+    pvalues = [stats.kstest(one, stats.t(20).cdf).pvalue for one in np.transpose(draws)]
+    assert min(pvalues) > 1e-4 / len(pvalues)
+
+
+def test_jacobian_of_the_proposal():
+    """By differences, for effects of a second factor."""
+    case, rng = case_of("bernoulli", "crossed", 400), np.random.default_rng(28)
+    proposal, h = case.arrays.proposal, 1e-6
+    assert len(proposal.mapped) == 5
+
+    def theta_at(zeta):
+        theta = zeta.copy()
+        return theta, to_theta(proposal, case.target.features(zeta, case.args), theta)
+
+    theta, _ = case.draw(rng, 1.5)
+    zeta = theta.copy()
+    determinant = to_zeta(proposal, case.target.features(theta, case.args), zeta)
+    again, same = theta_at(zeta)
+    np.testing.assert_allclose(again, theta, atol=1e-12)
+    assert same == pytest.approx(determinant, abs=1e-12)
+    slopes = [(theta_at(zeta + s)[0] - theta_at(zeta - s)[0]) / (2 * h) for s in h * np.eye(len(zeta))]
+    sign, numeric = np.linalg.slogdet(slopes)
+    assert abs(numeric - determinant) < 1e-6
+    assert sign != 0.0
 
 
 @pytest.mark.parametrize("width", [1.0, 1.3])
@@ -195,7 +220,7 @@ def test_plate_moves_without_remainders_keep_standard_normals(width):
     case, rng = case_of("normal", "centered", 400), np.random.default_rng(27)
     n = len(case.arrays.sums.slopes)
     plate = case.arrays._replace(bounds=case.arrays.bounds._replace(widths=np.full(n, width)))
-    state = case.state(case.fit.mean, rng.standard_normal(n))
+    state = case.state(case.fit.theta, rng.standard_normal(n))
     found = []
     for k in range(1500):
         counts = move_plate(rng, plate, state)
@@ -209,5 +234,6 @@ def test_plate_moves_without_remainders_keep_standard_normals(width):
 def test_a_shift_beyond_the_radius_reads_all_rows():
     case = case_of("bernoulli", "centered", 400)
     bounds = case.arrays.bounds
-    far = Shift(len(bounds.radii), 1.0, 1.0)
+    n = len(case.arrays.sums.linear)
+    far = shift_of(bounds, np.zeros(n), np.zeros(n))._replace(tier=len(bounds.radii))
     assert all(rates_of(bounds, g, 0.0, 0.0, far, 1.0).tier == -1 for g in range(len(bounds.sizes)))

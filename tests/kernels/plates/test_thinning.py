@@ -1,45 +1,66 @@
 """Bounds of rows, and how rows are drawn by them; halved bounds are noticed."""
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy import stats
 
+from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.kernels.plates import moves
+from pymc_austerity.kernels.plates.evaluation import changes
 from pymc_austerity.kernels.plates.records import RowBounds
-from pymc_austerity.kernels.plates.thinning import Pair, Rates, Shift, draw_row, rates_of, shift_of, weight
+from pymc_austerity.kernels.plates.thinning import (
+    Pair,
+    Rates,
+    draw_row,
+    rates_of,
+    room_for_rows,
+    shift_of,
+    weight,
+    without_levels,
+)
 from pymc_austerity.mode.plates.group_bounds import _accumulate
-from tests.kernels.plates.cases import case_of, order_of, row_values
+from tests.kernels.plates.cases import case_of, case_of_model, order_of, row_values, rows_of
 
-CASES = [("bernoulli", "centered"), ("poisson", "non-centered")]
+CASES = [("bernoulli", "centered"), ("poisson", "non-centered"), ("bernoulli", "crossed")]
 P_LIMIT = 1e-4
 
 
-def changes_and_bounds(case, old, new, kappa=1.0):
+def changes_and_bounds(case, old, new, kappa=1.0, change_of=row_values):
     """D_i and B_i by NumPy, and the rows; those of groups that are read as a whole are left out."""
     arrays = case.arrays
     rows, sums, weights = arrays.rows, arrays.sums, arrays.weights
     sizes = np.diff(rows.starts)
     groups = np.repeat(np.arange(len(sizes)), sizes)
     shift = shift_of(arrays.bounds, old.d, new.d)
-    rates = [
-        rates_of(arrays.bounds, g, old.levels[g], new.levels[g], shift, kappa) for g in range(len(sizes))
-    ]
+    rates = [rates_of_group(case, g, old, new, shift, kappa) for g in range(len(sizes))]
     z = rows.x - sums.means[groups]
     t, t_new = old.levels[groups] + z @ old.d, new.levels[groups] + z @ new.d
-    change = row_values(case, rows.predictors + t_new) - row_values(case, rows.predictors + t)
-    change -= (t_new - t) * (rows.slopes + 0.5 * rows.curvatures * (t + t_new))
+    change = np.zeros(len(t))
+    if change_of is not None:
+        change = change_of(case, rows.predictors + t_new) - change_of(case, rows.predictors + t)
+        change -= (t_new - t) * (rows.slopes + 0.5 * rows.curvatures * (t + t_new))
     tiers = np.array([one.tier for one in rates])[groups]
     zeta = weights.lengths.astype(float)
     constants = weights.constants.astype(float)[np.maximum(tiers, 0), np.arange(len(groups))]
     w, w_new = arrays.bounds.whitening @ old.d, arrays.bounds.whitening @ new.d
     size = np.linalg.norm(w_new - w)
     mean_square = (w @ w + w @ w_new + w_new @ w_new) / 3
-    e, e_new = old.levels[groups], new.levels[groups]
-    level_square = (e * e + e * e_new + e_new * e_new) / 3
-    spread = np.sqrt(level_square) + zeta * np.sqrt(mean_square)
-    bound = 0.5 * constants * (np.abs(e_new - e) + zeta * size) * spread**2
+    of_factors = arrays.bounds.factors
+    y = old.levels[groups] + z[:, of_factors] @ old.d[of_factors]
+    y_new = new.levels[groups] + z[:, of_factors] @ new.d[of_factors]
+    spread = np.sqrt((y * y + y * y_new + y_new * y_new) / 3) + zeta * np.sqrt(mean_square)
+    bound = 0.5 * constants * (np.abs(y_new - y) + zeta * size) * spread**2
     thinned = np.flatnonzero(tiers >= 0)
     return change[thinned], bound[thinned], thinned
+
+
+def rates_of_group(case, g, old, new, shift, kappa):
+    """As `compare` has them."""
+    bounds, means = case.arrays.bounds, case.arrays.sums.means
+    level = without_levels(bounds, means, g, old.levels[g], shift.levels)
+    new_level = without_levels(bounds, means, g, new.levels[g], shift.new_levels)
+    return rates_of(bounds, g, level, new_level, shift, kappa)
 
 
 def pairs(case, seed, widths=(0.3, 1.0, 1.5, 2.5)):
@@ -71,11 +92,11 @@ def test_rates_are_the_same_for_both_directions(likelihood, spelling):
     whole = 0
     for old, new in pairs(case, 12, widths=(0.5, 2.0, 5.0)):
         there, back = shift_of(bounds, old.d, new.d), shift_of(bounds, new.d, old.d)
-        assert there == back
+        np.testing.assert_equal(there._replace(levels=there.new_levels, new_levels=there.levels), back)
         for g in range(len(old.levels)):
-            e, e_new = old.levels[g], new.levels[g]
-            one = rates_of(bounds, g, e, e_new, there, 6.0)
-            assert one == rates_of(bounds, g, e_new, e, there, 6.0)
+            one = rates_of_group(case, g, old, new, there, 6.0)
+            other = rates_of_group(case, g, new, old, back, 6.0)
+            assert one[:4] == other[:4]
             whole += one.tier < 0
     assert whole > 20  # both kinds are seen
 
@@ -91,7 +112,7 @@ def test_rows_are_drawn_for_at_least_their_bounds(likelihood, spelling, kappa):
         _, bound, thinned = changes_and_bounds(case, old, new, kappa)
         groups = np.repeat(np.arange(len(bounds.sizes)), bounds.sizes)[thinned]
         for g in np.unique(groups):
-            rates = rates_of(bounds, g, old.levels[g], new.levels[g], shift, kappa)
+            rates = rates_of_group(case, g, old, new, shift, kappa)
             own = [
                 rates.levels * weight(weights.levels[rates.tier], starts[g], i)
                 + rates.shared * weight(weights.shared[rates.tier], starts[g], i)
@@ -148,7 +169,7 @@ def test_counts_are_poisson_with_the_bounds_as_means(likelihood, spelling, kappa
     old, new = case.state(*case.draw(rng)), case.state(*case.draw(rng))
     for g in range(6, 30):  # these stay, and are compared for the change of theta alone
         old.levels[g] = new.levels[g]
-    n = 4000
+    n = int(6000 / kappa)
     found, own = drawn_rows(case, old, new, n, kappa, monkeypatch)
     _, bound, which = changes_and_bounds(case, old, new, kappa)
     means = dict(zip(which.tolist(), (kappa * bound).tolist(), strict=True))
@@ -176,9 +197,107 @@ def test_a_row_without_weight_is_never_drawn():
     """Neither at the beginning, nor in the middle, nor at the end of a group."""
     own = np.array([0.0, 2.0, 0.0, 1.0, 0.0], dtype=np.float32)
     sums = np.cumsum(own, dtype=np.float32)[None]
-    weights = RowBounds(np.zeros(5, np.float32), own[None], sums, np.zeros((1, 5), np.float32))
+    nothing = np.zeros((1, 5), np.float32)
+    weights = RowBounds(nothing[0], np.zeros((0, 5), np.int32), own[None], sums, nothing)
     rng = np.random.default_rng(17)
     rates = Rates(0, 1.0, 0.0, float(sums[0, -1]), 1.0, 2.0)
-    found = [draw_row(rng, weights, (0, 4), rates, Shift(0, 0.0, 0.0), 1.0)[0] for _ in range(600)]
+    shift = shift_of(case_of("bernoulli", "centered", 400).arrays.bounds, np.zeros(3), np.zeros(3))
+    found = [draw_row(rng, weights, (0, 4), rates, shift, 1.0)[0] for _ in range(600)]
     assert set(found) == {1, 3}
     assert stats.binomtest(found.count(1), 600, 2 / 3).pvalue > P_LIMIT
+
+
+def rows_of_every_likelihood(n, n_groups=30):
+    """Definitions of likelihoods, by a predictor."""
+    data = rows_of(n, n_groups)
+    eta = data.x @ [0.3, 0.5, -0.2]
+    counts = np.random.default_rng(18).poisson(np.exp(eta))
+    reals = eta + np.random.default_rng(19).standard_t(4, n)
+    trials = 1 + counts % 4
+    y = (data.noise < 0.4).astype(int)
+    return data, {
+        "binomial": lambda t: pm.Binomial("y", n=trials, logit_p=t, observed=np.minimum(counts, trials)),
+        "probit": lambda t: pm.Bernoulli("y", p=pm.math.invprobit(t), observed=y),
+        "cloglog": lambda t: pm.Bernoulli("y", p=1 - pm.math.exp(-pm.math.exp(t)), observed=y),
+        "poisson": lambda t: pm.Poisson("y", pm.math.exp(t), observed=counts),
+        "negative binomial": lambda t: pm.NegativeBinomial(
+            "y", mu=pm.math.exp(t), alpha=3.0, observed=counts
+        ),
+        "gamma": lambda t: pm.Gamma("y", alpha=3.0, beta=3.0 / pm.math.exp(t), observed=np.exp(reals)),
+        "student": lambda t: pm.StudentT("y", nu=5.0, mu=t, sigma=0.7, observed=reals),
+        "normal": lambda t: pm.Normal("y", t, 0.7, observed=reals),
+    }
+
+
+NAMES = list(rows_of_every_likelihood(30)[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [400, 24_000])
+def test_bounds_of_every_likelihood(name, n):
+    """By the program of the kernel; of many rows bounds are looked up in a table."""
+    data, likelihoods = rows_of_every_likelihood(n)
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=30)
+        likelihoods[name](data.x @ pm.Normal("beta", shape=3) + u[data.groups])
+    require_bounds(case_of_model(model))
+
+
+def require_bounds(case, n_factors=0):
+    """|D_i| <= B_i for some rows of some pairs of states."""
+    seen, sizes = 0, case.arrays.bounds.sizes
+    assert len(case.arrays.bounds.factor_starts) == n_factors + 1
+    groups, rng = np.repeat(np.arange(30), sizes), np.random.default_rng(20)
+    some = np.unique(rng.choice(sizes.sum(), 400))
+    for old, new in pairs(case, 21, widths=(1.0, 2.0)):
+        _, bound, thinned = changes_and_bounds(case, old, new, change_of=None)
+        kept = np.intersect1d(some, thinned)
+        found = program_changes(case, old, new, groups, kept)
+        own = bound[np.searchsorted(thinned, kept)]
+        assert (np.abs(found) <= own + case.arrays.bounds.rounding).all()
+        seen += len(kept)
+    assert seen > 200
+
+
+FACTOR = np.arange(400) % 6
+
+
+@pytest.mark.parametrize(
+    ("predictor", "n_factors"),
+    [
+        pytest.param(lambda v, x: v[FACTOR], 1, id="one factor"),
+        pytest.param(lambda v, x: v[FACTOR] + pm.Normal("a", shape=4)[np.arange(400) % 4], 2, id="two"),
+        pytest.param(lambda v, x: v[FACTOR] + v[FACTOR[::-1].copy()], 0, id="twice"),
+        pytest.param(lambda v, x: v[FACTOR] - v[FACTOR[::-1].copy()], 0, id="a difference"),
+        pytest.param(lambda v, x: v[FACTOR] + v[0] * x, 0, id="and a slope"),
+        pytest.param(lambda v, x: v[FACTOR] * x, 0, id="slopes"),
+        pytest.param(lambda v, x: v[rows_of(400).groups % 6], 1, id="a factor of groups"),
+    ],
+)
+def test_bounds_with_other_factors(predictor, n_factors):
+    """Levels have bounds of their own where each row has one level, and they are used nowhere else."""
+    data, likelihoods = rows_of_every_likelihood(400)
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=30)
+        v = pm.Normal("v", 0.0, pm.HalfNormal("tau_v"), shape=6)
+        slopes = data.x @ pm.Normal("beta", shape=3)
+        likelihoods["poisson"](slopes + predictor(v, data.x[:, 1]) + u[data.groups])
+    require_bounds(case_of_model(model), n_factors)
+
+
+def program_changes(case, old, new, groups, some):
+    """D_i of some rows, as the kernel evaluates them."""
+    rows, sums = case.arrays.rows, case.arrays.sums
+    result = np.empty(len(some))
+    lanes = room_for_rows(1).lanes
+    for start in range(0, len(some), BLOCK):
+        chunk = some[start : start + BLOCK]
+        index, before, after, found = lanes
+        first = BLOCK - len(chunk)
+        index[first:] = chunk
+        z = rows.x[chunk] - sums.means[groups[chunk]]
+        before[first:] = old.levels[groups[chunk]] + z @ old.d
+        after[first:] = new.levels[groups[chunk]] + z @ new.d
+        changes(rows, case.arrays.room, index, len(chunk), before, after, found)
+        result[start : start + BLOCK] = found[first:]
+    return result

@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize
 
 from pymc_austerity.kernels.plates.coordinates import quadratic
-from pymc_austerity.mode.plates.center import find_center, maximum_at, moments
+from pymc_austerity.mode.plates.center import find_center, moments
 from pymc_austerity.mode.plates.theta_density import marginal, quadratic_derivatives
 from tests.kernels.plates.cases import case_of
 
@@ -70,7 +70,7 @@ def test_marginal_is_the_integral_of_the_joint_density(spelling):
     first, _ = case.draw(rng, 0.5)
     for theta in (first, case.draw(rng, 1.0)[0]):
         prior = case.target.global_log_ratio(theta, first, case.args)
-        found.append(marginal(shared, sums, theta).value - prior - case.quadratic(theta))
+        found.append(marginal(shared(theta), sums, theta).value - prior - case.quadratic(theta))
     assert found[0] == pytest.approx(found[1], abs=1e-8)
 
 
@@ -112,14 +112,40 @@ def test_mode_of_theta():
     center, maximum = find_center(case.survey)
     # The curvature of the likelihood moves with theta, which the center leaves out.
     found = optimize.minimize(objective, center.theta, method="Nelder-Mead", options={"maxiter": 250})
-    factor = np.linalg.cholesky(np.linalg.inv(maximum.precision))
+    factor = maximum.slopes @ np.linalg.cholesky(np.linalg.inv(maximum.precision))
     assert np.linalg.norm(np.linalg.solve(factor, found.x - center.theta)) < 1.0
 
 
-def test_maximum_of_the_marginal_has_no_slope():
-    case = case_of("bernoulli", "centered", 400)
-    maximum = maximum_at(case.survey, case.arrays.sums, case.fit.center.theta)
-    found = marginal(case.survey.shared, case.arrays.sums, maximum.mode)
-    sd = np.sqrt(np.diag(np.linalg.inv(-found.hessian)))
+@pytest.mark.parametrize("spelling", ["centered", "crossed"])
+def test_maximum_of_the_marginal_has_no_slope(spelling):
+    """In coordinates zeta; the precision is that of differences of the density."""
+    case = case_of("bernoulli", spelling, 400)
+    maximum = case.survey.maximum(case.arrays.sums, case.fit.center.theta)
+
+    def density(zeta):
+        theta = maximum.map.to_theta(zeta, case.survey.shared.scales(zeta)[2:] ** 2)
+        at = case.survey.shared(theta)
+        return maximum.map.density(marginal(at, case.arrays.sums, theta), zeta, at)
+
+    found, h = density(maximum.zeta), 1e-5
+    sd = np.sqrt(np.diag(np.linalg.inv(maximum.precision)))
     assert np.abs(found.gradient * sd).max() < 0.01
-    np.testing.assert_allclose(maximum.precision, -found.hessian, rtol=1e-2, atol=0.2)
+    steps = h * np.eye(len(sd))
+    for at in (maximum.zeta, maximum.zeta + 0.3 * sd):
+        own = density(at)
+        slopes = [(density(at + s).value - density(at - s).value) / (2 * h) for s in steps]
+        curvature = [(density(at + s).gradient - density(at - s).gradient) / (2 * h) for s in steps]
+        np.testing.assert_allclose(own.gradient, slopes, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(own.hessian, curvature, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(maximum.precision, -found.hessian, rtol=1e-3, atol=0.05)
+
+
+def test_jacobian_of_zeta():
+    case = case_of("bernoulli", "crossed", 400)
+    own, shared, zeta, h = case.fit.map, case.survey.shared, case.fit.mean + 0.1, 1e-6
+
+    def theta_at(zeta):
+        return own.to_theta(zeta, shared.scales(zeta)[2:] ** 2)
+
+    slopes = [(theta_at(zeta + s) - theta_at(zeta - s)) / (2 * h) for s in h * np.eye(len(zeta))]
+    np.testing.assert_allclose(own.slopes_at(zeta, shared(theta_at(zeta))), np.transpose(slopes), atol=1e-7)

@@ -149,7 +149,12 @@ def not_linear_in_coefficients():
     bernoulli(X @ pm.HalfNormal("beta", shape=2) + _u()[GROUPS])
 
 
+def effects_alone():
+    bernoulli(pm.Normal("u", shape=G)[GROUPS])
+
+
 REASONS = {
+    effects_alone: "no shared variables",
     zero_sum: "ZeroSumNormal",
     ordered: "ordered transform",
     sums_of_effects: "made of several of 'z'",

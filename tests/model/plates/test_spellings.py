@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
@@ -282,3 +283,45 @@ def test_effects_may_stand_at_any_place_of_the_block():
     rows = plate.rows(np.arange(5))
     np.testing.assert_allclose(rows.x[:, places_of(plate, "beta")], X[:5])
     assert plate.factorisation.var_names[-1] == "u"
+
+
+def second_factor(location, spread):
+    def define():
+        b = beta()
+        v = pm.Normal("v", location(b), spread(b), shape=7)
+        bernoulli(X @ b + _u() + v[np.arange(N) % 7])
+
+    return define
+
+
+@pytest.mark.parametrize(
+    ("location", "spread", "n"),
+    [
+        pytest.param(lambda b: 0.0, lambda b: pm.HalfNormal("tau_v"), 1, id="its own scale"),
+        pytest.param(lambda b: pm.Normal("m"), lambda b: pm.HalfNormal("tau_v"), 1, id="and location"),
+        pytest.param(lambda b: 0.0, lambda b: 1.5, 0, id="a fixed scale"),
+        pytest.param(lambda b: 0.0, lambda b: pm.math.exp(b[0]), 0, id="a scale by a coefficient"),
+        pytest.param(
+            lambda b: 0.0, lambda b: pm.HalfNormal("tau_v") * np.arange(1.0, 8.0), 0, id="scales that differ"
+        ),
+    ],
+)
+def test_effects_of_a_second_factor(location, spread, n):
+    """Those that have one scale, which is sampled and is no function of coefficients."""
+    plate = plate_in(built(second_factor(location, spread)))
+    assert plate.effects == "u"
+    assert len(plate.inner) == n
+    for one in plate.inner:
+        np.testing.assert_array_equal(one.coordinates, places_of(plate, "v"))
+
+
+def test_data_minus_one_and_take():
+    """Labels that begin at one."""
+
+    def define():
+        u = pm.Normal("u", 0.0, scale(), shape=G)
+        bernoulli(X @ beta() + pt.take(u, pm.Data("groups", GROUPS + 1) - 1) * np.ones(N))
+
+    plate = plate_in(built(define))
+    assert plate is not None
+    require_rows(plate)
