@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from pymc.initial_point import PointType
 
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
@@ -35,9 +33,8 @@ def few_rows_a_group(recipe: PlateRecipe) -> str:
     """Why a plate is not worth it."""
     found = recipe.prediction
     return (
-        f"there are few rows for each of the {found.n_groups:,} groups: groups / sqrt(rows) is "
-        f"{found.n_groups / math.sqrt(recipe.n_local):.0f}, and moves of what they share would be accepted at "
-        f"a rate of about {found.shared_acceptance:.2f}"
+        f"moves of what the {found.n_groups:,} groups share would be accepted at a rate of about "
+        f"{found.shared_acceptance:.2f}: {found.why_few(recipe.n_local)}"
     )
 
 

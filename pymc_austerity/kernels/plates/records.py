@@ -171,10 +171,14 @@ class SharedProposal(NamedTuple):
     mean : ndarray (q,)
     factor, inverse : ndarray (q, q)
         Lower triangular L with L L' the covariance, and its inverse.
-    independent : float
-        Share of independent draws; the others are random walks.
+    independent, walks : float
+        Shares of independent draws and of random walks. The rest are random walks of scales alone.
     scale : float
         Of the random walk, in units of L.
+    hyper : ndarray of int
+        Coordinates that are no coefficients: scales, and what these depend on.
+    spreads : ndarray (q,)
+        Standard deviations of zeta.
     """
 
     mapped: Index
@@ -189,7 +193,10 @@ class SharedProposal(NamedTuple):
     factor: Matrix
     inverse: Matrix
     independent: float
+    walks: float
     scale: float
+    hyper: Index
+    spreads: Vector
 
 
 class PlateRule(NamedTuple):

@@ -13,6 +13,9 @@ from pymc_austerity.target import Target, Vector
 
 # Degrees of freedom of independent draws of theta: with fewer they leave the bounds' radius too often.
 _DOF = 20.0
+# Random walks of scales are from one to so many standard deviations: with few groups the logarithm of a scale
+# has a long tail to the left, which independent draws hardly reach, and hardly leave.
+_LARGEST = 6.0
 
 
 @register_jitable
@@ -26,8 +29,13 @@ def propose_shared(
     q = int(theta.shape[0])
     old, new = theta.copy(), np.empty(q)
     ratio = -to_zeta(proposal, target.features(theta, args), old)
-    xi = rng.standard_normal(q)
-    if rng.random() >= proposal.independent:
+    xi, kind = rng.standard_normal(q), rng.random()
+    if kind >= proposal.independent + proposal.walks and proposal.hyper.shape[0] > 0:
+        new[:] = old
+        size = math.exp(rng.random() * math.log(_LARGEST))
+        for k in proposal.hyper:
+            new[k] += size * proposal.spreads[k] * xi[k]
+    elif kind >= proposal.independent:
         for k in range(q):
             new[k] = old[k]
             for j in range(k + 1):

@@ -18,7 +18,7 @@ from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, move
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
 from pymc_austerity.mode.plates.shared_map import SharedMap
 from pymc_austerity.mode.plates.theta_density import SharedTerms
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
 
@@ -26,8 +26,8 @@ Matrix = npt.NDArray[np.float64]
 _DRAWS, _SEED = 3, 2007
 # Shifts in standard deviations beyond which the expansion moves, and how often it does.
 _FAR, _MOST_ROUNDS = 0.7, 6
-# Share of independent draws; the others are random walks of the size that suits many dimensions.
-_INDEPENDENT, _WALK = 0.9, 2.4
+# Shares of independent draws and of random walks, and the size of these; the others move scales alone.
+_INDEPENDENT, _WALKS, _SIZE = 0.8, 0.1, 2.4
 
 
 class SharedFit(NamedTuple):
@@ -47,6 +47,8 @@ class SharedFit(NamedTuple):
         d theta / d zeta there.
     shift : float
         What the last round moved, in standard deviations.
+    hyper : ndarray of int
+        Coordinates of theta that are no coefficients.
     """
 
     center: Center
@@ -56,6 +58,7 @@ class SharedFit(NamedTuple):
     theta: Vector
     slopes: Matrix
     shift: float
+    hyper: Index
 
     def proposal(self) -> SharedProposal:
         """As the kernel takes it."""
@@ -73,7 +76,10 @@ class SharedFit(NamedTuple):
             factor=self.factor,
             inverse=np.ascontiguousarray(np.linalg.inv(self.factor)),
             independent=_INDEPENDENT,
-            scale=_WALK / float(np.sqrt(q)),
+            walks=_WALKS,
+            scale=_SIZE / float(np.sqrt(q)),
+            hyper=self.hyper,
+            spreads=np.linalg.norm(self.factor, axis=1),
         )
 
     def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
@@ -120,7 +126,8 @@ def fit_shared(
         rounds -= 1
         if shift < _FAR or rounds == 0:
             slopes = own.slopes_at(mean, survey.shared(theta))
-            fit = SharedFit(center, own, mean, np.ascontiguousarray(factor), theta, slopes, shift)
+            hyper = np.setdiff1d(np.arange(len(mean)), sums.linear)
+            fit = SharedFit(center, own, mean, np.ascontiguousarray(factor), theta, slopes, shift, hyper)
             return fit, at, sums
         center, moved = moved_center(survey, sums, theta), True
 

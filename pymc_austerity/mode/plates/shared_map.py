@@ -1,7 +1,7 @@
 """Coordinates zeta in which theta is nearly normal though scales of its inner effects are sampled.
 
-Let inner effects have the prior N(c, t2 I), and let V diag(b) V' be what the likelihood says of them, all else
-integrated out. Then y = V' v has independent coordinates for any scale, and
+Let inner effects have the prior N(c, t2 I), and let V diag(b) V' be what the likelihood says of them, with
+all else integrated out. Then y = V' v has independent coordinates for any scale, and
 
     y = (a t2 + V' c) r + sqrt(t2 r) zeta,    r = 1 / (1 + b t2),
 

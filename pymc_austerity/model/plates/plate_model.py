@@ -233,8 +233,8 @@ def _predictor(graph: ScalarGraph, cases: CasePredictors) -> tuple[int, int | No
     ]
     if len(wide) != 1 or len(cases.values) > 2:
         raise NoPlate(
-            f"the likelihood is a function of {len(cases.values)} linear predictors (a free dispersion is one), "
-            "and a plate's of one; only normal residuals may have a free scale"
+            f"the likelihood is a function of {len(cases.values)} linear predictors (a free dispersion is "
+            "one), and a plate's of one; only normal residuals may have a free scale"
         )
     scalar = [k for k in range(len(cases.values)) if k not in wide]
     return wide[0], scalar[0] if scalar else None
@@ -270,7 +270,7 @@ def _normal_precision(model: pm.Model, fact: Factorisation, name: str) -> Variab
     op = getattr(rv.owner, "op", None)
     if not isinstance(op, NormalRV):
         raise NoPlate(
-            f"the likelihood {name!r} has a free dispersion, and only normal residuals may have one in a plate"
+            f"the likelihood {name!r} has a free dispersion; in a plate only normal residuals may have one"
         )
     _, scale = typed(model, fact, op.dist_params(rv.owner))
     if int(np.prod([k or 0 for k in scale.type.shape])) != 1 and scale.type.ndim:

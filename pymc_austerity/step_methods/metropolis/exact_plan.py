@@ -5,7 +5,7 @@ from __future__ import annotations
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
@@ -27,11 +27,14 @@ def plan_exact(
     if isinstance(found, PlateModel):
         return plan_plates(options, decision, found, point)
     try:
-        return plan_tuna(options, tuna, point, survey(options, point, certify=False, factorisation=fact))
+        plan = plan_tuna(options, tuna, point, survey(options, point, certify=False, factorisation=fact))
     except UnsuitableError as error:
         if found is not None:
             error.add_note(f"The model has effects of many groups, which are no plate: {found}.")
         raise
+    if found is not None and plan.recipe.reads_all:
+        warn(f"The model has effects of many groups, which could not be moved as a plate: {found}.")
+    return plan
 
 
 def plate_for(

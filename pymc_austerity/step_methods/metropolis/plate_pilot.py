@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
 
+# Groups for each square root of the rows, above which these are few.
+_MANY_GROUPS = 30.0
 # Rows that are drawn for the shared move, relative to what its bounds need: what is tried, in this order.
 KAPPAS = (5.0, 20.0, 80.0)
 # Sweeps that are dropped, and those that count; states over which the drift is averaged.
@@ -52,6 +55,13 @@ class PlatePrediction(NamedTuple):
         group = _OF_GROUP + _OF_COLUMN * self.n_shared
         row = _OF_READ if reads_all else _OF_DRAWN + _OF_COLUMN * self.n_shared
         return 1e9 * effective / (group * self.n_groups + row * self.terms)
+
+    def why_few(self, n_rows: int) -> str:
+        """Why moves of the shared variables are accepted seldom."""
+        ratio = self.n_groups / math.sqrt(n_rows)
+        if ratio > _MANY_GROUPS:
+            return f"there are few rows for each group (groups / sqrt(rows) is {ratio:.0f})"
+        return "the rows of a group say little, as with rare events, or there are many shared variables"
 
     def __str__(self) -> str:
         return (

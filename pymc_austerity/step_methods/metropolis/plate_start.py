@@ -57,12 +57,10 @@ def tell_of_plate(recipe: PlateRecipe, decision: PlateDecision) -> None:
     """Warn if the shared variables will mix badly, or if all rows are read."""
     prediction = recipe.prediction
     if prediction.shared_acceptance < _POOR:
-        ratio = prediction.n_groups / math.sqrt(recipe.n_local)
         warn(
             f"Moves of what the {prediction.n_groups:,} groups share are accepted at a rate of about "
-            f"{prediction.shared_acceptance:.2f}: there are few rows for each group (groups / sqrt(rows) is "
-            f"{ratio:.0f}; up to some 30 is good). The chain is exact, and mixes slowly. pm.NUTS may suit "
-            "the model better."
+            f"{prediction.shared_acceptance:.2f}: {prediction.why_few(recipe.n_local)}. The chain is exact, "
+            "and mixes slowly. pm.NUTS may suit the model better."
         )
     if recipe.reads_all and decision.switch_above > 0.0:
         warn(

@@ -40,6 +40,13 @@ class PlateStep(SubsampledStep):
             tell_of_plate(plan.recipe, self._decision())
 
     def _compile(self, plan: StepPlan, point: PointType) -> None:
+        is_plate = isinstance(plan.recipe, PlateRecipe)
+        if "_recipe" in self.__dict__ and is_plate != (self.plate is not None):
+            now = "has a plate of groups" if is_plate else "has no plate of groups any more"
+            raise ValueError(
+                f"With the data that replaced those of before the model {now}, and this step was made for "
+                f"the other kind. Make {type(self).__name__} anew."
+            )
         super()._compile(plan, point)
         if self.plate is not None:  # this step alone has columns of a plate
             own = {**type(self).stats_dtypes_shapes, **PLATE_DTYPES_SHAPES}
