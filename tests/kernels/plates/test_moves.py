@@ -159,14 +159,14 @@ def shared_scores(case, pair, n, monkeypatch, density=1.0):
 @pytest.mark.parametrize(("likelihood", "spelling"), [*CASES, ("bernoulli", "crossed")])
 def test_shared_move(likelihood, spelling, monkeypatch):
     case = case_of(likelihood, spelling, 400)
-    found = [shared_scores(case, pair, 250, monkeypatch) for pair in shared_pairs(case)]
+    found = [shared_scores(case, pair, 200, monkeypatch) for pair in shared_pairs(case)]
     assert max(abs(score) for score, _ in found) < LIMIT
     assert min(whole for _, whole in found) <= 2 < max(whole for _, whole in found)
 
 
 def test_without_the_density_of_the_proposal_it_fails(monkeypatch):
     case = case_of("bernoulli", "centered", 400)
-    found = [shared_scores(case, pair, 250, monkeypatch, density=0.0) for pair in shared_pairs(case)]
+    found = [shared_scores(case, pair, 200, monkeypatch, density=0.0) for pair in shared_pairs(case)]
     assert max(abs(score) for score, _ in found) > 2 * LIMIT
 
 
