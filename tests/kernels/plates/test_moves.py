@@ -172,10 +172,10 @@ def test_without_the_density_of_the_proposal_it_fails(monkeypatch):
 
 @pytest.mark.parametrize("spelling", ["centered", "crossed"])
 def test_ratio_of_the_proposal(spelling):
-    """Multivariate t in coordinates zeta, or a random walk there."""
+    """Multivariate t in coordinates zeta, or a random walk there, of all or of scales alone."""
     case, rng = case_of("bernoulli", spelling, 400), np.random.default_rng(26)
     proposal = case.arrays.proposal
-    theta, draws, walks = case.draw(rng)[0], [], 0
+    theta, draws, kinds = case.draw(rng)[0], [], []
     zeta = theta.copy()
     determinant = to_zeta(proposal, case.target.features(theta, case.args), zeta)
     for _ in range(2000):
@@ -183,12 +183,16 @@ def test_ratio_of_the_proposal(spelling):
         other = new.copy()
         of_new = to_zeta(proposal, case.target.features(new, case.args), other)
         if abs(ratio - (of_new - determinant)) < 1e-12:
-            walks += 1
-            assert np.abs(proposal.inverse @ (other - zeta)).max() < 6.0 * proposal.scale
+            kept = np.delete(np.abs(other - zeta), proposal.hyper)
+            kinds.append("scales" if kept.max() < 1e-9 else "walks")
+            if kinds[-1] == "walks":
+                assert np.abs(proposal.inverse @ (other - zeta)).max() < 6.0 * proposal.scale
             continue
         assert ratio == pytest.approx(log_q(case, theta) - log_q(case, new), abs=1e-9)
         draws.append(proposal.inverse @ (other - proposal.mean))
-    assert stats.binomtest(walks, 2000, 1.0 - proposal.independent).pvalue > 1e-4
+    rest = 1.0 - proposal.independent - proposal.walks
+    for kind, share in (("walks", proposal.walks), ("scales", rest)):
+        assert stats.binomtest(kinds.count(kind), 2000, share).pvalue > 1e-4
     pvalues = [stats.kstest(one, stats.t(20).cdf).pvalue for one in np.transpose(draws)]
     assert min(pvalues) > 1e-4 / len(pvalues)
 
