@@ -49,7 +49,7 @@ def test_reference_is_long_enough_and_the_test_notices_a_wrong_prior(small):
 
 
 @pytest.mark.slow("150,000 sweeps of the reference, and 40,000 draws")
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", ["non_centred", "centred_at_mu"])
 def test_posterior_is_that_of_the_reference(small, spelling):
     data, theirs = small
     ours = run(data, DRAWS, spelling=spelling, switch_above=np.inf)
@@ -72,13 +72,13 @@ def test_thinned_decisions_are_those_of_all_rows(family):
     assert thinned.mean("n_used") < 0.5 * full.mean("n_used")
 
 
-@pytest.mark.slow("two chains each of 40,000 draws")
+@pytest.mark.slow("80,000 draws")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_spellings_are_one_model(family):
     data = simulate(family, 10_000, 300, seed=3)
-    centred = run(data, DRAWS)
+    centred = run(data, DRAWS // 2)
     for spelling in SPELLINGS[1:]:
-        other = run(data, DRAWS, spelling=spelling, seed=4)
+        other = run(data, DRAWS // 2, spelling=spelling, seed=4)
         found = agreement(centred.draws, other.draws, data)
         print(family, spelling, found, centred, other)
         assert found

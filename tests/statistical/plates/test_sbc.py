@@ -10,11 +10,12 @@ from tests.statistical.plates.models import data_of, matrix_of, model_of, refere
 from tests.statistical.plates.reference import sample
 
 DRAWS = 31
+SEED = 5
 
 
 def ranks_of_reference(study, replications, **options):
     out = []
-    for k, data in enumerate(replicates(study, replications, seed=1)):
+    for k, data in enumerate(replicates(study, replications, SEED)):
         model = reference_of(data, beta_sd=study.beta_sd, tau_sd=study.tau_sd)
         out.append(ranks(data, sample(model, DRAWS, [2, k], **options)))
     return np.array(out)
@@ -41,7 +42,7 @@ def test_a_wrong_prior_of_tau_is_noticed():
 SWEEPS = 150
 
 
-def ranks_of_step(study, replications, *, tau_sd=None, seed=1, **options):
+def ranks_of_step(study, replications, *, tau_sd=None, seed=SEED, **options):
     """Of one step, which is given other data each time, and the shares of groups that it read in full."""
     out, whole, step = [], [], None
     for k, data in enumerate(replicates(study, replications, seed)):
