@@ -1,0 +1,154 @@
+"""Effects of many groups: seconds to 1,000 effective draws of everything, and of nutpie in the same run.
+
+    python -m tests.benchmarks.plates --rows 1e5 --groups 1000 --likelihood logistic --budget 300
+
+Seconds are CPU seconds of one thread, all set-up included, imports and what is in numba's cache excluded. The
+worst of the effects is chosen in a run of its own: the smallest of 1,000 noisy estimates is biased. nutpie is
+stopped after its budget. Where it has not reached 300 effective draws by then, its figure is the bound in its
+favour: every draw effective. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+
+from pymc_austerity import TunaMH
+
+_COLUMNS, _ENOUGH = 8, 300.0
+_OPTIONS: dict[str, Any] = {
+    "chains": 1,
+    "cores": 1,
+    "tune": 50,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+}
+
+
+def simulated(likelihood: str, n_rows: int, n_groups: int) -> dict[str, np.ndarray]:
+    """Rows with an intercept, a binary and six normal covariates; groups of very different sizes."""
+    rng = np.random.default_rng(3)
+    sizes = rng.gamma(2.0, size=n_groups)
+    group = rng.choice(n_groups, n_rows, p=sizes / sizes.sum())
+    x = rng.normal(size=(n_rows, _COLUMNS))
+    x[:, 0], x[:, 1] = 1.0, rng.random(n_rows) < 0.3
+    beta = rng.normal(0.0, 0.3, _COLUMNS)
+    beta[0] = -0.7
+    eta = x @ beta + rng.normal(0.0, 0.5, n_groups)[group]
+    exposure = rng.gamma(2.0, 0.5, n_rows)
+    y = rng.poisson(exposure * np.exp(eta))
+    if likelihood == "logistic":
+        y = (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-eta))).astype(np.int64)
+    return {"x": x, "group": group, "exposure": exposure, "y": y}
+
+
+def model_of(likelihood: str, data: dict[str, np.ndarray], n_groups: int) -> pm.Model:
+    """The model, centred."""
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 2, shape=_COLUMNS)
+        tau = pm.HalfNormal("tau", 1)
+        u = pm.Normal("u", 0, tau, shape=n_groups)
+        eta = data["x"] @ beta + u[data["group"]]
+        if likelihood == "logistic":
+            pm.Bernoulli("y", logit_p=eta, observed=data["y"])
+        else:
+            pm.Poisson("y", data["exposure"] * pm.math.exp(eta), observed=data["y"])
+    return model
+
+
+def effective(posterior: Any, worst: int) -> float:
+    """The smallest effective size of beta, tau and one effect."""
+    sizes = [az.ess(posterior, var_names=[name])[name].values.min() for name in ("beta", "tau")]
+    u = posterior["u"].isel(u_dim_0=worst)
+    return float(min(*sizes, float(az.ess(u.values))))
+
+
+def ours(model: pm.Model, draws: int) -> tuple[dict[str, Any], int]:
+    """`TunaMH` through `pm.sample`, and the effect that mixes worst in another run."""
+    with model:
+        first = pm.sample(draws, step=TunaMH(), random_seed=1, **_OPTIONS)
+    worst = int(az.ess(first.posterior, var_names=["u"])["u"].values.argmin())
+    began = time.process_time()
+    with model:
+        step = TunaMH()
+        set_up = time.process_time() - began
+        found = pm.sample(draws, step=step, random_seed=2, **_OPTIONS)
+    sampling = time.process_time() - began - set_up
+    size = effective(found.posterior, worst)
+    rows = {name: float(found.sample_stats[name].mean()) for name in ("shared_n_used", "plate_n_used")}
+    accepted = {
+        name: float(found.sample_stats[name].mean()) for name in ("acceptance_rate", "plate_acceptance")
+    }
+    seconds = set_up + 1000.0 * sampling / size
+    result = {"set_up": set_up, "ms_a_draw": 1e3 * sampling / draws, "effective": size, "draws": draws}
+    return {**result, **rows, **accepted, "seconds": seconds}, worst
+
+
+def nutpie_of(model: pm.Model, budget: float, tune: int, worst: int) -> dict[str, Any]:
+    """nutpie, stopped after `budget` CPU seconds."""
+    import nutpie
+
+    began = time.process_time()
+    compiled = nutpie.compile_pymc_model(model)
+    compilation = time.process_time() - began
+    began = time.process_time()
+    handle = nutpie.sample(
+        compiled, draws=5000, tune=tune, chains=1, cores=1, progress_bar=False, seed=1, save_warmup=True,
+        blocking=False,
+    )  # fmt: skip
+    while time.process_time() - began < budget:
+        time.sleep(0.5)
+    seconds = time.process_time() - began
+    found = handle.abort()
+    steps, warm = (np.ravel(g["n_steps"].values) for g in (found.sample_stats, found.warmup_sample_stats))
+    steps, warm = (each[np.isfinite(each)].astype(float) for each in (steps, warm))
+    share, n = steps.sum() / (steps.sum() + warm.sum()), len(steps)
+    size = effective(found.posterior.isel(draw=slice(0, n)), worst) if n > 20 else 0.0
+    used = size if size >= _ENOUGH else float(n)
+    set_up = compilation + seconds * (1.0 - share)
+    return {
+        "compilation": compilation,
+        "warm_up": seconds * (1.0 - share),
+        "draws": n,
+        "leapfrogs_a_draw": float(steps.mean()) if n else None,
+        "effective": size,
+        "every_draw_counted_as_effective": size < _ENOUGH,
+        "seconds": set_up + 1000.0 * seconds * share / used if n else None,
+    }
+
+
+def main() -> None:
+    """Run both, and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=float, default=1e5)
+    parser.add_argument("--groups", type=float, default=1000)
+    parser.add_argument("--likelihood", choices=("logistic", "poisson"), default="logistic")
+    parser.add_argument("--draws", type=int, default=4000)
+    parser.add_argument("--budget", type=float, default=300.0, help="CPU seconds of nutpie; 0: without")
+    parser.add_argument("--tune", type=int, default=150, help="of nutpie")
+    given = parser.parse_args()
+    n_rows, n_groups = int(given.rows), int(given.groups)
+    model = model_of(given.likelihood, simulated(given.likelihood, n_rows, n_groups), n_groups)
+    result: dict[str, Any] = {
+        "machine": platform.processor() or platform.machine(),
+        "likelihood": given.likelihood,
+        "rows": n_rows,
+        "groups": n_groups,
+    }
+    result["TunaMH"], worst = ours(model, given.draws)
+    if given.budget:
+        result["nutpie"] = nutpie_of(model, given.budget, given.tune, worst)
+        if result["nutpie"]["seconds"]:
+            result["ratio"] = result["nutpie"]["seconds"] / result["TunaMH"]["seconds"]
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
