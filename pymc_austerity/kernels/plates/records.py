@@ -100,6 +100,8 @@ class GroupBounds(NamedTuple):
         w = whitening . d, of columns that vary within groups and are no levels of factors.
     factors, factor_starts : ndarray of int
         Columns of the levels of other factors, one factor after the other, and where each begins.
+    cells, cell_starts : ndarray of int
+        Columns of the levels that occur in each group, factor by factor, and where each such list begins.
     radii : ndarray (T,)
         Largest |w| of each tier.
     reaches : ndarray (T, G)
@@ -119,6 +121,8 @@ class GroupBounds(NamedTuple):
     whitening: Matrix
     factors: Index
     factor_starts: Index
+    cells: Index
+    cell_starts: Index
     radii: Vector
     reaches: Matrix
     levels: Matrix

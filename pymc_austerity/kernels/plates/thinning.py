@@ -45,8 +45,6 @@ class Shift(NamedTuple):
         Wb.
     levels, new_levels : ndarray (P,)
         Displacements of levels of other factors, less their mean over the factor; zero for other columns.
-    farthest, farthest_step, farthest_root : float
-        Sums over the factors: no row's levels add more to |y_i| in either state, |y_i' - y_i| and sqrt(E_i).
     """
 
     tier: int
@@ -54,9 +52,6 @@ class Shift(NamedTuple):
     mean_square: float
     levels: Vector
     new_levels: Vector
-    farthest: float
-    farthest_step: float
-    farthest_root: float
 
 
 @register_jitable
@@ -76,47 +71,72 @@ def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
     while tier < bounds.radii.shape[0] and not max(old, new) <= bounds.radii[tier] ** 2:
         tier += 1
     levels, new_levels = np.zeros(d.shape[0]), np.zeros(d.shape[0])
-    far, far_new, far_step = 0.0, 0.0, 0.0
     for f in range(bounds.factor_starts.shape[0] - 1):
         own = bounds.factors[bounds.factor_starts[f] : bounds.factor_starts[f + 1]]
-        far += centered(d, own, levels)
-        far_new += centered(d_new, own, new_levels)
-        most = 0.0
-        for k in own:
-            most = max(most, abs(new_levels[k] - levels[k]))
-        far_step += most
-    square = (far * far + far_new * far_new + far * far_new) / 3.0
-    mean_square = max(old + new + both, 0.0) / 3.0
-    return Shift(
-        tier,
-        math.sqrt(change),
-        mean_square,
-        levels,
-        new_levels,
-        max(far, far_new),
-        far_step,
-        math.sqrt(square),
-    )
+        centered(d, own, levels)
+        centered(d_new, own, new_levels)
+    return Shift(tier, math.sqrt(change), max(old + new + both, 0.0) / 3.0, levels, new_levels)
 
 
 @register_jitable
-def centered(d: Vector, columns: Index, result: Vector) -> float:
-    """Write some elements of d less their mean; the largest absolute value."""
-    mean, most = 0.0, 0.0
+def centered(d: Vector, columns: Index, result: Vector) -> None:
+    """Write some elements of d less their mean."""
+    mean = 0.0
     for k in columns:
         mean += d[k] / columns.shape[0]
     for k in columns:
         result[k] = d[k] - mean
-        most = max(most, abs(result[k]))
-    return most
 
 
 @register_jitable
 def without_levels(bounds: GroupBounds, means: Matrix, g: int, e: float, levels: Vector) -> float:
     """e_g - q_g, to which displacements of levels are added in each row."""
-    for k in bounds.factors:
+    n_factors = bounds.factor_starts.shape[0] - 1
+    for c in range(bounds.cell_starts[g * n_factors], bounds.cell_starts[(g + 1) * n_factors]):
+        k = bounds.cells[c]
         e -= means[g, k] * levels[k]
     return e
+
+
+class Added(NamedTuple):
+    """What levels of other factors add to y_i in a group: at most so far from the middle of all its rows.
+
+    Attributes
+    ----------
+    middle, farthest : float
+        In the old state.
+    new_middle, new_farthest : float
+        In the new state.
+    change, farthest_change : float
+        Of y_i' - y_i.
+    """
+
+    middle: float
+    farthest: float
+    new_middle: float
+    new_farthest: float
+    change: float
+    farthest_change: float
+
+
+@register_jitable
+def added_by_levels(bounds: GroupBounds, g: int, shift: Shift) -> Added:
+    """Half of the sums, and of the differences, of the largest and the smallest that occur in the group."""
+    n_factors = bounds.factor_starts.shape[0] - 1
+    middle, far, new_middle, new_far, change, far_change = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for f in range(g * n_factors, (g + 1) * n_factors):
+        low, new_low, low_change = math.inf, math.inf, math.inf
+        high, new_high, high_change = -math.inf, -math.inf, -math.inf
+        for c in range(bounds.cell_starts[f], bounds.cell_starts[f + 1]):
+            v, v_new = shift.levels[bounds.cells[c]], shift.new_levels[bounds.cells[c]]
+            low, high = min(low, v), max(high, v)
+            new_low, new_high = min(new_low, v_new), max(new_high, v_new)
+            low_change, high_change = min(low_change, v_new - v), max(high_change, v_new - v)
+        middle, far = middle + 0.5 * (low + high), far + 0.5 * (high - low)
+        new_middle, new_far = new_middle + 0.5 * (new_low + new_high), new_far + 0.5 * (new_high - new_low)
+        change += 0.5 * (low_change + high_change)
+        far_change += 0.5 * (high_change - low_change)
+    return Added(middle, far, new_middle, new_far, change, far_change)
 
 
 class Rates(NamedTuple):
@@ -145,14 +165,17 @@ class Rates(NamedTuple):
 @register_jitable
 def rates_of(bounds: GroupBounds, g: int, e: float, e_new: float, shift: Shift, kappa: float) -> Rates:
     """The tier of a group, and what its rows are drawn with; symmetric in the two states."""
-    far, tier = max(abs(e), abs(e_new)) + shift.farthest, shift.tier
+    added = added_by_levels(bounds, g, shift)
+    y, y_new = e + added.middle, e_new + added.new_middle
+    far, tier = max(abs(y) + added.farthest, abs(y_new) + added.new_farthest), shift.tier
     while tier < bounds.radii.shape[0] and not far <= bounds.reaches[tier, g]:
         tier += 1
     if tier == bounds.radii.shape[0]:
         return Rates(-1, 0.0, 0.0, 0.0, e, e_new)
-    root = root_mean_square(e, e_new) + shift.farthest_root
+    root = root_mean_square(y, y_new) + root_mean_square(added.farthest, added.new_farthest)
     q = 0.5 * kappa * max(root * root, bounds.typical[g] ** 2 * shift.mean_square)
-    levels, shared = (abs(e_new - e) + shift.farthest_step) * q, shift.step * q
+    step = abs(e_new - e + added.change) + added.farthest_change
+    levels, shared = step * q, shift.step * q
     expected = levels * bounds.levels[tier, g] + shared * bounds.shared[tier, g]
     if not expected <= bounds.sizes[g]:  # or not a number
         return Rates(-1, 0.0, 0.0, 0.0, e, e_new)

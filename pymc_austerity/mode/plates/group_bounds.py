@@ -60,10 +60,13 @@ def group_bounds(
     reaches = np.where(not_expanded, -1.0, _TIERS[:, None] * reach)
     last = np.maximum(survey.rows.starts[1:] - 1, 0)
     totals = [np.where(sizes > 0, each[:, last], 0.0).astype(np.float64) for each in (levels, shared)]
+    cells, cell_starts = _cells(survey.rows.levels, survey.rows.starts)
     bounds = GroupBounds(
         whitening=whitening,
         factors=levels_of,
         factor_starts=np.concatenate([[0], np.cumsum([len(own) for own in factors])]).astype(np.int64),
+        cells=cells,
+        cell_starts=cell_starts,
         radii=_TIERS * radius if n_varying else np.full(tiers, np.inf),
         reaches=reaches,
         levels=totals[0],
@@ -85,6 +88,17 @@ def _reach_of_levels(fit: SharedFit, sums: GroupSums, factors: list[Index]) -> f
         variances = np.diag(centering @ covariance[np.ix_(places, places)] @ centering)
         total += 2.0 * (np.sqrt(2.0 * np.log(len(own))) + _MARGIN) * float(np.sqrt(variances.max()))
     return total
+
+
+def _cells(levels: npt.NDArray[np.int32], starts: Index) -> tuple[Index, Index]:
+    """The levels of other factors that occur in each group, and where those of a group and factor begin."""
+    n_factors, n_groups = len(levels), len(starts) - 1
+    place = np.repeat(np.arange(n_groups) * n_factors, np.diff(starts))
+    n_columns = int(levels.max(initial=0)) + 1
+    pairs = [(place + f) * n_columns + own for f, own in enumerate(levels)]
+    found = np.unique(np.concatenate([np.zeros(0, np.int64), *pairs]))
+    sizes = np.bincount(found // n_columns, minlength=n_factors * n_groups)
+    return found % n_columns, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _covariance(fit: SharedFit) -> Matrix:
@@ -193,6 +207,8 @@ def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBou
         whitening=np.zeros((0, len(sums.linear))),
         factors=np.zeros(0, np.int64),
         factor_starts=np.zeros(1, np.int64),
+        cells=np.zeros(0, np.int64),
+        cell_starts=np.zeros(1, np.int64),
         radii=np.full(tiers, np.inf),
         reaches=nothing - 1.0,
         levels=nothing,
