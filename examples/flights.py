@@ -41,7 +41,7 @@ SHARED = ["intercept", "beta", "carrier", "tau_destination", "tau_plane"]
 EFFECTS = ["destination", "plane"]
 
 FAST = {"draws": 1000, "tune": 200, "subsample": 6_000, "nuts": {"draws": 400, "tune": 400, "chains": 2}}
-FULL = {"draws": 1000, "tune": 200, "subsample": 30_000, "nuts": {"draws": 2000, "tune": 1000, "chains": 2}}
+FULL = {"draws": 2000, "tune": 200, "subsample": 30_000, "nuts": {"draws": 2000, "tune": 1000, "chains": 2}}
 
 
 # Data -------------------------------------------------------------------------------------------------
