@@ -70,7 +70,8 @@ def maximum_at(
         return found.value, found.gradient, found.hessian
 
     try:
-        found = maximise(density, own.to_zeta(start, shared.scales(start)[2:] ** 2), near=_NEAR)
+        with np.errstate(all="ignore"):  # far out scales overflow, and the search turns back
+            found = maximise(density, own.to_zeta(start, shared.scales(start)[2:] ** 2), near=_NEAR)
     except NoMaximumError as error:
         raise NoNormalApproximationError(
             f"The shared variables of the groups of {name!r} have no mode: {error.reason}. Give proper "
