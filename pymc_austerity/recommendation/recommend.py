@@ -66,8 +66,8 @@ def recommend(
     Notes
     -----
     Effects of 30 groups or more, whose scale is sampled, are moved as a plate: by `TunaMH`; by
-    `MetropolisHastings` on all rows, where a pilot run promises more of it; or by `pm.NUTS`, where groups have
-    too few rows. For other models the first of these that applies:
+    `MetropolisHastings` on all rows, where a pilot run promises more of it; or by `pm.NUTS`, where groups
+    have too few rows. For other models the first of these that applies:
 
     1. `TunaMH`, if the normal distribution at the posterior mode fits, a bound is known for the remainders
        of all local terms, and at most a quarter of the rows is expected for a transition.
