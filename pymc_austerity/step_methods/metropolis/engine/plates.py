@@ -33,13 +33,17 @@ class PlateEngine(CompiledKernel):
 
     def __init__(self, shared: Factorisation, plate: Plate, q: np.ndarray, point: PointType) -> None:
         self.n_local = self.n_others = len(plate.rows.predictors)
-        self.reads_all = bool(np.all(plate.bounds.reaches < 0.0)) and plate.rule.has_remainders
         self.plate = plate
         self._shared = shared
         self.target = CompiledTarget(shared)
         self._transitions = self.target.compile(plate_sweeps, {}, ["global_log_ratio", "features"])
         with exact_arithmetic(), tell_if_slow():  # the first call compiles
             self.run(0, False, np.random.default_rng(0), q.copy(), point, ())
+
+    @property
+    def reads_all(self) -> bool:  # type: ignore[override]
+        """Whether all rows of all groups are read."""
+        return self.plate.rule.has_remainders and bool(np.all(self.plate.bounds.reaches < 0.0))
 
     def restart(self) -> None:
         """Begin to count violations."""
