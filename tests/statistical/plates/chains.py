@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+from scipy import stats
 
 from pymc_austerity import MetropolisHastings, Taylor, TunaMH
 from tests.statistical.plates.joint import p_of_means, p_of_variances, z_of_sds
 from tests.statistical.plates.models import Grouped, matrix_of, model_of
 
 LEVEL = 0.001
-LIMIT = 4.0
 
 
 class Run(NamedTuple):
@@ -52,14 +52,19 @@ def all_rows(data, draws, **options):
 
 
 class Agreement(NamedTuple):
-    """Of two samples: p-values of equal means, of equal variances; the worst log ratio of sds, in errors."""
+    """Of two samples: p-values of equal means, of equal variances; the worst log ratio of sds, in errors.
+
+    The last is the worst of `n` coordinates: of 300 right ones one is above 4 in 2 % of all comparisons.
+    """
 
     means: float
     variances: float
     worst_sd: float
+    n: int
 
     def __bool__(self):
-        return bool(self.means > LEVEL and self.variances > LEVEL and self.worst_sd < LIMIT)
+        limit = stats.norm.isf(LEVEL / (2 * self.n))
+        return bool(self.means > LEVEL and self.variances > LEVEL and self.worst_sd < limit)
 
 
 def agreement(ours, theirs, data):
@@ -67,4 +72,4 @@ def agreement(ours, theirs, data):
     n_theta = data.X.shape[1] + 1
     both = ours, theirs, n_theta
     worst = np.abs(z_of_sds(ours, theirs)).max()
-    return Agreement(float(p_of_means(*both)), float(p_of_variances(*both)), float(worst))
+    return Agreement(float(p_of_means(*both)), float(p_of_variances(*both)), float(worst), ours.shape[-1])
