@@ -71,7 +71,7 @@ def ranks_of_step(study, replications, *, tau_sd=None, seed=SEED, **options):
 @pytest.mark.parametrize(
     ("family", "replications"),
     [
-        pytest.param("poisson", 100, marks=pytest.mark.slow("100 posteriors, each with a fit of its own")),
+        pytest.param("poisson", 100, marks=pytest.mark.full_size("100 posteriors, some minutes")),
         pytest.param("poisson", 500, marks=pytest.mark.full_size("500 posteriors, a quarter of an hour")),
         pytest.param("logistic", 500, marks=pytest.mark.full_size("500 posteriors, a quarter of an hour")),
     ],
@@ -85,7 +85,7 @@ def test_ranks_of_thinned_decisions_are_uniform(family, replications):
     assert whole.max() < 0.5
 
 
-@pytest.mark.slow("100 posteriors, each with a fit of its own")
+@pytest.mark.full_size("100 posteriors, each with a fit of its own")
 @pytest.mark.filterwarnings("ignore:Moves of what:pymc_austerity.SubsamplingWarning")
 def test_another_prior_of_tau_is_noticed():
     """The planted bug: the model's prior is not the one that the data are from."""
