@@ -11,6 +11,7 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
@@ -81,7 +82,7 @@ class Evidence:
 
 
 def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence:
-    """Find local terms, mode and bounds for a `TunaMH`; nothing is compiled."""
+    """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
     options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
     tuna = checked_tuna_options(chi=0.0, switch_above=_MOST_ROWS, curvature=None, debug=False)
     fact, plate = None, None
@@ -93,7 +94,7 @@ def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence
             return Evidence(fact, plates=plates, certificate=plates.recipe.certificate)
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:
-        return Evidence(fact, unsuitable=error, no_plate="" if plate is None else str(plate))
+        return Evidence(fact, unsuitable=error, no_plate=str(plate) if isinstance(plate, NoPlate) else "")
     evidence = Evidence(fact, surveyed)
     if why_not_normal(evidence) is not None:
         return evidence

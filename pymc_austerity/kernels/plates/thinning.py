@@ -26,10 +26,20 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK
+from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.plates.evaluation import changes, within
 from pymc_austerity.kernels.plates.records import GroupBounds, Matrix, Plate, RowBounds, Singles
-from pymc_austerity.kernels.tuna import RemainderBoundError
 from pymc_austerity.target import Index, Vector
+
+
+class GroupBoundError(CompiledError):
+    """A Taylor remainder is larger than its bound: decisions by a wrong bound would be wrong."""
+
+    sentence = (
+        "The Taylor remainder of a row of group {0} changed by {1}, and the bound on that is {2}: the bound "
+        "is wrong, and so would be the decisions. Please report the model. "
+        "MetropolisHastings(control_variate=Taylor()) moves the same plate without bounds."
+    )
 
 
 class Shift(NamedTuple):
@@ -303,7 +313,7 @@ def add_log_ratios(
             if not abs(change) <= bound + plate.bounds.rounding:  # or not a number
                 plate.rule.violations[0] += 1
                 if not plate.rule.debug:
-                    raise RemainderBoundError(index[BLOCK - m + k], change, bound)
+                    raise GroupBoundError(g, change, bound)
                 if math.isnan(change):
                     change = -bound
             x = min(max(change / bound, -1.0), 1.0)

@@ -74,18 +74,22 @@ class PlateSurvey:
         Coordinates of theta that enter the predictor, or the location of the effects.
     rows : SortedRows
     shared : SharedTerms
-    passes : int
     """
 
     def __init__(self, plate: PlateModel, point: dict[str, np.ndarray]) -> None:
-        self.plate, self.passes = plate, 0
+        self.plate = plate
         self.shared = SharedTerms(plate.shared, point)
         self.start = vector_of(plate.shared, point)
         self.linear, self.located = _located(plate, point, self.start)
         self.rows = sorted_rows(plate, self.linear)
         self._inner = InnerCoordinates(
             [one.coordinates for one in plate.inner],
-            _functions(plate, point, [one.location for one in plate.inner]),
+            _functions(
+                plate,
+                point,
+                [one.location for one in plate.inner],
+                [len(one.coordinates) for one in plate.inner],
+            ),
         )
 
     def location(self, theta: Vector) -> Vector:
@@ -123,16 +127,15 @@ class PlateSurvey:
         """Expand at a center; all rows by default."""
         if rows is None:
             rows = self.rows
-            self.passes += 1
         at = expand(self.plate.expression, rows, center.theta[self.linear], center.effects)
         return at, self.sums(at, center)
 
 
 def _located(plate: PlateModel, point: dict[str, np.ndarray], start: Vector) -> tuple[Index, Located]:
     """Linear coordinates of theta, and the location of the effects by them."""
-    location = _location_function(plate, point)
-    n, base = len(start), location(np.zeros(len(start)))
-    columns = {k: location(row) - base for k, row in enumerate(np.eye(n))} if plate.is_centered else {}
+    location = _functions(plate, point, [plate.prior.location], [plate.n_groups])
+    n, base = len(start), location(np.zeros(len(start)))[0]
+    columns = {k: location(row)[0] - base for k, row in enumerate(np.eye(n))} if plate.is_centered else {}
     moved = [k for k, column in columns.items() if np.any(column != 0.0)]
     linear = np.union1d(plate.rows.places, np.array(moved, dtype=np.int64)).astype(np.int64)
     matrix = np.zeros((plate.n_groups, len(linear)))
@@ -142,10 +145,10 @@ def _located(plate: PlateModel, point: dict[str, np.ndarray], start: Vector) -> 
 
 
 def _functions(
-    plate: PlateModel, point: dict[str, np.ndarray], graphs: list[Variable]
+    plate: PlateModel, point: dict[str, np.ndarray], graphs: list[Variable], sizes: list[int]
 ) -> Callable[[Vector], list[Vector]]:
-    """Locations of inner effects as functions of theta."""
-    fact, sizes = plate.shared, [len(one.coordinates) for one in plate.inner]
+    """Locations of effects as functions of theta: vectors of these sizes."""
+    fact = plate.shared
     theta = pt.vector("theta", shape=(plate.n_shared,))
     function = fact.compile(in_theta(fact, graphs, theta), [theta], mode=INTERPRETED)
     values = fact.point_values(point)
@@ -153,20 +156,6 @@ def _functions(
     def at(value: Vector) -> list[Vector]:
         found = function(*values, value, *fact.leaf_values)
         return [np.broadcast_to(np.ravel(one), n).astype(float) for one, n in zip(found, sizes, strict=True)]
-
-    return at
-
-
-def _location_function(plate: PlateModel, point: dict[str, np.ndarray]) -> Callable[[Vector], Vector]:
-    fact = plate.shared
-    theta = pt.vector("theta", shape=(plate.n_shared,))
-    (graph,) = in_theta(fact, [plate.prior.location], theta)
-    function = fact.compile(graph, [theta], mode=INTERPRETED)
-    values = fact.point_values(point)
-
-    def at(value: Vector) -> Vector:
-        found = function(*values, value, *fact.leaf_values)
-        return np.broadcast_to(np.asarray(found, dtype=np.float64), plate.n_groups).copy()
 
     return at
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -44,18 +43,6 @@ from pymc_austerity.model.structure.scalar_graph import Obstacle, ScalarGraph, s
 
 # Shared coefficients, at most: their covariance is kept, and moved.
 MOST_SHARED = 200
-
-
-class NormalPart(NamedTuple):
-    """What a normal likelihood has besides its predictor.
-
-    Attributes
-    ----------
-    log_precision : TensorVariable
-        Of the residuals, a function of theta.
-    """
-
-    log_precision: Variable
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ _POOR = 0.2
 def start_of_plate(
     fit: SharedFit, q: Vector, default: Callable[[], Vector], drawn: Callable[[], Vector], names: str
 ) -> Vector:
-    """A first state: q, or a draw of the fitted distribution where q is far from it and nobody has chosen it.
+    """A first state: a draw of the fitted distribution, or q if somebody has chosen it.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def start_of_plate(
     q : ndarray
         Where the chain is to begin.
     default : callable
-        Returns the model's initial point.
+        Returns the model's initial point, where chains begin if nobody says where.
     drawn : callable
         Returns a draw of the fitted distribution.
     names : str
