@@ -15,7 +15,13 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
-from pymc_austerity.kernels.plates.records import GroupSums, Plate
+from pymc_austerity.kernels.plates.effects_density import (
+    NORMAL,
+    drawn,
+    log_excess,
+    standard_coordinates,
+)
+from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared
 from pymc_austerity.kernels.plates.thinning import (
     Pair,
@@ -33,6 +39,9 @@ from pymc_austerity.target import Target, Vector
 _ROOM = 1024
 # Share of random walks among the proposals for levels, and their size.
 _WALKS, _STEP = 0.1, 0.5
+# Under a prior that is not normal: shares of proposals from the prior, and of random walks, whose sizes are
+# between these.
+_OWN, _MORE_WALKS, _SMALLEST, _LARGEST = 0.1, 0.5, 0.5, 4.0
 
 
 class PlateState(NamedTuple):
@@ -44,6 +53,11 @@ class PlateState(NamedTuple):
     d : ndarray (P,)
     eps, levels, means, scales : ndarray (G,)
         eps_g, and e_g, m_g, s_g that belong to theta.
+    shifts, roots, excesses : ndarray (G,) or (0,)
+        y_g = shift_g + root_g eps_g, and what the prior of the effects differs by from the normal one; empty
+        if it is normal.
+    shape : float
+        Of the prior of the effects.
     quadratic : float
         See `coordinates`.
     """
@@ -54,6 +68,10 @@ class PlateState(NamedTuple):
     levels: Vector
     means: Vector
     scales: Vector
+    shifts: Vector
+    roots: Vector
+    excesses: Vector
+    shape: float
     quadratic: float
 
 
@@ -67,32 +85,54 @@ class Counts(NamedTuple):
 
 
 @register_jitable
-def no_state(n_shared: int, sums: GroupSums) -> PlateState:
+def no_state(n_shared: int, plate: Plate) -> PlateState:
     """Room for a state."""
-    n = sums.slopes.shape[0]
+    n = plate.sums.slopes.shape[0]
+    n_other = 0 if plate.effects.kind == NORMAL else n
     return PlateState(
         np.empty(n_shared),
-        np.empty(sums.center.shape[0]),
+        np.empty(plate.sums.center.shape[0]),
         np.empty(n),
         np.empty(n),
         np.empty(n),
         np.empty(n),
+        np.empty(n_other),
+        np.empty(n_other),
+        np.empty(n_other),
+        0.0,
         0.0,
     )
 
 
 @register_jitable
 def at_theta(
-    state: PlateState, theta: Vector, eps: Vector, sums: GroupSums, args: tuple[Any, ...], target: Target
+    state: PlateState, theta: Vector, eps: Vector, plate: Plate, args: tuple[Any, ...], target: Target
 ) -> PlateState:
     """Write the state with these coordinates. Its numbers are in the record that is returned."""
+    sums = plate.sums
     state.theta[:], state.eps[:] = theta, eps
     displacement(sums, theta, state.d)
     given = target.features(theta, args)
     value = quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
     for g in range(eps.shape[0]):
         state.levels[g] = state.means[g] + state.scales[g] * eps[g]
-    return PlateState(state.theta, state.d, state.eps, state.levels, state.means, state.scales, value)
+    standard_coordinates(sums, given[0], given[1], state.means, state.shifts, state.roots)
+    for g in range(state.excesses.shape[0]):
+        y = state.shifts[g] + state.roots[g] * eps[g]
+        state.excesses[g] = log_excess(plate.effects, given[2], y)
+    return PlateState(
+        state.theta,
+        state.d,
+        state.eps,
+        state.levels,
+        state.means,
+        state.scales,
+        state.shifts,
+        state.roots,
+        state.excesses,
+        given[2],
+        value,
+    )
 
 
 @register_jitable
@@ -109,8 +149,8 @@ def move_shared(
     base = ratio + target.global_log_ratio(theta, state.theta, args)
     if not base > -math.inf:  # outside of the support of the prior, or not a number
         return state, other, Counts(0.0, 0, 0, base)
-    new = at_theta(other, theta, state.eps, plate.sums, args, target)
-    base += new.quadratic - state.quadratic
+    new = at_theta(other, theta, state.eps, plate, args, target)
+    base += new.quadratic - state.quadratic + np.sum(new.excesses) - np.sum(state.excesses)
     log_ratios = np.zeros(state.eps.shape[0])
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders and base > -math.inf:
@@ -161,22 +201,19 @@ def compare(
 
 @register_jitable
 def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState) -> Counts:
-    """Propose every eps_g, and decide group by group; the state is changed.
-
-    Proposals are N(0, h_g^2), or, less often, of a random walk: it leaves tails that are heavier than those
-    of the proposal.
-    """
+    """Propose every eps_g, and decide group by group; the state is changed."""
     n_groups = state.eps.shape[0]
     new_eps, new_levels, log_ratios = np.empty(n_groups), np.empty(n_groups), np.empty(n_groups)
+    new_excesses = np.empty(state.excesses.shape[0])
     for g in range(n_groups):
-        h, eps = plate.bounds.widths[g], state.eps[g]
-        xi = rng.standard_normal()
-        if rng.random() < _WALKS:
-            new, share = eps + _STEP * xi, 1.0
+        if plate.effects.kind == NORMAL:
+            new, ratio = propose_normal(rng, state.eps[g], plate.bounds.widths[g])
         else:
-            new, share = h * xi, 1.0 - 1.0 / (h * h)
+            new, ratio = propose_other(rng, plate, state, g)
+            new_excesses[g] = log_excess(plate.effects, state.shape, state.shifts[g] + state.roots[g] * new)
+            ratio += new_excesses[g] - state.excesses[g]
         new_eps[g], new_levels[g] = new, state.means[g] + state.scales[g] * new
-        log_ratios[g] = 0.5 * share * (eps * eps - new * new)
+        log_ratios[g] = ratio
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders:
         shift = shift_of(plate.bounds, state.d, state.d)
@@ -186,5 +223,42 @@ def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState) -> Cou
     for g in range(n_groups):
         if log_ratios[g] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[g]:
             state.eps[g], state.levels[g] = new_eps[g], new_levels[g]
+            if plate.effects.kind != NORMAL:
+                state.excesses[g] = new_excesses[g]
             n_accepted += 1
     return Counts(n_accepted / n_groups, n_used, n_whole, 0.0)
+
+
+@register_jitable
+def propose_normal(rng: np.random.Generator, eps: float, width: float) -> tuple[float, float]:
+    """A new eps_g under a normal prior, and the log ratio without remainders.
+
+    It is N(0, h_g^2), or, less often, of a random walk: that leaves tails that are heavier than those of the
+    proposal.
+    """
+    xi = rng.standard_normal()
+    if rng.random() < _WALKS:
+        new, share = eps + _STEP * xi, 1.0
+    else:
+        new, share = width * xi, 1.0 - 1.0 / (width * width)
+    return new, 0.5 * share * (eps * eps - new * new)
+
+
+@register_jitable
+def propose_other(rng: np.random.Generator, plate: Plate, state: PlateState, g: int) -> tuple[float, float]:
+    """The same for a prior that is not normal; the ratio is without what it differs by.
+
+    Some proposals are draws of the prior itself: where a group has no rows, its tails are those of the
+    posterior. Many are of random walks: with some rows, far from the others, eps_g is not near zero.
+    """
+    eps, kind = state.eps[g], rng.random()
+    if kind < _MORE_WALKS:
+        new = eps + _SMALLEST * (_LARGEST / _SMALLEST) ** rng.random() * rng.standard_normal()
+        return new, 0.5 * (eps * eps - new * new)
+    if kind < 1.0 - _OWN:
+        return propose_normal(rng, eps, plate.bounds.widths[g])
+    y, y_new = state.shifts[g] + state.roots[g] * eps, drawn(rng, plate.effects, state.shape)
+    new = (y_new - state.shifts[g]) / state.roots[g]
+    # The density of a proposal is exp(excess) N(y; 0, 1): the excess, which the target has, too, cancels.
+    cancels = state.excesses[g] - log_excess(plate.effects, state.shape, y_new)
+    return new, 0.5 * (eps * eps - new * new) + 0.5 * (y_new * y_new - y * y) + cancels

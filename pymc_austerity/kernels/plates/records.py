@@ -203,6 +203,20 @@ class SharedProposal(NamedTuple):
     spreads: Vector
 
 
+class EffectsDensity(NamedTuple):
+    """The prior of the effects; see `effects_density`.
+
+    Attributes
+    ----------
+    kind : int
+    ratio : float
+        tau / scale; 1 for normal effects.
+    """
+
+    kind: int
+    ratio: float
+
+
 class PlateRule(NamedTuple):
     """How moves are decided.
 
@@ -252,6 +266,7 @@ class Plate(NamedTuple):
     sums : GroupSums
     bounds : GroupBounds
     weights : RowBounds
+    effects : EffectsDensity
     proposal : SharedProposal
     rule : PlateRule
     room : Workspace
@@ -261,6 +276,7 @@ class Plate(NamedTuple):
     sums: GroupSums
     bounds: GroupBounds
     weights: RowBounds
+    effects: EffectsDensity
     proposal: SharedProposal
     rule: PlateRule
     room: Workspace

@@ -58,7 +58,8 @@ def plate_sweeps(
     plate : Plate
     target : Target
         ``global_log_ratio(theta_new, theta, args)`` is that of the prior of theta. ``features(theta, args)``
-        are tau, and the logarithm of the precision of normal residuals (0 for other likelihoods).
+        are tau, the logarithm of the precision of normal residuals (0 for other likelihoods), the shape of
+        the effects' prior (0 for a normal one), and scales of inner effects.
 
     Returns
     -------
@@ -92,12 +93,13 @@ def begin(q: Vector, plate: Plate, args: tuple[Any, ...], target: Target) -> tup
     """The state at q, and room for another."""
     sums = plate.sums
     n_shared = q.shape[0] - sums.slopes.shape[0]
-    state, other = no_state(n_shared, sums), no_state(n_shared, sums)
+    state, other = no_state(n_shared, plate), no_state(n_shared, plate)
     theta, eps = q[:n_shared].copy(), np.empty(sums.slopes.shape[0])
     displacement(sums, theta, state.d)
     given = target.features(theta, args)
-    standardised(sums, state.d, given[0], given[1], q[n_shared:], plate.rule.is_centered, eps)
-    return at_theta(state, theta, eps, sums, args, target), other
+    effects = q[n_shared:] if plate.rule.is_centered else q[n_shared:] / plate.effects.ratio
+    standardised(sums, state.d, given[0], given[1], effects, plate.rule.is_centered, eps)
+    return at_theta(state, theta, eps, plate, args, target), other
 
 
 @register_jitable
@@ -107,3 +109,5 @@ def end(q: Vector, state: PlateState, plate: Plate, args: tuple[Any, ...], targe
     q[:n_shared] = state.theta
     given = target.features(state.theta, args)
     effects_of(plate.sums, state.d, given[0], given[1], state.eps, plate.rule.is_centered, q[n_shared:])
+    if not plate.rule.is_centered:
+        q[n_shared:] *= plate.effects.ratio

@@ -18,6 +18,7 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.coordinates import quadratic
 from pymc_austerity.kernels.plates.records import GroupSums
+from pymc_austerity.mode.plates.effects_excess import EffectsExcess, density_of
 from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
@@ -34,6 +35,8 @@ _FARTHEST = 4.0
 _MOST_STEPS = 60
 # Steps that end a search, in standard deviations: on some of the rows, and on all.
 _ROUGHLY, _NEAR = 0.3, 0.05
+# Draws of eps over which the drift is averaged, and what the effects' prior adds.
+_DRAWS, _SEED = 3, 2007
 # Rows of the first search, and the share of all above which it is left out.
 _FIRST_ROWS, _WORTH = 50_000, 0.5
 
@@ -96,9 +99,17 @@ class PlateSurvey:
         """That of the effects."""
         return self.located.base + self.located.matrix @ theta[self.linear]
 
-    def maximum(self, sums: GroupSums, start: Vector) -> ThetaMaximum:
-        """That of the Laplace marginal for an expansion."""
-        return maximum_at(self.plate.name, self.shared, sums, self._inner, start)
+    def normal_eps(self) -> Matrix:
+        """Some normal draws of eps, always the same."""
+        return np.random.default_rng(_SEED).standard_normal((_DRAWS, self.plate.n_groups))
+
+    def maximum(self, sums: GroupSums, start: Vector, eps: Matrix) -> ThetaMaximum:
+        """That of the Laplace marginal for an expansion; `eps` are draws for what the prior adds."""
+        return maximum_at(self.plate.name, self.shared, sums, self._inner, self.excess(eps), start)
+
+    def excess(self, eps: Matrix) -> EffectsExcess:
+        """What the effects' prior adds to that, over these draws."""
+        return EffectsExcess(density_of(self.plate.prior), eps)
 
     def sums(self, at: Expanded, center: Center) -> GroupSums:
         """The polynomial at a center."""
@@ -182,7 +193,7 @@ def _climb(
 ) -> tuple[Center, ThetaMaximum]:
     for _ in range(_MOST_STEPS):
         at, sums = survey.expand(center, rows)
-        maximum = survey.maximum(sums, center.theta)
+        maximum = survey.maximum(sums, center.theta, survey.normal_eps())
         new = moved_center(survey, sums, maximum.theta)
         share = _share_of_step(survey, at, rows, new)
         size = step_size(sums, center, new, maximum)
@@ -206,7 +217,7 @@ def moved_center(survey: PlateSurvey, sums: GroupSums, theta: Vector) -> Center:
 
 def moments(shared: SharedTerms, sums: GroupSums, theta: Vector) -> tuple[Vector, Vector, Vector]:
     """d, m_g and s_g at theta."""
-    tau, log_precision = shared.scales(theta)[:2]
+    tau, log_precision = shared.tau_and_precision(theta)
     d = theta[sums.linear] - sums.center
     means, scales = np.empty(len(sums.slopes)), np.empty(len(sums.slopes))
     quadratic(sums, d, tau, log_precision, means, scales)

@@ -18,5 +18,5 @@ def drawn_state(arrays: Plate, shared: SharedTerms, fit: SharedFit, rng: np.rand
     levels = means + scales * rng.standard_normal(len(means))
     effects = levels + arrays.sums.effects - arrays.sums.means @ d
     if not arrays.rule.is_centered:
-        effects = effects / shared.scales(theta)[0]
+        effects = effects * arrays.effects.ratio / shared.tau_and_precision(theta)[0]
     return np.concatenate([theta, effects])

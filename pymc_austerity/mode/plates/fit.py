@@ -17,13 +17,11 @@ from pymc_austerity.kernels.plates.records import GroupSums, SharedProposal
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, moved_center
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
 from pymc_austerity.mode.plates.shared_map import SharedMap
-from pymc_austerity.mode.plates.theta_density import SharedTerms
+from pymc_austerity.mode.plates.theta_density import FIRST_INNER, SharedTerms
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
 
-# Draws of eps over which the drift is averaged.
-_DRAWS, _SEED = 3, 2007
 # Shifts in standard deviations beyond which the expansion moves, and how often it does.
 _FAR, _MOST_ROUNDS = 0.7, 6
 # Shares of independent draws and of random walks, and the size of these; the others move scales alone.
@@ -65,7 +63,7 @@ class SharedFit(NamedTuple):
         own, q = self.map, len(self.mean)
         return SharedProposal(
             mapped=own.coordinates,
-            scales_at=own.which + 2,
+            scales_at=own.which + FIRST_INNER,
             slopes=own.slopes,
             weights=own.weights,
             locations=own.locations,
@@ -85,7 +83,7 @@ class SharedFit(NamedTuple):
     def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
         """A draw of theta."""
         zeta = self.mean + self.factor @ rng.standard_normal(len(self.mean))
-        return self.map.to_theta(zeta, shared.scales(zeta)[2:] ** 2)
+        return self.map.to_theta(zeta, shared.inner_scales(zeta) ** 2)
 
 
 def fit_shared(
@@ -98,19 +96,19 @@ def fit_shared(
     survey : PlateSurvey
     center : Center
     eps : ndarray (k, G), optional
-        Draws over which the drift is averaged; by default normal ones.
+        Draws over which the drift is averaged, and what the effects' prior adds; by default normal ones.
     rounds : int
         Expansions, at most.
     """
     if eps is None:
-        eps = np.random.default_rng(_SEED).standard_normal((_DRAWS, survey.plate.n_groups))
+        eps = survey.normal_eps()
     moved = False
     while True:
         at, sums = survey.expand(center)
-        found = survey.maximum(sums, center.theta)
+        found = survey.maximum(sums, center.theta, eps)
         own = found.map
         theta = center.theta if moved else found.theta
-        zeta = own.to_zeta(theta, survey.shared.scales(theta)[2:] ** 2)
+        zeta = own.to_zeta(theta, survey.shared.inner_scales(theta) ** 2)
         covariance = np.linalg.inv(found.precision)
         factor = np.linalg.cholesky(0.5 * (covariance + covariance.T))
         mean = found.zeta
@@ -122,7 +120,7 @@ def fit_shared(
             raise NoNormalApproximationError(
                 f"The shared variables of the groups of {survey.plate.name!r} have no normal approximation."
             )
-        theta = own.to_theta(mean, survey.shared.scales(mean)[2:] ** 2)
+        theta = own.to_theta(mean, survey.shared.inner_scales(mean) ** 2)
         rounds -= 1
         if shift < _FAR or rounds == 0:
             slopes = own.slopes_at(mean, survey.shared(theta))

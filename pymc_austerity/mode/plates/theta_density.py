@@ -18,6 +18,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.records import GroupSums
+from pymc_austerity.mode.plates.effects_excess import EffectsExcess
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE
 from pymc_austerity.model.plates.plate_model import in_theta
@@ -27,14 +28,17 @@ from pymc_austerity.target import Vector
 
 Matrix = npt.NDArray[np.float64]
 
+# Features are tau, log lambda and the shape of the effects' prior; then come scales of inner effects.
+FIRST_INNER = 3
+
 
 class SharedAt(NamedTuple):
     """Terms of theta alone.
 
     Attributes
     ----------
-    prior, log_square, log_precision : Derivatives
-        Of log prior, log tau^2 and log lambda.
+    prior, log_square, log_precision, shape : Derivatives
+        Of log prior, log tau^2, log lambda, and the shape of the effects' prior.
     inner : tuple of Derivatives
         Of the logarithms of squared scales of inner effects.
     """
@@ -42,11 +46,12 @@ class SharedAt(NamedTuple):
     prior: Derivatives
     log_square: Derivatives
     log_precision: Derivatives
+    shape: Derivatives
     inner: tuple[Derivatives, ...]
 
 
 class SharedTerms:
-    """The terms of theta alone, log tau^2 and log lambda, with derivatives by theta.
+    """The terms of theta alone, and features of theta, with derivatives by theta.
 
     Parameters
     ----------
@@ -65,17 +70,22 @@ class SharedTerms:
         """All of them at theta."""
         with np.errstate(all="ignore"):
             found = self._derivatives(*self._point, theta, *self._fact.leaf_values)
-        prior, log_square, log_precision, *inner = (
+        prior, log_square, log_precision, shape, *inner = (
             symmetric(*found[k : k + 3]) for k in range(0, len(found), 3)
         )
-        return SharedAt(prior, log_square, log_precision, tuple(inner))
+        return SharedAt(prior, log_square, log_precision, shape, tuple(inner))
 
-    def scales(self, theta: Vector) -> Vector:
-        """The scale of the effects tau, log lambda, and scales of inner effects."""
-        return np.asarray(self._scales(*self._point, theta, *self._fact.leaf_values))
+    def tau_and_precision(self, theta: Vector) -> tuple[float, float]:
+        """Both, tau and log lambda."""
+        found = self._values(*self._point, theta, *self._fact.leaf_values)
+        return float(found[0]), float(found[1])
+
+    def inner_scales(self, theta: Vector) -> Vector:
+        """Scales of inner effects."""
+        return np.asarray(self._values(*self._point, theta, *self._fact.leaf_values))[FIRST_INNER:]
 
     @cached_property
-    def _scales(self) -> Any:
+    def _values(self) -> Any:
         theta = pt.vector("theta", shape=(self._n,))
         (features,) = in_theta(self._fact, [self._features], theta)
         return self._fact.compile(features, [theta], mode=INTERPRETED)
@@ -83,7 +93,7 @@ class SharedTerms:
     @property
     def n_inner(self) -> int:
         """Number of inner effects."""
-        return int(self._features.type.shape[0]) - 2
+        return int(self._features.type.shape[0]) - FIRST_INNER
 
     @property
     def _features(self) -> Variable:
@@ -93,9 +103,10 @@ class SharedTerms:
     @cached_property
     def _derivatives(self) -> Any:
         fact, theta = self._fact, pt.vector("theta", shape=(self._n,))
-        scale, log_precision, *inner = (self._features[k] for k in range(self.n_inner + 2))
-        squares = [2.0 * pt.log(pt.abs(one)) for one in (scale, *inner)]
-        graphs = in_theta(fact, [fact.global_graph, squares[0], log_precision, *squares[1:]], theta)
+        n = FIRST_INNER + self.n_inner
+        tau, log_precision, shape, *inner = (self._features[k] for k in range(n))
+        log_square, *squares = [2.0 * pt.log(pt.abs(one)) for one in (tau, *inner)]
+        graphs = in_theta(fact, [fact.global_graph, log_square, log_precision, shape, *squares], theta)
         try:
             outputs = [one for graph in graphs for one in with_derivatives(graph, theta)]
         except NO_GRADIENT as error:
@@ -104,18 +115,25 @@ class SharedTerms:
 
 
 @np.errstate(all="ignore")
-def marginal(at: SharedAt, sums: GroupSums, theta: Vector) -> Derivatives:
+def marginal(at: SharedAt, sums: GroupSums, theta: Vector, excess: EffectsExcess) -> Derivatives:
     """The log of the Laplace marginal, up to a constant."""
-    prior, log_square, log_precision, _ = at
+    prior, log_square, log_precision, shape, _ = at
     n_columns = len(sums.linear)
     d = theta[sums.linear] - sums.center
     with np.errstate(all="ignore"):  # far out scales overflow, and the search turns back
         value, gradient, hessian = quadratic_derivatives(sums, d, log_square.value, log_precision.value)
-    jacobian = np.zeros((n_columns + 2, len(theta)))
+        more = excess(sums, d, log_square.value, log_precision.value, float(shape.value))
+    jacobian = np.zeros((n_columns + 3, len(theta)))
     jacobian[np.arange(n_columns), sums.linear] = 1.0
-    jacobian[-2], jacobian[-1] = log_square.gradient, log_precision.gradient
-    curved = gradient[-2] * log_square.hessian + gradient[-1] * log_precision.hessian
-    return prior.plus(Derivatives(value, gradient @ jacobian, jacobian.T @ hessian @ jacobian + curved))
+    features = (log_square, log_precision, shape)
+    for row, feature in zip(jacobian[n_columns:], features, strict=True):
+        row[:] = feature.gradient
+    gradient = np.append(gradient, 0.0) + more.gradient
+    hessian = np.pad(hessian, (0, 1)) + more.hessian
+    curved = sum(g * one.hessian for g, one in zip(gradient[n_columns:], features, strict=True))
+    return prior.plus(
+        Derivatives(value + more.value, gradient @ jacobian, jacobian.T @ hessian @ jacobian + curved)
+    )
 
 
 def quadratic_derivatives(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.newton import NoMaximumError, maximise
+from pymc_austerity.mode.plates.effects_excess import EffectsExcess
 from pymc_austerity.mode.plates.shared_map import SharedMap, no_map, shared_map
 from pymc_austerity.mode.plates.theta_density import SharedTerms, marginal, quadratic_derivatives
 from pymc_austerity.target import Index, Vector
@@ -49,7 +50,12 @@ class InnerCoordinates(NamedTuple):
 
 
 def maximum_at(
-    name: str, shared: SharedTerms, sums: GroupSums, inner: InnerCoordinates, start: Vector
+    name: str,
+    shared: SharedTerms,
+    sums: GroupSums,
+    inner: InnerCoordinates,
+    excess: EffectsExcess,
+    start: Vector,
 ) -> ThetaMaximum:
     """Search from theta = `start`; `name` is that of the likelihood, for the error.
 
@@ -61,17 +67,17 @@ def maximum_at(
     own = _map_at(shared, sums, inner, start)
 
     def theta_of(zeta: Vector) -> Vector:
-        return own.to_theta(zeta, shared.scales(zeta)[2:] ** 2)
+        return own.to_theta(zeta, shared.inner_scales(zeta) ** 2)
 
     def density(zeta: Vector) -> tuple[float, Vector, Matrix]:
         theta = theta_of(zeta)
         at = shared(theta)
-        found = own.density(marginal(at, sums, theta), zeta, at)
+        found = own.density(marginal(at, sums, theta, excess), zeta, at)
         return found.value, found.gradient, found.hessian
 
     try:
         with np.errstate(all="ignore"):  # far out scales overflow, and the search turns back
-            found = maximise(density, own.to_zeta(start, shared.scales(start)[2:] ** 2), near=_NEAR)
+            found = maximise(density, own.to_zeta(start, shared.inner_scales(start) ** 2), near=_NEAR)
     except NoMaximumError as error:
         raise NoNormalApproximationError(
             f"The shared variables of the groups of {name!r} have no mode: {error.reason}. Give proper "

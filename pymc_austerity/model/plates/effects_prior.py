@@ -1,4 +1,4 @@
-"""The prior of the effects of a plate: normal with one scale, and a location for all or for each group."""
+"""The prior of the effects of a plate: of a known family, with one scale, and one location or many."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
-from pytensor.tensor.random.basic import NormalRV
-from scipy import stats
 
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
+from pymc_austerity.model.plates.effects_family import FAMILIES, Family
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.affine import Kind, kinds
@@ -27,7 +26,7 @@ _DISTANCES, _DRAWS, _SEED = (1.0, 10.0, 100.0), 20, 2022
 
 
 class EffectsPrior(NamedTuple):
-    """u_g ~ N(location_g, scale^2), as graphs of the value variables.
+    """u_g = location_g + scale x_g, with x_g of a standard distribution; graphs are of the value variables.
 
     Attributes
     ----------
@@ -35,10 +34,19 @@ class EffectsPrior(NamedTuple):
         A number, or one for each group.
     scale : TensorVariable
         A number.
+    family : Family
+        The standard distribution.
+    shape : TensorVariable
+        Its degrees of freedom; 0 if it has none.
+    ratio : float
+        Of the standard deviation of the normal prior that a plate's coordinates are made for, and the scale.
     """
 
     location: Variable
     scale: Variable
+    family: Family
+    shape: Variable
+    ratio: float
 
 
 def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPrior:
@@ -53,18 +61,21 @@ def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPri
     rv = model.values_to_rvs[next(var for var in model.value_vars if var.name == name)]
     if model.rvs_to_transforms.get(rv) is not None:
         raise NoPlate(f"{rv.name!r} has a transform, so that its effects are not independent")
-    op = getattr(rv.owner, "op", None)
-    if not isinstance(op, NormalRV):
+    op: Any = getattr(rv.owner, "op", None)
+    family = FAMILIES.get(type(op))
+    if family is None:
         kind = type(op).__name__.removesuffix("RV")
-        raise NoPlate(f"the prior of {rv.name!r} is {kind}, and a plate's is Normal")
-    location, scale = typed(model, fact, op.dist_params(rv.owner))
-    used = set(ancestors([location, scale]))
+        known = ", ".join(one.name for one in FAMILIES.values())
+        raise NoPlate(f"the prior of {rv.name!r} is {kind}, and a plate's is one of {known}")
+    *shapes, location, scale = typed(model, fact, op.dist_params(rv.owner))
+    shape = _one_number(fact, rv.name, "shapes", shapes[0]) if shapes else family.fixed_shape()
+    used = set(ancestors([location, scale, shape]))
     if value in used:
         raise NoPlate(f"the prior of {rv.name!r} refers to itself")
     _require_affine(fact, rv.name, location)
-    if int(np.prod(scale.type.shape)) != 1:
-        scale = _one_number(fact, rv.name, scale)
-    prior = EffectsPrior(location, scale.flatten()[0] if scale.type.ndim else scale)
+    scale = _one_number(fact, rv.name, "scales", scale)
+    at_start = float(evaluate(fact, shape, list(fact.graph.point.values())))
+    prior = EffectsPrior(location, scale, family, shape, family.ratio(at_start))
     _check(fact, rv.name, value, prior)
     return prior
 
@@ -95,13 +106,13 @@ def _require_affine(fact: Factorisation, name: str, location: Variable) -> None:
         )
 
 
-def _one_number(fact: Factorisation, name: str, scale: Variable) -> Variable:
-    """The scale of all effects, if it is the same."""
-    for values in (list(fact.graph.point.values()), jittered(fact.graph)):
-        found = evaluate(fact, scale, values)
-        if np.ptp(found) != 0.0:
-            raise NoPlate(f"the effects {name!r} have scales that differ")
-    return scale.flatten()[0]
+def _one_number(fact: Factorisation, name: str, what: str, graph: Variable) -> Variable:
+    """The scale of all effects, or their shape, if it is the same."""
+    if any(k != 1 for k in graph.type.shape):
+        for values in (list(fact.graph.point.values()), jittered(fact.graph)):
+            if np.ptp(evaluate(fact, graph, values)) != 0.0:
+                raise NoPlate(f"the effects {name!r} have {what} that differ")
+    return graph.flatten()[0] if graph.type.ndim else graph
 
 
 def evaluate(fact: Factorisation, graph: Variable, values: list[np.ndarray]) -> np.ndarray:
@@ -118,15 +129,17 @@ def _check(fact: Factorisation, name: str, value: Variable, prior: EffectsPrior)
     term = fact.graph.terms[name]
     function = pytensor.function(
         [*order, *fact.graph.data],
-        [term, prior.location, prior.scale],
+        [term, prior.location, prior.scale, prior.shape],
         mode=INTERPRETED,
         on_unused_input="ignore",
     )
-    found, location, scale = function(*values, *fact.graph.data_values())
+    found, location, scale, shape = function(*values, *fact.graph.data_values())
     own = values[order.index(value)]
-    expected = stats.norm.logpdf(own, location, abs(float(scale)))
+    expected = prior.family.distribution(float(shape)).logpdf((own - location) / scale) - np.log(abs(scale))
     if not np.allclose(np.sum(found), np.sum(expected), rtol=_TOLERANCE, atol=_TOLERANCE):
-        raise NoPlate(f"the prior of {name!r} is not the normal distribution that it seems to be")
+        raise NoPlate(
+            f"the prior of {name!r} is not the {prior.family.name} distribution that it seems to be"
+        )
 
 
 def is_positive(fact: Factorisation, graph: Variable) -> bool:
@@ -153,7 +166,7 @@ def is_positive(fact: Factorisation, graph: Variable) -> bool:
 
 
 def is_standard(fact: Factorisation, prior: EffectsPrior) -> bool:
-    """Is it N(0, 1), whatever the other variables are?"""
+    """Is it of location 0 and scale 1, whatever the other variables are?"""
     return all(
         np.all(evaluate(fact, prior.location, values) == 0.0)
         and np.all(evaluate(fact, prior.scale, values) == 1.0)

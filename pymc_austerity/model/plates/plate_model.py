@@ -47,7 +47,7 @@ MOST_SHARED = 200
 
 @dataclass(frozen=True, eq=False)
 class PlateModel:
-    """y_i ~ f(x_i . theta + o_i + u_g(i)), u_g ~ N(location_g, scale^2) for G groups.
+    """y_i ~ f(x_i . theta + o_i + u_g(i)), u_g = location_g + scale x_g for G groups.
 
     Attributes
     ----------
@@ -67,10 +67,10 @@ class PlateModel:
     prior : EffectsPrior
         Of u_g.
     is_centered : bool
-        Whether the model has u_g, else z_g = (u_g - location_g) / scale.
+        Whether the model has u_g, else x_g = (u_g - location_g) / scale.
     shared : Factorisation
-        The terms of theta alone; its features are scale, the logarithm of the precision of residuals, and
-        the scales of inner effects.
+        The terms of theta alone; its features are tau, the logarithm of the precision of residuals, the
+        shape of the effects' prior, and the scales of inner effects.
     inner : tuple of InnerEffects
         Effects of a second factor, among the shared variables.
     is_normal : bool
@@ -130,9 +130,9 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
     if found.scale is not None:
         if not is_standard(fact, prior):
             raise NoPlate(
-                f"{gather.name!r} is multiplied by a scale, and its prior is not the standard normal one"
+                f"{gather.name!r} is multiplied by a scale, and its prior is not of location 0 and scale 1"
             )
-        prior = EffectsPrior(pt.zeros(()), found.scale)
+        prior = prior._replace(location=pt.zeros(()), scale=found.scale)
     _require_positive(fact, gather.name, prior)
     graph, cases = _taken_apart(found)
     which, scalar = _predictor(graph, cases)
@@ -149,7 +149,7 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
     precision = pt.zeros(()) if log_precision is None else log_precision
     coefficients = set(ancestors([found.term.rows, prior.location]))
     inner = inner_effects(model, fact, gather.name, coefficients)
-    scales = [prior.scale, precision, *(one.scale for one in inner)]
+    scales = [prior.ratio * prior.scale, precision, prior.shape, *(one.scale for one in inner)]
     return PlateModel(
         factorisation=fact,
         name=gather.term.name,

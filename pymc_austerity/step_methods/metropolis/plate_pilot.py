@@ -138,7 +138,7 @@ def pilot(
         outcome = engine.run(1, False, rng, q, point, state)
         theta, effects = q[:n_shared], q[n_shared:]
         if not survey.plate.is_centered:
-            effects = effects * shared.scales(theta)[0]
+            effects = effects * shared.tau_and_precision(theta)[0] / engine.plate.effects.ratio
         total += effects + sums.means @ (theta - mean)[sums.linear]
         if k % (_COUNTED // _STATES) == 0:
             d, means, scales = moments(shared, sums, theta)

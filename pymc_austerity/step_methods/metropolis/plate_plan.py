@@ -19,6 +19,7 @@ from pymc_austerity.kernels.plates.records import (
 )
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, find_center
 from pymc_austerity.mode.plates.draws import drawn_state
+from pymc_austerity.mode.plates.effects_excess import density_of
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import group_bounds, no_bounds
@@ -249,6 +250,7 @@ def plate_arrays(
         sums=sums,
         bounds=bounds,
         weights=weights,
+        effects=density_of(plate.prior),
         proposal=fit.proposal(),
         rule=PlateRule(KAPPAS[0], plate.is_centered, has_remainders, debug, np.zeros(1, dtype=np.int64)),
         room=workspace(program, len(rows.data)),

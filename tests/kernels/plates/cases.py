@@ -42,11 +42,23 @@ def rows_of(n: int, n_groups: int = N_GROUPS, seed: int = 1) -> Rows:
     return Rows(np.c_[np.ones(n), x, 0.5 * x + rng.normal(size=n)], groups, rng.random(n))
 
 
+# Spellings whose effects are not normal.
+OTHER_PRIORS = ("student", "student non-centered", "free student", "cauchy", "laplace", "logistic")
+
+
 def _effects(spelling: str, n_groups: int) -> Any:
     tau = pm.HalfNormal("tau", 1.0)
-    if spelling != "non-centered":
-        return pm.Normal("u", pm.Normal("mu", 0.0, 2.0), tau, shape=n_groups)
-    return tau * pm.Normal("z", shape=n_groups)
+    if spelling == "non-centered":
+        return tau * pm.Normal("z", shape=n_groups)
+    if spelling == "student non-centered":
+        return tau * pm.StudentT("z", 4.0, mu=0.0, sigma=1.0, shape=n_groups)
+    mu = pm.Normal("mu", 0.0, 2.0)
+    if spelling == "student":
+        return pm.StudentT("u", 3.0, mu=mu, sigma=tau, shape=n_groups)
+    if spelling == "free student":
+        return pm.StudentT("u", 2.0 + pm.Gamma("nu", 2.0, 0.5), mu=mu, sigma=tau, shape=n_groups)
+    kinds = {"cauchy": pm.Cauchy, "laplace": pm.Laplace, "logistic": pm.Logistic}
+    return kinds.get(spelling, pm.Normal)("u", mu, tau, shape=n_groups)
 
 
 def _likelihood(name: str, eta: Any, data: Rows) -> None:
@@ -91,9 +103,8 @@ class Case(NamedTuple):
 
     def state(self, theta: np.ndarray, eps: np.ndarray) -> PlateState:
         """The state of a chain there."""
-        return at_theta(
-            no_state(len(theta), self.arrays.sums), theta, eps, self.arrays.sums, self.args, self.target
-        )
+        empty = no_state(len(theta), self.arrays)
+        return at_theta(empty, theta, eps, self.arrays, self.args, self.target)
 
     def given(self, theta: np.ndarray) -> tuple[np.ndarray, float, float]:
         """d, tau, and the logarithm of the precision of residuals."""
@@ -106,11 +117,13 @@ class Case(NamedTuple):
         """The effects as the model has them."""
         effects = np.empty(len(eps))
         effects_of(self.arrays.sums, *self.given(theta), eps, self.plate.is_centered, effects)
-        return effects
+        return effects if self.plate.is_centered else effects * self.arrays.effects.ratio
 
     def eps(self, theta: np.ndarray, effects: np.ndarray) -> np.ndarray:
         """eps, from these."""
         eps = np.empty(len(effects))
+        if not self.plate.is_centered:
+            effects = effects / self.arrays.effects.ratio
         standardised(self.arrays.sums, *self.given(theta), effects, self.plate.is_centered, eps)
         return eps
 
@@ -122,7 +135,7 @@ class Case(NamedTuple):
     def draw(self, rng: np.random.Generator, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """theta near its fit, and eps."""
         zeta = self.fit.mean + width * self.fit.factor @ rng.standard_normal(len(self.fit.mean))
-        theta = self.fit.map.to_theta(zeta, self.survey.shared.scales(zeta)[2:] ** 2)
+        theta = self.fit.map.to_theta(zeta, self.survey.shared.inner_scales(zeta) ** 2)
         return theta, width * rng.standard_normal(len(self.arrays.sums.slopes))
 
 

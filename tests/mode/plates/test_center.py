@@ -70,7 +70,8 @@ def test_marginal_is_the_integral_of_the_joint_density(spelling):
     first, _ = case.draw(rng, 0.5)
     for theta in (first, case.draw(rng, 1.0)[0]):
         prior = case.target.global_log_ratio(theta, first, case.args)
-        found.append(marginal(shared(theta), sums, theta).value - prior - case.quadratic(theta))
+        value = marginal(shared(theta), sums, theta, case.survey.excess(case.survey.normal_eps())).value
+        found.append(value - prior - case.quadratic(theta))
     assert found[0] == pytest.approx(found[1], abs=1e-8)
 
 
@@ -116,16 +117,20 @@ def test_mode_of_theta():
     assert np.linalg.norm(np.linalg.solve(factor, found.x - center.theta)) < 1.0
 
 
-@pytest.mark.parametrize("spelling", ["centered", "crossed"])
+@pytest.mark.parametrize("spelling", ["centered", "crossed", "free student"])
 def test_maximum_of_the_marginal_has_no_slope(spelling):
     """In coordinates zeta; the precision is that of differences of the density."""
     case = case_of("bernoulli", spelling, 400)
-    maximum = case.survey.maximum(case.arrays.sums, case.fit.center.theta)
+    eps = case.survey.normal_eps()
+    maximum, excess = (
+        case.survey.maximum(case.arrays.sums, case.fit.center.theta, eps),
+        case.survey.excess(eps),
+    )
 
     def density(zeta):
-        theta = maximum.map.to_theta(zeta, case.survey.shared.scales(zeta)[2:] ** 2)
+        theta = maximum.map.to_theta(zeta, case.survey.shared.inner_scales(zeta) ** 2)
         at = case.survey.shared(theta)
-        return maximum.map.density(marginal(at, case.arrays.sums, theta), zeta, at)
+        return maximum.map.density(marginal(at, case.arrays.sums, theta, excess), zeta, at)
 
     found, h = density(maximum.zeta), 1e-5
     sd = np.sqrt(np.diag(np.linalg.inv(maximum.precision)))
@@ -145,7 +150,7 @@ def test_jacobian_of_zeta():
     own, shared, zeta, h = case.fit.map, case.survey.shared, case.fit.mean + 0.1, 1e-6
 
     def theta_at(zeta):
-        return own.to_theta(zeta, shared.scales(zeta)[2:] ** 2)
+        return own.to_theta(zeta, shared.inner_scales(zeta) ** 2)
 
     slopes = [(theta_at(zeta + s) - theta_at(zeta - s)) / (2 * h) for s in h * np.eye(len(zeta))]
     np.testing.assert_allclose(own.slopes_at(zeta, shared(theta_at(zeta))), np.transpose(slopes), atol=1e-7)

@@ -167,7 +167,7 @@ REASONS = {
     random_walk_prior: "RandomWalk",
     scales_that_differ: "scales that differ",
     scales_of_classes: "scales that differ",
-    not_standardised: "not the standard normal",
+    not_standardised: "not of location 0 and scale 1",
     scale_of_either_sign: "is not positive",
     negative_scale: "",
     positive_location: "not a linear function",

@@ -93,7 +93,39 @@ def deterministic_between():
     bernoulli(pm.Deterministic("eta", X @ b + u[GROUPS]))
 
 
+def student():
+    bernoulli(X @ beta() + pm.StudentT("u", 4.0, mu=0.0, sigma=scale(), shape=G)[GROUPS])
+
+
+def student_of_free_degrees():
+    u = pm.StudentT("u", pm.Gamma("nu", 4.0, 1.0), mu=pm.Normal("mu"), sigma=scale(), shape=G)
+    bernoulli(X @ beta() + u[GROUPS])
+
+
+def scaled_student():
+    z = pm.StudentT("z", 4.0, mu=0.0, sigma=1.0, shape=G)
+    bernoulli(X @ beta() + (pm.Normal("mu") + scale() * z)[GROUPS])
+
+
+def cauchy():
+    bernoulli(X @ beta() + pm.Cauchy("u", 0.0, scale(), shape=G)[GROUPS])
+
+
+def laplace():
+    bernoulli(X @ beta() + pm.Laplace("u", 0.0, scale(), shape=G)[GROUPS])
+
+
+def logistic():
+    bernoulli(X @ beta() + pm.Logistic("u", pm.Normal("mu"), scale(), shape=G)[GROUPS])
+
+
 SPELLINGS = {
+    student: True,
+    student_of_free_degrees: True,
+    scaled_student: False,
+    cauchy: True,
+    laplace: True,
+    logistic: True,
     centered: True,
     around_mu: True,
     around_a_design: True,

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 from scipy.special import expit
 
-from tests.statistical.plates.reference import posterior_of
+from tests.statistical.plates.reference import DEGREES, posterior_of
 
 SPELLINGS = ("centred", "non_centred", "centred_at_mu", "non_centred_at_mu")
 BETA = np.array([-0.8, 0.5, 0.3, -0.4, 0.2, -0.2, 0.1, 0.0])
@@ -26,6 +26,7 @@ class Grouped(NamedTuple):
     beta: np.ndarray
     u: np.ndarray
     tau: float
+    prior: str = "normal"  # of the effects
 
     @property
     def names(self):
@@ -51,12 +52,17 @@ def responses(family, eta, exposure, rng):
     return rng.poisson(exposure * np.exp(eta))
 
 
-def simulate(family, N, G, p=8, tau=0.5, seed=1):
+def simulate(family, N, G, p=8, tau=0.5, seed=1, prior="normal"):
     rng = np.random.default_rng(seed)
     X, g, exposure = design(N, G, p, rng)
-    beta, u = BETA[:p], tau * rng.normal(size=G)
+    effects = {
+        "normal": rng.normal,
+        "student": lambda size: rng.standard_t(DEGREES, size),
+        "laplace": rng.laplace,
+    }
+    beta, u = BETA[:p], tau * effects[prior](size=G)
     y = responses(family, X @ beta + u[g], exposure, rng)
-    return Grouped(family, X, g, exposure, y, G, beta, u, tau)
+    return Grouped(family, X, g, exposure, y, G, beta, u, tau, prior)
 
 
 def _predictor(data, spelling, beta_sd, tau_sd):
@@ -68,9 +74,16 @@ def _predictor(data, spelling, beta_sd, tau_sd):
     n_beta = data.X.shape[1] - at_mu
     shared = X[:, at_mu:] @ pm.Normal("beta", 0, beta_sd, shape=n_beta) if n_beta else 0.0
     if spelling.startswith("centred"):
-        return shared + pm.Normal("u", mu, tau, shape=data.n_groups)[g]
-    z = pm.Normal("z", 0, 1, shape=data.n_groups)
+        return shared + _effects(data, "u", mu, tau)[g]
+    z = _effects(data, "z", 0.0, 1.0)
     return shared + (mu + tau * z if at_mu else tau * z)[g]
+
+
+def _effects(data, name, location, scale):
+    if data.prior == "student":
+        return pm.StudentT(name, DEGREES, mu=location, sigma=scale, shape=data.n_groups)
+    kind = pm.Laplace if data.prior == "laplace" else pm.Normal
+    return kind(name, location, scale, shape=data.n_groups)
 
 
 def model_of(data, spelling="centred", *, beta_sd=2.0, tau_sd=1.0):
@@ -108,4 +121,6 @@ def matrix_of(posterior, spelling):
 def reference_of(data, *, beta_sd=2.0, tau_sd=1.0):
     """The same posterior for the reference."""
     exposure = data.exposure if data.family == "poisson" else None
-    return posterior_of(data.family, data.X, data.y, data.g, data.n_groups, exposure, beta_sd, tau_sd)
+    return posterior_of(
+        data.family, data.X, data.y, data.g, data.n_groups, exposure, beta_sd, tau_sd, data.prior
+    )

@@ -2,6 +2,8 @@
 
     y_i ~ f(x_i' beta + u_g(i)),  u_g ~ N(0, tau^2),  beta_k ~ N(0, s_k^2),  tau ~ HalfNormal(s)
 
+or with effects that are tau times Student's t of 4 degrees of freedom, or Laplace.
+
 It moves beta, u and log tau as they stand. Nothing is expanded, and there are no other coordinates. Two moves
 along ridges help it to mix: the intercept against all effects, and tau together with them.
 """
@@ -16,6 +18,9 @@ from numba import njit
 
 LOGISTIC, POISSON = 0, 1
 FAMILIES = {"logistic": LOGISTIC, "poisson": POISSON}
+NORMAL, STUDENT, LAPLACE = 0, 1, 2
+PRIORS = {"normal": NORMAL, "student": STUDENT, "laplace": LAPLACE}
+DEGREES = 4.0  # of Student's t
 
 COEFFICIENT_MOVES = 4  # in a sweep
 EFFECT_MOVES = 2
@@ -32,6 +37,7 @@ class Posterior(NamedTuple):
     first: np.ndarray  # (G + 1,): rows of group g are first[g] to first[g + 1]
     beta_sd: np.ndarray
     tau_sd: float
+    prior: int = NORMAL
 
 
 class State(NamedTuple):
@@ -52,7 +58,7 @@ class Scales(NamedTuple):
     log_tau: np.ndarray  # (2,): given the effects, and together with them
 
 
-def posterior_of(family, X, y, g, n_groups, exposure=None, beta_sd=2.0, tau_sd=1.0):
+def posterior_of(family, X, y, g, n_groups, exposure=None, beta_sd=2.0, tau_sd=1.0, prior="normal"):
     """Sort the rows by group."""
     assert np.all(X[:, 0] == 1)
     order = np.argsort(g, kind="stable")
@@ -66,6 +72,7 @@ def posterior_of(family, X, y, g, n_groups, exposure=None, beta_sd=2.0, tau_sd=1
         first,
         np.broadcast_to(float(beta_sd), X.shape[1]).copy(),
         float(tau_sd),
+        PRIORS[prior],
     )
 
 
@@ -75,6 +82,23 @@ def log_likelihood(family, y, exposure, eta):
     if family == LOGISTIC:
         return y * eta - max(eta, 0.0) - math.log1p(math.exp(-abs(eta)))
     return y * eta - exposure * math.exp(eta)
+
+
+@njit(cache=True)
+def log_effect(prior, x):
+    """Of an effect in units of tau, without a constant."""
+    if prior == STUDENT:
+        return -0.5 * (DEGREES + 1.0) * math.log1p(x * x / DEGREES)
+    return -abs(x) if prior == LAPLACE else -0.5 * x * x
+
+
+@njit(cache=True)
+def _log_effects(prior, u, log_tau):
+    """Of all of them."""
+    tau, total = math.exp(log_tau), -len(u) * log_tau
+    for effect in u:
+        total += log_effect(prior, effect / tau)
+    return total
 
 
 @njit(cache=True)
@@ -106,7 +130,8 @@ def _move_effects(model, state, scales, rng, accepted):
         for _ in range(EFFECT_MOVES):
             old, new = state.u[g], state.u[g] + scales.u[g] * rng.standard_normal()
             fit = _fit_of_group(model, g, state.fixed, new)
-            if math.log(rng.random()) < fit - state.fit[g] - 0.5 * (new**2 - old**2) / tau**2:
+            gain = log_effect(model.prior, new / tau) - log_effect(model.prior, old / tau)
+            if math.log(rng.random()) < fit - state.fit[g] + gain:
                 state.u[g], state.fit[g] = new, fit
                 accepted[g] += 1.0 / EFFECT_MOVES
 
@@ -126,24 +151,30 @@ def _move_coefficients(model, state, scales, rng, accepted):
 
 @njit(cache=True)
 def _shift(model, state, rng):
-    """Intercept up, all effects down: predictors stay, and the shift has a normal law."""
+    """Intercept up, all effects down: predictors stay, and the shift is nearly normal."""
     tau = math.exp(state.log_tau[0])
     precision = 1.0 / model.beta_sd[0] ** 2 + len(state.u) / tau**2
     mean = (np.sum(state.u) / tau**2 - state.beta[0] / model.beta_sd[0] ** 2) / precision
     by = mean + rng.standard_normal() / math.sqrt(precision)
-    state.beta[0] += by
-    state.u[:] -= by
-    state.fixed[:] += by
+    u = state.u - by
+    back = (np.sum(u) / tau**2 - (state.beta[0] + by) / model.beta_sd[0] ** 2) / precision
+    gain = 0.5 * precision * ((by - mean) ** 2 - (-by - back) ** 2)  # of the proposals
+    gain += 0.5 * (state.beta[0] ** 2 - (state.beta[0] + by) ** 2) / model.beta_sd[0] ** 2
+    gain += _log_effects(model.prior, u, state.log_tau[0])
+    gain -= _log_effects(model.prior, state.u, state.log_tau[0])
+    if model.prior == NORMAL or math.log(rng.random()) < gain:
+        state.beta[0] += by
+        state.u[:] = u
+        state.fixed[:] += by
 
 
 @njit(cache=True)
 def _move_tau(model, state, scales, jacobian, rng, accepted):
     """Given the effects."""
-    squares, G = np.sum(state.u**2), len(state.u)
     for _ in range(TAU_MOVES):
         old, new = state.log_tau[0], state.log_tau[0] + scales.log_tau[0] * rng.standard_normal()
-        gain = _log_prior_tau(model, new, jacobian) - _log_prior_tau(model, old, jacobian) - G * (new - old)
-        gain -= 0.5 * squares * (math.exp(-2.0 * new) - math.exp(-2.0 * old))
+        gain = _log_prior_tau(model, new, jacobian) - _log_prior_tau(model, old, jacobian)
+        gain += _log_effects(model.prior, state.u, new) - _log_effects(model.prior, state.u, old)
         if math.log(rng.random()) < gain:
             state.log_tau[0] = new
             accepted[-2] += 1.0 / TAU_MOVES

@@ -9,13 +9,15 @@ from tests.statistical.plates.models import SPELLINGS, reference_of, simulate
 from tests.statistical.plates.reference import sample
 
 FAMILIES = ["logistic", "poisson"]
+PRIORS = [("logistic", "student"), ("poisson", "laplace")]  # of effects, that are not normal
 DRAWS = 20_000
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=[("logistic", "normal"), ("poisson", "normal"), *PRIORS], ids="-".join)
 def small(request):
     """Ten rows a group, and draws of the reference: 150,000 sweeps."""
-    data = simulate(request.param, 2000, 200)
+    family, prior = request.param
+    data = simulate(family, 2000, 200, prior=prior)
     return data, sample(reference_of(data), 30_000, 1, thin=5)[None]
 
 
