@@ -29,7 +29,7 @@ import math
 
 from numba.extending import register_jitable
 
-from pymc_austerity.kernels.plates.records import GroupSums, Matrix
+from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.target import Vector
 
 # Products of so many factors are as large as this before their logarithm is taken.
@@ -44,21 +44,29 @@ def displacement(sums: GroupSums, theta: Vector, d: Vector) -> None:
 
 
 @register_jitable
-def location(sums: GroupSums, g: int, d: Vector) -> float:
-    """nu_g."""
-    nu: float = sums.offsets[g]
-    for k in range(d.shape[0]):
-        nu += sums.locations[g, k] * d[k]
-    return nu
+def prior_shift(sums: GroupSums, g: int, d: Vector) -> float:
+    """loc_g - u_g*."""
+    shift: float = sums.offsets[g]
+    for k in range(sums.moved.shape[0]):
+        shift += sums.located[g, k] * d[sums.moved[k]]
+    return shift
 
 
 @register_jitable
-def mean_shift(means: Matrix, g: int, d: Vector) -> float:
+def mean_shift(sums: GroupSums, g: int, d: Vector) -> float:
     """xbar_g . d."""
-    shift = 0.0
-    for k in range(d.shape[0]):
-        shift += means[g, k] * d[k]
+    shift, n_factors = 0.0, sums.cells.n_factors
+    for k in range(sums.dense.shape[0]):
+        shift += sums.means[g, k] * d[sums.dense[k]]
+    for c in range(sums.cells.starts[g * n_factors], sums.cells.starts[(g + 1) * n_factors]):
+        shift += sums.shares[c] * d[sums.cells.columns[c]]
     return shift
+
+
+@register_jitable
+def location(sums: GroupSums, g: int, d: Vector) -> float:
+    """nu_g."""
+    return prior_shift(sums, g, d) + mean_shift(sums, g, d)
 
 
 @register_jitable
@@ -101,7 +109,7 @@ def standardised(
         r = 1.0 / (1.0 + b * t2)
         z = effects[g]
         if centered:
-            z = (z - sums.effects[g] + mean_shift(sums.means, g, d) - nu) / tau
+            z = (z - sums.effects[g] - prior_shift(sums, g, d)) / tau
         eps[g] = (z - tau * r * (precision * sums.slopes[g] - b * nu)) / math.sqrt(r)
 
 
@@ -116,4 +124,4 @@ def effects_of(
         b = precision * sums.curvatures[g]
         r = 1.0 / (1.0 + b * t2)
         z = tau * r * (precision * sums.slopes[g] - b * nu) + math.sqrt(r) * eps[g]
-        effects[g] = nu + tau * z + sums.effects[g] - mean_shift(sums.means, g, d) if centered else z
+        effects[g] = sums.effects[g] + prior_shift(sums, g, d) + tau * z if centered else z

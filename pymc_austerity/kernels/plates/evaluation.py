@@ -11,11 +11,13 @@ from pymc_austerity.target import Index, Vector
 
 @register_jitable
 def within(rows: GroupedRows, sums: GroupSums, g: int, i: int, d: Vector) -> float:
-    """z_i . d."""
+    """z_i . d + q_g: what the row's levels add, and the rest less its mean over the group."""
     total = 0.0
+    for f in range(rows.levels.shape[0]):
+        total += d[rows.levels[f, i]]
     for j in range(sums.varying.shape[0]):
         k = sums.varying[j]
-        total += (rows.x[i, k] - sums.means[g, k]) * d[k]
+        total += (rows.x[i, k] - sums.means[g, k]) * d[sums.dense[k]]
     return total
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from pymc_austerity.kernels.plates.cells import Displaced, displace, not_displaced
 from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
 from pymc_austerity.kernels.plates.records import GroupSums, Plate
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared
@@ -25,7 +26,6 @@ from pymc_austerity.kernels.plates.thinning import (
     rates_of,
     room_for_rows,
     shift_of,
-    without_levels,
 )
 from pymc_austerity.target import Target, Vector
 
@@ -44,6 +44,8 @@ class PlateState(NamedTuple):
     d : ndarray (P,)
     eps, levels, means, scales : ndarray (G,)
         eps_g, and e_g, m_g, s_g that belong to theta.
+    displaced : Displaced
+        What levels of other factors add in each group.
     quadratic : float
         See `coordinates`.
     """
@@ -54,6 +56,7 @@ class PlateState(NamedTuple):
     levels: Vector
     means: Vector
     scales: Vector
+    displaced: Displaced
     quadratic: float
 
 
@@ -77,6 +80,7 @@ def no_state(n_shared: int, sums: GroupSums) -> PlateState:
         np.empty(n),
         np.empty(n),
         np.empty(n),
+        not_displaced(n),
         0.0,
     )
 
@@ -90,9 +94,12 @@ def at_theta(
     displacement(sums, theta, state.d)
     given = target.features(theta, args)
     value = quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
+    displace(sums.cells, sums.shares, state.d, state.displaced)
     for g in range(eps.shape[0]):
         state.levels[g] = state.means[g] + state.scales[g] * eps[g]
-    return PlateState(state.theta, state.d, state.eps, state.levels, state.means, state.scales, value)
+    return PlateState(
+        state.theta, state.d, state.eps, state.levels, state.means, state.scales, state.displaced, value
+    )
 
 
 @register_jitable
@@ -115,7 +122,7 @@ def move_shared(
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders and base > -math.inf:
         shift = shift_of(plate.bounds, state.d, new.d)
-        pair = Pair(state.levels, new.levels, state.d, new.d)
+        pair = Pair(state.levels, new.levels, state.d, new.d, state.displaced, new.displaced)
         n_used, n_whole = compare(rng, plate, pair, shift, plate.rule.kappa, log_ratios)
     log_ratio = base + np.sum(log_ratios)
     if math.log(1.0 - rng.random()) < log_ratio:
@@ -128,15 +135,13 @@ def compare(
     rng: np.random.Generator, plate: Plate, pair: Pair, shift: Shift, kappa: float, result: Vector
 ) -> tuple[int, int]:
     """Add to every group the log ratio of its rows; how many were read, and groups that read all."""
-    starts, bounds, weights, means = plate.rows.starts, plate.bounds, plate.weights, plate.sums.means
+    starts, bounds, cells = plate.rows.starts, plate.bounds, plate.sums.cells
     drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
     clock = rng.standard_exponential()
     for g in range(result.shape[0]):
         if bounds.sizes[g] == 0:
             continue
-        level = without_levels(bounds, means, g, pair.levels[g], shift.levels)
-        new_level = without_levels(bounds, means, g, pair.new_levels[g], shift.new_levels)
-        rates = rates_of(bounds, g, level, new_level, shift, kappa)
+        rates = rates_of(bounds, cells, g, pair, shift, kappa)
         i, last = starts[g] - 1, starts[g + 1] - 1
         n_whole += int(rates.tier < 0)
         clock -= rates.expected
@@ -146,7 +151,7 @@ def compare(
                 i += 1
             else:
                 clock += rng.standard_exponential()
-                i, bound = draw_row(rng, weights, (starts[g], last), rates, shift, kappa)
+                i, bound = draw_row(rng, plate, g, rates, pair, shift, kappa)
                 if i < 0:
                     continue
             if n == _ROOM:
@@ -180,7 +185,7 @@ def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState) -> Cou
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders:
         shift = shift_of(plate.bounds, state.d, state.d)
-        pair = Pair(state.levels, new_levels, state.d, state.d)
+        pair = Pair(state.levels, new_levels, state.d, state.d, state.displaced, state.displaced)
         n_used, n_whole = compare(rng, plate, pair, shift, 1.0, log_ratios)
     n_accepted = 0
     for g in range(n_groups):
