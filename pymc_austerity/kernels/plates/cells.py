@@ -53,13 +53,6 @@ class Displaced(NamedTuple):
     farthest: Vector
 
 
-class Added(NamedTuple):
-    """What levels add to the difference of two states, in a group: at most so far from the middle."""
-
-    middle: float
-    farthest: float
-
-
 @register_jitable
 def not_displaced(n_groups: int) -> Displaced:
     """Where levels are at the center, or where there are none."""
@@ -69,32 +62,32 @@ def not_displaced(n_groups: int) -> Displaced:
 @register_jitable
 def displace(cells: Cells, shares: Vector, d: Vector, result: Displaced) -> None:
     """Write what is added at d; `shares` are means of the cells' columns."""
+    starts, columns, (means, middles, farthest) = cells.starts, cells.columns, result
     n_factors = cells.n_factors
-    if n_factors == 0:
-        return
-    for g in range(result.means.shape[0]):
+    for g in range(means.shape[0] if n_factors > 0 else 0):
         mean, middle, far = 0.0, 0.0, 0.0
         for f in range(g * n_factors, (g + 1) * n_factors):
             low, high = math.inf, -math.inf
-            for c in range(cells.starts[f], cells.starts[f + 1]):
-                v = d[cells.columns[c]]
+            for c in range(starts[f], starts[f + 1]):
+                v = d[columns[c]]
                 mean += shares[c] * v
                 low, high = min(low, v), max(high, v)
             if low <= high:  # the group has rows
                 middle, far = middle + 0.5 * (low + high), far + 0.5 * (high - low)
-        result.means[g], result.middles[g], result.farthest[g] = mean, middle, far
+        means[g], middles[g], farthest[g] = mean, middle, far
 
 
 @register_jitable
-def added(cells: Cells, g: int, d: Vector, d_new: Vector) -> Added:
-    """How much more is added in a new state, in a group that has rows."""
-    n_factors = cells.n_factors
-    middle, far = 0.0, 0.0
-    for f in range(g * n_factors, (g + 1) * n_factors):
-        low, high = math.inf, -math.inf
-        for c in range(cells.starts[f], cells.starts[f + 1]):
-            k = cells.columns[c]
-            change = d_new[k] - d[k]
-            low, high = min(low, change), max(high, change)
-        middle, far = middle + 0.5 * (low + high), far + 0.5 * (high - low)
-    return Added(middle, far)
+def changes_of_levels(cells: Cells, d: Vector, d_new: Vector, middles: Vector, farthest: Vector) -> None:
+    """Write `Displaced.middles` and `Displaced.farthest` of what is added to the difference of two states."""
+    starts, columns, n_factors = cells.starts, cells.columns, cells.n_factors
+    for g in range(middles.shape[0]):
+        middle, far = 0.0, 0.0
+        for f in range(g * n_factors, (g + 1) * n_factors):
+            low, high = math.inf, -math.inf
+            for c in range(starts[f], starts[f + 1]):
+                change = d_new[columns[c]] - d[columns[c]]
+                low, high = min(low, change), max(high, change)
+            if low <= high:
+                middle, far = middle + 0.5 * (low + high), far + 0.5 * (high - low)
+        middles[g], farthest[g] = middle, far

@@ -135,19 +135,20 @@ def compare(
     rng: np.random.Generator, plate: Plate, pair: Pair, shift: Shift, kappa: float, result: Vector
 ) -> tuple[int, int]:
     """Add to every group the log ratio of its rows; how many were read, and groups that read all."""
-    starts, bounds, cells = plate.rows.starts, plate.bounds, plate.sums.cells
+    starts, sizes = plate.rows.starts, plate.bounds.sizes
+    rates = rates_of(plate.bounds, plate.sums.cells, pair, shift, kappa)
+    tiers, _, _, expected = rates
     drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
     clock = rng.standard_exponential()
     for g in range(result.shape[0]):
-        if bounds.sizes[g] == 0:
+        if sizes[g] == 0:
             continue
-        rates = rates_of(bounds, cells, g, pair, shift, kappa)
-        i, last = starts[g] - 1, starts[g + 1] - 1
-        n_whole += int(rates.tier < 0)
-        clock -= rates.expected
-        while (rates.tier < 0 and i < last) or clock < 0.0:
+        i, last, whole = starts[g] - 1, starts[g + 1] - 1, tiers[g] < 0
+        n_whole += int(whole)
+        clock -= expected[g]
+        while (whole and i < last) or clock < 0.0:
             bound = -1.0
-            if rates.tier < 0:
+            if whole:
                 i += 1
             else:
                 clock += rng.standard_exponential()

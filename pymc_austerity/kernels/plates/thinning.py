@@ -27,8 +27,8 @@ from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.plates.cells import Added, Cells, Displaced, added
-from pymc_austerity.kernels.plates.evaluation import changes, within
+from pymc_austerity.kernels.plates.cells import Cells, Displaced, changes_of_levels
+from pymc_austerity.kernels.plates.evaluation import changes, moved
 from pymc_austerity.kernels.plates.records import GroupBounds, Plate, Singles
 from pymc_austerity.target import Index, Vector
 
@@ -105,45 +105,52 @@ class Pair(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How many rows of a group are drawn for a move.
+    """How many rows of each group are drawn for a move.
 
     Attributes
     ----------
-    tier : int
+    tiers : ndarray of int (G,)
         -1 if all rows of the group are read.
-    levels, shared : float
+    levels, shared : ndarray (G,)
         Factors of the two cumulative sums.
-    expected : float
+    expected : ndarray (G,)
         Rows that are drawn.
     """
 
-    tier: int
-    levels: float
-    shared: float
-    expected: float
+    tiers: Index
+    levels: Vector
+    shared: Vector
+    expected: Vector
 
 
 @register_jitable
-def rates_of(bounds: GroupBounds, cells: Cells, g: int, pair: Pair, shift: Shift, kappa: float) -> Rates:
-    """The tier of a group, and what its rows are drawn with; symmetric in the two states."""
-    displaced, new_displaced = pair.displaced, pair.new_displaced
-    e, e_new = pair.levels[g] - displaced.means[g], pair.new_levels[g] - new_displaced.means[g]
-    y, y_new = e + displaced.middles[g], e_new + new_displaced.middles[g]
-    away, away_new = displaced.farthest[g], new_displaced.farthest[g]
-    far, tier = max(abs(y) + away, abs(y_new) + away_new), shift.tier
-    while tier < bounds.radii.shape[0] and not far <= bounds.reaches[tier, g]:
-        tier += 1
-    if tier == bounds.radii.shape[0]:
-        return Rates(-1, 0.0, 0.0, 0.0)
-    root = root_mean_square(y, y_new) + root_mean_square(away, away_new)
-    q = 0.5 * kappa * max(root * root, bounds.typical[g] ** 2 * shift.mean_square)
-    more = added(cells, g, pair.d, pair.d_new) if shift.moves and cells.n_factors > 0 else Added(0.0, 0.0)
-    step = abs(e_new - e + more.middle) + more.farthest
-    levels, shared = step * q, shift.step * q
-    expected = levels * bounds.levels[tier, g] + shared * bounds.shared[tier, g]
-    if not expected <= bounds.sizes[g]:  # or not a number
-        return Rates(-1, 0.0, 0.0, 0.0)
-    return Rates(tier, levels, shared, expected)
+def rates_of(bounds: GroupBounds, cells: Cells, pair: Pair, shift: Shift, kappa: float) -> Rates:
+    """Tiers of the groups, and what their rows are drawn with; symmetric in the two states."""
+    levels, new_levels = pair.levels, pair.new_levels
+    means, middles, farthest = pair.displaced
+    new_means, new_middles, new_farthest = pair.new_displaced
+    reaches, typical, sizes, n_tiers = bounds.reaches, bounds.typical, bounds.sizes, bounds.radii.shape[0]
+    of_levels, of_shared, n_groups = bounds.levels, bounds.shared, bounds.sizes.shape[0]
+    more, away_more = np.zeros(n_groups), np.zeros(n_groups)
+    if shift.moves and cells.n_factors > 0:
+        changes_of_levels(cells, pair.d, pair.d_new, more, away_more)
+    rates = Rates(np.full(n_groups, -1), np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups))
+    tiers, by_levels, by_shared, expected = rates
+    for g in range(n_groups):
+        e, e_new = levels[g] - means[g], new_levels[g] - new_means[g]
+        y, y_new, away, away_new = e + middles[g], e_new + new_middles[g], farthest[g], new_farthest[g]
+        far, tier = max(abs(y) + away, abs(y_new) + away_new), shift.tier
+        while tier < n_tiers and not far <= reaches[tier, g]:
+            tier += 1
+        if tier == n_tiers:
+            continue
+        root = root_mean_square(y, y_new) + root_mean_square(away, away_new)
+        q = 0.5 * kappa * max(root * root, typical[g] ** 2 * shift.mean_square)
+        step = abs(e_new - e + more[g]) + away_more[g]
+        rate = step * q * of_levels[tier, g] + shift.step * q * of_shared[tier, g]
+        if rate <= sizes[g]:  # and is a number
+            tiers[g], by_levels[g], by_shared[g], expected[g] = tier, step * q, shift.step * q, rate
+    return rates
 
 
 @register_jitable
@@ -183,9 +190,9 @@ def draw_row(
 ) -> tuple[int, float]:
     """A row of a group with its bound; -1 if what was drawn is not kept."""
     weights, columns = plate.weights, plate.rows.levels
-    tier, first, last = rates.tier, plate.rows.starts[g], plate.rows.starts[g + 1] - 1
+    tier, first, last = rates.tiers[g], plate.rows.starts[g], plate.rows.starts[g + 1] - 1
     levels, shared = weights.levels[tier], weights.shared[tier]
-    if rng.random() * rates.expected < rates.levels * levels[last]:
+    if rng.random() * rates.expected[g] < rates.levels[g] * levels[last]:
         i = first_above(levels, first, last, rng.random() * levels[last])
     else:
         i = first_above(shared, first, last, rng.random() * shared[last])
@@ -197,7 +204,7 @@ def draw_row(
     spread = root_mean_square(y, y_new) + zeta * math.sqrt(shift.mean_square)
     size = 0.5 * kappa * np.float64(weights.constants[tier, i])
     bound = size * (abs(y_new - y) + zeta * shift.step) * spread * spread
-    drawn_for = rates.levels * weight(levels, first, i) + rates.shared * weight(shared, first, i)
+    drawn_for = rates.levels[g] * weight(levels, first, i) + rates.shared[g] * weight(shared, first, i)
     if rng.random() * drawn_for < bound:
         return i, bound
     return -1, 0.0
@@ -238,24 +245,24 @@ def add_log_ratios(
     log (1 + x) / (1 - x), x = change / bound, for the rows that are counted, with probability (1 - x) / 2.
     """
     index, old, new, found = drawn.lanes
+    means, new_means = pair.displaced.means, pair.new_displaced.means
+    rounding, debug, violations = plate.bounds.rounding, plate.rule.debug, plate.rule.violations
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
         for k in range(m):
-            lane, i, g = BLOCK - m + k, drawn.rows[start + k], drawn.groups[start + k]
-            index[lane] = i
-            old[lane] = pair.levels[g] - pair.displaced.means[g]
-            old[lane] += within(plate.rows, plate.sums, g, i, pair.d)
-            new[lane] = pair.new_levels[g] - pair.new_displaced.means[g]
-            new[lane] += within(plate.rows, plate.sums, g, i, pair.d_new)
+            index[BLOCK - m + k] = drawn.rows[start + k]
+        which = index, drawn.groups[start : start + m]
+        moved(plate.rows, plate.sums, which, (pair.levels, means), pair.d, old)
+        moved(plate.rows, plate.sums, which, (pair.new_levels, new_means), pair.d_new, new)
         changes(plate.rows, plate.room, index, m, old, new, found)
         for k in range(m):
             g, change, bound = drawn.groups[start + k], found[BLOCK - m + k], drawn.bounds[start + k]
             if bound < 0.0:
                 result[g] += change
                 continue
-            if not abs(change) <= bound + plate.bounds.rounding:  # or not a number
-                plate.rule.violations[0] += 1
-                if not plate.rule.debug:
+            if not abs(change) <= bound + rounding:  # or not a number
+                violations[0] += 1
+                if not debug:
                     raise GroupBoundError(g, change, bound)
                 if math.isnan(change):
                     change = -bound

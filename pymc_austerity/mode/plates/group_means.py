@@ -1,4 +1,4 @@
-"""Products with the means of groups, whose columns of levels of other factors are zero but in occupied cells."""
+"""Products with means of groups, whose columns of levels of other factors are zero but in occupied cells."""
 
 from __future__ import annotations
 

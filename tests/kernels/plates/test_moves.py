@@ -87,24 +87,22 @@ def test_plate_move(likelihood, spelling):
     sizes = case.arrays.bounds.sizes
     assert np.abs(scores[sizes > 0]).max() < LIMIT
     shift = shift_of(case.arrays.bounds, old.d, new.d)
-    tiers = {
-        rates_of(case.arrays.bounds, case.arrays.sums.cells, g, pair_of(old, new), shift, 1.0).tier
-        for g in np.flatnonzero(sizes)
-    }
+    rates = rates_of(case.arrays.bounds, case.arrays.sums.cells, pair_of(old, new), shift, 1.0)
+    tiers = set(rates.tiers[sizes > 0])
     assert tiers == {-1, 0, 1}
 
 
-def by_forward_state(bounds, cells, g, pair, shift, kappa):
+def by_forward_state(bounds, cells, pair, shift, kappa):
     """The planted bug: a group is read as a whole only if the state that it leaves is beyond the reach."""
-    e, e_new = pair.levels[g], pair.new_levels[g]
-    if abs(e) > bounds.reaches[-1, g]:
-        return rates_of(bounds, cells, g, pair, shift, kappa)
-    within = bounds.reaches[-1, g] * (1 - 1e-9)
-    near = pair._replace(levels=np.clip(pair.levels, -within, within), new_levels=np.zeros(len(pair.levels)))
-    tier = rates_of(bounds, cells, g, near, shift, 0.0).tier
-    q = kappa * (e * e + e * e_new + e_new * e_new) / 6
-    size = abs(e_new - e) * q
-    return Rates(tier, size, 0.0, size * bounds.levels[tier, g])
+    e, e_new = pair.levels, pair.new_levels
+    within = bounds.reaches[-1] * (1 - 1e-9)
+    near = pair._replace(levels=np.clip(e, -within, within), new_levels=np.zeros(len(e)))
+    tiers = rates_of(bounds, cells, near, shift, 0.0).tiers
+    size = np.abs(e_new - e) * kappa * (e * e + e * e_new + e_new * e_new) / 6
+    wrong = Rates(tiers, size, np.zeros(len(e)), size * bounds.levels[tiers, np.arange(len(e))])
+    right = rates_of(bounds, cells, pair, shift, kappa)
+    is_beyond = np.abs(e) > bounds.reaches[-1]
+    return Rates(*(np.where(is_beyond, one, other) for one, other in zip(right, wrong, strict=True)))
 
 
 def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
@@ -243,4 +241,4 @@ def test_a_shift_beyond_the_radius_reads_all_rows():
     far = shift_of(bounds, np.zeros(n), np.zeros(n))._replace(tier=len(bounds.radii))
     state = case.state(case.fit.theta, np.zeros(len(bounds.sizes)))
     pair, cells = pair_of(state, state), case.arrays.sums.cells
-    assert all(rates_of(bounds, cells, g, pair, far, 1.0).tier == -1 for g in range(len(bounds.sizes)))
+    assert (rates_of(bounds, cells, pair, far, 1.0).tiers == -1).all()
