@@ -1,4 +1,4 @@
-"""Changes of remainders of some rows."""
+"""How far predictors of some rows move, and changes of their remainders."""
 
 from __future__ import annotations
 
@@ -10,13 +10,38 @@ from pymc_austerity.target import Index, Vector
 
 
 @register_jitable
-def within(rows: GroupedRows, sums: GroupSums, g: int, i: int, d: Vector) -> float:
-    """z_i . d."""
-    total = 0.0
-    for j in range(sums.varying.shape[0]):
-        k = sums.varying[j]
-        total += (rows.x[i, k] - sums.means[g, k]) * d[k]
-    return total
+def moved(
+    rows: GroupedRows,
+    sums: GroupSums,
+    which: tuple[Index, Index],
+    of_groups: tuple[Vector, Vector],
+    d: Vector,
+    result: Vector,
+) -> None:
+    """t_i = e_g - q_g + what the row's levels add + the rest of z_i . d, of the last rows of `which`.
+
+    Parameters
+    ----------
+    rows : GroupedRows
+    sums : GroupSums
+    which : tuple of ndarray of int
+        Rows, in the last of BLOCK places, and the groups of so many.
+    of_groups : tuple of ndarray
+        e_g and q_g.
+    d : ndarray (P,)
+    result : ndarray (BLOCK,)
+    """
+    (index, groups), (levels, means_of_levels) = which, of_groups
+    x, columns, means, varying = rows.x, rows.levels, sums.means, sums.varying
+    own, first = d[sums.dense], BLOCK - groups.shape[0]
+    for lane in range(first, BLOCK):
+        i, g = index[lane], groups[lane - first]
+        total = levels[g] - means_of_levels[g]
+        for f in range(columns.shape[0]):
+            total += d[columns[f, i]]
+        for k in varying:
+            total += (x[i, k] - means[g, k]) * own[k]
+        result[lane] = total
 
 
 @register_jitable

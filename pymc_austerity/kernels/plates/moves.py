@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from pymc_austerity.kernels.plates.cells import Displaced, displace, not_displaced
 from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
 from pymc_austerity.kernels.plates.effects_density import (
     NORMAL,
@@ -31,7 +32,6 @@ from pymc_austerity.kernels.plates.thinning import (
     rates_of,
     room_for_rows,
     shift_of,
-    without_levels,
 )
 from pymc_austerity.target import Target, Vector
 
@@ -58,6 +58,8 @@ class PlateState(NamedTuple):
         if it is normal.
     shape : float
         Of the prior of the effects.
+    displaced : Displaced
+        What levels of other factors add in each group.
     quadratic : float
         See `coordinates`.
     """
@@ -72,6 +74,7 @@ class PlateState(NamedTuple):
     roots: Vector
     excesses: Vector
     shape: float
+    displaced: Displaced
     quadratic: float
 
 
@@ -100,6 +103,7 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
         np.empty(n_other),
         np.empty(n_other),
         0.0,
+        not_displaced(n),
         0.0,
     )
 
@@ -114,6 +118,7 @@ def at_theta(
     displacement(sums, theta, state.d)
     given = target.features(theta, args)
     value = quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
+    displace(sums.cells, sums.shares, state.d, state.displaced)
     for g in range(eps.shape[0]):
         state.levels[g] = state.means[g] + state.scales[g] * eps[g]
     standard_coordinates(sums, given[0], given[1], state.means, state.shifts, state.roots)
@@ -131,6 +136,7 @@ def at_theta(
         state.roots,
         state.excesses,
         given[2],
+        state.displaced,
         value,
     )
 
@@ -155,7 +161,7 @@ def move_shared(
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders and base > -math.inf:
         shift = shift_of(plate.bounds, state.d, new.d)
-        pair = Pair(state.levels, new.levels, state.d, new.d)
+        pair = Pair(state.levels, new.levels, state.d, new.d, state.displaced, new.displaced)
         n_used, n_whole = compare(rng, plate, pair, shift, plate.rule.kappa, log_ratios)
     log_ratio = base + np.sum(log_ratios)
     if math.log(1.0 - rng.random()) < log_ratio:
@@ -168,25 +174,24 @@ def compare(
     rng: np.random.Generator, plate: Plate, pair: Pair, shift: Shift, kappa: float, result: Vector
 ) -> tuple[int, int]:
     """Add to every group the log ratio of its rows; how many were read, and groups that read all."""
-    starts, bounds, weights, means = plate.rows.starts, plate.bounds, plate.weights, plate.sums.means
+    starts, sizes = plate.rows.starts, plate.bounds.sizes
+    rates = rates_of(plate.bounds, plate.sums.cells, pair, shift, kappa)
+    tiers, _, _, expected = rates
     drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
     clock = rng.standard_exponential()
     for g in range(result.shape[0]):
-        if bounds.sizes[g] == 0:
+        if sizes[g] == 0:
             continue
-        level = without_levels(bounds, means, g, pair.levels[g], shift.levels)
-        new_level = without_levels(bounds, means, g, pair.new_levels[g], shift.new_levels)
-        rates = rates_of(bounds, g, level, new_level, shift, kappa)
-        i, last = starts[g] - 1, starts[g + 1] - 1
-        n_whole += int(rates.tier < 0)
-        clock -= rates.expected
-        while (rates.tier < 0 and i < last) or clock < 0.0:
+        i, last, whole = starts[g] - 1, starts[g + 1] - 1, tiers[g] < 0
+        n_whole += int(whole)
+        clock -= expected[g]
+        while (whole and i < last) or clock < 0.0:
             bound = -1.0
-            if rates.tier < 0:
+            if whole:
                 i += 1
             else:
                 clock += rng.standard_exponential()
-                i, bound = draw_row(rng, weights, (starts[g], last), rates, shift, kappa)
+                i, bound = draw_row(rng, plate, g, rates, pair, shift, kappa)
                 if i < 0:
                     continue
             if n == _ROOM:
@@ -217,7 +222,7 @@ def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState) -> Cou
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders:
         shift = shift_of(plate.bounds, state.d, state.d)
-        pair = Pair(state.levels, new_levels, state.d, state.d)
+        pair = Pair(state.levels, new_levels, state.d, state.d, state.displaced, state.displaced)
         n_used, n_whole = compare(rng, plate, pair, shift, 1.0, log_ratios)
     n_accepted = 0
     for g in range(n_groups):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for
 from pymc_austerity.bounds.jets.tape import Tape
+from pymc_austerity.kernels.plates.cells import Cells
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -25,7 +26,10 @@ class GroupedRows(NamedTuple):
     ----------
     starts : ndarray of int (G + 1,)
         Where each group begins; the last is N.
-    x : ndarray (N, P)
+    x : ndarray (N, D)
+        The dense columns.
+    levels : ndarray of int32 (F, N)
+        Which of the P columns have a one for the row: its levels of other factors.
     predictors : ndarray (N,)
         eta_i at the center.
     slopes, curvatures : ndarray (N,)
@@ -38,6 +42,7 @@ class GroupedRows(NamedTuple):
 
     starts: Index
     x: Matrix
+    levels: npt.NDArray[np.int32]
     predictors: Vector
     slopes: Vector
     curvatures: Vector
@@ -46,7 +51,10 @@ class GroupedRows(NamedTuple):
 
 
 class GroupSums(NamedTuple):
-    """The Taylor polynomial of the log likelihood in levels e_g and d = beta - beta*. It has size G P.
+    """The Taylor polynomial of the log likelihood in levels e_g and d = beta - beta*. It has size G D.
+
+    P columns enter the predictor or the effects' location. D of them are dense; columns of levels of other
+    factors are zero for most rows. xbar_g has both.
 
     Attributes
     ----------
@@ -54,18 +62,26 @@ class GroupSums(NamedTuple):
         Which coordinates of theta enter the predictor or the effects' location.
     center : ndarray (P,)
         beta*.
+    dense : ndarray of int (D,)
+        Which of the P columns are dense.
     varying : ndarray of int (V,)
-        Which of the P columns vary within groups.
+        Which of the D columns vary within groups.
     gradient : ndarray (P,)
         c = sum of f_i' z_i.
     information : ndarray (P, P)
         W = sum of w_i z_i z_i'.
     slopes, curvatures : ndarray (G,)
         a_g = sum of f_i', b_g = sum of w_i.
-    means : ndarray (G, P)
-        xbar_g, weighted by w_i.
-    locations : ndarray (G, P)
-        How nu_g changes with d: xbar_g, and how the effects' location changes.
+    means : ndarray (G, D)
+        xbar_g, weighted by w_i, of dense columns.
+    cells : Cells
+        Of other factors.
+    shares : ndarray (C,)
+        xbar_g of the cells' columns.
+    moved : ndarray of int (M,)
+        Which of the P columns enter the effects' location.
+    located : ndarray (G, M)
+        How the effects' location changes with these.
     offsets : ndarray (G,)
         nu_g at the center.
     effects : ndarray (G,)
@@ -76,13 +92,17 @@ class GroupSums(NamedTuple):
 
     linear: Index
     center: Vector
+    dense: Index
     varying: Index
     gradient: Vector
     information: Matrix
     slopes: Vector
     curvatures: Vector
     means: Matrix
-    locations: Matrix
+    cells: Cells
+    shares: Vector
+    moved: Index
+    located: Matrix
     offsets: Vector
     effects: Vector
     n_normal: float
@@ -97,11 +117,7 @@ class GroupBounds(NamedTuple):
     Attributes
     ----------
     whitening : ndarray (V, P)
-        w = whitening . d, of columns that vary within groups and are no levels of factors.
-    factors, factor_starts : ndarray of int
-        Columns of the levels of other factors, one factor after the other, and where each begins.
-    cells, cell_starts : ndarray of int
-        Columns of the levels that occur in each group, factor by factor, and where each such list begins.
+        w = whitening . d, of dense columns that vary within groups.
     radii : ndarray (T,)
         Largest |w| of each tier.
     reaches : ndarray (T, G)
@@ -119,10 +135,6 @@ class GroupBounds(NamedTuple):
     """
 
     whitening: Matrix
-    factors: Index
-    factor_starts: Index
-    cells: Index
-    cell_starts: Index
     radii: Vector
     reaches: Matrix
     levels: Matrix
@@ -140,8 +152,6 @@ class RowBounds(NamedTuple):
     ----------
     lengths : ndarray of float32 (N,)
         zeta_i, of z_i in whitened coordinates.
-    columns : ndarray of int32 (F, N)
-        The column of each row's level of every other factor.
     constants : ndarray of float32 (T, N)
         K_i.
     levels, shared : ndarray of float32 (T, N)
@@ -149,7 +159,6 @@ class RowBounds(NamedTuple):
     """
 
     lengths: Singles
-    columns: npt.NDArray[np.int32]
     constants: Singles
     levels: Singles
     shared: Singles

@@ -27,8 +27,9 @@ from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.plates.evaluation import changes, within
-from pymc_austerity.kernels.plates.records import GroupBounds, Matrix, Plate, RowBounds, Singles
+from pymc_austerity.kernels.plates.cells import Cells, Displaced, changes_of_levels
+from pymc_austerity.kernels.plates.evaluation import changes, moved
+from pymc_austerity.kernels.plates.records import GroupBounds, Plate, Singles
 from pymc_austerity.target import Index, Vector
 
 
@@ -53,20 +54,19 @@ class Shift(NamedTuple):
         Delta = |w' - w|.
     mean_square : float
         Wb.
-    levels, new_levels : ndarray (P,)
-        Displacements of levels of other factors, less their mean over the factor; zero for other columns.
+    moves : bool
+        Whether d and d' differ.
     """
 
     tier: int
     step: float
     mean_square: float
-    levels: Vector
-    new_levels: Vector
+    moves: bool
 
 
 @register_jitable
 def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
-    """What w and w', and levels of other factors, have to do with each other."""
+    """What w and w' have to do with each other."""
     old, new, both, change = 0.0, 0.0, 0.0, 0.0
     for a in range(bounds.whitening.shape[0]):
         w, w_new = 0.0, 0.0
@@ -80,116 +80,77 @@ def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
     tier = 0
     while tier < bounds.radii.shape[0] and not max(old, new) <= bounds.radii[tier] ** 2:
         tier += 1
-    levels, new_levels = np.zeros(d.shape[0]), np.zeros(d.shape[0])
-    for f in range(bounds.factor_starts.shape[0] - 1):
-        own = bounds.factors[bounds.factor_starts[f] : bounds.factor_starts[f + 1]]
-        centered(d, own, levels)
-        centered(d_new, own, new_levels)
-    return Shift(tier, math.sqrt(change), max(old + new + both, 0.0) / 3.0, levels, new_levels)
+    moves = False
+    for k in range(d.shape[0]):
+        moves = moves or d[k] != d_new[k]
+    return Shift(tier, math.sqrt(change), max(old + new + both, 0.0) / 3.0, moves)
 
 
-@register_jitable
-def centered(d: Vector, columns: Index, result: Vector) -> None:
-    """Write some elements of d less their mean."""
-    mean = 0.0
-    for k in columns:
-        mean += d[k] / columns.shape[0]
-    for k in columns:
-        result[k] = d[k] - mean
-
-
-@register_jitable
-def without_levels(bounds: GroupBounds, means: Matrix, g: int, e: float, levels: Vector) -> float:
-    """e_g - q_g, to which displacements of levels are added in each row."""
-    n_factors = bounds.factor_starts.shape[0] - 1
-    for c in range(bounds.cell_starts[g * n_factors], bounds.cell_starts[(g + 1) * n_factors]):
-        k = bounds.cells[c]
-        e -= means[g, k] * levels[k]
-    return e
-
-
-class Added(NamedTuple):
-    """What levels of other factors add to y_i in a group: at most so far from the middle of all its rows.
+class Pair(NamedTuple):
+    """Two states between which a move is decided.
 
     Attributes
     ----------
-    middle, farthest : float
-        In the old state.
-    new_middle, new_farthest : float
-        In the new state.
-    change, farthest_change : float
-        Of y_i' - y_i.
+    levels, new_levels : ndarray (G,)
+    d, d_new : ndarray (P,)
+    displaced, new_displaced : Displaced
     """
 
-    middle: float
-    farthest: float
-    new_middle: float
-    new_farthest: float
-    change: float
-    farthest_change: float
-
-
-@register_jitable
-def added_by_levels(bounds: GroupBounds, g: int, shift: Shift) -> Added:
-    """Half of the sums, and of the differences, of the largest and the smallest that occur in the group."""
-    n_factors = bounds.factor_starts.shape[0] - 1
-    middle, far, new_middle, new_far, change, far_change = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for f in range(g * n_factors, (g + 1) * n_factors):
-        low, new_low, low_change = math.inf, math.inf, math.inf
-        high, new_high, high_change = -math.inf, -math.inf, -math.inf
-        for c in range(bounds.cell_starts[f], bounds.cell_starts[f + 1]):
-            v, v_new = shift.levels[bounds.cells[c]], shift.new_levels[bounds.cells[c]]
-            low, high = min(low, v), max(high, v)
-            new_low, new_high = min(new_low, v_new), max(new_high, v_new)
-            low_change, high_change = min(low_change, v_new - v), max(high_change, v_new - v)
-        middle, far = middle + 0.5 * (low + high), far + 0.5 * (high - low)
-        new_middle, new_far = new_middle + 0.5 * (new_low + new_high), new_far + 0.5 * (new_high - new_low)
-        change += 0.5 * (low_change + high_change)
-        far_change += 0.5 * (high_change - low_change)
-    return Added(middle, far, new_middle, new_far, change, far_change)
+    levels: Vector
+    new_levels: Vector
+    d: Vector
+    d_new: Vector
+    displaced: Displaced
+    new_displaced: Displaced
 
 
 class Rates(NamedTuple):
-    """How many rows of a group are drawn for a move.
+    """How many rows of each group are drawn for a move.
 
     Attributes
     ----------
-    tier : int
+    tiers : ndarray of int (G,)
         -1 if all rows of the group are read.
-    levels, shared : float
+    levels, shared : ndarray (G,)
         Factors of the two cumulative sums.
-    expected : float
+    expected : ndarray (G,)
         Rows that are drawn.
-    level, new_level : float
-        e_g in either state, or e_g - q_g.
     """
 
-    tier: int
-    levels: float
-    shared: float
-    expected: float
-    level: float
-    new_level: float
+    tiers: Index
+    levels: Vector
+    shared: Vector
+    expected: Vector
 
 
 @register_jitable
-def rates_of(bounds: GroupBounds, g: int, e: float, e_new: float, shift: Shift, kappa: float) -> Rates:
-    """The tier of a group, and what its rows are drawn with; symmetric in the two states."""
-    added = added_by_levels(bounds, g, shift)
-    y, y_new = e + added.middle, e_new + added.new_middle
-    far, tier = max(abs(y) + added.farthest, abs(y_new) + added.new_farthest), shift.tier
-    while tier < bounds.radii.shape[0] and not far <= bounds.reaches[tier, g]:
-        tier += 1
-    if tier == bounds.radii.shape[0]:
-        return Rates(-1, 0.0, 0.0, 0.0, e, e_new)
-    root = root_mean_square(y, y_new) + root_mean_square(added.farthest, added.new_farthest)
-    q = 0.5 * kappa * max(root * root, bounds.typical[g] ** 2 * shift.mean_square)
-    step = abs(e_new - e + added.change) + added.farthest_change
-    levels, shared = step * q, shift.step * q
-    expected = levels * bounds.levels[tier, g] + shared * bounds.shared[tier, g]
-    if not expected <= bounds.sizes[g]:  # or not a number
-        return Rates(-1, 0.0, 0.0, 0.0, e, e_new)
-    return Rates(tier, levels, shared, expected, e, e_new)
+def rates_of(bounds: GroupBounds, cells: Cells, pair: Pair, shift: Shift, kappa: float) -> Rates:
+    """Tiers of the groups, and what their rows are drawn with; symmetric in the two states."""
+    levels, new_levels = pair.levels, pair.new_levels
+    means, middles, farthest = pair.displaced
+    new_means, new_middles, new_farthest = pair.new_displaced
+    reaches, typical, sizes, n_tiers = bounds.reaches, bounds.typical, bounds.sizes, bounds.radii.shape[0]
+    of_levels, of_shared, n_groups = bounds.levels, bounds.shared, bounds.sizes.shape[0]
+    more, away_more = np.zeros(n_groups), np.zeros(n_groups)
+    if shift.moves and cells.n_factors > 0:
+        changes_of_levels(cells, pair.d, pair.d_new, more, away_more)
+    rates = Rates(np.full(n_groups, -1), np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups))
+    tiers, by_levels, by_shared, expected = rates
+    for g in range(n_groups):
+        e, e_new = levels[g] - means[g], new_levels[g] - new_means[g]
+        y, y_new, away, away_new = e + middles[g], e_new + new_middles[g], farthest[g], new_farthest[g]
+        far, tier = max(abs(y) + away, abs(y_new) + away_new), shift.tier
+        while tier < n_tiers and not far <= reaches[tier, g]:
+            tier += 1
+        if tier == n_tiers:
+            continue
+        root = root_mean_square(y, y_new) + root_mean_square(away, away_new)
+        q = 0.5 * kappa * max(root * root, typical[g] ** 2 * shift.mean_square)
+        step = abs(e_new - e + more[g]) + away_more[g]
+        rate = step * q * of_levels[tier, g] + shift.step * q * of_shared[tier, g]
+        if rate <= sizes[g]:  # and is a number
+            tiers[g], by_levels[g], by_shared[g], expected[g] = tier, step * q, shift.step * q, rate
+    return rates
 
 
 @register_jitable
@@ -220,28 +181,30 @@ def weight(cumulative: Singles, first: int, i: int) -> float:
 @register_jitable
 def draw_row(
     rng: np.random.Generator,
-    weights: RowBounds,
-    span: tuple[int, int],
+    plate: Plate,
+    g: int,
     rates: Rates,
+    pair: Pair,
     shift: Shift,
     kappa: float,
 ) -> tuple[int, float]:
-    """A row of a group (its first and last are `span`) with its bound; -1 if what was drawn is not kept."""
-    tier, (first, last) = rates.tier, span
+    """A row of a group with its bound; -1 if what was drawn is not kept."""
+    weights, columns = plate.weights, plate.rows.levels
+    tier, first, last = rates.tiers[g], plate.rows.starts[g], plate.rows.starts[g + 1] - 1
     levels, shared = weights.levels[tier], weights.shared[tier]
-    if rng.random() * rates.expected < rates.levels * levels[last]:
+    if rng.random() * rates.expected[g] < rates.levels[g] * levels[last]:
         i = first_above(levels, first, last, rng.random() * levels[last])
     else:
         i = first_above(shared, first, last, rng.random() * shared[last])
-    y, y_new = rates.level, rates.new_level
-    for f in range(weights.columns.shape[0]):
-        y += shift.levels[weights.columns[f, i]]
-        y_new += shift.new_levels[weights.columns[f, i]]
+    y, y_new = pair.levels[g] - pair.displaced.means[g], pair.new_levels[g] - pair.new_displaced.means[g]
+    for f in range(columns.shape[0]):
+        y += pair.d[columns[f, i]]
+        y_new += pair.d_new[columns[f, i]]
     zeta = np.float64(weights.lengths[i])
     spread = root_mean_square(y, y_new) + zeta * math.sqrt(shift.mean_square)
     size = 0.5 * kappa * np.float64(weights.constants[tier, i])
     bound = size * (abs(y_new - y) + zeta * shift.step) * spread * spread
-    drawn_for = rates.levels * weight(levels, first, i) + rates.shared * weight(shared, first, i)
+    drawn_for = rates.levels[g] * weight(levels, first, i) + rates.shared[g] * weight(shared, first, i)
     if rng.random() * drawn_for < bound:
         return i, bound
     return -1, 0.0
@@ -272,21 +235,6 @@ def room_for_rows(n: int) -> Drawn:
     return Drawn(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), lanes)
 
 
-class Pair(NamedTuple):
-    """Two states between which a move is decided.
-
-    Attributes
-    ----------
-    levels, new_levels : ndarray (G,)
-    d, d_new : ndarray (P,)
-    """
-
-    levels: Vector
-    new_levels: Vector
-    d: Vector
-    d_new: Vector
-
-
 @register_jitable
 def add_log_ratios(
     rng: np.random.Generator, plate: Plate, drawn: Drawn, n: int, pair: Pair, result: Vector
@@ -297,22 +245,24 @@ def add_log_ratios(
     log (1 + x) / (1 - x), x = change / bound, for the rows that are counted, with probability (1 - x) / 2.
     """
     index, old, new, found = drawn.lanes
+    means, new_means = pair.displaced.means, pair.new_displaced.means
+    rounding, debug, violations = plate.bounds.rounding, plate.rule.debug, plate.rule.violations
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
         for k in range(m):
-            lane, i, g = BLOCK - m + k, drawn.rows[start + k], drawn.groups[start + k]
-            index[lane] = i
-            old[lane] = pair.levels[g] + within(plate.rows, plate.sums, g, i, pair.d)
-            new[lane] = pair.new_levels[g] + within(plate.rows, plate.sums, g, i, pair.d_new)
+            index[BLOCK - m + k] = drawn.rows[start + k]
+        which = index, drawn.groups[start : start + m]
+        moved(plate.rows, plate.sums, which, (pair.levels, means), pair.d, old)
+        moved(plate.rows, plate.sums, which, (pair.new_levels, new_means), pair.d_new, new)
         changes(plate.rows, plate.room, index, m, old, new, found)
         for k in range(m):
             g, change, bound = drawn.groups[start + k], found[BLOCK - m + k], drawn.bounds[start + k]
             if bound < 0.0:
                 result[g] += change
                 continue
-            if not abs(change) <= bound + plate.bounds.rounding:  # or not a number
-                plate.rule.violations[0] += 1
-                if not plate.rule.debug:
+            if not abs(change) <= bound + rounding:  # or not a number
+                violations[0] += 1
+                if not debug:
                     raise GroupBoundError(g, change, bound)
                 if math.isnan(change):
                     change = -bound

@@ -16,10 +16,10 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import NoNormalApproximationError
-from pymc_austerity.kernels.plates.coordinates import quadratic
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess, density_of
 from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
+from pymc_austerity.mode.plates.group_means import locations, mean_shifts
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.mode.plates.theta_maximum import InnerCoordinates, ThetaMaximum, maximum_at
@@ -56,9 +56,10 @@ class Center(NamedTuple):
 
 
 class Located(NamedTuple):
-    """The location of the effects, affine in theta: base + matrix (theta, of the linear coordinates)."""
+    """The location of the effects, affine in theta: base + matrix (theta, of some coordinates)."""
 
     base: Vector
+    coordinates: Index
     matrix: Matrix
 
 
@@ -83,7 +84,8 @@ class PlateSurvey:
         self.plate = plate
         self.shared = SharedTerms(plate.shared, point)
         self.start = vector_of(plate.shared, point)
-        self.linear, self.located = _located(plate, point, self.start)
+        self.located = _located(plate, point, self.start)
+        self.linear = np.union1d(plate.rows.places, self.located.coordinates)
         self.rows = sorted_rows(plate, self.linear)
         self._inner = InnerCoordinates(
             [one.coordinates for one in plate.inner],
@@ -97,7 +99,8 @@ class PlateSurvey:
 
     def location(self, theta: Vector) -> Vector:
         """That of the effects."""
-        return self.located.base + self.located.matrix @ theta[self.linear]
+        base, coordinates, matrix = self.located
+        return base + matrix @ theta[coordinates]
 
     def normal_eps(self) -> Matrix:
         """Some normal draws of eps, always the same."""
@@ -117,17 +120,20 @@ class PlateSurvey:
         is_normal = self.plate.is_normal
         if is_normal:  # expanded with some precision: sums are for that of one
             unit = -float(at.curvatures.mean())
-        means = np.ascontiguousarray(at.means)
         return GroupSums(
             linear=self.linear,
             center=center.theta[self.linear].copy(),
+            dense=self.rows.dense,
             varying=at.varying,
             gradient=at.gradient / unit,
             information=at.information / unit,
             slopes=at.group_slopes / unit,
             curvatures=at.group_weights / unit,
-            means=means,
-            locations=means + self.located.matrix,
+            means=at.means,
+            cells=at.cells,
+            shares=at.shares,
+            moved=np.searchsorted(self.linear, self.located.coordinates),
+            located=self.located.matrix,
             offsets=self.location(center.theta) - center.effects,
             effects=center.effects.copy(),
             n_normal=float(len(at.slopes)) if is_normal else 0.0,
@@ -142,17 +148,16 @@ class PlateSurvey:
         return at, self.sums(at, center)
 
 
-def _located(plate: PlateModel, point: dict[str, np.ndarray], start: Vector) -> tuple[Index, Located]:
-    """Linear coordinates of theta, and the location of the effects by them."""
+def _located(plate: PlateModel, point: dict[str, np.ndarray], start: Vector) -> Located:
+    """The location of the effects, by the coordinates of theta that it depends on."""
     location = _functions(plate, point, [plate.prior.location], [plate.n_groups])
     n, base = len(start), location(np.zeros(len(start)))[0]
     columns = {k: location(row)[0] - base for k, row in enumerate(np.eye(n))} if plate.is_centered else {}
     moved = [k for k, column in columns.items() if np.any(column != 0.0)]
-    linear = np.union1d(plate.rows.places, np.array(moved, dtype=np.int64)).astype(np.int64)
-    matrix = np.zeros((plate.n_groups, len(linear)))
-    for k in moved:
-        matrix[:, np.searchsorted(linear, k)] = columns[k]
-    return linear, Located(base, matrix)
+    matrix = np.zeros((plate.n_groups, len(moved)))
+    for place, k in enumerate(moved):
+        matrix[:, place] = columns[k]
+    return Located(base, np.array(moved, dtype=np.int64), matrix)
 
 
 def _functions(
@@ -212,16 +217,16 @@ def _climb(
 def moved_center(survey: PlateSurvey, sums: GroupSums, theta: Vector) -> Center:
     """Go to theta, with the effects that go with it, u_g = u_g* + m_g - xbar_g . d."""
     d, means, _ = moments(survey.shared, sums, theta)
-    return Center(theta, sums.effects + means - sums.means @ d)
+    return Center(theta, sums.effects + means - mean_shifts(sums, d))
 
 
 def moments(shared: SharedTerms, sums: GroupSums, theta: Vector) -> tuple[Vector, Vector, Vector]:
     """d, m_g and s_g at theta."""
     tau, log_precision = shared.tau_and_precision(theta)
+    t2, precision = tau**2, np.exp(log_precision)
     d = theta[sums.linear] - sums.center
-    means, scales = np.empty(len(sums.slopes)), np.empty(len(sums.slopes))
-    quadratic(sums, d, tau, log_precision, means, scales)
-    return d, means, scales
+    r = 1.0 / (1.0 + precision * sums.curvatures * t2)
+    return d, (precision * sums.slopes * t2 + locations(sums, d)) * r, np.sqrt(t2 * r)
 
 
 def _share_of_step(survey: PlateSurvey, at: Expanded, rows: SortedRows | None, new: Center) -> float:
@@ -235,7 +240,7 @@ def step_size(sums: GroupSums, center: Center, new: Center, maximum: ThetaMaximu
     change = new.theta - center.theta
     weights = np.maximum(sums.curvatures, 0.0)
     d = change[sums.linear]
-    levels = new.effects - center.effects + sums.means @ d
+    levels = new.effects - center.effects + mean_shifts(sums, d)
     of_levels = float(np.sqrt(np.mean(weights * levels**2)))
     in_zeta = np.linalg.solve(maximum.slopes, change)
     square = float(in_zeta @ maximum.precision @ in_zeta)

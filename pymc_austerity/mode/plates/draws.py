@@ -7,6 +7,7 @@ import numpy as np
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.center import moments
 from pymc_austerity.mode.plates.fit import SharedFit
+from pymc_austerity.mode.plates.group_means import mean_shifts
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.target import Vector
 
@@ -16,7 +17,7 @@ def drawn_state(arrays: Plate, shared: SharedTerms, fit: SharedFit, rng: np.rand
     theta = fit.drawn(shared, rng)
     d, means, scales = moments(shared, arrays.sums, theta)
     levels = means + scales * rng.standard_normal(len(means))
-    effects = levels + arrays.sums.effects - arrays.sums.means @ d
+    effects = levels + arrays.sums.effects - mean_shifts(arrays.sums, d)
     if not arrays.rule.is_centered:
         effects = effects * arrays.effects.ratio / shared.tau_and_precision(theta)[0]
     return np.concatenate([theta, effects])

@@ -16,6 +16,7 @@ from scipy.special import gammaln
 
 from pymc_austerity.kernels.plates.effects_density import LAPLACE, LOGISTIC, NORMAL, STUDENT_T
 from pymc_austerity.kernels.plates.records import EffectsDensity, GroupSums
+from pymc_austerity.mode.plates.group_means import location_slopes, locations
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
 from pymc_austerity.target import Vector
 
@@ -69,9 +70,9 @@ class EffectsExcess(NamedTuple):
         m = np.mean(second * slopes[:, None] * slopes[None] + first * curved, axis=2)
         s = np.mean(mixed * slopes, axis=1)
         gradient, hessian = np.zeros(n + 3), np.zeros((n + 3, n + 3))
-        by = sums.locations.T
+        by = location_slopes(sums).T
         gradient[:n], gradient[n : n + 2] = by @ v[0], v[1:].sum(axis=1)
-        hessian[:n, :n] = (by * m[0, 0]) @ sums.locations
+        hessian[:n, :n] = (by * m[0, 0]) @ by.T
         hessian[:n, n : n + 2] = by @ m[0, 1:].T
         hessian[n : n + 2, n : n + 2] = m[1:, 1:].sum(axis=2)
         hessian[:n, -1], hessian[n : n + 2, -1] = by @ s[0], s[1:].sum(axis=1)
@@ -84,7 +85,7 @@ class EffectsExcess(NamedTuple):
     ) -> tuple[Matrix, Matrix, Matrix]:
         """All y (k, G), and their first and second derivatives by (nu_g, log tau^2, log lambda)."""
         tau, precision = np.exp(0.5 * log_square), np.exp(log_precision)
-        nu = sums.offsets + sums.locations @ d
+        nu = locations(sums, d)
         a, b = precision * sums.slopes, precision * sums.curvatures
         r = 1.0 / (1.0 + b * tau**2)
         k, scale = a - b * nu, tau * r

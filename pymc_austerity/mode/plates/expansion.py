@@ -11,6 +11,9 @@ from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
+from pymc_austerity.kernels.plates.cells import Cells
+from pymc_austerity.mode.plates.group_means import of_cells
+from pymc_austerity.mode.plates.level_sums import add_levels
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.target import Index, Vector
 
@@ -31,14 +34,18 @@ class Expanded(NamedTuple):
         eta_i, f_i' and f_i''; the last is zero in groups that are not expanded.
     group_slopes, group_weights : ndarray (G,)
         a_g and b_g.
-    means : ndarray (G, P)
-        xbar_g.
+    means : ndarray (G, D)
+        xbar_g, of dense columns.
+    cells : Cells
+        Of levels of other factors.
+    shares : ndarray (C,)
+        xbar_g of the cells' columns.
     gradient : ndarray (P,)
         c.
     information : ndarray (P, P)
         W.
     varying : ndarray of int (V,)
-        Columns that vary within groups.
+        Dense columns that vary within groups.
     value, largest : float
         The sum of f_i, and the largest |f_i|.
     squares : float
@@ -51,6 +58,8 @@ class Expanded(NamedTuple):
     group_slopes: Vector
     group_weights: Vector
     means: Matrix
+    cells: Cells
+    shares: Vector
     gradient: Vector
     information: Matrix
     varying: Index
@@ -71,42 +80,47 @@ def expand(expression: Expression, rows: SortedRows, beta: Vector, effects: Vect
     effects : ndarray (G,)
         u_g.
     """
-    n, n_columns = rows.x.shape
-    n_groups = len(effects)
+    n, n_dense, n_groups, n_columns = len(rows.offsets), len(rows.dense), len(effects), len(beta)
     program = tape_of(expression, 1, 2)
     predictors = predictors_at(rows, beta, effects)
     slopes, curvatures = np.empty(n), np.empty(n)
     value, largest = _evaluate(program, points_for(program), predictors[None], rows.data, slopes, curvatures)
-    a, b, means = np.zeros(n_groups), np.zeros(n_groups), np.zeros((n_groups, n_columns))
+    a, b, means = np.zeros(n_groups), np.zeros(n_groups), np.zeros((n_groups, n_dense))
+    own, square = np.zeros(n_dense), np.zeros((n_dense, n_dense))
+    spread, cross = np.zeros(n_dense), np.zeros((n_columns, n_dense))
+    _add_groups(rows, slopes, curvatures, (a, b, means), (own, square, cross, spread))
+    shares = np.ones(len(rows.cells.columns))
     gradient, information = np.zeros(n_columns), np.zeros((n_columns, n_columns))
-    spread = np.zeros(n_columns)
-    _add_groups(rows.x, slopes, curvatures, rows.starts, (a, b, means), (gradient, information, spread))
-    size = np.abs(rows.x).max(axis=0, initial=0.0)
-    varying = np.flatnonzero(spread > _CONSTANT * size)
-    information += np.tril(information, -1).T
+    add_levels(rows, slopes, curvatures, (a, b, shares), (gradient, information))
+    gradient[rows.dense] = own
+    information[np.ix_(rows.dense, rows.dense)] = square
+    information[:, rows.dense] += cross
+    information += information.T
+    information[np.diag_indices(n_columns)] *= 0.5
+    varying = np.flatnonzero(spread > _CONSTANT * rows.largest)
     return Expanded(
-        predictors, slopes, curvatures, a, b, means, gradient, information, varying, value, largest,
-        float(slopes @ slopes),
+        predictors, slopes, curvatures, a, b, means, rows.cells, shares, gradient, information, varying,
+        value, largest, float(slopes @ slopes),
     )  # fmt: skip
 
 
 def predictors_at(rows: SortedRows, beta: Vector, effects: Vector) -> Vector:
     """eta_i."""
     predictors = np.empty(len(rows.offsets))
-    _set_predictors(rows.x, rows.offsets, rows.starts, beta, effects, predictors)
+    _set_predictors(rows, beta[rows.dense], beta, effects, predictors)
     return predictors
 
 
 @entry
-def _set_predictors(
-    x: Matrix, offsets: Vector, starts: Index, beta: Vector, effects: Vector, predictors: Vector
-) -> None:
+def _set_predictors(rows: SortedRows, dense: Vector, beta: Vector, effects: Vector, result: Vector) -> None:
     for g in range(effects.shape[0]):
-        for i in range(starts[g], starts[g + 1]):
-            total = offsets[i] + effects[g]
-            for k in range(beta.shape[0]):
-                total += x[i, k] * beta[k]
-            predictors[i] = total
+        for i in range(rows.starts[g], rows.starts[g + 1]):
+            total = rows.offsets[i] + effects[g]
+            for k in range(dense.shape[0]):
+                total += rows.x[i, k] * dense[k]
+            for f in range(rows.levels.shape[0]):
+                total += beta[rows.levels[f, i]]
+            result[i] = total
 
 
 @entry
@@ -128,17 +142,19 @@ def _evaluate(
 
 @entry
 def _add_groups(
-    x: Matrix,
+    rows: SortedRows,
     slopes: Vector,
     curvatures: Vector,
-    starts: Index,
     of_groups: tuple[Vector, Vector, Matrix],
-    of_all: tuple[Vector, Matrix, Vector],
+    of_all: tuple[Vector, Matrix, Matrix, Vector],
 ) -> None:
-    """Sums of groups, and of all rows about the means of their groups (lower triangle)."""
-    (a, b, means), (gradient, information, spread) = of_groups, of_all
-    n_columns = x.shape[1]
-    z = np.empty(n_columns)
+    """Sums of groups, and of dense columns about the means of their groups (lower triangle).
+
+    `cross` is that of levels with dense columns: as w_i z_i adds up to zero, that of any level has it all.
+    """
+    (a, b, means), (gradient, square, cross, spread) = of_groups, of_all
+    x, starts, levels, n_dense = rows.x, rows.starts, rows.levels, rows.x.shape[1]
+    z = np.empty(n_dense)
     for g in range(a.shape[0]):
         size = 0.0
         for i in range(starts[g], starts[g + 1]):
@@ -153,17 +169,19 @@ def _add_groups(
             if not expanded:
                 curvatures[i] = 0.0
             share = (-curvatures[i] if expanded else 1.0) / total
-            for k in range(n_columns):
+            for k in range(n_dense):
                 means[g, k] += share * x[i, k]
         for i in range(starts[g], starts[g + 1]):
-            for k in range(n_columns):
+            for k in range(n_dense):
                 z[k] = x[i, k] - means[g, k]
                 spread[k] = max(spread[k], abs(z[k]))
                 gradient[k] += slopes[i] * z[k]
-            for k in range(n_columns):
+            for k in range(n_dense):
                 weighted = -curvatures[i] * z[k]
                 for j in range(k + 1):
-                    information[k, j] += weighted * z[j]
+                    square[k, j] += weighted * z[j]
+                for f in range(levels.shape[0]):
+                    cross[levels[f, i], k] += weighted
 
 
 def drift_of(
@@ -171,19 +189,12 @@ def drift_of(
 ) -> tuple[Vector, Vector]:
     """Slopes of the sum of all remainders: by the level of each group, and by d at fixed levels."""
     program = tape_of(expression, 1, 1)
-    of_levels, of_shared = np.zeros(len(levels)), np.zeros(len(d))
-    shifted = at.predictors.copy()
-    within = rows.x @ d  # in the order of the rows
-    _shift(rows.starts, levels - at.means @ d, within, shifted)
-    _add_drift(program, points_for(program), shifted[None], rows, at, (of_levels, of_shared))
+    of_levels, of_dense, of_shared = np.zeros(len(levels)), np.zeros(len(rows.dense)), np.zeros(len(d))
+    shifts = at.means @ d[rows.dense] + of_cells(at.cells, at.shares, d, len(levels))
+    shifted = predictors_at(rows._replace(offsets=at.predictors), d, levels - shifts)
+    _add_drift(program, points_for(program), shifted[None], rows, at, (of_levels, of_dense, of_shared))
+    of_shared[rows.dense] = of_dense
     return of_levels, of_shared
-
-
-@entry
-def _shift(starts: Index, levels: Vector, within: Vector, shifted: Vector) -> None:
-    for g in range(levels.shape[0]):
-        for i in range(starts[g], starts[g + 1]):
-            shifted[i] += levels[g] + within[i]
 
 
 @entry
@@ -193,10 +204,10 @@ def _add_drift(
     shifted: Matrix,
     rows: SortedRows,
     at: Expanded,
-    result: tuple[Vector, Vector],
+    result: tuple[Vector, Vector, Vector],
 ) -> None:
-    of_levels, of_shared = result
-    g = 0
+    of_levels, of_dense, of_shared = result
+    g, n_factors = 0, at.cells.n_factors
     for first in range(0, shifted.shape[1], BLOCK):
         m = run_at_points(program, shifted, rows.data, first, points)
         found = points.coefficients[program.root, 1]
@@ -206,5 +217,10 @@ def _add_drift(
             t = shifted[0, i] - at.predictors[i]
             slope = found[i - first] - at.slopes[i] - at.curvatures[i] * t
             of_levels[g] += slope
-            for k in range(of_shared.shape[0]):
-                of_shared[k] += slope * (rows.x[i, k] - at.means[g, k])
+            for k in range(of_dense.shape[0]):
+                of_dense[k] += slope * (rows.x[i, k] - at.means[g, k])
+            for f in range(n_factors):
+                of_shared[rows.levels[f, i]] += slope
+    for g in range(of_levels.shape[0]):
+        for c in range(at.cells.starts[g * n_factors], at.cells.starts[(g + 1) * n_factors]):
+            of_shared[at.cells.columns[c]] -= at.shares[c] * of_levels[g]

@@ -16,6 +16,7 @@ from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.records import GroupSums, SharedProposal
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, moved_center
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
+from pymc_austerity.mode.plates.group_means import slopes_of_locations
 from pymc_austerity.mode.plates.shared_map import SharedMap
 from pymc_austerity.mode.plates.theta_density import FIRST_INNER, SharedTerms
 from pymc_austerity.target import Index, Vector
@@ -140,5 +141,5 @@ def _drift(survey: PlateSurvey, at: Expanded, sums: GroupSums, theta: Vector, ep
     r = 1.0 / (1.0 + b * t2)
     by_scale = (of_levels * (t2 * r * (a - b * means) + 0.5 * r * scales * eps)).sum()
     slope: Vector = by_scale * terms.log_square.gradient
-    np.add.at(slope, sums.linear, of_shared + (of_levels * r) @ sums.locations)
+    slope[sums.linear] += of_shared + slopes_of_locations(sums, of_levels * r)
     return slope

@@ -35,10 +35,8 @@ def group_bounds(
 ) -> tuple[GroupBounds, RowBounds]:
     """Make them, in a pass over the rows."""
     factors = [np.searchsorted(sums.linear, own) for own in survey.plate.rows.factors]
-    levels_of = np.concatenate([np.zeros(0, np.int64), *factors]).astype(np.int64)
-    dense = np.setdiff1d(sums.varying, levels_of)
-    whitening, unwhiten = _whitening(fit, sums, dense)
-    n_varying = len(dense)
+    whitening, unwhiten = _whitening(fit, sums, sums.dense[sums.varying])
+    n_varying = len(sums.varying)
     scales = _upper_scales(survey, fit, sums)
     sizes = np.diff(survey.rows.starts)
     radius = np.sqrt(n_varying) + _RADIUS if n_varying else 0.0
@@ -47,7 +45,7 @@ def group_bounds(
     typical = scales / np.sqrt(max(1, n_varying))
     n = len(survey.rows.offsets)
     lengths = np.empty(n, np.float32)
-    _lengths(survey.rows.x, sums.means, survey.rows.starts, dense, unwhiten, lengths)
+    _lengths(survey.rows.x, sums.means, survey.rows.starts, sums.varying, unwhiten, lengths)
     far = np.repeat(reach, sizes) + lengths * radius
     constants = _constants(survey, at, far)
     tiers = len(_TIERS)
@@ -60,13 +58,8 @@ def group_bounds(
     reaches = np.where(not_expanded, -1.0, _TIERS[:, None] * reach)
     last = np.maximum(survey.rows.starts[1:] - 1, 0)
     totals = [np.where(sizes > 0, each[:, last], 0.0).astype(np.float64) for each in (levels, shared)]
-    cells, cell_starts = _cells(survey.rows.levels, survey.rows.starts)
     bounds = GroupBounds(
         whitening=whitening,
-        factors=levels_of,
-        factor_starts=np.concatenate([[0], np.cumsum([len(own) for own in factors])]).astype(np.int64),
-        cells=cells,
-        cell_starts=cell_starts,
         radii=_TIERS * radius if n_varying else np.full(tiers, np.inf),
         reaches=reaches,
         levels=totals[0],
@@ -76,7 +69,7 @@ def group_bounds(
         widths=1.0 + np.minimum(_WIDEST, _SKEW * np.where(np.isfinite(skew), skew, np.inf) * scales**3),
         rounding=_ROUNDING * (1.0 + at.largest),
     )
-    return bounds, RowBounds(lengths, survey.rows.levels, constants, levels, shared)
+    return bounds, RowBounds(lengths, constants, levels, shared)
 
 
 def _reach_of_levels(fit: SharedFit, sums: GroupSums, factors: list[Index]) -> float:
@@ -88,17 +81,6 @@ def _reach_of_levels(fit: SharedFit, sums: GroupSums, factors: list[Index]) -> f
         variances = np.diag(centering @ covariance[np.ix_(places, places)] @ centering)
         total += 2.0 * (np.sqrt(2.0 * np.log(len(own))) + _MARGIN) * float(np.sqrt(variances.max()))
     return total
-
-
-def _cells(levels: npt.NDArray[np.int32], starts: Index) -> tuple[Index, Index]:
-    """The levels of other factors that occur in each group, and where those of a group and factor begin."""
-    n_factors, n_groups = len(levels), len(starts) - 1
-    place = np.repeat(np.arange(n_groups) * n_factors, np.diff(starts))
-    n_columns = int(levels.max(initial=0)) + 1
-    pairs = [(place + f) * n_columns + own for f, own in enumerate(levels)]
-    found = np.unique(np.concatenate([np.zeros(0, np.int64), *pairs]))
-    sizes = np.bincount(found // n_columns, minlength=n_factors * n_groups)
-    return found % n_columns, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _covariance(fit: SharedFit) -> Matrix:
@@ -205,10 +187,6 @@ def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBou
     nothing = np.zeros((tiers, n_groups))
     bounds = GroupBounds(
         whitening=np.zeros((0, len(sums.linear))),
-        factors=np.zeros(0, np.int64),
-        factor_starts=np.zeros(1, np.int64),
-        cells=np.zeros(0, np.int64),
-        cell_starts=np.zeros(1, np.int64),
         radii=np.full(tiers, np.inf),
         reaches=nothing - 1.0,
         levels=nothing,
@@ -219,5 +197,4 @@ def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBou
         rounding=0.0,
     )
     singles = np.zeros((tiers, 0), np.float32)
-    lengths, columns = np.zeros(0, np.float32), np.zeros((0, 0), np.int32)
-    return bounds, RowBounds(lengths, columns, singles, singles.copy(), singles.copy())
+    return bounds, RowBounds(np.zeros(0, np.float32), singles, singles.copy(), singles.copy())

@@ -9,10 +9,12 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.kernels.plates.cells import Cells
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
+Levels = npt.NDArray[np.int32]
 
 _CHUNK = 16_384
 
@@ -23,18 +25,27 @@ class SortedRows(NamedTuple):
     Attributes
     ----------
     starts : ndarray of int (G + 1,)
-    x : ndarray (N, P)
+    dense : ndarray of int (D,)
+        Which of the P columns are those of x.
+    x : ndarray (N, D)
+    largest : ndarray (D,)
+        Of each column of x, the largest size of a number.
+    levels : ndarray of int32 (F, N)
+        Which of the P columns have a one for the row: its levels of other factors.
+    cells : Cells
+        Levels that occur in each group.
     offsets : ndarray (N,)
     data : ndarray (n_data, N)
-    levels : ndarray of int32 (F, N)
-        The column of x that holds the level of each of the other factors.
     """
 
     starts: Index
+    dense: Index
     x: Matrix
+    largest: Vector
+    levels: Levels
+    cells: Cells
     offsets: Vector
     data: Matrix
-    levels: npt.NDArray[np.int32]
 
     def thinned(self, step: int) -> SortedRows:
         """Every so manyth row of each group."""
@@ -44,7 +55,10 @@ class SortedRows(NamedTuple):
         starts = np.concatenate([[0], np.cumsum(np.bincount(groups[some], minlength=len(sizes)))])
         data = np.ascontiguousarray(self.data[:, some])
         levels = np.ascontiguousarray(self.levels[:, some])
-        return SortedRows(starts, self.x[some], self.offsets[some], data, levels)
+        cells = occupied(levels, starts)
+        return self._replace(
+            starts=starts, x=self.x[some], levels=levels, cells=cells, offsets=self.offsets[some], data=data
+        )
 
 
 def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
@@ -64,10 +78,10 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
     for chunk in chunks:
         sizes += np.bincount(plate.rows.groups(chunk), minlength=n_groups)
     starts = np.concatenate([[0], np.cumsum(sizes)])
+    dense = np.searchsorted(linear, plate.rows.dense)
+    x, largest = np.empty((n_rows, len(dense))), np.zeros(len(dense))
+    offsets, data = np.empty(n_rows), np.empty((n_data, n_rows))
     levels = np.empty((len(plate.rows.factors), n_rows), np.int32)
-    result = SortedRows(
-        starts, np.empty((n_rows, len(linear))), np.empty(n_rows), np.empty((n_data, n_rows)), levels
-    )
     free = starts[:-1].copy()
     for chunk in chunks:
         some = plate.rows(chunk)
@@ -75,11 +89,33 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
             raise UnboundedError(f"Some rows of the design of the term {plate.name!r} are not finite.")
         places = np.empty(len(chunk), np.int64)
         _places(some.groups, free, places)
-        result.x[places] = some.x[:, linear]
-        result.offsets[places] = some.offsets
-        result.data[:, places] = plate.columns(chunk)
+        np.maximum(largest, np.abs(some.x).max(axis=0, initial=0.0), out=largest)
+        x[places], offsets[places], data[:, places] = some.x, some.offsets, plate.columns(chunk)
         levels[:, places] = np.searchsorted(linear, plate.rows.levels(chunk))
-    return result
+    return SortedRows(starts, dense, x, largest, levels, occupied(levels, starts), offsets, data)
+
+
+def occupied(levels: Levels, starts: Index) -> Cells:
+    """The cells that have rows, in the order in which they occur."""
+    n_factors, n_groups = len(levels), len(starts) - 1
+    cell_starts = np.zeros(n_factors * n_groups + 1, np.int64)
+    columns = np.empty(levels.size, np.int32)
+    _write_cells(levels, starts, np.zeros(int(levels.max(initial=-1)) + 1, np.int64), cell_starts, columns)
+    return Cells(n_factors, cell_starts, columns[: cell_starts[-1]].copy())
+
+
+@entry
+def _write_cells(levels: Levels, starts: Index, seen: Index, cell_starts: Index, columns: Levels) -> None:
+    n, n_factors = 0, levels.shape[0]
+    for g in range(starts.shape[0] - 1):
+        for f in range(n_factors):
+            for i in range(starts[g], starts[g + 1]):
+                k = levels[f, i]
+                if seen[k] <= g:
+                    seen[k] = g + 1
+                    columns[n] = k
+                    n += 1
+            cell_starts[g * n_factors + f + 1] = n
 
 
 @entry

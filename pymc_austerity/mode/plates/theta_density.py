@@ -24,7 +24,7 @@ from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE
 from pymc_austerity.model.plates.plate_model import in_theta
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
 
@@ -151,38 +151,61 @@ def quadratic_derivatives(
     hessian[-1, -1] = precision * own
     value = precision * own + 0.5 * sums.n_normal * log_precision
     value += _add_groups(sums, d, float(np.exp(log_square)), float(precision), gradient, hessian)
-    return value, gradient, hessian + np.tril(hessian, -1).T
+    return value, gradient, hessian + hessian.T - np.diag(np.diag(hessian))
 
 
 @entry
 def _add_groups(
     sums: GroupSums, d: Vector, t2: float, precision: float, gradient: Vector, hessian: Matrix
 ) -> float:
-    """Add the groups' part, to the lower triangle; its value."""
+    """Add the groups' part; its value. Of the Hessian either triangle of an element is written to."""
     n_columns, total = d.shape[0], 0.0
-    slope = np.empty(n_columns)
+    slope, own = np.zeros(n_columns), np.empty(n_columns, np.int64)
+    seen = np.full(n_columns, -1)
     for g in range(sums.slopes.shape[0]):
+        n = _slopes_of_location(sums, g, slope, own, seen)
         nu = sums.offsets[g]
-        for k in range(n_columns):
-            nu += sums.locations[g, k] * d[k]
+        for k in own[:n]:
+            nu += slope[k] * d[k]
         a, b = precision * sums.slopes[g], precision * sums.curvatures[g]
         r = 1.0 / (1.0 + b * t2)
         k_g, m, s2 = a - b * nu, (a * t2 + nu) * r, t2 * r
         total += 0.5 * r * (a * (a * t2 + 2.0 * nu) - b * nu * nu) + 0.5 * np.log(r)
         by_scale = 0.5 * t2 * (r * r * k_g * k_g - b * r)
         by_precision = a * m - 0.5 * b * (m * m + s2)
-        for k in range(n_columns):
-            slope[k] = sums.locations[g, k]
+        for i in range(n):
+            k = own[i]
             gradient[k] += r * k_g * slope[k]
             hessian[n_columns, k] -= t2 * r * r * b * k_g * slope[k]
             hessian[n_columns + 1, k] += r * r * k_g * slope[k]
             weighted = b * r * slope[k]
             if weighted != 0.0:
-                for j in range(k + 1):
-                    hessian[k, j] -= weighted * slope[j]
+                for j in range(i + 1):
+                    hessian[k, own[j]] -= weighted * slope[own[j]]
         gradient[n_columns] += by_scale
         gradient[n_columns + 1] += by_precision
         hessian[n_columns, n_columns] += by_scale + 0.5 * t2 * t2 * b * r * r * (b - 2.0 * r * k_g * k_g)
         hessian[n_columns + 1, n_columns] += 0.5 * t2 * r * r * (2.0 * r * k_g * k_g - b)
         hessian[n_columns + 1, n_columns + 1] += by_precision + s2 * (a - b * m) ** 2 + 0.5 * (b * s2) ** 2
     return total
+
+
+@entry
+def _slopes_of_location(sums: GroupSums, g: int, slope: Vector, own: Index, seen: Index) -> int:
+    """Write the slopes of nu_g by d, and of which columns they are; the number of these."""
+    n, n_factors = 0, sums.cells.n_factors
+    first, last = sums.cells.starts[g * n_factors], sums.cells.starts[(g + 1) * n_factors]
+    n_dense, n_moved = sums.dense.shape[0], sums.moved.shape[0]
+    for j in range(n_dense + n_moved + last - first):
+        if j < n_dense:
+            k, value = sums.dense[j], sums.means[g, j]
+        elif j < n_dense + n_moved:
+            k, value = sums.moved[j - n_dense], sums.located[g, j - n_dense]
+        else:
+            c = first + j - n_dense - n_moved
+            k, value = np.int64(sums.cells.columns[c]), sums.shares[c]
+        if seen[k] != g:
+            seen[k], slope[k], own[n] = g, 0.0, k
+            n += 1
+        slope[k] += value
+    return n

@@ -26,8 +26,8 @@ class SomeRows(NamedTuple):
 
     Attributes
     ----------
-    x : ndarray (m, q)
-        Coefficients of theta in the predictor.
+    x : ndarray (m, D)
+        Coefficients of the coordinates `PlateRows.dense` of theta in the predictor.
     offsets : ndarray (m,)
     groups : ndarray of int (m,)
     """
@@ -39,6 +39,8 @@ class SomeRows(NamedTuple):
 
 class PlateRows:
     """Rows of the predictor x_i . theta + o_i + u_g(i), and of data, read from the model's arrays.
+
+    Of other factors a row has one level each, which is read as a coordinate of theta, with the coefficient 1.
 
     Parameters
     ----------
@@ -59,6 +61,8 @@ class PlateRows:
         Coordinates of theta that enter the predictor.
     factors : list of ndarray of int
         Coordinates of the levels of other factors.
+    dense : ndarray of int (D,)
+        The other coordinates of theta that enter the predictor.
     factor : Expression
         The given predictor is so many times x_i . theta + o_i + u_g(i).
     """
@@ -79,37 +83,43 @@ class PlateRows:
             {k for one in (predictor.offset, *predictor.coefficients.values()) for k in leaves(one, "data")}
         )
         self._factors: Columns = graph.data.chosen(self._numbers)
-        self._designs: list[tuple[Expression, DirectRows]] = []
-        places: set[int] = set()
         lookups: list[tuple[Expression, Part]] = []
-        looked_up: list[tuple[Expression, Part]] = []
-        times_used = np.zeros(self.n_shared, np.int64)
+        summands: list[tuple[Expression, tuple[Part, ...]]] = []
         for k, coefficient in predictor.coefficients.items():
             own, others = self._parts(fact, graph, k)
             lookups += [(coefficient, part) for part in own]
-            looked_up += [(coefficient, part) for part in others if part.lookup is not None]
-            for part in others:
-                if part.places is not None:
-                    places.update(int(p) for p in part.places)
-                    times_used[part.places] += 1
-            self._designs.append((coefficient, DirectRows(fact, term, others)))
-        self.places = np.array(sorted(places), dtype=np.int64)
+            summands.append((coefficient, others))
         if len(lookups) != 1:
             raise NoPlate(f"rows of the term {term.name!r} contain the effects more than once")
         (self.factor, part) = lookups[0]
         self._lookup = part.lookup
         self._index_of_groups = DataOfRows(fact, term, [self._lookup])
-        # Other factors, of which each row has one level with the coefficient 1, and which are used once.
-        self._factors_of_rows = [
-            part
-            for one, part in looked_up
-            if one is self.factor
+        used = _joined([_places(part) for _, others in summands for part in others])
+        times_used = np.bincount(used, minlength=self.n_shared)
+        self.places = np.flatnonzero(times_used)
+        of_factors = [p for one, others in summands for p in others if self._is_factor(one, p, times_used)]
+        self._lookups_of_levels = [part.lookup for part in of_factors]
+        self._index_of_levels = DataOfRows(fact, term, self._lookups_of_levels)
+        self.factors: list[Index] = [_places(part) for part in of_factors]
+        self.dense = np.setdiff1d(self.places, _joined(self.factors))
+        self._designs: list[tuple[Expression, DirectRows]] = []
+        for one, others in summands:
+            parts = [self._among_dense(p) for p in others if not self._is_factor(one, p, times_used)]
+            self._designs.append((one, DirectRows(fact, term, tuple(parts))))
+
+    def _is_factor(self, coefficient: Expression, part: Part, times_used: Index) -> bool:
+        """Does each row have one level of it, with the coefficient 1, and is it used once?"""
+        return (
+            part.lookup is not None
+            and coefficient is self.factor
             and not part.factors
             and part.sign == 1.0
-            and (times_used[part.places] == 1).all()
-        ]
-        self._index_of_levels = DataOfRows(fact, term, [part.lookup for part in self._factors_of_rows])
-        self.factors: list[Index] = [part.places for part in self._factors_of_rows if part.places is not None]
+            and bool((times_used[part.places] == 1).all())
+        )
+
+    def _among_dense(self, part: Part) -> Part:
+        """With places among the dense coordinates."""
+        return part if part.places is None else part._replace(places=np.searchsorted(self.dense, part.places))
 
     def _slopes_differ(self) -> NoPlate:
         return NoPlate(
@@ -140,7 +150,7 @@ class PlateRows:
     def __call__(self, positions: Index) -> SomeRows:
         """Some rows."""
         factors = dict(zip(self._numbers, self._factors(positions), strict=True))
-        rows = np.zeros((len(positions), self.n_shared + 1))
+        rows = np.zeros((len(positions), len(self.dense) + 1))
         for coefficient, design in self._designs:
             design.add_to(rows, evaluate(coefficient, [], factors), positions)
         rows[:, -1] += evaluate(self._offset, [], factors)
@@ -151,8 +161,8 @@ class PlateRows:
         """Of each factor, the coordinate of theta that some rows look up: ndarray (F, m)."""
         found = self._index_of_levels(positions)
         result = np.empty((len(self.factors), len(positions)), np.int64)
-        for f, part in enumerate(self._factors_of_rows):
-            result[f] = self.factors[f][np.asarray(found[part.lookup])]
+        for f, lookup in enumerate(self._lookups_of_levels):
+            result[f] = self.factors[f][np.asarray(found[lookup])]
         return result
 
     def groups(self, positions: Index) -> Index:
@@ -165,3 +175,12 @@ class PlateRows:
                 f"but there are {self.n_groups} groups, 0 to {self.n_groups - 1}."
             )
         return np.where(groups < 0, groups + self.n_groups, groups)
+
+
+def _places(part: Part) -> Index:
+    """Coordinates of theta, of which there may be none."""
+    return np.zeros(0, np.int64) if part.places is None else part.places
+
+
+def _joined(several: list[Index]) -> Index:
+    return np.concatenate([np.zeros(0, np.int64), *several])

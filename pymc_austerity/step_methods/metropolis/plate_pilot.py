@@ -10,6 +10,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.center import PlateSurvey, moments
+from pymc_austerity.mode.plates.group_means import mean_shifts
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
@@ -139,10 +140,10 @@ def pilot(
         theta, effects = q[:n_shared], q[n_shared:]
         if not survey.plate.is_centered:
             effects = effects * shared.tau_and_precision(theta)[0] / engine.plate.effects.ratio
-        total += effects + sums.means @ (theta - mean)[sums.linear]
+        total += effects + mean_shifts(sums, (theta - mean)[sums.linear])
         if k % (_COUNTED // _STATES) == 0:
             d, means, scales = moments(shared, sums, theta)
-            eps.append((effects - sums.effects + sums.means @ d - means) / scales)
+            eps.append((effects - sums.effects + mean_shifts(sums, d) - means) / scales)
         counts += [
             outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted
         ]  # fmt: skip

@@ -246,7 +246,9 @@ def plate_arrays(
     )
     assert isinstance(weights, RowBounds)
     return Plate(
-        rows=GroupedRows(rows.starts, rows.x, at.predictors, at.slopes, at.curvatures, rows.data, program),
+        rows=GroupedRows(
+            rows.starts, rows.x, rows.levels, at.predictors, at.slopes, at.curvatures, rows.data, program
+        ),
         sums=sums,
         bounds=bounds,
         weights=weights,

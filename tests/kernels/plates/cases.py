@@ -9,6 +9,7 @@ import pymc as pm
 from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, quadratic, standardised
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, no_state
 from pymc_austerity.kernels.plates.records import Plate
+from pymc_austerity.kernels.plates.thinning import Pair
 from pymc_austerity.mode.plates.center import PlateSurvey, find_center
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.model.compile.backend import interpreted
@@ -164,11 +165,30 @@ def case_of(likelihood: str, spelling: str, n: int, n_groups: int = N_GROUPS) ->
     return case_of_model(model_of(likelihood, spelling, n, n_groups))
 
 
+def pair_of(old: PlateState, new: PlateState) -> Pair:
+    """Two states, as they are compared."""
+    return Pair(old.levels, new.levels, old.d, new.d, old.displaced, new.displaced)
+
+
+def columns_within(case: Case) -> np.ndarray:
+    """z_i of all P columns, those of levels of other factors as zeros and ones less their means."""
+    rows, sums = case.arrays.rows, case.arrays.sums
+    groups = np.repeat(np.arange(len(sums.slopes)), np.diff(rows.starts))
+    x = np.zeros((len(groups), len(sums.center)))
+    x[:, sums.dense] = rows.x
+    for one in rows.levels:
+        x[np.arange(len(x)), one] = 1.0
+    weights = np.where(sums.curvatures[groups] > 0.0, -rows.curvatures, 1.0)
+    totals = np.bincount(groups, weights, minlength=len(sums.slopes))
+    means = np.stack([np.bincount(groups, weights * c, minlength=len(totals)) for c in x.T], axis=1)
+    return x - (means / np.where(totals > 0.0, totals, 1.0)[:, None])[groups]
+
+
 def log_remainders(case: Case, state: PlateState) -> float:
     """Sum of all r_i, by the rows of the model and NumPy."""
     rows, sums = case.arrays.rows, case.arrays.sums
     groups = np.repeat(np.arange(len(sums.slopes)), np.diff(rows.starts))
-    t = state.levels[groups] + ((rows.x - sums.means[groups]) @ state.d)
+    t = state.levels[groups] + columns_within(case) @ state.d
     value, base = (
         row_values(case, rows.predictors + t).sum(),
         (t * (rows.slopes + 0.5 * rows.curvatures * t)).sum(),

@@ -12,8 +12,8 @@ from scipy import stats
 from pymc_austerity.kernels.plates import moves
 from pymc_austerity.kernels.plates.moves import move_plate, move_shared
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared, to_theta, to_zeta
-from pymc_austerity.kernels.plates.thinning import Pair, Rates, rates_of, shift_of
-from tests.kernels.plates.cases import case_of
+from pymc_austerity.kernels.plates.thinning import Rates, rates_of, shift_of
+from tests.kernels.plates.cases import case_of, pair_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
 CASES = [("bernoulli", "centered"), ("poisson", "non-centered")]
@@ -58,7 +58,7 @@ def compared(case, old, new, n, seed, kappa=1.0):
     found = np.zeros((n, len(old.levels)))
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     for row in found:
-        moves.compare(rng, case.arrays, Pair(old.levels, new.levels, old.d, new.d), shift, kappa, row)
+        moves.compare(rng, case.arrays, pair_of(old, new), shift, kappa, row)
     return found
 
 
@@ -87,23 +87,22 @@ def test_plate_move(likelihood, spelling):
     sizes = case.arrays.bounds.sizes
     assert np.abs(scores[sizes > 0]).max() < LIMIT
     shift = shift_of(case.arrays.bounds, old.d, new.d)
-    tiers = {
-        rates_of(case.arrays.bounds, g, old.levels[g], new.levels[g], shift, 1.0).tier
-        for g in np.flatnonzero(sizes)
-    }
+    rates = rates_of(case.arrays.bounds, case.arrays.sums.cells, pair_of(old, new), shift, 1.0)
+    tiers = set(rates.tiers[sizes > 0])
     assert tiers == {-1, 0, 1}
 
 
-def by_forward_state(bounds, g, e, e_new, shift, kappa):
+def by_forward_state(bounds, cells, pair, shift, kappa):
     """The planted bug: a group is read as a whole only if the state that it leaves is beyond the reach."""
-    rates = rates_of(bounds, g, e, e_new, shift, kappa)
-    if abs(e) > bounds.reaches[-1, g]:
-        return rates
-    within = bounds.reaches[-1, g] * (1 - 1e-9)
-    tier = rates_of(bounds, g, min(max(e, -within), within), 0.0, shift, 0.0).tier
-    q = kappa * (e * e + e * e_new + e_new * e_new) / 6
-    size = abs(e_new - e) * q
-    return Rates(tier, size, 0.0, size * bounds.levels[tier, g], e, e_new)
+    e, e_new = pair.levels, pair.new_levels
+    within = bounds.reaches[-1] * (1 - 1e-9)
+    near = pair._replace(levels=np.clip(e, -within, within), new_levels=np.zeros(len(e)))
+    tiers = rates_of(bounds, cells, near, shift, 0.0).tiers
+    size = np.abs(e_new - e) * kappa * (e * e + e * e_new + e_new * e_new) / 6
+    wrong = Rates(tiers, size, np.zeros(len(e)), size * bounds.levels[tiers, np.arange(len(e))])
+    right = rates_of(bounds, cells, pair, shift, kappa)
+    is_beyond = np.abs(e) > bounds.reaches[-1]
+    return Rates(*(np.where(is_beyond, one, other) for one, other in zip(right, wrong, strict=True)))
 
 
 def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
@@ -240,4 +239,6 @@ def test_a_shift_beyond_the_radius_reads_all_rows():
     bounds = case.arrays.bounds
     n = len(case.arrays.sums.linear)
     far = shift_of(bounds, np.zeros(n), np.zeros(n))._replace(tier=len(bounds.radii))
-    assert all(rates_of(bounds, g, 0.0, 0.0, far, 1.0).tier == -1 for g in range(len(bounds.sizes)))
+    state = case.state(case.fit.theta, np.zeros(len(bounds.sizes)))
+    pair, cells = pair_of(state, state), case.arrays.sums.cells
+    assert (rates_of(bounds, cells, pair, far, 1.0).tiers == -1).all()

@@ -10,17 +10,23 @@ from pymc_austerity.kernels.plates import moves
 from pymc_austerity.kernels.plates.evaluation import changes
 from pymc_austerity.kernels.plates.records import RowBounds
 from pymc_austerity.kernels.plates.thinning import (
-    Pair,
     Rates,
     draw_row,
     rates_of,
     room_for_rows,
     shift_of,
     weight,
-    without_levels,
 )
 from pymc_austerity.mode.plates.group_bounds import _accumulate
-from tests.kernels.plates.cases import case_of, case_of_model, order_of, row_values, rows_of
+from tests.kernels.plates.cases import (
+    case_of,
+    case_of_model,
+    columns_within,
+    order_of,
+    pair_of,
+    row_values,
+    rows_of,
+)
 
 CASES = [("bernoulli", "centered"), ("poisson", "non-centered"), ("bernoulli", "crossed")]
 P_LIMIT = 1e-4
@@ -29,24 +35,24 @@ P_LIMIT = 1e-4
 def changes_and_bounds(case, old, new, kappa=1.0, change_of=row_values):
     """D_i and B_i by NumPy, and the rows; those of groups that are read as a whole are left out."""
     arrays = case.arrays
-    rows, sums, weights = arrays.rows, arrays.sums, arrays.weights
+    rows, weights = arrays.rows, arrays.weights
     sizes = np.diff(rows.starts)
     groups = np.repeat(np.arange(len(sizes)), sizes)
     shift = shift_of(arrays.bounds, old.d, new.d)
-    rates = [rates_of_group(case, g, old, new, shift, kappa) for g in range(len(sizes))]
-    z = rows.x - sums.means[groups]
+    rates = rates_of_groups(case, old, new, shift, kappa)
+    z = columns_within(case)
     t, t_new = old.levels[groups] + z @ old.d, new.levels[groups] + z @ new.d
     change = np.zeros(len(t))
     if change_of is not None:
         change = change_of(case, rows.predictors + t_new) - change_of(case, rows.predictors + t)
         change -= (t_new - t) * (rows.slopes + 0.5 * rows.curvatures * (t + t_new))
-    tiers = np.array([one.tier for one in rates])[groups]
+    tiers = rates.tiers[groups]
     zeta = weights.lengths.astype(float)
     constants = weights.constants.astype(float)[np.maximum(tiers, 0), np.arange(len(groups))]
     w, w_new = arrays.bounds.whitening @ old.d, arrays.bounds.whitening @ new.d
     size = np.linalg.norm(w_new - w)
     mean_square = (w @ w + w @ w_new + w_new @ w_new) / 3
-    of_factors = arrays.bounds.factors
+    of_factors = np.unique(arrays.sums.cells.columns)
     y = old.levels[groups] + z[:, of_factors] @ old.d[of_factors]
     y_new = new.levels[groups] + z[:, of_factors] @ new.d[of_factors]
     spread = np.sqrt((y * y + y * y_new + y_new * y_new) / 3) + zeta * np.sqrt(mean_square)
@@ -55,12 +61,9 @@ def changes_and_bounds(case, old, new, kappa=1.0, change_of=row_values):
     return change[thinned], bound[thinned], thinned
 
 
-def rates_of_group(case, g, old, new, shift, kappa):
+def rates_of_groups(case, old, new, shift, kappa):
     """As `compare` has them."""
-    bounds, means = case.arrays.bounds, case.arrays.sums.means
-    level = without_levels(bounds, means, g, old.levels[g], shift.levels)
-    new_level = without_levels(bounds, means, g, new.levels[g], shift.new_levels)
-    return rates_of(bounds, g, level, new_level, shift, kappa)
+    return rates_of(case.arrays.bounds, case.arrays.sums.cells, pair_of(old, new), shift, kappa)
 
 
 def pairs(case, seed, widths=(0.3, 1.0, 1.5, 2.5)):
@@ -92,12 +95,10 @@ def test_rates_are_the_same_for_both_directions(likelihood, spelling):
     whole = 0
     for old, new in pairs(case, 12, widths=(0.5, 2.0, 5.0)):
         there, back = shift_of(bounds, old.d, new.d), shift_of(bounds, new.d, old.d)
-        np.testing.assert_equal(there._replace(levels=there.new_levels, new_levels=there.levels), back)
-        for g in range(len(old.levels)):
-            one = rates_of_group(case, g, old, new, there, 6.0)
-            other = rates_of_group(case, g, new, old, back, 6.0)
-            assert one[:4] == other[:4]
-            whole += one.tier < 0
+        assert there == back
+        one = rates_of_groups(case, old, new, there, 6.0)
+        np.testing.assert_equal(one, rates_of_groups(case, new, old, back, 6.0))
+        whole += (one.tiers < 0).sum()
     assert whole > 20  # both kinds are seen
 
 
@@ -111,15 +112,16 @@ def test_rows_are_drawn_for_at_least_their_bounds(likelihood, spelling, kappa):
         shift = shift_of(bounds, old.d, new.d)
         _, bound, thinned = changes_and_bounds(case, old, new, kappa)
         groups = np.repeat(np.arange(len(bounds.sizes)), bounds.sizes)[thinned]
+        rates = rates_of_groups(case, old, new, shift, kappa)
         for g in np.unique(groups):
-            rates = rates_of_group(case, g, old, new, shift, kappa)
+            tier = rates.tiers[g]
             own = [
-                rates.levels * weight(weights.levels[rates.tier], starts[g], i)
-                + rates.shared * weight(weights.shared[rates.tier], starts[g], i)
+                rates.levels[g] * weight(weights.levels[tier], starts[g], i)
+                + rates.shared[g] * weight(weights.shared[tier], starts[g], i)
                 for i in range(starts[g], starts[g + 1])
             ]
             assert (np.array(own) >= kappa * bound[groups == g] * (1 - 1e-12)).all()
-            assert sum(own) == pytest.approx(rates.expected, rel=1e-12)
+            assert sum(own) == pytest.approx(rates.expected[g], rel=1e-12)
             seen += len(own)
     assert seen > 200
 
@@ -156,8 +158,7 @@ def drawn_rows(case, old, new, n, kappa, monkeypatch):
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     rng, result = np.random.default_rng(15), np.zeros(len(old.levels))
     for _ in range(n):
-        pair = Pair(old.levels, new.levels, old.d, new.d)
-        moves.compare(rng, case.arrays, pair, shift, kappa, result)
+        moves.compare(rng, case.arrays, pair_of(old, new), shift, kappa, result)
     return found, bounds
 
 
@@ -198,11 +199,15 @@ def test_a_row_without_weight_is_never_drawn():
     own = np.array([0.0, 2.0, 0.0, 1.0, 0.0], dtype=np.float32)
     sums = np.cumsum(own, dtype=np.float32)[None]
     nothing = np.zeros((1, 5), np.float32)
-    weights = RowBounds(nothing[0], np.zeros((0, 5), np.int32), own[None], sums, nothing)
-    rng = np.random.default_rng(17)
-    rates = Rates(0, 1.0, 0.0, float(sums[0, -1]), 1.0, 2.0)
-    shift = shift_of(case_of("bernoulli", "centered", 400).arrays.bounds, np.zeros(3), np.zeros(3))
-    found = [draw_row(rng, weights, (0, 4), rates, shift, 1.0)[0] for _ in range(600)]
+    case = case_of("bernoulli", "centered", 400)
+    rows = case.arrays.rows._replace(starts=np.array([0, 5]))
+    plate = case.arrays._replace(rows=rows, weights=RowBounds(nothing[0], own[None], sums, nothing))
+    old, new = case.state(case.fit.theta, np.zeros(30)), case.state(case.fit.theta, np.zeros(30))
+    old.levels[0], new.levels[0] = 1.0, 2.0
+    rng, pair = np.random.default_rng(17), pair_of(old, new)
+    rates = Rates(np.zeros(1, np.int64), np.ones(1), np.zeros(1), sums[0, -1:].astype(float))
+    shift = shift_of(case.arrays.bounds, old.d, old.d)
+    found = [draw_row(rng, plate, 0, rates, pair, shift, 1.0)[0] for _ in range(600)]
     assert set(found) == {1, 3}
     assert stats.binomtest(found.count(1), 600, 2 / 3).pvalue > P_LIMIT
 
@@ -246,7 +251,7 @@ def test_bounds_of_every_likelihood(name, n):
 def require_bounds(case, n_factors=0):
     """|D_i| <= B_i for some rows of some pairs of states."""
     seen, sizes = 0, case.arrays.bounds.sizes
-    assert len(case.arrays.bounds.factor_starts) == n_factors + 1
+    assert case.arrays.sums.cells.n_factors == n_factors
     groups, rng = np.repeat(np.arange(30), sizes), np.random.default_rng(20)
     some = np.unique(rng.choice(sizes.sum(), 400))
     for old, new in pairs(case, 21, widths=(1.0, 2.0)):
@@ -287,7 +292,7 @@ def test_bounds_with_other_factors(predictor, n_factors):
 
 def program_changes(case, old, new, groups, some):
     """D_i of some rows, as the kernel evaluates them."""
-    rows, sums = case.arrays.rows, case.arrays.sums
+    rows, within = case.arrays.rows, columns_within(case)
     result = np.empty(len(some))
     lanes = room_for_rows(1).lanes
     for start in range(0, len(some), BLOCK):
@@ -295,7 +300,7 @@ def program_changes(case, old, new, groups, some):
         index, before, after, found = lanes
         first = BLOCK - len(chunk)
         index[first:] = chunk
-        z = rows.x[chunk] - sums.means[groups[chunk]]
+        z = within[chunk]
         before[first:] = old.levels[groups[chunk]] + z @ old.d
         after[first:] = new.levels[groups[chunk]] + z @ new.d
         changes(rows, case.arrays.room, index, len(chunk), before, after, found)

@@ -6,6 +6,7 @@ from scipy import optimize
 
 from pymc_austerity.kernels.plates.coordinates import quadratic
 from pymc_austerity.mode.plates.center import find_center, moments
+from pymc_austerity.mode.plates.group_means import mean_shifts
 from pymc_austerity.mode.plates.theta_density import marginal, quadratic_derivatives
 from tests.kernels.plates.cases import case_of
 
@@ -83,7 +84,7 @@ def test_mode_of_effects_given_theta(likelihood):
     n = len(center.effects)
     value, at = case.survey.expand(center)
     d, means, _ = moments(case.survey.shared, at, center.theta)
-    effects = center.effects + means - at.means @ d
+    effects = center.effects + means - mean_shifts(at, d)
     joint = optimize.minimize(lambda u: -case.log_density(center.theta, u), np.zeros(n), method="L-BFGS-B")
     joint = optimize.minimize(lambda u: -case.log_density(center.theta, u), joint.x, method="BFGS")
     scales = case.state(center.theta, np.zeros(n)).scales

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from pymc_austerity.kernels.plates.cells import Cells
 from pymc_austerity.kernels.plates.effects_density import LAPLACE, LOGISTIC, NORMAL, STUDENT_T, log_excess
 from pymc_austerity.kernels.plates.records import EffectsDensity, GroupSums
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess
+from pymc_austerity.mode.plates.group_means import locations
 
 G, P = 6, 2
 RNG = np.random.default_rng(5)
@@ -17,13 +19,17 @@ def sums():
     return GroupSums(
         linear=np.arange(P),
         center=np.zeros(P),
+        dense=np.arange(P),
         varying=np.arange(P),
         gradient=np.zeros(P),
         information=np.eye(P),
         slopes=RNG.normal(size=G),
         curvatures=np.array([0.0, 0.5, 2.0, 8.0, 30.0, 100.0]),
-        means=np.zeros((G, P)),
-        locations=np.ascontiguousarray(RNG.normal(size=(G, P))),
+        means=RNG.normal(size=(G, P)),
+        cells=Cells(0, np.zeros(1, np.int64), np.zeros(0, np.int32)),
+        shares=np.zeros(0),
+        moved=np.arange(1),
+        located=RNG.normal(size=(G, 1)),
         offsets=RNG.normal(size=G),
         effects=np.zeros(G),
         n_normal=0.0,
@@ -56,7 +62,7 @@ def test_differences_are_those_of_the_kernel(kind):
     excess = EffectsExcess(density, EPS)
 
     def by_kernel(x):
-        nu, b = SUMS.offsets + SUMS.locations @ x[:P], np.exp(x[3]) * SUMS.curvatures
+        nu, b = locations(SUMS, x[:P]), np.exp(x[3]) * SUMS.curvatures
         tau = np.exp(0.5 * x[2])
         r = 1.0 / (1.0 + b * tau**2)
         y = tau * r * (np.exp(x[3]) * SUMS.slopes - b * nu) + np.sqrt(r) * EPS

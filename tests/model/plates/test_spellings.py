@@ -7,6 +7,7 @@ import pytest
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.mode.plates.center import PlateSurvey
+from pymc_austerity.mode.plates.expansion import predictors_at
 from tests.model.plates.plates import (
     COUNTS,
     DESIGN,
@@ -149,8 +150,13 @@ def require_rows(plate):
     some = np.arange(0, N, 7)
     rows = plate.rows(some)
     assert (rows.groups == GROUPS[some]).all()
-    np.testing.assert_allclose(rows.x[:, places_of(plate, "beta")], X[some], rtol=1e-12)
+    np.testing.assert_allclose(columns_of(plate, rows, "beta"), X[some], rtol=1e-12)
     assert plate.n_groups == G
+
+
+def columns_of(plate, rows, name):
+    """Of some rows, for a variable."""
+    return rows.x[:, np.searchsorted(plate.rows.dense, places_of(plate, name))]
 
 
 def places_of(plate, name):
@@ -177,7 +183,7 @@ def test_locations_of_effects(define, name, expected):
     survey = PlateSurvey(plate_in(model), model.initial_point())
     places = places_of(survey.plate, name)
     matrix = np.zeros((G, survey.plate.n_shared))
-    matrix[:, survey.linear] = survey.located.matrix
+    matrix[:, survey.located.coordinates] = survey.located.matrix
     np.testing.assert_allclose(matrix[:, places], expected)
     assert not np.delete(matrix, places, axis=1).any()
     assert not survey.located.base.any()
@@ -244,8 +250,7 @@ LIKELIHOODS = [
 def terms_by_rows(plate, survey, theta, effects):
     """f at the predictors that the rows give, by the expression of the plate."""
     rows = survey.rows
-    predictors = rows.offsets + rows.x @ theta[survey.linear]
-    predictors += np.repeat(effects, np.diff(rows.starts))
+    predictors = predictors_at(rows, theta[survey.linear], effects)
     return evaluate(plate.expression, [predictors], dict(enumerate(rows.data)))
 
 
@@ -304,6 +309,9 @@ def test_a_second_factor_is_among_the_shared_coefficients():
     plate = plate_in(built(define))
     assert plate.effects == "u"
     assert len(plate.rows.places) == 2 + 31
+    np.testing.assert_array_equal(plate.rows.dense, places_of(plate, "beta"))
+    np.testing.assert_array_equal(plate.rows.factors, [places_of(plate, "v")])
+    np.testing.assert_array_equal(plate.rows.levels(np.arange(N)), [places_of(plate, "v")[other]])
 
 
 def test_effects_may_stand_at_any_place_of_the_block():
@@ -313,7 +321,7 @@ def test_effects_may_stand_at_any_place_of_the_block():
 
     plate = plate_in(built(define))
     rows = plate.rows(np.arange(5))
-    np.testing.assert_allclose(rows.x[:, places_of(plate, "beta")], X[:5])
+    np.testing.assert_allclose(columns_of(plate, rows, "beta"), X[:5])
     assert plate.factorisation.var_names[-1] == "u"
 
 

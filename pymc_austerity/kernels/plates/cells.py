@@ -1,0 +1,93 @@
+"""Other factors of a plate, of which each row has one level: what the levels add to predictors.
+
+Levels are shared coefficients. In a group only some of them occur, in its occupied cells, and all that is
+known of the group's rows are the weights of these: nothing here takes as long as there are columns.
+
+A row's levels move its predictor by the sum of their displacements, less q_g, the mean over the group.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import register_jitable
+
+from pymc_austerity.target import Index, Vector
+
+
+class Cells(NamedTuple):
+    """Levels of other factors that occur in each group, factor by factor.
+
+    Attributes
+    ----------
+    n_factors : int
+        F.
+    starts : ndarray of int (G F + 1,)
+        Where the list of each group and factor begins.
+    columns : ndarray of int32 (C,)
+        Which of the P columns has a one for rows with this level.
+    """
+
+    n_factors: int
+    starts: Index
+    columns: npt.NDArray[np.int32]
+
+
+class Displaced(NamedTuple):
+    """What levels add to the predictors of each group's rows, in one state.
+
+    Attributes
+    ----------
+    means : ndarray (G,)
+        q_g.
+    middles, farthest : ndarray (G,)
+        Half of the sums, and of the differences, of the largest and the smallest displacement of each factor:
+        what is added is at most so far from the middle.
+    """
+
+    means: Vector
+    middles: Vector
+    farthest: Vector
+
+
+@register_jitable
+def not_displaced(n_groups: int) -> Displaced:
+    """Where levels are at the center, or where there are none."""
+    return Displaced(np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups))
+
+
+@register_jitable
+def displace(cells: Cells, shares: Vector, d: Vector, result: Displaced) -> None:
+    """Write what is added at d; `shares` are means of the cells' columns."""
+    starts, columns, (means, middles, farthest) = cells.starts, cells.columns, result
+    n_factors = cells.n_factors
+    for g in range(means.shape[0] if n_factors > 0 else 0):
+        mean, middle, far = 0.0, 0.0, 0.0
+        for f in range(g * n_factors, (g + 1) * n_factors):
+            low, high = math.inf, -math.inf
+            for c in range(starts[f], starts[f + 1]):
+                v = d[columns[c]]
+                mean += shares[c] * v
+                low, high = min(low, v), max(high, v)
+            if low <= high:  # the group has rows
+                middle, far = middle + 0.5 * (low + high), far + 0.5 * (high - low)
+        means[g], middles[g], farthest[g] = mean, middle, far
+
+
+@register_jitable
+def changes_of_levels(cells: Cells, d: Vector, d_new: Vector, middles: Vector, farthest: Vector) -> None:
+    """Write `Displaced.middles` and `Displaced.farthest` of what is added to the difference of two states."""
+    starts, columns, n_factors = cells.starts, cells.columns, cells.n_factors
+    for g in range(middles.shape[0]):
+        middle, far = 0.0, 0.0
+        for f in range(g * n_factors, (g + 1) * n_factors):
+            low, high = math.inf, -math.inf
+            for c in range(starts[f], starts[f + 1]):
+                change = d_new[columns[c]] - d[columns[c]]
+                low, high = min(low, change), max(high, change)
+            if low <= high:
+                middle, far = middle + 0.5 * (low + high), far + 0.5 * (high - low)
+        middles[g], farthest[g] = middle, far
