@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
-from pymc_austerity.kernels.plates.records import GroupedRows, GroupSums, Workspace
+from pymc_austerity.kernels.plates.records import GroupedRows, GroupSums, Matrix, Workspace
 from pymc_austerity.target import Index, Vector
 
 
@@ -46,25 +47,65 @@ def moved(
 
 @register_jitable
 def changes(
-    rows: GroupedRows, room: Workspace, index: Index, n: int, old: Vector, new: Vector, result: Vector
+    rows: GroupedRows,
+    room: Workspace,
+    index: Index,
+    n: int,
+    state: tuple[Vector, Matrix],
+    other: tuple[Vector, Matrix],
+    result: Vector,
 ) -> None:
-    """r_i(t_i') - r_i(t_i) of up to BLOCK rows, which begin at the place `BLOCK - n` of `old` and `new`.
+    """r_i(t_i', psi') - r_i(t_i, psi) of the last n of up to BLOCK rows.
 
-    They are written from the same place on.
+    They are written to the same places. Either state has t (BLOCK,), and phi* + psi and psi (2, n_phi).
     """
     first = BLOCK - n  # the program runs on the lanes from here on
+    (old, phi), (new, new_phi) = state, other
     for lane in range(first, BLOCK):
         i = index[lane]
         for k in range(rows.data.shape[0]):
             room.data[k, lane] = rows.data[k, i]
         room.predictors[0, lane] = rows.predictors[i] + old[lane]
+    for j in range(phi.shape[1]):
+        room.predictors[1 + j, first:] = phi[0, j]
     run_at_points(rows.program, room.predictors, room.data, first, room.points)
     found = room.points.coefficients[rows.program.root, 0]
     for lane in range(first, BLOCK):
         room.values[lane] = found[lane - first]
         room.predictors[0, lane] = rows.predictors[index[lane]] + new[lane]
+    for j in range(phi.shape[1]):
+        room.predictors[1 + j, first:] = new_phi[0, j]
     run_at_points(rows.program, room.predictors, room.data, first, room.points)
     for lane in range(first, BLOCK):
         i, s, t = index[lane], old[lane], new[lane]
         polynomial = (t - s) * (rows.slopes[i] + 0.5 * rows.curvatures[i] * (s + t))
+        if phi.shape[1] > 0:
+            polynomial += change_by_phi(rows, i, (s, phi[1]), (t, new_phi[1]))
         result[lane] = found[lane - first] - room.values[lane] - polynomial
+
+
+@register_jitable
+def change_by_phi(
+    rows: GroupedRows, i: int, state: tuple[float, Vector], other: tuple[float, Vector]
+) -> float:
+    """The part of the change of a row's polynomial that has psi in it."""
+    slopes, mixed, seconds = rows.dispersions
+    (s, psi), (t, new_psi) = state, other
+    total, place = 0.0, 0
+    for j in range(psi.shape[0]):
+        total += slopes[j, i] * (new_psi[j] - psi[j]) + mixed[j, i] * (t * new_psi[j] - s * psi[j])
+        for k in range(j, psi.shape[0]):
+            total += seconds[place, i] * (new_psi[j] * new_psi[k] - psi[j] * psi[k])
+            place += 1
+    return total
+
+
+@register_jitable
+def phi_at(sums: GroupSums, d: Vector) -> Matrix:
+    """Numbers that rows share beside their predictor, and their displacements psi: ndarray (2, n_phi)."""
+    result = np.zeros((2, sums.phi.shape[0]))
+    for j in range(sums.phi.shape[0]):
+        for k in range(d.shape[0]):
+            result[1, j] += sums.phi_slopes[j, k] * d[k]
+        result[0, j] = sums.phi[j] + result[1, j]
+    return result

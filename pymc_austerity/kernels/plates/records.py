@@ -19,6 +19,22 @@ Matrix = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
 
+class DispersionRows(NamedTuple):
+    """Taylor coefficients of rows by n numbers phi that they share, beside their predictor. It has size N.
+
+    Attributes
+    ----------
+    slopes, mixed : ndarray (n, N)
+        First-order ones by phi, and those by the predictor and phi.
+    seconds : ndarray (n (n + 1) / 2, N)
+        Second-order ones by phi, in the order (0, 0), (0, 1), ..., (1, 1), ...
+    """
+
+    slopes: Matrix
+    mixed: Matrix
+    seconds: Matrix
+
+
 class GroupedRows(NamedTuple):
     """Rows, sorted by group, at the center of their expansion. It has size N.
 
@@ -34,6 +50,7 @@ class GroupedRows(NamedTuple):
         eta_i at the center.
     slopes, curvatures : ndarray (N,)
         f_i' and f_i'' there.
+    dispersions : DispersionRows
     data : ndarray (n_data, N)
         Columns that f reads.
     program : Tape
@@ -46,6 +63,7 @@ class GroupedRows(NamedTuple):
     predictors: Vector
     slopes: Vector
     curvatures: Vector
+    dispersions: DispersionRows
     data: Matrix
     program: Tape
 
@@ -86,6 +104,10 @@ class GroupSums(NamedTuple):
         nu_g at the center.
     effects : ndarray (G,)
         u_g*.
+    phi : ndarray (n,)
+        Numbers that rows share beside their predictor, at the center.
+    phi_slopes : ndarray (n, P)
+        How they change with d.
     n_normal, squares : float
         For a normal likelihood: N, and the sum of squares of residuals at the center. Else zero.
     """
@@ -105,6 +127,8 @@ class GroupSums(NamedTuple):
     located: Matrix
     offsets: Vector
     effects: Vector
+    phi: Vector
+    phi_slopes: Matrix
     n_normal: float
     squares: float
 
@@ -254,7 +278,7 @@ class Workspace(NamedTuple):
 
     Attributes
     ----------
-    predictors : ndarray (1, BLOCK)
+    predictors : ndarray (1 + n, BLOCK)
     data : ndarray (n_data, BLOCK)
     values : ndarray (BLOCK,)
     points : Points
@@ -291,6 +315,8 @@ class Plate(NamedTuple):
     room: Workspace
 
 
-def workspace(program: Tape, n_data: int) -> Workspace:
+def workspace(program: Tape, n_predictors: int, n_data: int) -> Workspace:
     """Room for rows of a program."""
-    return Workspace(np.zeros((1, BLOCK)), np.zeros((n_data, BLOCK)), np.zeros(BLOCK), points_for(program))
+    return Workspace(
+        np.zeros((n_predictors, BLOCK)), np.zeros((n_data, BLOCK)), np.zeros(BLOCK), points_for(program)
+    )

@@ -28,7 +28,7 @@ from numba.extending import register_jitable
 from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.plates.cells import Cells, Displaced, changes_of_levels
-from pymc_austerity.kernels.plates.evaluation import changes, moved
+from pymc_austerity.kernels.plates.evaluation import changes, moved, phi_at
 from pymc_austerity.kernels.plates.records import GroupBounds, Plate, Singles
 from pymc_austerity.target import Index, Vector
 
@@ -246,6 +246,7 @@ def add_log_ratios(
     """
     index, old, new, found = drawn.lanes
     means, new_means = pair.displaced.means, pair.new_displaced.means
+    phi, new_phi = phi_at(plate.sums, pair.d), phi_at(plate.sums, pair.d_new)
     rounding, debug, violations = plate.bounds.rounding, plate.rule.debug, plate.rule.violations
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
@@ -254,7 +255,7 @@ def add_log_ratios(
         which = index, drawn.groups[start : start + m]
         moved(plate.rows, plate.sums, which, (pair.levels, means), pair.d, old)
         moved(plate.rows, plate.sums, which, (pair.new_levels, new_means), pair.d_new, new)
-        changes(plate.rows, plate.room, index, m, old, new, found)
+        changes(plate.rows, plate.room, index, m, (old, phi), (new, new_phi), found)
         for k in range(m):
             g, change, bound = drawn.groups[start + k], found[BLOCK - m + k], drawn.bounds[start + k]
             if bound < 0.0:

@@ -30,8 +30,9 @@ from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
 
-# Predictors move by this much in a step at most: an expansion says little of what is further.
-_FARTHEST = 4.0
+# Predictors, and other numbers of the likelihood, move by this much in a step at most: an expansion says
+# little of what is further.
+_FARTHEST, _FARTHEST_PHI = 4.0, 1.0
 _MOST_STEPS = 60
 # Steps that end a search, in standard deviations: on some of the rows, and on all.
 _ROUGHLY, _NEAR = 0.3, 0.05
@@ -86,6 +87,7 @@ class PlateSurvey:
         self.start = vector_of(plate.shared, point)
         self.located = _located(plate, point, self.start)
         self.linear = np.union1d(plate.rows.places, self.located.coordinates)
+        self._phi_slopes = np.ascontiguousarray(plate.dispersions.matrix[:, self.linear])
         self.rows = sorted_rows(plate, self.linear)
         self._inner = InnerCoordinates(
             [one.coordinates for one in plate.inner],
@@ -136,6 +138,8 @@ class PlateSurvey:
             located=self.located.matrix,
             offsets=self.location(center.theta) - center.effects,
             effects=center.effects.copy(),
+            phi=self.phi(center.theta),
+            phi_slopes=self._phi_slopes,
             n_normal=float(len(at.slopes)) if is_normal else 0.0,
             squares=at.squares / unit**2 if is_normal else 0.0,
         )
@@ -144,8 +148,13 @@ class PlateSurvey:
         """Expand at a center; all rows by default."""
         if rows is None:
             rows = self.rows
-        at = expand(self.plate.expression, rows, center.theta[self.linear], center.effects)
+        phi = self.phi(center.theta), self._phi_slopes
+        at = expand(self.plate.expression, rows, center.theta[self.linear], center.effects, phi)
         return at, self.sums(at, center)
+
+    def phi(self, theta: Vector) -> Vector:
+        """Numbers that rows share beside their predictor."""
+        return self.plate.dispersions.offsets + self.plate.dispersions.matrix @ theta
 
 
 def _located(plate: PlateModel, point: dict[str, np.ndarray], start: Vector) -> Located:
@@ -198,9 +207,10 @@ def _climb(
 ) -> tuple[Center, ThetaMaximum]:
     for _ in range(_MOST_STEPS):
         at, sums = survey.expand(center, rows)
-        maximum = survey.maximum(sums, center.theta, survey.normal_eps())
+        safe = sums._replace(information=sums.information + at.missing)
+        maximum = survey.maximum(safe, center.theta, survey.normal_eps())
         new = moved_center(survey, sums, maximum.theta)
-        share = _share_of_step(survey, at, rows, new)
+        share = _share_of_step(survey, at, rows, center, new)
         size = step_size(sums, center, new, maximum)
         center = Center(
             center.theta + share * (new.theta - center.theta),
@@ -229,10 +239,15 @@ def moments(shared: SharedTerms, sums: GroupSums, theta: Vector) -> tuple[Vector
     return d, (precision * sums.slopes * t2 + locations(sums, d)) * r, np.sqrt(t2 * r)
 
 
-def _share_of_step(survey: PlateSurvey, at: Expanded, rows: SortedRows | None, new: Center) -> float:
+def _share_of_step(
+    survey: PlateSurvey, at: Expanded, rows: SortedRows | None, old: Center, new: Center
+) -> float:
     own = survey.rows if rows is None else rows
     change = np.abs(predictors_at(own, new.theta[survey.linear], new.effects) - at.predictors)
-    return float(min(1.0, _FARTHEST / max(change.max(initial=0.0), 1e-300)))
+    of_phi = np.abs(survey.phi(new.theta) - survey.phi(old.theta)).max(initial=0.0)
+    return float(
+        min(1.0, _FARTHEST / max(change.max(initial=0.0), 1e-300), _FARTHEST_PHI / max(of_phi, 1e-300))
+    )
 
 
 def step_size(sums: GroupSums, center: Center, new: Center, maximum: ThetaMaximum) -> float:

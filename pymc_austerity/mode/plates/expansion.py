@@ -12,6 +12,8 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.kernels.plates.cells import Cells
+from pymc_austerity.kernels.plates.records import DispersionRows
+from pymc_austerity.mode.plates.dispersion_sums import dispersion_sums, no_dispersions, with_dispersions
 from pymc_austerity.mode.plates.group_means import of_cells
 from pymc_austerity.mode.plates.level_sums import add_levels
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
@@ -32,6 +34,7 @@ class Expanded(NamedTuple):
     ----------
     predictors, slopes, curvatures : ndarray (N,)
         eta_i, f_i' and f_i''; the last is zero in groups that are not expanded.
+    dispersions : DispersionRows
     group_slopes, group_weights : ndarray (G,)
         a_g and b_g.
     means : ndarray (G, D)
@@ -44,6 +47,8 @@ class Expanded(NamedTuple):
         c.
     information : ndarray (P, P)
         W.
+    missing : ndarray (P, P)
+        What W lacks of being positive definite, far from the mode (`with_dispersions`).
     varying : ndarray of int (V,)
         Dense columns that vary within groups.
     value, largest : float
@@ -55,6 +60,7 @@ class Expanded(NamedTuple):
     predictors: Vector
     slopes: Vector
     curvatures: Vector
+    dispersions: DispersionRows
     group_slopes: Vector
     group_weights: Vector
     means: Matrix
@@ -62,29 +68,37 @@ class Expanded(NamedTuple):
     shares: Vector
     gradient: Vector
     information: Matrix
+    missing: Matrix
     varying: Index
     value: float
     largest: float
     squares: float
 
 
-def expand(expression: Expression, rows: SortedRows, beta: Vector, effects: Vector) -> Expanded:
+def expand(
+    expression: Expression, rows: SortedRows, beta: Vector, effects: Vector, phi: tuple[Vector, Matrix]
+) -> Expanded:
     """Expand about beta and the effects, two passes over the rows.
 
     Parameters
     ----------
     expression : Expression
-        f, of one predictor.
+        f, of one predictor and of phi.
     rows : SortedRows
     beta : ndarray (P,)
     effects : ndarray (G,)
         u_g.
+    phi : tuple of ndarray (n,), (n, P)
+        Numbers that rows share beside their predictor, and their slopes by beta.
     """
     n, n_dense, n_groups, n_columns = len(rows.offsets), len(rows.dense), len(effects), len(beta)
-    program = tape_of(expression, 1, 2)
+    n_phi = len(phi[0])
+    program = tape_of(expression, 1 + n_phi, 2)
     predictors = predictors_at(rows, beta, effects)
-    slopes, curvatures = np.empty(n), np.empty(n)
-    value, largest = _evaluate(program, points_for(program), predictors[None], rows.data, slopes, curvatures)
+    slopes, curvatures, dispersions = np.empty(n), np.empty(n), no_dispersions(n_phi, n)
+    derivatives = slopes, curvatures, dispersions
+    inputs = with_phi(predictors, phi[0])
+    value, largest = _evaluate(program, points_for(program), inputs, rows.data, derivatives)
     a, b, means = np.zeros(n_groups), np.zeros(n_groups), np.zeros((n_groups, n_dense))
     own, square = np.zeros(n_dense), np.zeros((n_dense, n_dense))
     spread, cross = np.zeros(n_dense), np.zeros((n_columns, n_dense))
@@ -97,11 +111,19 @@ def expand(expression: Expression, rows: SortedRows, beta: Vector, effects: Vect
     information[:, rows.dense] += cross
     information += information.T
     information[np.diag_indices(n_columns)] *= 0.5
-    varying = np.flatnonzero(spread > _CONSTANT * rows.largest)
+    of_phi = dispersion_sums(dispersions, rows, b, means, shares, n_columns)
+    gradient, information, missing = with_dispersions(of_phi, phi[1], (a, b), (gradient, information))
+    means += (of_phi.tilts @ phi[1])[:, rows.dense]
+    varying = np.flatnonzero((spread > _CONSTANT * rows.largest) | phi[1][:, rows.dense].any(axis=0))
     return Expanded(
-        predictors, slopes, curvatures, a, b, means, rows.cells, shares, gradient, information, varying,
-        value, largest, float(slopes @ slopes),
+        predictors, slopes, curvatures, dispersions, a, b, means, rows.cells, shares, gradient, information,
+        missing, varying, value, largest, float(slopes @ slopes),
     )  # fmt: skip
+
+
+def with_phi(predictors: Vector, phi: Vector) -> Matrix:
+    """All arguments of f, for each row."""
+    return np.vstack([predictors, np.broadcast_to(phi[:, None], (len(phi), len(predictors)))])
 
 
 def predictors_at(rows: SortedRows, beta: Vector, effects: Vector) -> Vector:
@@ -125,10 +147,15 @@ def _set_predictors(rows: SortedRows, dense: Vector, beta: Vector, effects: Vect
 
 @entry
 def _evaluate(
-    program: Tape, points: Points, predictors: Matrix, data: Matrix, slopes: Vector, curvatures: Vector
+    program: Tape,
+    points: Points,
+    predictors: Matrix,
+    data: Matrix,
+    derivatives: tuple[Vector, Vector, DispersionRows],
 ) -> tuple[float, float]:
-    """f_i' and f_i'' are written; the sum of f_i, and the largest |f_i|."""
-    value, largest = 0.0, 0.0
+    """All derivatives are written; the sum of f_i, and the largest |f_i|."""
+    slopes, curvatures, (by_phi, mixed, seconds) = derivatives
+    value, largest, n = 0.0, 0.0, by_phi.shape[0]
     for first in range(0, predictors.shape[1], BLOCK):
         m = run_at_points(program, predictors, data, first, points)
         found = points.coefficients[program.root]
@@ -136,7 +163,14 @@ def _evaluate(
             value += found[0, lane]
             largest = max(largest, abs(found[0, lane]))
             slopes[first + lane] = found[1, lane]
-            curvatures[first + lane] = 2.0 * found[2, lane]
+            curvatures[first + lane] = 2.0 * found[2 + n, lane]
+        for j in range(n):
+            for lane in range(m):
+                by_phi[j, first + lane] = found[2 + j, lane]
+                mixed[j, first + lane] = found[3 + n + j, lane]
+        for j in range(seconds.shape[0]):
+            for lane in range(m):
+                seconds[j, first + lane] = found[3 + 2 * n + j, lane]
     return value, largest
 
 
@@ -185,16 +219,23 @@ def _add_groups(
 
 
 def drift_of(
-    expression: Expression, rows: SortedRows, at: Expanded, levels: Vector, d: Vector
+    expression: Expression,
+    rows: SortedRows,
+    at: Expanded,
+    levels: Vector,
+    d: Vector,
+    phi: tuple[Vector, Matrix],
 ) -> tuple[Vector, Vector]:
     """Slopes of the sum of all remainders: by the level of each group, and by d at fixed levels."""
-    program = tape_of(expression, 1, 1)
+    program = tape_of(expression, 1 + len(phi[0]), 1)
     of_levels, of_dense, of_shared = np.zeros(len(levels)), np.zeros(len(rows.dense)), np.zeros(len(d))
+    psi, of_phi = phi[1] @ d, np.zeros(len(phi[0]))
     shifts = at.means @ d[rows.dense] + of_cells(at.cells, at.shares, d, len(levels))
     shifted = predictors_at(rows._replace(offsets=at.predictors), d, levels - shifts)
-    _add_drift(program, points_for(program), shifted[None], rows, at, (of_levels, of_dense, of_shared))
+    result = of_levels, of_dense, of_shared, of_phi
+    _add_drift(program, points_for(program), with_phi(shifted, phi[0] + psi), psi, rows, at, result)
     of_shared[rows.dense] = of_dense
-    return of_levels, of_shared
+    return of_levels, of_shared + of_phi @ phi[1]
 
 
 @entry
@@ -202,20 +243,31 @@ def _add_drift(
     program: Tape,
     points: Points,
     shifted: Matrix,
+    psi: Vector,
     rows: SortedRows,
     at: Expanded,
-    result: tuple[Vector, Vector, Vector],
+    result: tuple[Vector, Vector, Vector, Vector],
 ) -> None:
-    of_levels, of_dense, of_shared = result
+    of_levels, of_dense, of_shared, of_phi = result
     g, n_factors = 0, at.cells.n_factors
     for first in range(0, shifted.shape[1], BLOCK):
         m = run_at_points(program, shifted, rows.data, first, points)
-        found = points.coefficients[program.root, 1]
+        found = points.coefficients[program.root]
         for i in range(first, first + m):
             while i >= rows.starts[g + 1]:
                 g += 1
             t = shifted[0, i] - at.predictors[i]
-            slope = found[i - first] - at.slopes[i] - at.curvatures[i] * t
+            slope = found[1, i - first] - at.slopes[i] - at.curvatures[i] * t
+            place = 0
+            for j in range(psi.shape[0]):
+                slope -= at.dispersions.mixed[j, i] * psi[j]
+                of_phi[j] += found[2 + j, i - first] - at.dispersions.slopes[j, i]
+                of_phi[j] -= at.dispersions.mixed[j, i] * t
+                for k in range(j, psi.shape[0]):
+                    second = at.dispersions.seconds[place, i]
+                    of_phi[j] -= second * psi[k]
+                    of_phi[k] -= second * psi[j]
+                    place += 1
             of_levels[g] += slope
             for k in range(of_dense.shape[0]):
                 of_dense[k] += slope * (rows.x[i, k] - at.means[g, k])

@@ -135,7 +135,9 @@ def _drift(survey: PlateSurvey, at: Expanded, sums: GroupSums, theta: Vector, ep
     """The gradient of the sum of all remainders by theta, at fixed eps."""
     d, means, scales = moments(survey.shared, sums, theta)
     terms = survey.shared(theta)
-    of_levels, of_shared = drift_of(survey.plate.expression, survey.rows, at, means + scales * eps, d)
+    of_levels, of_shared = drift_of(
+        survey.plate.expression, survey.rows, at, means + scales * eps, d, (sums.phi, sums.phi_slopes)
+    )
     t2, precision = np.exp(terms.log_square.value), np.exp(terms.log_precision.value)
     a, b = precision * sums.slopes, precision * sums.curvatures
     r = 1.0 / (1.0 + b * t2)

@@ -9,7 +9,7 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import row_bounds
 from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBounds, Singles
 from pymc_austerity.mode.plates.center import PlateSurvey
-from pymc_austerity.mode.plates.expansion import Expanded
+from pymc_austerity.mode.plates.expansion import Expanded, with_phi
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.target import Index, Vector
 
@@ -25,6 +25,8 @@ _MARGIN = 2.0
 _UPPER = 1.28
 # Proposals are wider for groups whose levels are skewed.
 _WIDEST, _SKEW = 0.3, 0.3
+# phi are bounded as far as this, where the predictor is.
+_FAR_PHI = 0.3
 # Rounding of remainders, relative to the log density of a row; and of bounds.
 _ROUNDING, _INFLATION = 1e-13, 1.0 + 1e-6
 _CHUNK = 16_384
@@ -46,8 +48,10 @@ def group_bounds(
     n = len(survey.rows.offsets)
     lengths = np.empty(n, np.float32)
     _lengths(survey.rows.x, sums.means, survey.rows.starts, sums.varying, unwhiten, lengths)
-    far = np.repeat(reach, sizes) + lengths * radius
-    constants = _constants(survey, at, far)
+    of_phi = _lengths_of_phi(sums, unwhiten)
+    box = _box(np.repeat(reach, sizes) + lengths * radius, of_phi, radius)
+    lengths = _lengths_with_phi(lengths, box, of_phi)
+    constants = _constants(survey, at, sums.phi, box)
     tiers = len(_TIERS)
     levels, shared = np.empty((tiers, n), np.float32), np.empty((tiers, n), np.float32)
     skew = np.zeros(len(sizes))
@@ -111,7 +115,38 @@ def _upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> Vecto
     return scales
 
 
-def _constants(survey: PlateSurvey, at: Expanded, far: Vector) -> Singles:
+def _lengths_of_phi(sums: GroupSums, unwhiten: Matrix) -> Vector:
+    """By how much each of the numbers phi changes with |w|, at most."""
+    slopes = sums.phi_slopes[:, sums.dense[sums.varying]]
+    found: Vector = np.linalg.norm(slopes @ unwhiten.T, axis=1)
+    return found
+
+
+def _box(far: Vector, of_phi: Vector, radius: float) -> Matrix:
+    """How far predictors of a row are bounded: (p, N), that of the row and phi.
+
+    Both within the radius, they are within the ball of which these are the half-axes. phi, which is known
+    better, is bounded further than that: bounds are the same along all axes, in units of these.
+    """
+    root = np.sqrt(1.0 + len(of_phi))
+    box = np.empty((1 + len(of_phi), len(far)))
+    box[0] = root * far
+    for row, length in zip(box[1:], of_phi, strict=True):
+        np.maximum(root * radius * length, np.minimum(box[0], _FAR_PHI), out=row)
+    return box
+
+
+def _lengths_with_phi(lengths: Singles, box: Matrix, of_phi: Vector) -> Singles:
+    """zeta_i, with phi in the units of the predictor."""
+    if not len(of_phi):
+        return lengths
+    square = lengths.astype(np.float64) ** 2
+    for row, length in zip(box[1:], of_phi, strict=True):
+        square += (box[0] / row * length) ** 2
+    return (np.sqrt(square) * (1.0 + 1e-6)).astype(np.float32)
+
+
+def _constants(survey: PlateSurvey, at: Expanded, phi: Vector, box: Matrix) -> Singles:
     """K_i of all tiers, rounded up: the largest |f_i'''| up to the share of `far` of the tier."""
     function, data = survey.plate.row_function, survey.rows.data
 
@@ -119,13 +154,16 @@ def _constants(survey: PlateSurvey, at: Expanded, far: Vector) -> Singles:
         return _some(positions)
 
     def _some(which: Index | slice) -> tuple[Matrix, Matrix, Matrix]:
-        return at.predictors[which, None], far[which, None, None], np.ascontiguousarray(data[:, which])
+        centers = np.ascontiguousarray(with_phi(at.predictors[which], phi).T)
+        directions = box[:, which].T[:, :, None] * np.eye(len(box))
+        return centers, directions, np.ascontiguousarray(data[:, which])
 
     bounds = row_bounds(function, 3, _TIERS, sample)
-    result = np.empty((len(_TIERS), len(far)), np.float32)
-    for start in range(0, len(far), _CHUNK):
+    n = box.shape[1]
+    result = np.empty((len(_TIERS), n), np.float32)
+    for start in range(0, n, _CHUNK):
         some = slice(start, start + _CHUNK)
-        found = bounds(*_some(some)) / far[some] ** 3 * _INFLATION
+        found = bounds(*_some(some)) / box[0, some] ** 3 * _INFLATION
         # A float32 above the number: adding half a step rounds to it or to the next.
         result[:, some] = np.nextafter(found.astype(np.float32), np.float32(np.inf))
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import pymc as pm
@@ -18,6 +19,7 @@ from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
+from pymc_austerity.model.plates.dispersions import Dispersions, dispersions, shared_numbers
 from pymc_austerity.model.plates.effects_prior import (
     EffectsPrior,
     effects_prior,
@@ -43,11 +45,13 @@ from pymc_austerity.model.structure.scalar_graph import Obstacle, ScalarGraph, s
 
 # Shared coefficients, at most: their covariance is kept, and moved.
 MOST_SHARED = 200
+# Predictors of a likelihood, at most: bounds are known for so many.
+MOST_PREDICTORS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class PlateModel:
-    """y_i ~ f(x_i . theta + o_i + u_g(i)), u_g = location_g + scale x_g for G groups.
+    """y_i ~ f(x_i . theta + o_i + u_g(i), phi), u_g = location_g + scale x_g for G groups.
 
     Attributes
     ----------
@@ -62,8 +66,10 @@ class PlateModel:
     columns : Columns
         The data that f reads.
     expression : Expression
-        f; predictor 0 is that of the rows. For a normal likelihood with a free scale predictor 1 stands for
-        that, and is put to a constant.
+        f; predictor 0 is that of the rows, the others are phi. For a normal likelihood with a free scale
+        that is put to a constant.
+    dispersions : Dispersions
+        phi, which is the same for all rows.
     prior : EffectsPrior
         Of u_g.
     is_centered : bool
@@ -84,6 +90,7 @@ class PlateModel:
     rows: PlateRows
     columns: Columns
     expression: Expression
+    dispersions: Dispersions
     prior: EffectsPrior
     is_centered: bool
     shared: Factorisation
@@ -95,11 +102,17 @@ class PlateModel:
         """Length of theta."""
         return self.rows.n_shared
 
+    @property
+    def n_predictors(self) -> int:
+        """That of rows, and phi."""
+        return 1 + len(self.dispersions.offsets)
+
     @cached_property
     def row_function(self) -> RowFunction:
-        """The likelihood as a function of its one predictor, for bounds."""
+        """The likelihood as a function of its predictors, for bounds."""
+        p = self.n_predictors
         return RowFunction(
-            name=self.name, n_rows=self.rows.n_rows, n_dim=1, n_predictors=1, rows=_no_rows,
+            name=self.name, n_rows=self.rows.n_rows, n_dim=p, n_predictors=p, rows=_no_rows,
             data=self.columns, expression=self.expression, others=(),
             offset_fixed=True,
         )  # fmt: skip
@@ -135,11 +148,18 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
         prior = prior._replace(location=pt.zeros(()), scale=found.scale)
     _require_positive(fact, gather.name, prior)
     graph, cases = _taken_apart(found)
-    which, scalar = _predictor(graph, cases)
-    log_precision = None if scalar is None else _normal_precision(model, fact, gather.term.name)
-    parts = affine_nodes(cases.values[which])[cases.values[which]]
-    rows = PlateRows(found.factorisation, found.term, graph, parts, gather.n_groups)
-    expression = _of_multiple(cases.expression, which, rows.factor)
+    which, *scalars = _predictors(graph, cases)
+    log_precision = _normal_precision(model, fact, gather.term.name) if len(scalars) == 1 else None
+    parts = [affine_nodes(value)[value] for value in cases.values]
+    n_shared = sum(int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names[:-1])
+    of_phi = shared_numbers([] if log_precision is not None else [parts[k] for k in scalars])
+    phi = dispersions(found.factorisation, found.term, graph, of_phi.numbers, n_shared)
+    rows = PlateRows(found.factorisation, found.term, graph, parts[which], gather.n_groups, phi.places)
+    # Sums of normal residuals are proportional to their precision: they are made for some constant.
+    expressions = of_phi.expressions if log_precision is None else [constant(1.0)]
+    expression = _by_phi(cases.expression, (which, rows.factor), dict(zip(scalars, expressions, strict=True)))
+    if 1 + len(of_phi.numbers) > MOST_PREDICTORS:
+        raise NoPlate(_too_many(1 + len(of_phi.numbers), 1))
     columns = leaves(expression, "data")
     if len(rows.places) > MOST_SHARED:
         raise NoPlate(
@@ -156,7 +176,8 @@ def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
         effects=gather.name,
         n_groups=gather.n_groups,
         rows=rows,
-        expression=renumbered(_with_constant_scale(expression), columns),
+        expression=renumbered(expression, columns),
+        dispersions=phi,
         columns=graph.data.chosen(columns),
         prior=prior,
         is_centered=found.scale is None,
@@ -211,57 +232,59 @@ def _taken_apart(found: ScaledGather) -> tuple[ScalarGraph, CasePredictors]:
     return graph, case_predictors(graph.expression, graph.data.moved_columns)
 
 
-def _predictor(graph: ScalarGraph, cases: CasePredictors) -> tuple[int, int | None]:
-    """Which of the values is the predictor of rows, and which one is the same for all rows."""
+def _predictors(graph: ScalarGraph, cases: CasePredictors) -> list[int]:
+    """Which of the values is the predictor of rows, and then those that are the same for all rows."""
     wide = [
         k
         for k, value in enumerate(cases.values)
         if any(None in graph.scalars[s].variable.type.shape for s in leaves(value, "predictor"))
     ]
-    if len(wide) != 1 or len(cases.values) > 2:
-        raise NoPlate(
-            f"the likelihood is a function of {len(cases.values)} linear predictors (a free dispersion is "
-            "one), and a plate's of one; only normal residuals may have a free scale"
-        )
-    scalar = [k for k in range(len(cases.values)) if k not in wide]
-    return wide[0], scalar[0] if scalar else None
+    if len(wide) != 1 or len(cases.values) > MOST_PREDICTORS:
+        raise NoPlate(_too_many(len(cases.values), len(wide)))
+    return wide + [k for k in range(len(cases.values)) if k not in wide]
 
 
-def _of_multiple(expression: Expression, which: int, factor: Expression) -> Expression:
-    """An expression with predictor 0 in the place of predictor number `which` divided by a factor of data.
+def _too_many(n: int, n_wide: int) -> str:
+    return (
+        f"the likelihood is a function of {n} numbers that are linear in the variables (a free dispersion is "
+        f"one), {n_wide} of which differ by row; a plate's is of at most {MOST_PREDICTORS}, one of which does"
+    )
 
-    The other predictor, if there is one, becomes number 1. Cases of the factor become cases of all.
+
+def _by_phi(expression: Expression, own: tuple[int, Expression], others: dict[int, Expression]) -> Expression:
+    """An expression of predictor 0 and of phi.
+
+    Parameters
+    ----------
+    expression : Expression
+    own : tuple
+        Which predictor is that of the rows, and by what data it was divided. Cases of the data become cases
+        of all.
+    others : dict
+        What takes the place of the other predictors.
     """
+    which, factor = own
     if factor.op == "select":
-        condition, yes, no = factor.args
-        return forms.select(
-            condition, _of_multiple(expression, which, yes), _of_multiple(expression, which, no)
-        )
+        condition, *branches = factor.args
+        return forms.select(condition, *(_by_phi(expression, (which, one), others) for one in branches))
 
     def replaced(one: Expression) -> Expression | None:
         if one.op != "predictor":
             return None
-        return forms.multiply(factor, predictor(0)) if one.value == which else predictor(1)
+        return forms.multiply(factor, predictor(0)) if one.value == which else others[cast(int, one.value)]
 
     return rebuilt(expression, replaced)
 
 
-def _with_constant_scale(expression: Expression) -> Expression:
-    """Of normal residuals with a free scale: with predictor 1, which stands for that, at some constant."""
-    return rebuilt(expression, lambda one: constant(1.0) if (one.op, one.value) == ("predictor", 1) else None)
-
-
-def _normal_precision(model: pm.Model, fact: Factorisation, name: str) -> Variable:
-    """Logarithm of the precision of normal residuals, a function of theta."""
+def _normal_precision(model: pm.Model, fact: Factorisation, name: str) -> Variable | None:
+    """Logarithm of the one precision of normal residuals, a function of theta; None for other likelihoods."""
     rv = model[name]
     op = getattr(rv.owner, "op", None)
     if not isinstance(op, NormalRV):
-        raise NoPlate(
-            f"the likelihood {name!r} has a free dispersion; in a plate only normal residuals may have one"
-        )
+        return None
     _, scale = typed(model, fact, op.dist_params(rv.owner))
     if int(np.prod([k or 0 for k in scale.type.shape])) != 1 and scale.type.ndim:
-        raise NoPlate(f"residuals of {name!r} have scales that differ")
+        return None
     return -2.0 * pt.log(scale.flatten()[0] if scale.type.ndim else scale)
 
 

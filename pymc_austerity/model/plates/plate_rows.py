@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.evaluate import evaluate
-from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.bounds.expressions.node import Expression, constant
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.plates.dispersions import selected
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.structure.affine_expressions import AffineParts, leaves
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
@@ -52,17 +54,19 @@ class PlateRows:
     predictor : AffineParts
         As an affine function of the scalars of the graph.
     n_groups : int
+    others : ndarray of int
+        Coordinates of theta that rows depend on in another way; their columns are zero.
 
     Attributes
     ----------
     n_rows, n_groups, n_shared : int
         N, G, and the length of theta.
     places : ndarray of int
-        Coordinates of theta that enter the predictor.
+        Coordinates of theta that enter the predictor, and the others.
     factors : list of ndarray of int
         Coordinates of the levels of other factors.
     dense : ndarray of int (D,)
-        The other coordinates of theta that enter the predictor.
+        All of these but levels of other factors.
     factor : Expression
         The given predictor is so many times x_i . theta + o_i + u_g(i).
     """
@@ -74,6 +78,7 @@ class PlateRows:
         graph: ScalarGraph,
         predictor: AffineParts,
         n_groups: int,
+        others: Index,
     ) -> None:
         self._name = term.name
         self.n_rows, self.n_groups = term.size, n_groups
@@ -86,25 +91,25 @@ class PlateRows:
         lookups: list[tuple[Expression, Part]] = []
         summands: list[tuple[Expression, tuple[Part, ...]]] = []
         for k, coefficient in predictor.coefficients.items():
-            own, others = self._parts(fact, graph, k)
-            lookups += [(coefficient, part) for part in own]
-            summands.append((coefficient, others))
+            own, rest = self._parts(fact, graph, k)
+            lookups += [(_signed(coefficient, part), part) for part in own]
+            summands.append((coefficient, rest))
         if len(lookups) != 1:
             raise NoPlate(f"rows of the term {term.name!r} contain the effects more than once")
         (self.factor, part) = lookups[0]
         self._lookup = part.lookup
         self._index_of_groups = DataOfRows(fact, term, [self._lookup])
-        used = _joined([_places(part) for _, others in summands for part in others])
-        times_used = np.bincount(used, minlength=self.n_shared)
+        used = _joined([_places(part) for _, own in summands for part in own])
+        times_used = np.bincount(np.append(used, others), minlength=self.n_shared)
         self.places = np.flatnonzero(times_used)
-        of_factors = [p for one, others in summands for p in others if self._is_factor(one, p, times_used)]
+        of_factors = [p for one, terms in summands for p in terms if self._is_factor(one, p, times_used)]
         self._lookups_of_levels = [part.lookup for part in of_factors]
         self._index_of_levels = DataOfRows(fact, term, self._lookups_of_levels)
         self.factors: list[Index] = [_places(part) for part in of_factors]
         self.dense = np.setdiff1d(self.places, _joined(self.factors))
         self._designs: list[tuple[Expression, DirectRows]] = []
-        for one, others in summands:
-            parts = [self._among_dense(p) for p in others if not self._is_factor(one, p, times_used)]
+        for one, terms in summands:
+            parts = [self._among_dense(p) for p in terms if not self._is_factor(one, p, times_used)]
             self._designs.append((one, DirectRows(fact, term, tuple(parts))))
 
     def _is_factor(self, coefficient: Expression, part: Part, times_used: Index) -> bool:
@@ -129,11 +134,7 @@ class PlateRows:
 
     def _parts(self, fact: Factorisation, graph: ScalarGraph, k: int) -> tuple[list[Part], tuple[Part, ...]]:
         """The summands of a scalar of the graph: with the effects, and without."""
-        scalar = graph.scalars[k]
-        selected = scalar.variable
-        if not all(place is None for place in scalar.element):
-            selected = selected[tuple(slice(None) if place is None else place for place in scalar.element)]
-        parts = direct_parts(fact, selected)
+        parts = direct_parts(fact, selected(graph, k))
         if parts is None:
             raise NoPlate(f"the predictor of the term {self._name!r} is computed in a way that is not known")
         own: list[Part] = []
@@ -143,7 +144,7 @@ class PlateRows:
             (own if of_effects else others).append(one)
         for one in own:
             is_whole = one.places is not None and len(one.places) == self.n_groups
-            if one.lookup is None or one.factors or one.sign != 1.0 or not is_whole:
+            if one.lookup is None or one.factors or not is_whole:
                 raise self._slopes_differ()
         return own, tuple(others)
 
@@ -175,6 +176,10 @@ class PlateRows:
                 f"but there are {self.n_groups} groups, 0 to {self.n_groups - 1}."
             )
         return np.where(groups < 0, groups + self.n_groups, groups)
+
+
+def _signed(coefficient: Expression, part: Part) -> Expression:
+    return coefficient if part.sign == 1.0 else forms.multiply(constant(part.sign), coefficient)
 
 
 def _places(part: Part) -> Index:

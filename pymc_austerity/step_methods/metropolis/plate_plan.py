@@ -231,7 +231,9 @@ def _certificate(plate: PlateModel, *, reads_all: bool) -> str:
         return f"{plate.name!r}: normal, sums are sufficient and no row is read"
     if reads_all:
         return "not needed, as all rows are read"
-    return f"third derivatives of {plate.name!r}: row function of 1 predictor, by interval arithmetic"
+    n = plate.n_predictors
+    predictors = "1 predictor" if n == 1 else f"{n} predictors"
+    return f"third derivatives of {plate.name!r}: row function of {predictors}, by interval arithmetic"
 
 
 def plate_arrays(
@@ -239,7 +241,7 @@ def plate_arrays(
 ) -> Plate:
     """All that the kernel needs."""
     plate, rows = survey.plate, survey.rows
-    program = tape_of(plate.expression, 1, 0)
+    program = tape_of(plate.expression, plate.n_predictors, 0)
     has_remainders = not plate.is_normal
     bounds, weights = (
         no_bounds(survey, sums) if reads_all or not has_remainders else group_bounds(survey, fit, at, sums)
@@ -247,7 +249,15 @@ def plate_arrays(
     assert isinstance(weights, RowBounds)
     return Plate(
         rows=GroupedRows(
-            rows.starts, rows.x, rows.levels, at.predictors, at.slopes, at.curvatures, rows.data, program
+            starts=rows.starts,
+            x=rows.x,
+            levels=rows.levels,
+            predictors=at.predictors,
+            slopes=at.slopes,
+            curvatures=at.curvatures,
+            dispersions=at.dispersions,
+            data=rows.data,
+            program=program,
         ),
         sums=sums,
         bounds=bounds,
@@ -255,5 +265,5 @@ def plate_arrays(
         effects=density_of(plate.prior),
         proposal=fit.proposal(),
         rule=PlateRule(KAPPAS[0], plate.is_centered, has_remainders, debug, np.zeros(1, dtype=np.int64)),
-        room=workspace(program, len(rows.data)),
+        room=workspace(program, plate.n_predictors, len(rows.data)),
     )

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+from scipy import stats
 
 from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, quadratic, standardised
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, no_state
@@ -70,6 +71,21 @@ def _likelihood(name: str, eta: Any, data: Rows) -> None:
     elif name == "poisson":
         y = np.random.default_rng(8).poisson(np.exp(predictor))
         pm.Poisson("y", pm.math.exp(eta), observed=y)
+    elif name == "negative binomial":
+        rng = np.random.default_rng(8)
+        y = rng.poisson(np.exp(predictor) * rng.gamma(3.0, 1 / 3.0, len(predictor)))
+        pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=pm.Gamma("alpha", 2.0, 0.5), observed=y)
+    elif name == "zero inflation":
+        rng = np.random.default_rng(8)
+        y = rng.poisson(np.exp(1.0 + predictor)) * (rng.random(len(predictor)) < 0.7)
+        kind = pm.ZeroInflatedNegativeBinomial
+        kind(
+            "y",
+            psi=pm.Beta("psi", 2.0, 2.0),
+            mu=pm.math.exp(eta),
+            alpha=pm.Gamma("alpha", 2.0, 0.5),
+            observed=y,
+        )
     else:
         y = predictor + 0.5 * np.random.default_rng(9).standard_normal(len(predictor))
         pm.Normal("y", eta, pm.HalfNormal("sigma"), observed=y)
@@ -181,6 +197,9 @@ def columns_within(case: Case) -> np.ndarray:
     weights = np.where(sums.curvatures[groups] > 0.0, -rows.curvatures, 1.0)
     totals = np.bincount(groups, weights, minlength=len(sums.slopes))
     means = np.stack([np.bincount(groups, weights * c, minlength=len(totals)) for c in x.T], axis=1)
+    mixed = [np.bincount(groups, one, minlength=len(totals)) for one in rows.dispersions.mixed]
+    for one, slopes in zip(mixed, sums.phi_slopes, strict=True):
+        means -= np.outer(np.where(sums.curvatures > 0.0, one, 0.0), slopes)
     return x - (means / np.where(totals > 0.0, totals, 1.0)[:, None])[groups]
 
 
@@ -189,20 +208,33 @@ def log_remainders(case: Case, state: PlateState) -> float:
     rows, sums = case.arrays.rows, case.arrays.sums
     groups = np.repeat(np.arange(len(sums.slopes)), np.diff(rows.starts))
     t = state.levels[groups] + columns_within(case) @ state.d
-    value, base = (
-        row_values(case, rows.predictors + t).sum(),
-        (t * (rows.slopes + 0.5 * rows.curvatures * t)).sum(),
-    )
-    return float(value - base)
+    psi = sums.phi_slopes @ state.d
+    value = row_values(case, rows.predictors + t, sums.phi + psi)
+    return float((value - polynomials(case, t, psi)).sum())
 
 
-def row_values(case: Case, eta: np.ndarray) -> np.ndarray:
+def polynomials(case: Case, t: np.ndarray, psi: np.ndarray) -> np.ndarray:
+    """Those of the rows."""
+    rows, n = case.arrays.rows, len(psi)
+    base = t * (rows.slopes + 0.5 * rows.curvatures * t)
+    slopes, mixed, seconds = rows.dispersions
+    pairs = [(j, k) for j in range(n) for k in range(j, n)]
+    base += psi @ slopes + t * (psi @ mixed)
+    return base + sum(psi[j] * psi[k] * one for (j, k), one in zip(pairs, seconds, strict=True))
+
+
+def row_values(case: Case, eta: np.ndarray, phi: np.ndarray) -> np.ndarray:
     """Log density of the rows as they are sorted, without constants."""
-    name = type(case.model["y"].owner.op).__name__
-    y = np.asarray(case.model.rvs_to_values[case.model["y"]].data, dtype=float)[order_of(case)]
-    if name.startswith("Bernoulli"):
+    observed = case.model.rvs_to_values[case.model["y"]]
+    y = np.asarray(observed.data, dtype=float)[order_of(case)]
+    if len(phi) == 2:  # in the order of the variables
+        alpha, psi = np.exp(phi[0]), 1.0 / (1.0 + np.exp(-phi[1]))
+        log_p = stats.nbinom.logpmf(y, alpha, alpha / (alpha + np.exp(eta)))
+        return np.where(y > 0, np.log(psi) + log_p, np.log(1.0 - psi + psi * np.exp(log_p)))
+    if len(phi) == 1:
+        return stats.nbinom.logpmf(y, np.exp(phi[0]), np.exp(phi[0]) / (np.exp(phi[0]) + np.exp(eta)))
+    if type(case.model["y"].owner.op).__name__.startswith("Bernoulli"):
         return y * eta - np.logaddexp(0.0, eta)
-    assert name.startswith("Poisson")
     return y * eta - np.exp(eta)
 
 

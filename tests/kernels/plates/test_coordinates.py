@@ -8,6 +8,7 @@ from tests.kernels.plates.cases import OTHER_PRIORS, case_of, log_remainders
 SPELLINGS = ("centered", "non-centered", "crossed")
 LIKELIHOODS = ("bernoulli", "poisson", "normal")
 ALL = [(likelihood, spelling) for likelihood in LIKELIHOODS for spelling in SPELLINGS]
+DISPERSED = [(one, spelling) for one in ("negative binomial", "zero inflation") for spelling in SPELLINGS]
 OTHERS = [("normal" if k % 2 else "bernoulli", spelling) for k, spelling in enumerate(OTHER_PRIORS)]
 
 
@@ -33,7 +34,7 @@ def difference(case, one, other, *, jacobian=True):
     return found[0] - found[1] - prior
 
 
-@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS])
+@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED])
 def test_log_density(likelihood, spelling):
     case, rng = case_of(likelihood, spelling, 400), np.random.default_rng(3)
     states = [case.draw(rng, width) for width in (0.5, 1.0, 1.5, 2.0)]
@@ -47,7 +48,7 @@ def test_without_the_jacobian_it_differs():
     assert abs(difference(case, case.draw(rng, 2.0), case.draw(rng), jacobian=False)) > 0.1
 
 
-@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS])
+@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED])
 def test_there_and_back(likelihood, spelling):
     case, rng = case_of(likelihood, spelling, 400), np.random.default_rng(5)
     theta, eps = case.draw(rng, 1.5)

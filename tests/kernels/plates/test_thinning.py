@@ -7,7 +7,7 @@ from scipy import stats
 
 from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.kernels.plates import moves
-from pymc_austerity.kernels.plates.evaluation import changes
+from pymc_austerity.kernels.plates.evaluation import changes, phi_at
 from pymc_austerity.kernels.plates.records import RowBounds
 from pymc_austerity.kernels.plates.thinning import (
     Rates,
@@ -24,11 +24,18 @@ from tests.kernels.plates.cases import (
     columns_within,
     order_of,
     pair_of,
+    polynomials,
     row_values,
     rows_of,
 )
 
-CASES = [("bernoulli", "centered"), ("poisson", "non-centered"), ("bernoulli", "crossed")]
+CASES = [
+    ("bernoulli", "centered"),
+    ("poisson", "non-centered"),
+    ("bernoulli", "crossed"),
+    ("negative binomial", "crossed"),
+    ("zero inflation", "non-centered"),
+]
 P_LIMIT = 1e-4
 
 
@@ -44,8 +51,10 @@ def changes_and_bounds(case, old, new, kappa=1.0, change_of=row_values):
     t, t_new = old.levels[groups] + z @ old.d, new.levels[groups] + z @ new.d
     change = np.zeros(len(t))
     if change_of is not None:
-        change = change_of(case, rows.predictors + t_new) - change_of(case, rows.predictors + t)
-        change -= (t_new - t) * (rows.slopes + 0.5 * rows.curvatures * (t + t_new))
+        psi, psi_new = arrays.sums.phi_slopes @ old.d, arrays.sums.phi_slopes @ new.d
+        change = change_of(case, rows.predictors + t_new, arrays.sums.phi + psi_new)
+        change -= change_of(case, rows.predictors + t, arrays.sums.phi + psi)
+        change -= polynomials(case, t_new, psi_new) - polynomials(case, t, psi)
     tiers = rates.tiers[groups]
     zeta = weights.lengths.astype(float)
     constants = weights.constants.astype(float)[np.maximum(tiers, 0), np.arange(len(groups))]
@@ -303,6 +312,7 @@ def program_changes(case, old, new, groups, some):
         z = within[chunk]
         before[first:] = old.levels[groups[chunk]] + z @ old.d
         after[first:] = new.levels[groups[chunk]] + z @ new.d
-        changes(rows, case.arrays.room, index, len(chunk), before, after, found)
+        phi = [phi_at(case.arrays.sums, one.d) for one in (old, new)]
+        changes(rows, case.arrays.room, index, len(chunk), (before, phi[0]), (after, phi[1]), found)
         result[start : start + BLOCK] = found[first:]
     return result
