@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +22,8 @@ _MANY_GROUPS = 30.0
 KAPPAS = (5.0, 20.0, 80.0)
 # Sweeps that are dropped, and those that count; states over which the drift is averaged.
 _SETTLE, _COUNTED, _STATES = 40, 100, 3
-# Nanoseconds for a group and sweep, a row that is drawn, more for each column of either, and for one of all
-# rows that are read in their order.
-_OF_GROUP, _OF_DRAWN, _OF_COLUMN, _OF_READ = 100.0, 500.0, 8.0, 80.0
+# Nanoseconds for a group and sweep, a row that is drawn, and more for each column of either.
+_OF_GROUP, _OF_DRAWN, _OF_COLUMN = 100.0, 500.0, 8.0
 
 
 class PlatePrediction(NamedTuple):
@@ -36,6 +36,8 @@ class PlatePrediction(NamedTuple):
     shared_rows, plate_rows : float
         Rows for either move.
     shared_acceptance, plate_acceptance : float
+    seconds : float
+        CPU time that a sweep took.
     """
 
     n_groups: int
@@ -44,18 +46,23 @@ class PlatePrediction(NamedTuple):
     plate_rows: float
     shared_acceptance: float
     plate_acceptance: float
+    seconds: float
 
     @property
     def terms(self) -> float:
         """Rows for a sweep."""
         return self.shared_rows + self.plate_rows
 
-    def rate(self, *, reads_all: bool) -> float:
-        """Effective draws of the shared variables in a second, roughly."""
-        effective = self.shared_acceptance / (2.0 - self.shared_acceptance)
-        group = _OF_GROUP + _OF_COLUMN * self.n_shared
-        row = _OF_READ if reads_all else _OF_DRAWN + _OF_COLUMN * self.n_shared
-        return 1e9 * effective / (group * self.n_groups + row * self.terms)
+    @property
+    def effective(self) -> float:
+        """Effective draws of the shared variables for a sweep, roughly."""
+        return self.shared_acceptance / (2.0 - self.shared_acceptance)
+
+    @property
+    def cost(self) -> float:
+        """What an effective draw costs where rows are drawn: it does not depend on how busy a machine is."""
+        group, row = _OF_GROUP + _OF_COLUMN * self.n_shared, _OF_DRAWN + _OF_COLUMN * self.n_shared
+        return (group * self.n_groups + row * self.terms) / max(self.effective, 1e-300)
 
     def why_few(self, n_rows: int) -> str:
         """Why moves of the shared variables are accepted seldom."""
@@ -113,7 +120,7 @@ def best_pilot(
     for kappa in KAPPAS[1:] if not reads_all and arrays.rule.has_remainders else ():
         engine.plate = with_kappa(arrays, kappa)
         found = pilot(engine, survey, mean, best.q, point, rng)
-        if found.prediction.rate(reads_all=False) <= best.prediction.rate(reads_all=False):
+        if found.prediction.cost >= best.prediction.cost:
             break
         best, arrays = found, engine.plate
     engine.plate = arrays
@@ -134,9 +141,11 @@ def pilot(
     q = q.copy()
     engine.run(_SETTLE, False, rng, q, point, state)
     total, eps = np.zeros(survey.plate.n_groups), []
-    counts = np.zeros(4)
+    counts, seconds = np.zeros(4), 0.0
     for k in range(_COUNTED):
+        began = time.process_time()
         outcome = engine.run(1, False, rng, q, point, state)
+        seconds += time.process_time() - began
         theta, effects = q[:n_shared], q[n_shared:]
         if not survey.plate.is_centered:
             effects = effects * shared.tau_and_precision(theta)[0] / engine.plate.effects.ratio
@@ -148,5 +157,7 @@ def pilot(
             outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted
         ]  # fmt: skip
     shared_rows, plate_rows, accepted, of_plate = counts / _COUNTED
-    prediction = PlatePrediction(len(total), n_shared, shared_rows, plate_rows, accepted, of_plate)
+    prediction = PlatePrediction(
+        len(total), n_shared, shared_rows, plate_rows, accepted, of_plate, seconds / _COUNTED
+    )
     return Pilot(total / _COUNTED, np.array(eps), prediction, q)

@@ -40,6 +40,8 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
 from pymc_austerity.target import Vector
 
 _SEED = 2021
+# Numbers that a likelihood is a function of, at most, if rows are drawn: bounds in more take too long.
+MOST_BOUNDED = 2
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,8 @@ class PlateRecipe(Recipe):
 
     @property
     def rate(self) -> float:
-        """Effective draws of the shared variables in a second, roughly."""
-        return self.prediction.rate(reads_all=self.reads_all)
+        """Effective draws of the shared variables in a second of CPU time, roughly."""
+        return self.prediction.effective / max(self.prediction.seconds, 1e-9)
 
 
 class Surveyed(NamedTuple):
@@ -154,7 +156,7 @@ def plan_plates(
     survey = PlateSurvey(plate, point)
     center, _ = find_center(survey)
     fit, at, sums = fit_shared(survey, center)
-    reads_all = decision.switch_above <= 0.0
+    reads_all = decision.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
     arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)

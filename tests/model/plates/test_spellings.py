@@ -7,7 +7,7 @@ import pytest
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.mode.plates.center import PlateSurvey
-from pymc_austerity.mode.plates.expansion import predictors_at
+from pymc_austerity.mode.plates.expansion import predictors_at, with_phi
 from tests.model.plates.plates import (
     COUNTS,
     DESIGN,
@@ -94,7 +94,7 @@ def deterministic_between():
     bernoulli(pm.Deterministic("eta", X @ b + u[GROUPS]))
 
 
-def student():
+def effects_of_student():
     bernoulli(X @ beta() + pm.StudentT("u", 4.0, mu=0.0, sigma=scale(), shape=G)[GROUPS])
 
 
@@ -120,8 +120,16 @@ def logistic():
     bernoulli(X @ beta() + pm.Logistic("u", pm.Normal("mu"), scale(), shape=G)[GROUPS])
 
 
+def negative():
+    bernoulli(X @ beta() - pm.Normal("u", 0.0, scale(), shape=G)[GROUPS])
+
+
+def negative_scale():
+    bernoulli(X @ beta() - scale() * pm.Normal("z", shape=G)[GROUPS])
+
+
 SPELLINGS = {
-    student: True,
+    effects_of_student: True,
     student_of_free_degrees: True,
     scaled_student: False,
     cauchy: True,
@@ -233,7 +241,30 @@ def normal():
     pm.Normal("y", X @ beta() + _u(), 0.7, observed=REALS)
 
 
+def free_dispersion():
+    eta = X @ beta() + _u()
+    pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=pm.HalfNormal("alpha"), observed=COUNTS)
+
+
+def share_of_zeros():
+    eta = X @ beta() + _u()
+    pm.ZeroInflatedPoisson("y", psi=pm.Beta("psi", 2, 2), mu=pm.math.exp(eta), observed=COUNTS)
+
+
+def residuals_of_different_scales():
+    pm.Normal("y", X @ beta() + _u(), pm.HalfNormal("sigma") * EXPOSURE, observed=REALS)
+
+
+def free_student():
+    nu, sigma = pm.Gamma("nu", 2, 0.1), pm.HalfNormal("sigma")
+    pm.StudentT("y", nu=nu, mu=X @ beta() + _u(), sigma=sigma, observed=REALS)
+
+
 LIKELIHOODS = [
+    free_dispersion,
+    share_of_zeros,
+    residuals_of_different_scales,
+    free_student,
     binomial,
     by_probability,
     probit,
@@ -250,13 +281,13 @@ LIKELIHOODS = [
 def terms_by_rows(plate, survey, theta, effects):
     """f at the predictors that the rows give, by the expression of the plate."""
     rows = survey.rows
-    predictors = predictors_at(rows, theta[survey.linear], effects)
-    return evaluate(plate.expression, [predictors], dict(enumerate(rows.data)))
+    predictors = with_phi(predictors_at(rows, theta[survey.linear], effects), survey.phi(theta))
+    return evaluate(plate.expression, list(predictors), dict(enumerate(rows.data)))
 
 
 @pytest.mark.parametrize("define", LIKELIHOODS, ids=lambda define: define.__name__)
 def test_likelihood(define):
-    """The function of one predictor adds up to the model's own term, up to a constant."""
+    """The function of the predictor and of shared numbers adds up to the model's own term, up to a constant."""
     model = built(define)
     plate = plate_in(model)
     assert plate is not None
