@@ -23,7 +23,7 @@ KAPPAS = (5.0, 20.0, 80.0)
 _SETTLE, _COUNTED, _STATES = 40, 100, 3
 # Nanoseconds for a group and sweep, a row that is drawn, more for each column of either, and for one of all
 # rows that are read in their order.
-_OF_GROUP, _OF_DRAWN, _OF_COLUMN, _OF_READ = 100.0, 500.0, 8.0, 80.0
+_OF_GROUP, _OF_DRAWN, _OF_COLUMN, _OF_READ = 50.0, 300.0, 4.0, 80.0
 
 
 class PlatePrediction(NamedTuple):

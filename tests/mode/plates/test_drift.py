@@ -9,7 +9,10 @@ from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
 from tests.kernels.plates.cases import case_of, case_of_model, log_remainders
 
 
-@pytest.mark.parametrize(("likelihood", "spelling"), [("bernoulli", "centered"), ("poisson", "non-centered")])
+@pytest.mark.parametrize(
+    ("likelihood", "spelling"),
+    [("bernoulli", "centered"), ("poisson", "non-centered"), ("bernoulli", "crossed")],
+)
 def test_drift(likelihood, spelling):
     """At fixed eps, by theta."""
     case = case_of(likelihood, spelling, 400)
