@@ -190,6 +190,7 @@ def _climb(
         maximum = survey.maximum(sums, center.theta)
         new = moved_center(survey, sums, maximum.theta)
         share = _share_of_step(survey, at, rows, new)
+        del at  # its room is for the next
         size = step_size(sums, center, new, maximum)
         center = Center(
             center.theta + share * (new.theta - center.theta),
@@ -220,8 +221,10 @@ def moments(shared: SharedTerms, sums: GroupSums, theta: Vector) -> tuple[Vector
 
 def _share_of_step(survey: PlateSurvey, at: Expanded, rows: SortedRows | None, new: Center) -> float:
     own = survey.rows if rows is None else rows
-    change = np.abs(predictors_at(own, new.theta[survey.linear], new.effects) - at.predictors)
-    return float(min(1.0, _FARTHEST / max(change.max(initial=0.0), 1e-300)))
+    change = predictors_at(own, new.theta[survey.linear], new.effects)
+    change -= at.predictors
+    largest = max(change.max(initial=0.0), -change.min(initial=0.0), 1e-300)
+    return float(min(1.0, _FARTHEST / largest))
 
 
 def step_size(sums: GroupSums, center: Center, new: Center, maximum: ThetaMaximum) -> float:
