@@ -21,7 +21,7 @@ from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.group_means import locations, mean_shifts
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
-from pymc_austerity.mode.plates.theta_maximum import InnerCoordinates, ThetaMaximum, maximum_at
+from pymc_austerity.mode.plates.theta_maximum import WHY_NO_MODE, InnerCoordinates, ThetaMaximum, maximum_at
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.plates.plate_model import PlateModel, in_theta
@@ -200,7 +200,7 @@ def _climb(
             return center, maximum
     raise NoNormalApproximationError(
         f"The search for the mode of {survey.plate.name!r} and its {survey.plate.n_groups:,} groups did not "
-        f"converge within {_MOST_STEPS} steps: the posterior may have no mode. Give proper priors."
+        f"converge within {_MOST_STEPS} steps: the posterior may have no mode. {WHY_NO_MODE}"
     )
 
 
