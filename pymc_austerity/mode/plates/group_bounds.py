@@ -46,8 +46,7 @@ def group_bounds(
     n = len(survey.rows.offsets)
     lengths = np.empty(n, np.float32)
     _lengths(survey.rows.x, sums.means, survey.rows.starts, sums.varying, unwhiten, lengths)
-    far = np.repeat(reach, sizes) + lengths * radius
-    constants = _constants(survey, at, far)
+    constants = _constants(survey, at, np.repeat(reach, sizes) + lengths * radius)
     tiers = len(_TIERS)
     levels, shared = np.empty((tiers, n), np.float32), np.empty((tiers, n), np.float32)
     skew = np.zeros(len(sizes))
