@@ -192,11 +192,12 @@ def without_expansion(surveyed: Survey, proposal: ProposalOption) -> Survey:
 
 def by_nuts(evidence: Evidence, blank: Recommendation, model: pm.Model, block: list[Variable]) -> Choice:
     """`pm.NUTS`, if it can be used."""
-    reason = first_sentence(why_not_normal(evidence) or "")
     if evidence.plates is not None:
         reason = few_rows_a_group(evidence.plates.recipe)
-    elif evidence.no_plate:
-        reason += f"; and the effects of groups are no plate: {evidence.no_plate}"
+    else:
+        reason = first_sentence(why_not_normal(evidence) or "")
+        if evidence.no_plate:
+            reason += f"; and the effects of groups are no plate: {evidence.no_plate}"
     try:
         grad(model.logp(), block, disconnected_inputs="ignore")
     except NO_GRADIENT as error:

@@ -168,7 +168,7 @@ def test_a_posterior_without_a_mode_is_a_named_error():
     with pm.Model() as model:
         u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=G)
         pm.Bernoulli("y", logit_p=x @ pm.Flat("beta", shape=2) + u[GROUPS], observed=Y)
-    with pytest.raises(ValueError, match="Give proper priors"):
+    with pytest.raises(ValueError, match="Give proper priors.*Add an intercept"):
         TunaMH(model=model)
 
 
@@ -252,8 +252,8 @@ def test_a_chain_goes_on_from_its_state(built):
 @INTERPRETED
 def test_poor_acceptance_is_told():
     """Four events: moves of theta are hardly accepted."""
-    groups = np.random.default_rng(57).integers(0, 100, 1500)
-    y = np.zeros(1500, dtype=int)
+    groups = np.random.default_rng(57).integers(0, 100, 1200)
+    y = np.zeros(1200, dtype=int)
     y[:4] = 1
     with pm.Model() as model:
         u = pm.Normal("u", pm.Normal("mu", 0.0, 5.0), pm.HalfNormal("tau"), shape=100)

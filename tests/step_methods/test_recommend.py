@@ -30,7 +30,7 @@ from pymc_austerity.mode import mode_fit
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.recommendation import evidence
+from pymc_austerity.recommendation import evidence, plates
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.options import mode_fit_for
@@ -276,6 +276,33 @@ def test_nuts(parts, reason, n_local):
     assert "Use another step" not in why.reason
     assert "leave" not in why.reason
     assert why.others == (("point",) if parts == [change] else ())
+
+
+def plate(column):
+    """Effects of 40 groups, and a coefficient without a proper prior."""
+    rng = np.random.default_rng(102)
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=40)
+        eta = column * pm.Flat("b") + u[rng.integers(0, 40, 1200)]
+        pm.Normal("y", eta, pm.HalfNormal("sigma"), observed=rng.normal(size=1200))
+    return model
+
+
+def test_a_plate_without_a_mode():
+    """No row depends on the coefficient."""
+    step = recommend(plate(np.zeros(1200)))
+    assert isinstance(step, pm.NUTS)
+    assert step.recommendation.reason.startswith("The shared variables of the groups of 'y' have no mode: ")
+    assert "no plate" not in step.recommendation.reason
+
+
+def test_a_plate_that_mixes_slowly(monkeypatch):
+    """NUTS promises more."""
+    monkeypatch.setattr(plates, "_WELL", 2.0)
+    monkeypatch.setattr(plates, "_OF_NUTS", 1e-9)
+    step = recommend(plate(ROWS[:1200]))
+    assert isinstance(step, pm.NUTS)
+    assert "moves of what the 40 groups share would be accepted at a rate" in step.recommendation.reason
 
 
 def test_nothing_to_subsample():

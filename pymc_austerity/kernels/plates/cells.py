@@ -3,7 +3,7 @@
 Levels are shared coefficients. In a group only some of them occur, in its occupied cells, and all that is
 known of the group's rows are the weights of these: nothing here takes as long as there are columns.
 
-A row's levels move its predictor by the sum of their displacements, less q_g, the mean over the group.
+A row is moved by the sum of the displacements of its levels, less q_g, the mean of that over the group.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.group_means import locations, mean_shifts
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
-from pymc_austerity.mode.plates.theta_maximum import InnerCoordinates, ThetaMaximum, maximum_at
+from pymc_austerity.mode.plates.theta_maximum import WHY_NO_MODE, InnerCoordinates, ThetaMaximum, maximum_at
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.plates.plate_model import PlateModel, in_theta
@@ -211,6 +211,7 @@ def _climb(
         maximum = survey.maximum(safe, center.theta, survey.normal_eps())
         new = moved_center(survey, sums, maximum.theta)
         share = _share_of_step(survey, at, rows, center, new)
+        del at  # its room is for the next
         size = step_size(sums, center, new, maximum)
         center = Center(
             center.theta + share * (new.theta - center.theta),
@@ -220,7 +221,7 @@ def _climb(
             return center, maximum
     raise NoNormalApproximationError(
         f"The search for the mode of {survey.plate.name!r} and its {survey.plate.n_groups:,} groups did not "
-        f"converge within {_MOST_STEPS} steps: the posterior may have no mode. Give proper priors."
+        f"converge within {_MOST_STEPS} steps: the posterior may have no mode. {WHY_NO_MODE}"
     )
 
 
@@ -243,11 +244,11 @@ def _share_of_step(
     survey: PlateSurvey, at: Expanded, rows: SortedRows | None, old: Center, new: Center
 ) -> float:
     own = survey.rows if rows is None else rows
-    change = np.abs(predictors_at(own, new.theta[survey.linear], new.effects) - at.predictors)
-    of_phi = np.abs(survey.phi(new.theta) - survey.phi(old.theta)).max(initial=0.0)
-    return float(
-        min(1.0, _FARTHEST / max(change.max(initial=0.0), 1e-300), _FARTHEST_PHI / max(of_phi, 1e-300))
-    )
+    change = predictors_at(own, new.theta[survey.linear], new.effects)
+    change -= at.predictors
+    largest = max(change.max(initial=0.0), -change.min(initial=0.0), 1e-300)
+    of_phi = np.abs(survey.phi(new.theta) - survey.phi(old.theta)).max(initial=1e-300)
+    return float(min(1.0, _FARTHEST / largest, _FARTHEST_PHI / of_phi))
 
 
 def step_size(sums: GroupSums, center: Center, new: Center, maximum: ThetaMaximum) -> float:

@@ -106,6 +106,9 @@ def expand(
     shares = np.ones(len(rows.cells.columns))
     gradient, information = np.zeros(n_columns), np.zeros((n_columns, n_columns))
     add_levels(rows, slopes, curvatures, (a, b, shares), (gradient, information))
+    varying = np.flatnonzero(spread > _CONSTANT * rows.largest)
+    for part in (own, square, square.T, cross.T):  # of what is constant within groups rounding is left
+        part[np.setdiff1d(np.arange(n_dense), varying)] = 0.0
     gradient[rows.dense] = own
     information[np.ix_(rows.dense, rows.dense)] = square
     information[:, rows.dense] += cross
@@ -114,7 +117,7 @@ def expand(
     of_phi = dispersion_sums(dispersions, rows, b, means, shares, n_columns)
     gradient, information, missing = with_dispersions(of_phi, phi[1], (a, b), (gradient, information))
     means += (of_phi.tilts @ phi[1])[:, rows.dense]
-    varying = np.flatnonzero((spread > _CONSTANT * rows.largest) | phi[1][:, rows.dense].any(axis=0))
+    varying = np.union1d(varying, np.flatnonzero(phi[1][:, rows.dense].any(axis=0)))
     return Expanded(
         predictors, slopes, curvatures, dispersions, a, b, means, rows.cells, shares, gradient, information,
         missing, varying, value, largest, float(slopes @ slopes),
@@ -187,7 +190,14 @@ def _add_groups(
     `cross` is that of levels with dense columns: as w_i z_i adds up to zero, that of any level has it all.
     """
     (a, b, means), (gradient, square, cross, spread) = of_groups, of_all
-    x, starts, levels, n_dense = rows.x, rows.starts, rows.levels, rows.x.shape[1]
+    x, starts, levels, n_dense, cell_starts = (
+        rows.x,
+        rows.starts,
+        rows.levels,
+        rows.x.shape[1],
+        rows.cells.starts,
+    )
+    n_factors = rows.cells.n_factors
     z = np.empty(n_dense)
     for g in range(a.shape[0]):
         size = 0.0
@@ -214,8 +224,9 @@ def _add_groups(
                 weighted = -curvatures[i] * z[k]
                 for j in range(k + 1):
                     square[k, j] += weighted * z[j]
-                for f in range(levels.shape[0]):
-                    cross[levels[f, i], k] += weighted
+                for f in range(n_factors):
+                    if cell_starts[g * n_factors + f + 1] - cell_starts[g * n_factors + f] > 1:
+                        cross[levels[f, i], k] += weighted
 
 
 def drift_of(

@@ -129,6 +129,7 @@ def fit_shared(
             fit = SharedFit(center, own, mean, np.ascontiguousarray(factor), theta, slopes, shift, hyper)
             return fit, at, sums
         center, moved = moved_center(survey, sums, theta), True
+        del at  # its room is for the next
 
 
 def _drift(survey: PlateSurvey, at: Expanded, sums: GroupSums, theta: Vector, eps: Vector) -> Vector:

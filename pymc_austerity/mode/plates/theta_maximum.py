@@ -18,6 +18,12 @@ from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
 
+# What may be the matter, and what to do about it.
+WHY_NO_MODE = (
+    "Give proper priors, to the scale of the effects too. If all are proper, the data may say nothing of the "
+    "level of the effects, as where all outcomes are zero and there is no intercept: it and their scale then "
+    "drift into the tails of their priors. Add an intercept, or give the scale a prior with a lighter tail."
+)
 # Length of the last Newton step, in standard deviations.
 _NEAR = 1e-3
 
@@ -80,8 +86,7 @@ def maximum_at(
             found = maximise(density, own.to_zeta(start, shared.inner_scales(start) ** 2), near=_NEAR)
     except NoMaximumError as error:
         raise NoNormalApproximationError(
-            f"The shared variables of the groups of {name!r} have no mode: {error.reason}. Give proper "
-            "priors, to the scale of the effects too."
+            f"The shared variables of the groups of {name!r} have no mode: {error.reason}. {WHY_NO_MODE}"
         ) from None
     zeta = found.mode
     theta = theta_of(zeta)

@@ -23,7 +23,7 @@ KAPPAS = (5.0, 20.0, 80.0)
 # Sweeps that are dropped, and those that count; states over which the drift is averaged.
 _SETTLE, _COUNTED, _STATES = 40, 100, 3
 # Nanoseconds for a group and sweep, a row that is drawn, and more for each column of either.
-_OF_GROUP, _OF_DRAWN, _OF_COLUMN = 100.0, 500.0, 8.0
+_OF_GROUP, _OF_DRAWN, _OF_COLUMN = 50.0, 300.0, 4.0
 
 
 class PlatePrediction(NamedTuple):

@@ -129,7 +129,7 @@ class PlatePlan:
     options : MetropolisOptions
     survey : Surveyed
     recipe : PlateRecipe
-    plate : PlateModel
+    rows : PlateSurvey
     engine : PlateEngine
         Compiled already: the pilot has used it.
     """
@@ -137,7 +137,7 @@ class PlatePlan:
     options: MetropolisOptions
     survey: Surveyed
     recipe: PlateRecipe
-    plate: PlateModel
+    rows: PlateSurvey
     engine: PlateEngine
 
     def compile(self, point: PointType) -> CompiledKernel:
@@ -162,12 +162,13 @@ def plan_plates(
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point)
     found = pilot(engine, survey, fit.theta, q, point, rng)
+    del arrays, at, engine.plate  # room of size N for the next
     fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
     engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
     found = best_pilot(engine, survey, fit.theta, found.q, point, rng)
     if not reads_all and found.prediction.terms > decision.switch_above * plate.rows.n_rows:
         reads_all = True
-        engine.plate = plate_arrays(survey, fit, at, sums, reads_all=True, debug=decision.debug)
+        engine.plate = _reading_all(survey, engine.plate)
         found = pilot(engine, survey, fit.theta, found.q, point, rng)
     recipe = PlateRecipe(
         n_local=plate.rows.n_rows,
@@ -181,15 +182,13 @@ def plan_plates(
         reads_all=reads_all,
         certificate=_certificate(plate, reads_all=reads_all),
     )
-    return PlatePlan(options, _surveyed(plate), recipe, plate, engine)
+    return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
 
 
 def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
     """The same fit with decisions on all rows, tried out anew."""
-    plate, fit = plan.plate, plan.recipe.fit
-    survey = PlateSurvey(plate, point)
-    at, sums = survey.expand(fit.center)
-    arrays = plate_arrays(survey, fit, at, sums, reads_all=True, debug=False)
+    survey, fit = plan.rows, plan.recipe.fit
+    plate, arrays = survey.plate, _reading_all(survey, plan.engine.plate)
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point)
@@ -201,6 +200,12 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
         certificate=_certificate(plate, reads_all=True),
     )
     return replace(plan, recipe=recipe, engine=engine)
+
+
+def _reading_all(survey: PlateSurvey, arrays: Plate) -> Plate:
+    """The same, with decisions on all rows."""
+    bounds, weights = no_bounds(survey, arrays.sums)
+    return with_kappa(arrays._replace(bounds=bounds, weights=weights), KAPPAS[0])
 
 
 def replan_plates(
@@ -221,7 +226,7 @@ def replan_plates(
     arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=recipe.reads_all, debug=decision.debug)
     arrays = with_kappa(arrays, recipe.proposal.kappa)
     engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point)
-    return PlatePlan(options, _surveyed(plate), recipe, plate, engine)
+    return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
 
 
 def _surveyed(plate: PlateModel) -> Surveyed:

@@ -158,14 +158,20 @@ class Case(NamedTuple):
         return theta, width * rng.standard_normal(len(self.arrays.sums.slopes))
 
 
+def survey_of_model(model: pm.Model, n_first: int = 100) -> tuple[PlateModel, PlateSurvey]:
+    """The plate of a model, and its rows."""
+    options = checked_options(None, EXACT, control_variate=TAYLOR, model=model, threshold=n_first)
+    point = model.initial_point()
+    plate = plate_model(model, factorised(options, point))
+    assert plate is not None
+    return plate, PlateSurvey(plate, point)
+
+
 def case_of_model(model: pm.Model, *, reads_all: bool = False, n_first: int = 100) -> Case:
     """Fit the plate of a model; nothing is compiled."""
     with interpreted():
-        options = checked_options(None, EXACT, control_variate=TAYLOR, model=model, threshold=n_first)
+        plate, survey = survey_of_model(model, n_first)
         point = model.initial_point()
-        plate = plate_model(model, factorised(options, point))
-        assert plate is not None
-        survey = PlateSurvey(plate, point)
         fit, at, sums = fit_shared(survey, find_center(survey)[0])
         arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=False)
         compiled = CompiledTarget(plate.shared)

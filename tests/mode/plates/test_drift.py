@@ -14,6 +14,7 @@ from tests.kernels.plates.cases import case_of, case_of_model, log_remainders
     [
         ("bernoulli", "centered"),
         ("poisson", "non-centered"),
+        ("bernoulli", "crossed"),
         ("negative binomial", "crossed"),
         ("zero inflation", "centered"),
     ],

@@ -287,7 +287,7 @@ def terms_by_rows(plate, survey, theta, effects):
 
 @pytest.mark.parametrize("define", LIKELIHOODS, ids=lambda define: define.__name__)
 def test_likelihood(define):
-    """The function of the predictor and of shared numbers adds up to the model's own term, up to a constant."""
+    """The function of the predictor and of shared numbers adds up to the model's own term."""
     model = built(define)
     plate = plate_in(model)
     assert plate is not None

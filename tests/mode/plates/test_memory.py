@@ -1,0 +1,42 @@
+"""How much room the set-up of a plate takes, at its most."""
+
+import tracemalloc
+
+import numpy as np
+import pymc as pm
+
+from pymc_austerity import TunaMH
+from pymc_austerity.step_methods.metropolis import exact_plan
+from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
+
+P, G = 8, 100
+
+
+def peak(n, monkeypatch):
+    """Bytes beyond what the graphs of the model take, while a plate is fitted."""
+    rng = np.random.default_rng(46)
+    x, groups = rng.normal(size=(n, P)), rng.integers(0, G, n)
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=G)
+        pm.Bernoulli("y", logit_p=x @ pm.Normal("beta", shape=P) + u[groups], observed=rng.integers(0, 2, n))
+    found = []
+
+    def traced(*args):
+        tracemalloc.start()
+        try:
+            plan = plan_plates(*args)
+            found.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        return plan
+
+    monkeypatch.setattr(exact_plan, "plan_plates", traced)
+    TunaMH(model=model)
+    return found[0]
+
+
+def test_memory_of_the_set_up(monkeypatch):
+    """P + 10 doubles for each row more."""
+    peak(5_000, monkeypatch)  # what is compiled is kept
+    few, many = peak(60_000, monkeypatch), peak(120_000, monkeypatch)
+    assert (P + 3) * 60_000 * 8 <= many - few <= (P + 10) * 60_000 * 8
