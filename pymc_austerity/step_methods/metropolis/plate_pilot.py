@@ -49,12 +49,16 @@ class PlatePrediction(NamedTuple):
         """Rows for a sweep."""
         return self.shared_rows + self.plate_rows
 
+    @property
+    def efficiency(self) -> float:
+        """Effective draws of the shared variables for a sweep, if rejections alone hold them up."""
+        return self.shared_acceptance / (2.0 - self.shared_acceptance)
+
     def rate(self, *, reads_all: bool) -> float:
         """Effective draws of the shared variables in a second, roughly."""
-        effective = self.shared_acceptance / (2.0 - self.shared_acceptance)
         group = _OF_GROUP + _OF_COLUMN * self.n_shared
         row = _OF_READ if reads_all else _OF_DRAWN + _OF_COLUMN * self.n_shared
-        return 1e9 * effective / (group * self.n_groups + row * self.terms)
+        return 1e9 * self.efficiency / (group * self.n_groups + row * self.terms)
 
     def why_few(self, n_rows: int) -> str:
         """Why moves of the shared variables are accepted seldom."""
