@@ -12,7 +12,7 @@ from pymc_austerity.report.render import words
 from pymc_austerity.report.results import Results
 
 # Columns of a terminal.
-_WIDTH, _LONGEST = 80, 24
+_WIDTH, _LONGEST = 80, 44
 
 
 def as_markdown(comparison: Results) -> str:

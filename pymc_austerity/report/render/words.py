@@ -67,8 +67,8 @@ def safety_of(judgement: Judgement) -> str:
     ratio, shift = f"{judgement.largest_ratio:.3g}", f"{judgement.largest_shift:.2g}"
     if judgement.is_safe:
         return (
-            f"Beside the reference the step is safe here: no sd is further off than by a factor of {ratio}, and "
-            f"no mean by more than {shift} sd (upper confidence limits)."
+            f"Beside the reference the step is safe here: no sd is further off than by a factor of {ratio}, "
+            f"and no mean by more than {shift} sd (upper confidence limits)."
         )
     return (
         f"Beside the reference it is not shown that the step can be trusted: an sd may be off by a factor of "
