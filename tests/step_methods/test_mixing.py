@@ -3,6 +3,7 @@
 import warnings
 from functools import cache
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -95,6 +96,27 @@ class TestPilot:
         assert draws_of_pilot(10.0, 1000, 1, is_surrogate=True) == 0
 
 
+@pytest.mark.parametrize("efficiency", [0.5, 0.03])
+def test_a_block_that_mixes_badly_is_left_to_nuts(efficiency, monkeypatch, interpreted):
+    """Nothing is compiled here, so the figures of the pilot are given."""
+    monkeypatch.setattr(TunaMH, "try_out", lambda step, point: Mixing(efficiency, 1, 4000))
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=2000)
+    with pm.Model():
+        level, slope = pm.Normal("level"), pm.Normal("slope")
+        pm.Poisson("y", pm.math.exp(1.0 + level + slope * x), observed=rng.poisson(np.exp(1.0 + 0.3 * x)))
+        step = recommend()
+    if efficiency == 0.5:
+        assert isinstance(step, TunaMH)
+        assert step.recommendation.mixing == Mixing(0.5, 1, 4000)
+        assert "one effective draw in 2, by a pilot run of 4,000" in str(step.recommendation)
+    else:
+        assert isinstance(step, pm.NUTS)
+        assert "4,000 draws of a pilot run were worth about 120 independent ones of slope" in (
+            step.recommendation.reason
+        )
+
+
 @pytest.mark.slow("steps are compiled: for moves of the block, and for sweeps over a plate")
 class TestGroups:
     def test_groups_that_do_not_differ(self):
@@ -115,6 +137,11 @@ class TestGroups:
             2000, tune=100, chains=4, cores=1, step=step, model=nine_groups(0.0), random_seed=1,
             progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
+        again = cloudpickle.loads(cloudpickle.dumps(step))  # as in a worker process
+        assert not again.is_built
+        point, _ = again.step(nine_groups(0.0).initial_point())
+        assert again.plate.prediction.n_groups == 9
+        assert np.all(np.isfinite(point["u"]))
         tau = idata.posterior["tau"].values
         found = mixing_of(np.log(tau)[:, :, None])
         assert found.effective > 100  # 4 x 4,000 draws of the block had 17 to 60
