@@ -74,9 +74,9 @@ class Mixing(NamedTuple):
 
 
 def warn_of_poor_mixing(mixing: Mixing, name: str) -> None:
-    """Tell that a step is exact, and of little use; `name` is the variable that mixes worst."""
+    """Tell that chains would hardly mix; `name` is the variable that mixes worst."""
     warn(
-        f"TunaMH is exact here, and mixes badly: {mixing.n_draws:,} draws of a pilot run were worth about "
+        f"The step mixes badly: {mixing.n_draws:,} draws of a pilot run were worth about "
         f"{few_digits(mixing.effective)} independent ones of {name}. {SLOW_ADVICE}"
     )
 
