@@ -10,7 +10,7 @@ ONE_THREAD := env -u PYTENSOR_FLAGS OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-full-size lint docs bench clean venv
+.PHONY: help demo test test-slow test-full-size lint docs bench dist clean venv
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s%s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,10 @@ EXECUTE ?= cache
 docs: install-docs ## Build the documentation in build/docs.
 	$(ONE_THREAD) $(PYTHON) -m sphinx -W --keep-going -q -D nb_execution_mode=$(EXECUTE) \
 		docs build/docs
+
+dist: install-test ## Build sdist and wheel in dist.
+	rm -rf dist
+	$(PYTHON) -m hatchling build -d dist
 
 clean: ## Delete .venv, caches and outputs.
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .benchmarks \

@@ -27,7 +27,7 @@ from pymc_austerity.diagnostics.log_ratios import TOP, Array, log_ratios_of
 from pymc_austerity.diagnostics.reasons import Findings, Verdict, other_rule, reason_for
 from pymc_austerity.validation import is_real, is_whole
 
-# Share of the moves, or of the decisions, from which on it matters that they are unsafe.
+# Share of the moves, or of the decisions, from which on it matters that they are not normal.
 _SOME = 0.1
 # Share of the decisions from which on missed rows alone are an alarm.
 _MOST = 0.5
@@ -41,7 +41,7 @@ class Normality:
 
     Attributes
     ----------
-    verdict : "safe", "doubtful" or "unsafe"
+    verdict : "normal enough", "doubtful" or "not normal"
     reason : str
     table : DataFrame
         One row for each move: ``skewness`` of the log ratios, ``error_shift`` (what it predicts for a test
@@ -60,7 +60,7 @@ class Normality:
     >>> from pymc_austerity.diagnostics import from_log_ratios, normality
     >>> found = normality(from_log_ratios(np.random.default_rng(1).normal(size=(3, 5000)), random_seed=1))
     >>> found.verdict
-    'safe'
+    'normal enough'
     >>> found.table["top_100"].round(3).tolist()
     [0.151, 0.149, 0.14]
     """
@@ -75,7 +75,10 @@ class Normality:
 
 
 def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | None = None) -> Normality:
-    r"""Judge whether the t-test can be trusted with these log ratios.
+    r"""Judge whether batch means are normal enough for the t-test.
+
+    This says nothing of the posterior, which a large epsilon makes too wide all the same. Whether a step can
+    be trusted is measured beside a reference (`compare`).
 
     Parameters
     ----------
@@ -115,14 +118,14 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     variate this share is 1; the remainders of a good one have so little noise that few decisions depend on
     them. The product is the predicted ``error``. A move *alarms* if half of the decisions or more are near,
     and rows are missed or the tail index is below 3 with a shift above epsilon / 2 (without a third moment it
-    may be far larger). It is *unsafe* if it alarms or its error is above epsilon (then the test errs more
+    may be far larger). It is *not normal* if it alarms or its error is above epsilon (then the test errs more
     than twice as often as it says), *doubtful* above epsilon / 2. The verdict is
 
-    * *unsafe* if a tenth of the moves alarm, or are unsafe with half of the decisions near; if a log ratio
+    * *not normal* if a tenth of the moves alarm, or are so with half of the decisions near; if a log ratio
       is not finite; or if the mean error of the moves is above epsilon, by more than two standard errors of
       that mean;
     * *doubtful* if the mean error is above epsilon / 2, by as much;
-    * *safe* otherwise.
+    * *normal enough* otherwise.
 
     Hill's index of the tails is that of the 100 largest terms, or of a hundredth of them if that is less. A
     Shapiro-Wilk test of the studentised batch means (of their normal scores, level 0.001 for all moves
@@ -130,7 +133,8 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     not matter.
 
     Normal batch means are not enough: with a large epsilon the posterior is wrong all the same. So the reason
-    also tells the mean of \|Delta\|, the error of the acceptance probabilities of these moves.
+    also tells the mean of \|Delta\|, the error of the acceptance probabilities of these moves. Six times that
+    is how much too large the posterior sds were in one model (`docs/explanation/design.md`): a heuristic.
 
     *Guarantee*: none. All N terms of a few moves were looked at, so there is no sampling error in skewness
     and shares, but other moves have others. On 20 normal populations there was no false alarm.
@@ -153,9 +157,9 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     >>> from pymc_austerity.diagnostics import from_log_ratios, normality
     >>> rng = np.random.default_rng(1)
     >>> normality(from_log_ratios(rng.normal(size=(5, 20_000)), random_seed=1)).verdict
-    'safe'
+    'normal enough'
     >>> normality(from_log_ratios(rng.lognormal(0.0, 2.0, (5, 20_000)), random_seed=1)).verdict
-    'unsafe'
+    'not normal'
     """
     group = log_ratios_of(idata)
     n, epsilon, m = _settings(group, batch_size, epsilon)
@@ -217,8 +221,8 @@ def _settings(group: xr.Dataset, batch_size: Any, epsilon: Any) -> tuple[int, fl
 def _verdict(error: float, spread: float, epsilon: float, alarm: bool) -> Verdict:
     least = error - 2.0 * spread
     if alarm or least > epsilon:
-        return "unsafe"
-    return "doubtful" if least > epsilon / 2.0 else "safe"
+        return "not normal"
+    return "doubtful" if least > epsilon / 2.0 else "normal enough"
 
 
 def _mean_and_error(values: Array) -> tuple[float, float]:

@@ -182,6 +182,13 @@ class ModeFit(NamedTuple):
         """Those of what the local terms are expanded in."""
         return self.padded_factors() if self.of_features is None else self.of_features
 
+    def drawn(self, q: Vector, rng: np.random.Generator) -> Vector:
+        """A draw of the normal distribution; coordinates that were not fitted are those of `q`."""
+        result = q.copy()
+        noise = rng.standard_normal(len(self.unwhiten))
+        result[self.free] = self.proxy.mode[self.free] + times_upper(self.unwhiten, noise)
+        return result
+
 
 def start_near(
     mode_fit: ModeFit, q: Vector, default: Callable[[], Vector], names: str, rng: np.random.Generator
@@ -223,10 +230,8 @@ def start_near(
             "initvals=find_mode(model) starts at the mode, and proposal=AdaptiveRandomWalk() needs no fit."
         )
         return q
-    result = q.copy()
-    result[mode_fit.free] = mode + times_upper(mode_fit.unwhiten, rng.standard_normal(n_dim))
     logger.info("%s: the chain starts from a draw of the normal distribution fitted at the mode.", names)
-    return result
+    return mode_fit.drawn(q, rng)
 
 
 def warn_if_poor(report: ModeReport) -> None:

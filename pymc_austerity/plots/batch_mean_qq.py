@@ -72,7 +72,7 @@ def plot_batch_mean_qq(
     >>> idata = from_log_ratios(rng.normal(size=(2, 10_000)), n_batches=100, random_seed=1)
     >>> pc = plot_batch_mean_qq(idata)
     >>> pc.viz["figure_title"].item().get_text()[:26]
-    'The t-test is safe here, b'
+    'Batch means are normal eno'
     """
     if not is_real(band) or not 0.0 < band < 1.0:
         raise ValueError(f"band must be in (0, 1), got {band!r}.")

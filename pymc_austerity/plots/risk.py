@@ -18,6 +18,10 @@ from pymc_austerity.validation import is_whole
 
 Floats = npt.NDArray[np.float64]
 _SAMPLE = ("chain", "draw")
+_HOW_TO_READ = (
+    "A risk of 1 is an error of one posterior sd, 0.01 of a tenth of one.\n"
+    "Lower is better for as much data; a line that levels off has reached its bias."
+)
 
 
 def plot_risk(
@@ -110,8 +114,9 @@ def plot_risk(
         axes.axhline(target.floor, color=EXACT, linestyle=":", label="Monte Carlo error of the truth")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("data touched by a chain (passes over all N terms)")
-    axes.set_ylabel("risk (squared error / posterior variance)")
+    axes.set_xlabel("data read by a chain so far, in passes over all N rows")
+    axes.set_ylabel("risk: squared error of a posterior mean\nin posterior variances")
+    axes.set_title(_HOW_TO_READ, fontsize=9, loc="left")
     tidy([axes])
     axes.legend(fontsize=9)
     return axes

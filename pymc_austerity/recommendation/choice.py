@@ -190,14 +190,25 @@ def without_expansion(surveyed: Survey, proposal: ProposalOption) -> Survey:
     return replace(surveyed, proposal=proposal, found=found)
 
 
-def by_nuts(evidence: Evidence, blank: Recommendation, model: pm.Model, block: list[Variable]) -> Choice:
-    """`pm.NUTS`, if it can be used."""
+def _why_nuts(evidence: Evidence) -> str:
+    """What speaks against the steps of this package."""
     if evidence.plates is not None:
-        reason = few_rows_a_group(evidence.plates.recipe)
-    else:
-        reason = first_sentence(why_not_normal(evidence) or "")
-        if evidence.no_plate:
-            reason += f"; and the effects of groups are no plate: {evidence.no_plate}"
+        return few_rows_a_group(evidence.plates.recipe)
+    reason = first_sentence(why_not_normal(evidence) or "")
+    if evidence.no_plate:
+        reason += f"; and the effects of groups are no plate: {evidence.no_plate}"
+    return reason
+
+
+def by_nuts(
+    evidence: Evidence,
+    blank: Recommendation,
+    model: pm.Model,
+    block: list[Variable],
+    slow: str | None = None,
+) -> Choice:
+    """`pm.NUTS`, if it can be used; `slow` says how badly another step would mix, if that is the reason."""
+    reason = slow or _why_nuts(evidence)
     try:
         grad(model.logp(), block, disconnected_inputs="ignore")
     except NO_GRADIENT as error:

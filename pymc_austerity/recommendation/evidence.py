@@ -32,7 +32,7 @@ _ACCEPTANCE, _SPREAD = 0.2, 3.0
 # A surrogate follows any prior, but accepts by the remainders alone.
 _SURROGATE_SPREAD = 1.0
 # Above this share of the rows a `TunaMH` is not worth it.
-_MOST_ROWS = 0.25
+MOST_ROWS = 0.25
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Evidence:
 def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence:
     """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
     options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
-    tuna = checked_tuna_options(chi=0.0, switch_above=_MOST_ROWS, curvature=None, debug=False)
+    tuna = checked_tuna_options(chi=0.0, switch_above=MOST_ROWS, curvature=None, debug=False)
     fact, plate = None, None
     try:
         fact = factorised(options, point)
         plate = plate_for(options, fact, point)
         if isinstance(plate, PlateModel):
-            plates = plan_plates(options, PlateDecision(_MOST_ROWS, debug=False), plate, point)
+            plates = plan_plates(options, PlateDecision(MOST_ROWS, debug=False), plate, point)
             return Evidence(fact, plates=plates, certificate=plates.recipe.certificate)
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:

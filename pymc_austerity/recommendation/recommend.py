@@ -19,6 +19,7 @@ from pymc_austerity.model.impossible import refuse_cut_counts, require_start
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.recommendation.choice import choose
 from pymc_austerity.recommendation.evidence import Evidence, gather
+from pymc_austerity.recommendation.mixing import that_mixes
 from pymc_austerity.recommendation.nuts import NUTS
 from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
@@ -81,6 +82,10 @@ def recommend(
     It fits if independent draws would be accepted at a rate of 0.2 or more, and sums of Taylor remainders
     vary by less than 3; for hierarchical models, which need the proposal `Surrogate`, by less than 1.
 
+    A step other than `pm.NUTS` is tried out on a short pilot run, where that is cheap. In a hierarchical
+    model with fewer than 3 effective draws in 10, effects of 3 groups or more are tried as a plate. With
+    fewer than 1 in 20 `pm.NUTS` is taken.
+
     *Guarantee*: with ``approximate=False`` the posterior is the stationary distribution of the step.
 
     *When it fails*: the fit is measured near the mode, on a few draws. A posterior that is unlike the normal
@@ -124,7 +129,7 @@ def recommend(
             warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
             evidence = _evidence(model, block, point)
         choice = choose(evidence, model, block, point, approximate=bool(approximate))
-        step = choice.make()
+        choice, step = that_mixes(choice, evidence, model, block, point)
     if choice.is_of_search:
         for told in caught:
             warnings.warn_explicit(told.message, told.category, told.filename, told.lineno)

@@ -26,6 +26,8 @@ FEWEST_EFFECTIVE = 100
 # With fewer than these, errors are known so roughly that only larger differences count.
 _SURE, _CAUTION = 400, 1.5
 _NAMED = 3
+# A step is called safe where larger sd ratios, and larger shifts in sds, are excluded.
+SAFE_RATIO, SAFE_SHIFT = 1.05, 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,9 @@ class Judgement:
         standard errors. The worst first.
     convergence : DataFrame or None
         R-hat and effective draws of every scalar.
+    largest_ratio, largest_shift : float
+        Upper confidence limits, for all scalars together: of the sd ratio, or its reciprocal if that is
+        larger, and of the shift of a mean in sds. NaN where Monte Carlo errors are not known.
     """
 
     verdict: Verdict
@@ -51,6 +56,28 @@ class Judgement:
     limit: float = np.nan
     table: pd.DataFrame | None = field(default=None, repr=False)
     convergence: pd.DataFrame | None = field(default=None, repr=False)
+    largest_ratio: float = np.nan
+    largest_shift: float = np.nan
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether a visibly wrong posterior is excluded: sds within 5 %, means within 0.05 sd."""
+        return self.largest_ratio < SAFE_RATIO and self.largest_shift < SAFE_SHIFT
+
+    @property
+    def widest(self) -> tuple[str, float, float]:
+        """The scalar whose sd is larger than that of the reference beyond chance by most; with error.
+
+        No scalar ("") if none is wider by more than `SAFE_RATIO` beyond chance.
+        """
+        table = self.table
+        if table is None:
+            return "", np.nan, np.nan
+        wide = table[(table["z_sd"] > self.limit) & (table["sd_ratio"] > SAFE_RATIO)]
+        if wide.empty:
+            return "", np.nan, np.nan
+        name = wide["sd_ratio"].idxmax()
+        return str(name), float(wide.loc[name, "sd_ratio"]), float(wide.loc[name, "sd_ratio_error"])
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.reason}"
@@ -97,22 +124,23 @@ def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tol
     if min(own["ess"].min(), other["ess"].min()) < _SURE:
         limit *= _CAUTION
     found = _differences(table, limit)
-    if found:
-        more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        return Judgement("differs", f"{'; '.join(found[:_NAMED])}{more}.", limit, table, own)
     # The largest differences that the errors leave possible.
     of_mean = float((known["shift"].abs() + limit * known["shift_error"]).max())
     relative = known["sd_ratio_error"] / known["sd_ratio"]
     of_sd = float((np.log(known["sd_ratio"]).abs() + limit * relative).max())
+    limits = {"largest_ratio": float(np.exp(of_sd)), "largest_shift": of_mean}
+    if found:
+        more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return Judgement("differs", f"{'; '.join(found[:_NAMED])}{more}.", limit, table, own, **limits)
     more = f"more than {of_mean:.2g} sd in a mean, or {100 * np.expm1(of_sd):.0f} % in an sd,"
     if not max(of_mean, of_sd) <= tolerance:
         reason = (
             f"no difference is beyond {limit:.1f} standard errors, but {more} is not excluded. "
             f"More draws are needed to exclude differences of {tolerance:g} sd."
         )
-        return Judgement("cannot tell", reason, limit, table, own)
+        return Judgement("cannot tell", reason, limit, table, own, **limits)
     reason = f"within Monte Carlo error in all {len(known)} scalars; {more} is excluded."
-    return Judgement("agrees", reason, limit, table, own)
+    return Judgement("agrees", reason, limit, table, own, **limits)
 
 
 def _tested(table: pd.DataFrame) -> tuple[pd.DataFrame, float]:

@@ -84,11 +84,15 @@ class Results:
             * ``terms``: local terms evaluated after tuning; for NUTS gradients of terms. ``fraction_used``:
               share of the N terms that a transition evaluated. NaN if they are not counted.
             * ``ess``, ``rhat``: of the worst scalar; the smaller of bulk and tail ESS.
-            * ``ess_per_second``; ``terms_per_effective_draw``.
+            * ``ess_per_second``; ``terms_per_effective_draw``. Those of a step that is ``too_wide`` are not
+              effective draws of the posterior, and not to be compared with those of others: an sd of it is
+              larger than that of the reference by more than 5 %, beyond chance.
             * ``shift``, ``shift_error``, ``shift_of``: the most significant shift of a mean, in posterior
               sds, its Monte Carlo error, and the scalar. The same for ``sd_ratio``. ``ks``: the largest
               Kolmogorov-Smirnov distance.
-            * ``normality``: whether batch means are normal.
+            * ``normality``: whether batch means are normal enough for a t-test, if there is one.
+            * ``safe``: whether upper confidence limits of all sd ratios are below 1.05, and those of all
+              shifts below 0.05 sd.
             * ``verdict``, ``reason``.
         """
         rows = {self.reference_name: self._standard_row()}
@@ -124,7 +128,9 @@ def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]
         "sd_ratio_error": np.nan,
         "sd_ratio_of": "",
         "ks": np.nan,
+        "too_wide": bool(judgement.widest[0]),
         "normality": "" if probe is None else probe.verdict,
+        "safe": judgement.is_safe,
         "verdict": judgement.verdict,
         "reason": judgement.reason,
     }

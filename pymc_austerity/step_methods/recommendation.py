@@ -6,6 +6,7 @@ import textwrap
 from typing import NamedTuple
 
 from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 
@@ -37,6 +38,8 @@ class Recommendation(NamedTuple):
         What would change the choice.
     plate : PlatePrediction or None
         Rows and acceptance rates of either move, by a pilot run, if effects are moved as a plate.
+    mixing : Mixing or None
+        Effective draws for a draw, by a pilot run; None where there was none.
     """
 
     step: str
@@ -51,6 +54,7 @@ class Recommendation(NamedTuple):
     guarantee: str
     otherwise: str
     plate: PlatePrediction | None = None
+    mixing: Mixing | None = None
 
     def __str__(self) -> str:
         rows, fit = "all, at each leapfrog step", "not known"
@@ -74,6 +78,8 @@ class Recommendation(NamedTuple):
         if self.plate is not None:
             lines["plate"] = str(self.plate)
             del lines["normal fit"]
+        if self.mixing is not None:
+            lines["mixing"] = str(self.mixing)
         if self.others:
             lines["not updated"] = f"{', '.join(self.others)}: left to pm.sample()"
         return "\n".join(

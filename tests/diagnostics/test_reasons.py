@@ -9,7 +9,7 @@ from pymc_austerity.diagnostics.reasons import Cause, Findings, Remark, causes_o
 MOVES = 4
 
 
-def findings(verdict="safe", *, missed=(), far=(), infinite=(), epsilon=0.05, **columns):
+def findings(verdict="normal enough", *, missed=(), far=(), infinite=(), epsilon=0.05, **columns):
     """Four moves; `missed`, `far` and `infinite` are those of which it is true."""
     table = {
         "skewness": 0.1,
@@ -34,15 +34,15 @@ def findings(verdict="safe", *, missed=(), far=(), infinite=(), epsilon=0.05, **
         (findings(), [Cause.RARE_ERRORS]),
         (findings(top_1=np.nan), [Cause.ALL_EQUAL]),
         (findings("doubtful"), [Cause.SKEWED, Cause.FREQUENT_ERRORS]),
-        (findings("unsafe"), [Cause.SKEWED, Cause.FREQUENT_ERRORS]),
-        (findings("unsafe", missed=[1]), [Cause.MISSED_ROWS]),
-        (findings("unsafe", missed=[1], error=0.2), [Cause.MISSED_ROWS, Cause.FREQUENT_ERRORS]),
-        (findings("unsafe", far=[1]), [Cause.FAR_ROWS]),
-        (findings("unsafe", far=[1], missed=[2]), [Cause.MISSED_ROWS]),
-        (findings("safe", far=[1], missed=[2]), [Cause.RARE_ERRORS]),
-        (findings("unsafe", infinite=[3]), [Cause.NOT_FINITE]),
-        (findings("unsafe", infinite=[3], missed=[2]), [Cause.NOT_FINITE, Cause.MISSED_ROWS]),
-        (findings("unsafe", infinite=[3], error=0.2), [Cause.NOT_FINITE, Cause.FREQUENT_ERRORS]),
+        (findings("not normal"), [Cause.SKEWED, Cause.FREQUENT_ERRORS]),
+        (findings("not normal", missed=[1]), [Cause.MISSED_ROWS]),
+        (findings("not normal", missed=[1], error=0.2), [Cause.MISSED_ROWS, Cause.FREQUENT_ERRORS]),
+        (findings("not normal", far=[1]), [Cause.FAR_ROWS]),
+        (findings("not normal", far=[1], missed=[2]), [Cause.MISSED_ROWS]),
+        (findings("normal enough", far=[1], missed=[2]), [Cause.RARE_ERRORS]),
+        (findings("not normal", infinite=[3]), [Cause.NOT_FINITE]),
+        (findings("not normal", infinite=[3], missed=[2]), [Cause.NOT_FINITE, Cause.MISSED_ROWS]),
+        (findings("not normal", infinite=[3], error=0.2), [Cause.NOT_FINITE, Cause.FREQUENT_ERRORS]),
     ],
 )
 def test_causes(found, causes):
@@ -73,9 +73,10 @@ def test_an_error_of_epsilon_alone_is_the_mean_of_those_that_are_known():
 
 
 def test_the_reason_is_one_sentence_and_the_remarks():
-    assert reason_for(findings("unsafe", missed=[1, 2], error=0.2, near=0.05)) == (
-        "The t-test is unsafe here, because the top 100 of 10,000 rows carry 10 % of the variance in 2 of 4 "
-        "moves, and a batch of 500 holds 5 of them on average; and a test of 500 terms is predicted to err "
-        "0.2 more often than it says in the mean of 4 moves, and 0.2 in the worst (epsilon is 0.05). At most "
+    assert reason_for(findings("not normal", missed=[1, 2], error=0.2, near=0.05)) == (
+        "Batch means are not normal enough for the t-test, because the top 100 of 10,000 rows carry 10 % of "
+        "the variance in 2 of 4 moves, and a batch of 500 holds 5 of them on average; and a test of 500 "
+        "terms is predicted to err 0.2 more often than it says in the mean of 4 moves, and 0.2 in the worst "
+        "(epsilon is 0.05). At most "
         "5 % of the decisions are near enough to the threshold for an error."
     )

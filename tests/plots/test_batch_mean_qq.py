@@ -44,7 +44,7 @@ def test_what_is_drawn():
 
 def test_skewed_terms_leave_the_band():
     pc = plot_batch_mean_qq(populations("skewed"))
-    assert "unsafe" in pc.viz["figure_title"].item().get_text()
+    assert "not normal enough" in pc.viz["figure_title"].item().get_text()
     for k in range(3):
         assert share_outside(pc.get_target("batch_t", {"pair": k})) > 0.1
 

@@ -46,7 +46,7 @@ def path(page, tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=[1280, 400], ids=["wide", "narrow"])
+@pytest.fixture(params=[1280, 1000, 400], ids=["wide", "usual", "narrow"])
 def opened(request, browser, path):
     """The page in a window of some width: not less than a phone's."""
     metrics = {"width": request.param, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -85,6 +85,16 @@ def test_nothing_is_wider_than_the_window(opened):
         "const e = document.documentElement; return [e.scrollWidth, e.clientWidth]"
     )
     assert wide <= window
+
+
+def test_tables_fit_a_window_of_1000_pixels(opened):
+    """On a telephone they are moved sideways, each on its own."""
+    hidden = opened.execute_script(
+        "return Array.from(document.querySelectorAll('.wide')).map(e => e.scrollWidth - e.clientWidth)"
+    )
+    assert len(hidden) > 2
+    if opened.execute_script("return window.innerWidth") >= 1000:
+        assert max(hidden) <= 0
 
 
 def test_images_keep_their_shape(opened):

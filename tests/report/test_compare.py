@@ -85,7 +85,7 @@ def test_rows_and_costs(comparison):
 
 def test_normality_is_probed_where_it_matters(comparison):
     table = comparison.to_dataframe()
-    assert table.loc["sloppy <b>", "normality"] == "safe"
+    assert table.loc["sloppy <b>", "normality"] == "normal enough"
     assert table.loc["right", "normality"] == "not needed"
     probe = comparison.results[2][2]
     assert probe.log_ratios["log_ratios"].sizes["pair"] == 3

@@ -34,7 +34,7 @@ def test_epsilon_is_told_from_exact_steps(tmp_path):
     cost = table["terms_per_effective_draw"]
     assert cost["tuna"] < 100
     assert cost["exact (reference)"] > N
-    assert list(table["normality"][1:4]) == ["safe"] * 3
+    assert list(table["normality"][1:4]) == ["normal enough"] * 3
     page = result.to_html(tmp_path / "page.html")
     assert "could not be drawn" not in page
     assert len(page.encode()) < 3e6

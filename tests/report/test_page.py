@@ -12,6 +12,7 @@ import pytest
 
 from pymc_austerity.plots.style import looks
 from pymc_austerity.report.numbers import ABSENT, number, with_error
+from pymc_austerity.report.render import words
 from pymc_austerity.report.render.figures import Album
 from pymc_austerity.report.render.forest import most_different, plot_forest
 
@@ -90,7 +91,7 @@ def test_what_is_on_the_page(comparison, reader):
         assert run.name in reader.text
         assert judgement.reason in reader.text
     assert "planted warning | with a bar" in reader.text
-    assert "t-test is safe here" in reader.text
+    assert "Batch means are normal enough" in reader.text
     assert "Monte Carlo standard errors" in reader.text
     assert "PyMC 6." in reader.text
     assert '"temperature": 0.64' in reader.text
@@ -173,7 +174,7 @@ def test_odd_names_on_the_page(oddly_named):
 def test_odd_names_in_markdown(oddly_named):
     text = oddly_named.to_markdown()
     assert "**a|\\`b\\`\\*c\\*\\<i>ü'\"** differs" in text
-    assert "| a\\|\\`b\\`\\*c\\*\\<i>ü'\" |" in text
+    assert "\n| a\\|\\`b\\`\\*c\\*\\<i>ü'\"" in text
     assert "- exact (reference) warned: of the reference\n" in text
     assert "- exact warned: exact\n" in text
 
@@ -221,10 +222,33 @@ def test_markdown(comparison):
     assert "**failing** failed: RuntimeError: planted" in text
     assert "right warned: planted warning | with a bar" in text
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
-    assert len(tables) == 2
+    assert len(tables) == 4  # two in all: their columns go on below
     for table in tables:
+        assert {len(line) for line in table} == {len(table[0])}
+        assert len(table[0]) <= 80
         bars = {len(re.findall(r"(?<!\\)\|", line)) for line in table}
         assert len(bars) == 1, table
+
+
+def test_a_step_that_is_too_wide_is_not_compared_by_its_effective_draws(comparison, reader):
+    """That with a large epsilon; not the right one, nor one that is too narrow."""
+    table = comparison.to_dataframe()
+    assert list(table["too_wide"]) == [False, False, False, True, False]
+    for text in (comparison.to_markdown(), reader.text, comparison._repr_html_()):
+        assert len(re.findall("its effective draws are not those of the posterior", text)) == 1
+    lines = [line for line in comparison.to_markdown().splitlines() if line.startswith("| ")]
+    marked = {line.split("|")[1].strip() for line in lines if "\N{DAGGER}" in line}
+    assert marked == {"sloppy \\<b>"}
+
+
+def test_safe_is_said_beside_narrow_limits_only(comparison, reader):
+    assert "safe here" not in reader.text  # with so few draws nothing is shown of the right step either
+    _, judgement, _ = comparison.results[0]
+    assert words.safety_of(judgement).startswith("Beside the reference it is not shown")
+    precise = replace(judgement, largest_ratio=1.04, largest_shift=0.04)
+    assert words.safety_of(precise).startswith("Beside the reference the step is safe here: no sd is further")
+    for wrong in ({"largest_ratio": 1.06}, {"largest_shift": 0.06}, {"largest_ratio": np.nan}):
+        assert "is safe" not in words.safety_of(replace(precise, **wrong))
 
 
 def test_in_a_notebook(comparison):

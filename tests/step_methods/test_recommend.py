@@ -245,7 +245,7 @@ def test_a_hierarchy():
 
 
 def test_a_hierarchy_with_too_many_rows(monkeypatch):
-    monkeypatch.setattr(evidence, "_MOST_ROWS", 1e-6)
+    monkeypatch.setattr(evidence, "MOST_ROWS", 1e-6)
     step = recommend(groups())
     assert type(step) is MetropolisHastings
     assert isinstance(step.recipe.proposal, Surrogate)
@@ -597,7 +597,7 @@ def test_a_whole_story(draw, tuna, compiled):
     sd = idata.posterior["beta"].std(("chain", "draw")).values
     assert np.all(np.abs(idata.posterior["beta"].mean(("chain", "draw")).values - mode) < sd)
     assert idata.posterior["count"].dtype.kind == "i"
-    assert step.recommendation == tuna.recommendation._replace(fit=step.mode_fit)
+    assert step.recommendation == tuna.recommendation._replace(fit=step.mode_fit, mixing=step.mixing)
     parallel = draw(model, step, draws=300, tune=100, cores=2)
     assert idata.posterior["beta"].equals(parallel.posterior["beta"])
 

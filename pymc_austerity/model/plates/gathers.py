@@ -18,8 +18,8 @@ from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
 
-# Groups of a plate, at least.
-FEWEST_GROUPS = 30
+# Groups of a plate, at least; and where moves of the whole block mix badly.
+FEWEST_GROUPS, FEWEST_IF_SLOW = 30, 3
 
 
 class NoPlate(Exception):  # noqa: N818 - it is caught, and said
@@ -60,13 +60,13 @@ class ScaledGather(NamedTuple):
     scale: Variable | None
 
 
-def largest_gather(fact: Factorisation) -> Gather | None:
+def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather | None:
     """The longest variable of which each row of a local term contains one element; None if all are short."""
     block, _ = block_and_others(fact)
     long = {
         var: name
         for name, var in block.items()
-        if var.type.ndim == 1 and var.type.shape[0] >= FEWEST_GROUPS and var.type.dtype == "float64"
+        if var.type.ndim == 1 and var.type.shape[0] >= fewest and var.type.dtype == "float64"
     }
     found: list[Gather] = []
     for term in fact.locals if long else ():
@@ -80,7 +80,7 @@ def largest_gather(fact: Factorisation) -> Gather | None:
     return max(found, key=lambda one: one.n_groups, default=None)
 
 
-def require_no_mixture(fact: Factorisation) -> None:
+def require_no_mixture(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None:
     """Say so where rows look up what is made of several elements of a long variable.
 
     Raises
@@ -90,9 +90,7 @@ def require_no_mixture(fact: Factorisation) -> None:
     """
     block, _ = block_and_others(fact)
     long = {
-        var: name
-        for name, var in block.items()
-        if var.type.ndim == 1 and var.type.shape[0] >= FEWEST_GROUPS - 1
+        var: name for name, var in block.items() if var.type.ndim == 1 and var.type.shape[0] >= fewest - 1
     }
     for term in fact.locals if long else ():
         for node in _lookups(prepared_rows(fact, term)):

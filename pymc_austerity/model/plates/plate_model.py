@@ -28,6 +28,7 @@ from pymc_austerity.model.plates.effects_prior import (
     typed,
 )
 from pymc_austerity.model.plates.gathers import (
+    FEWEST_GROUPS,
     Gather,
     NoPlate,
     ScaledGather,
@@ -122,17 +123,17 @@ def _no_rows(positions: np.ndarray) -> np.ndarray:
     raise NotImplementedError("Rows of a plate have no design over all effects.")
 
 
-def plate_model(model: pm.Model, fact: Factorisation) -> PlateModel | None:
-    """The plate of a model; None if no variable is looked up by the rows, in 30 groups or more.
+def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUPS) -> PlateModel | None:
+    """The plate of a model; None if no variable is looked up by the rows, in `fewest` groups or more.
 
     Raises
     ------
     NoPlate
         If there is such a variable, and the model is no plate.
     """
-    gather = largest_gather(fact)
+    gather = largest_gather(fact, fewest)
     if gather is None:
-        require_no_mixture(fact)
+        require_no_mixture(fact, fewest)
         return None
     fact = _with_effects_last(fact, gather.name)
     if len(fact.var_names) == 1:

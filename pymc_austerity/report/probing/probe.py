@@ -118,7 +118,7 @@ def probe(
     ...     step = AusterityMH([mu], epsilon=0.05, proposal=RandomWalk(0.03))
     >>> tree = probe(model, step, n_pairs=5, random_seed=1)
     >>> normality(tree).verdict
-    'safe'
+    'normal enough'
     """
     _check(model, step, n_pairs, tune, draws, idata)
     for_chain, for_moves, for_batches = np.random.default_rng(random_seed).spawn(3)

@@ -41,14 +41,16 @@ def as_html(comparison: Results) -> str:
         steps=steps,
         agreement=_table(
             words.agreement_table(comparison),
-            "The most significant differences from the reference, with their Monte Carlo errors.",
+            "The most significant differences from the reference, with their Monte Carlo errors; the largest "
+            "Kolmogorov-Smirnov distance; and whether batch means are normal.",
         ),
         cost=_table(
             words.cost_table(comparison),
-            "Draws after tuning. For NUTS terms are gradients of terms. ESS is that of the worst scalar.",
+            words.COST_NOTE,
         ),
         overview=overview,
         costs=costs,
+        too_wide=words.too_wide(comparison),
         reliability=words.reliability(comparison),
         configuration=words.configuration_lines(comparison),
         remarks=remarks,
@@ -81,6 +83,7 @@ def _step(album: Album, k: int, run: Run, judgement: Judgement, probe: Probed) -
             "Decisions: how close they were, and what that means for their errors.",
         ),
         "normality": normality,
+        "safety": words.safety_of(judgement),
         "configuration": "\n".join(
             [
                 run.step,

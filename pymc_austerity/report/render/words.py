@@ -9,12 +9,25 @@ from pymc_austerity._version import __version__
 from pymc_austerity.diagnostics import decision_summary
 from pymc_austerity.diagnostics.samplers import NotRecordedError
 from pymc_austerity.plots.style import percent
-from pymc_austerity.report.judgement import FEWEST_EFFECTIVE, LARGEST_RHAT, LEVEL, Judgement
+from pymc_austerity.report.judgement import (
+    FEWEST_EFFECTIVE,
+    LARGEST_RHAT,
+    LEVEL,
+    SAFE_RATIO,
+    SAFE_SHIFT,
+    Judgement,
+)
 from pymc_austerity.report.numbers import ABSENT, number, with_error
 from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
 
 _WORST = 10
+# Beside effective draws of a distribution that is too wide.
+WIDE = "\N{DAGGER}"
+COST_NOTE = (
+    "Draws after tuning; tuning in seconds. For NUTS terms are gradients of terms. ESS and R-hat are those "
+    "of the worst scalar."
+)
 _DECISIONS = {
     "decisions": "decisions",
     "mean_error": "mean error at the last look",
@@ -23,8 +36,8 @@ _DECISIONS = {
     "exhausted": "share that read all terms",
 }
 NORMALITY_NOTE = (
-    '"Safe" means that errors are as rare as epsilon and the batch size promise, not that these are small '
-    "enough."
+    "Normal batch means are what the test takes for granted. Whether the posterior is right is measured "
+    "beside the reference."
 )
 
 
@@ -47,21 +60,56 @@ def verdict_of(judgement: Judgement) -> str:
     return f"{joint.get(judgement.verdict, judgement.verdict + ':')} {judgement.reason}"
 
 
+def safety_of(judgement: Judgement) -> str:
+    """Whether a step is safe here, by what was measured beside the reference; empty if nothing was."""
+    if not (judgement.largest_ratio > 0.0):
+        return ""
+    ratio, shift = f"{judgement.largest_ratio:.3g}", f"{judgement.largest_shift:.2g}"
+    if judgement.is_safe:
+        return (
+            f"Beside the reference the step is safe here: no sd is further off than by a factor of {ratio}, "
+            f"and no mean by more than {shift} sd (upper confidence limits)."
+        )
+    return (
+        f"Beside the reference it is not shown that the step can be trusted: an sd may be off by a factor of "
+        f"{ratio}, and a mean by {shift} sd (upper confidence limits; {SAFE_RATIO:g} and {SAFE_SHIFT:g} are "
+        "asked for)."
+    )
+
+
+def too_wide(comparison: Results) -> list[str]:
+    """Steps whose effective draws are not those of the posterior."""
+    lines = []
+    for run, judgement, _ in comparison.results:
+        name, ratio, error = judgement.widest
+        if name:
+            lines.append(
+                f"{WIDE} {run.name} samples a distribution that is too wide (sd ratio "
+                f"{with_error(ratio, error)} for {name}): its effective draws are not those "
+                "of the posterior, and its ESS per second is not to be compared with that of other steps."
+            )
+    return lines
+
+
 def cost_table(comparison: Results) -> pd.DataFrame:
     """What each step cost, as text."""
     table = comparison.to_dataframe()
     share = [ABSENT if np.isnan(x) else percent(x) for x in table["fraction_used"]]
+    mark = [f" {WIDE}" if wide else "" for wide in table["too_wide"]]
+    effective = {
+        "ESS": table["ess"].map(lambda x: number(np.floor(x))),
+        "ESS per second": table["ess_per_second"].map(number),
+        "terms per ESS": table["terms_per_effective_draw"].map(number),
+    }
     return pd.DataFrame(
         {
             "draws": table["draws"].map(number),
             "seconds": table["seconds"].map(number),
-            "seconds of tuning": table["tuning_seconds"].map(number),
-            "terms evaluated": table["terms"].map(number),
+            "tuning": table["tuning_seconds"].map(number),
+            "terms": table["terms"].map(number),
             "share of data": share,
-            "smallest ESS": table["ess"].map(lambda x: number(np.floor(x))),
-            "ESS per second": table["ess_per_second"].map(number),
-            "terms per effective draw": table["terms_per_effective_draw"].map(number),
-            "largest R-hat": [ABSENT if np.isnan(x) else f"{x:.3f}" for x in table["rhat"]],
+            **{name: column + mark for name, column in effective.items()},
+            "R-hat": [ABSENT if np.isnan(x) else f"{x:.3f}" for x in table["rhat"]],
         }
     )
 
@@ -73,7 +121,7 @@ def agreement_table(comparison: Results) -> pd.DataFrame:
         rows[name] = {
             "shift of a mean (sd)": _of(with_error(row["shift"], row["shift_error"], True), row["shift_of"]),
             "sd ratio": _of(with_error(row["sd_ratio"], row["sd_ratio_error"]), row["sd_ratio_of"]),
-            "largest KS distance": number(row["ks"], 2),
+            "KS": number(row["ks"], 2),
             "normal batch means": row["normality"],
             "verdict": row["verdict"],
         }

@@ -24,11 +24,12 @@ from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.proposals.base import is_fitted
-from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.base import warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.messages import warn_of_long_deterministics, warn_of_temperature
-from pymc_austerity.step_methods.metropolis import drift_watch, fit_watch
+from pymc_austerity.step_methods.metropolis import drift_watch, fit_watch, mixing_watch
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.mixing_step import MixingStep
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
     PlanOptions,
@@ -58,9 +59,10 @@ class SubsampledState(StepMethodState):
     proposal_state: Any
     drift: Any
     fit: Any
+    mixing_watch: Any
 
 
-class SubsampledStep(RebuiltStep):
+class SubsampledStep(MixingStep):
     """A step that updates a block of continuous variables by subsampled Metropolis-Hastings.
 
     It is a plan with a compiled engine. A subclass sets `name`, and hands a decision rule to `__init__`.
@@ -220,6 +222,7 @@ class SubsampledStep(RebuiltStep):
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
         self.tune = bool(tune)
+        self.mixing_watch = mixing_watch.start(self._n_watched, draws if self._efficiency else 0)
 
     def reset_tuning(self) -> None:
         """Forget what the proposal has learnt."""
@@ -245,6 +248,8 @@ class SubsampledStep(RebuiltStep):
         outcome = self._run(n, self.tune and self._options.tune, point)
         if self.fit.counts[1] or self.drift.counts[1]:
             self._watch(outcome, n)
+        if not self.tune and self.mixing_watch.counts[1]:
+            self._watch_mixing(outcome.q)
         new_point = point_of(self.factorisation, outcome.q, point)
         return new_point, [self._statistics(outcome, n)]
 

@@ -7,7 +7,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised, survey
@@ -19,11 +19,15 @@ _FEW_DIMENSIONS = 500
 
 
 def plan_exact(
-    options: MetropolisOptions, tuna: TunaOptions, decision: PlateDecision, point: PointType
+    options: MetropolisOptions,
+    tuna: TunaOptions,
+    decision: PlateDecision,
+    point: PointType,
+    fewest: int = FEWEST_GROUPS,
 ) -> TunaPlan | PlatePlan:
     """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block."""
     fact = factorised(options, point)
-    found = None if tuna.chi or tuna.curvature else plate_for(options, fact, point)
+    found = None if tuna.chi or tuna.curvature else plate_for(options, fact, point, fewest)
     if isinstance(found, PlateModel):
         return plan_plates(options, decision, found, point)
     try:
@@ -38,7 +42,7 @@ def plan_exact(
 
 
 def plate_for(
-    options: MetropolisOptions, fact: Factorisation, point: PointType
+    options: MetropolisOptions, fact: Factorisation, point: PointType, fewest: int = FEWEST_GROUPS
 ) -> PlateModel | NoPlate | None:
     """The plate of a model, if it is to be moved as one; why it has none; None if nothing was like one."""
     taylor = options.control_variate
@@ -46,7 +50,7 @@ def plate_for(
     if not is_expanded or options.proposal is not None or not fact.n_local:
         return None
     try:
-        found = plate_model(options.model, fact)
+        found = plate_model(options.model, fact, fewest)
     except NoPlate as reason:
         return reason
     if found is None or (not _is_hierarchical(found) and len(vector_of(fact, point)) <= _FEW_DIMENSIONS):

@@ -122,7 +122,7 @@ class MetropolisHastings(PlateStep):
         if not isinstance(options.acceptance, Exact) or options.control_variate is None:
             return super()._planned(point)
         fact = factorised(options, point)
-        found = plate_for(options, fact, point)
+        found = plate_for(options, fact, point, self._fewest_groups)
         if isinstance(found, PlateModel):
             return plan_plates(options, self._decision(), found, point)
         return plan_metropolis(options, point, survey(options, point, factorisation=fact))

@@ -54,15 +54,15 @@ class PlatePrediction(NamedTuple):
         return self.shared_rows + self.plate_rows
 
     @property
-    def effective(self) -> float:
-        """Effective draws of the shared variables for a sweep, roughly."""
+    def efficiency(self) -> float:
+        """Effective draws of the shared variables for a sweep, if rejections alone hold them up."""
         return self.shared_acceptance / (2.0 - self.shared_acceptance)
 
     @property
     def cost(self) -> float:
         """What an effective draw costs where rows are drawn: it does not depend on how busy a machine is."""
         group, row = _OF_GROUP + _OF_COLUMN * self.n_shared, _OF_DRAWN + _OF_COLUMN * self.n_shared
-        return (group * self.n_groups + row * self.terms) / max(self.effective, 1e-300)
+        return (group * self.n_groups + row * self.terms) / max(self.efficiency, 1e-300)
 
     def why_few(self, n_rows: int) -> str:
         """Why moves of the shared variables are accepted seldom."""

@@ -25,6 +25,7 @@ from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import group_bounds, no_bounds
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
@@ -110,7 +111,7 @@ class PlateRecipe(Recipe):
     @property
     def rate(self) -> float:
         """Effective draws of the shared variables in a second of CPU time, roughly."""
-        return self.prediction.effective / max(self.prediction.seconds, 1e-9)
+        return self.prediction.efficiency / max(self.prediction.seconds, 1e-9)
 
 
 class Surveyed(NamedTuple):
@@ -219,7 +220,7 @@ def replan_plates(
     fact = factorised(options, point, check=False)
     if fingerprint(fact.graph) != data:
         return None
-    plate = plate_model(options.model, fact)
+    plate = plate_model(options.model, fact, min(FEWEST_GROUPS, recipe.proposal.n_groups))
     assert plate is not None
     survey = PlateSurvey(plate, point)
     at, sums = survey.expand(recipe.fit.center)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.model.factorisation import point_of, vector_of
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, FEWEST_IF_SLOW
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
@@ -15,6 +17,7 @@ from pymc_austerity.step_methods.metropolis.plan import StepPlan
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe, replan_plates
 from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
 from pymc_austerity.step_methods.metropolis.statistics import PLATE_DTYPES_SHAPES, plate_statistics
+from pymc_austerity.target import Vector
 
 
 class PlateStep(SubsampledStep):
@@ -28,6 +31,12 @@ class PlateStep(SubsampledStep):
     def plate(self) -> PlateRecipe | None:
         """What is known of the plate, if the step sweeps over one."""
         return self._recipe if isinstance(self._recipe, PlateRecipe) else None
+
+    @property
+    def _fewest_groups(self) -> int:
+        # A small plate was chosen because the block mixes badly; it stays one when data are replaced.
+        is_plate = "_recipe" in self.__dict__ and self.plate is not None
+        return FEWEST_IF_SLOW if is_plate else FEWEST_GROUPS
 
     def _planned_again(self, point: PointType) -> StepPlan | None:
         if self.plate is None:
@@ -70,6 +79,33 @@ class PlateStep(SubsampledStep):
             ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars),
         )
         return point_of(fact, q, point)
+
+    @property
+    def _is_fitted(self) -> bool:
+        return self.plate is not None or super()._is_fitted
+
+    @property
+    def _rows_a_draw(self) -> float:
+        if self.plate is None:
+            return super()._rows_a_draw
+        return self.plate.prediction.terms + self.plate.prediction.n_groups
+
+    @property
+    def _n_watched(self) -> int:
+        # The effects are drawn anew at almost every sweep.
+        return super()._n_watched if self.plate is None else self.plate.prediction.n_shared
+
+    @property
+    def _efficiency(self) -> float | None:
+        if self.plate is None or self.mixing is not None:
+            return super()._efficiency
+        return self.plate.prediction.efficiency
+
+    def _fitted_draw(self, point: PointType, rng: np.random.Generator) -> Vector:
+        engine = self.engine
+        if self.plate is None or not isinstance(engine, PlateEngine):
+            return super()._fitted_draw(point, rng)
+        return engine.drawn(self.plate.fit, point, rng)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         found = super()._statistics(outcome, n)

@@ -17,6 +17,7 @@ from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.exact_plan import plan_exact
+from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
 from pymc_austerity.step_methods.metropolis.plan import StepPlan
 from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
@@ -190,8 +191,18 @@ class TunaMH(PlateStep):
         step._tuna = plan.tuna if isinstance(plan, TunaPlan) else DEFAULT
         return step
 
+    def _build(self, point: PointType) -> None:
+        super()._build(point)
+        mixing = self.try_out(point)
+        if mixing is not None and mixing.is_poor:
+            warn_of_poor_mixing(mixing, self.name_of(mixing.dimension))
+
+    @property
+    def _rows_a_draw(self) -> float:
+        return float(self._recipe.n_local if self.reads_all else self._recipe.prediction.terms)
+
     def _planned(self, point: PointType) -> StepPlan:
-        return plan_exact(self._options, self._tuna, self._decision(), point)
+        return plan_exact(self._options, self._tuna, self._decision(), point, self._fewest_groups)
 
     def _planned_again(self, point: PointType) -> StepPlan | None:
         if isinstance(self._recipe, PlateRecipe):

@@ -1,0 +1,146 @@
+"""How well a step mixes: a short run when it is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import arviz_stats.base as stats_base
+import numpy as np
+import numpy.typing as npt
+from pymc.initial_point import PointType
+
+from pymc_austerity.exceptions import warn
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.prediction import few_digits
+from pymc_austerity.target import Vector
+
+# It has no types.
+_STATS: Any = stats_base
+
+_SEED = 2022
+# Chains, the draws in which each settles, and those that count: so many, or fewer where a draw takes long.
+_CHAINS, _SETTLE, _MOST, _FEWEST = 4, 100, 1000, 100
+# Nanoseconds for all of them; for a row that is read; for a move, and for each of its squared dimensions.
+_BUDGET, _OF_ROW, _OF_MOVE, _OF_SQUARE = 5e8, 50.0, 2e4, 10.0
+# A move of a surrogate is made of several inner ones, of several steps each.
+_INNER = 5.0
+# Fewer effective draws a draw are too few: the pilot itself has hardly mixed, and may be far too confident.
+_POOR = 0.05
+# A fitted proposal that fits has more. Where a scale can be near 0, a pilot may not have been there.
+_USUAL = 0.3
+
+SLOW_ADVICE = (
+    "A scale near 0 does this, as where groups hardly differ. recommend() chooses a step that mixes; or "
+    "write the effects non-centred."
+)
+
+
+class Mixing(NamedTuple):
+    """What a pilot run says of the draws of a step.
+
+    Attributes
+    ----------
+    efficiency : float
+        Effective draws (bulk) for each draw, of the coordinate that mixes worst.
+    dimension : int
+        Which coordinate of the block that is.
+    n_draws : int
+        Draws of the pilot.
+    """
+
+    efficiency: float
+    dimension: int
+    n_draws: int
+
+    @property
+    def is_poor(self) -> bool:
+        """Are there so few effective draws that chains would hardly mix?"""
+        return self.efficiency < _POOR
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Are there fewer effective draws than fitted proposals usually have?"""
+        return self.efficiency < _USUAL
+
+    @property
+    def effective(self) -> float:
+        """Effective draws of the pilot."""
+        return self.efficiency * self.n_draws
+
+    def __str__(self) -> str:
+        return f"one effective draw in {1.0 / self.efficiency:.3g}, by a pilot run of {self.n_draws:,}"
+
+
+def warn_of_poor_mixing(mixing: Mixing, name: str) -> None:
+    """Tell that chains would hardly mix; `name` is the variable that mixes worst."""
+    warn(
+        f"The step mixes badly: {mixing.n_draws:,} draws of a pilot run were worth about "
+        f"{few_digits(mixing.effective)} independent ones of {name}. {SLOW_ADVICE}"
+    )
+
+
+def draws_of_pilot(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surrogate: bool) -> int:
+    """Draws of each chain that can be afforded; 0 if there are too few to tell."""
+    move = (_OF_MOVE + _OF_SQUARE * n_dim**2) * (_INNER if is_surrogate else 1.0)
+    affordable = _BUDGET / (_CHAINS * steps_per_draw * (_OF_ROW * n_rows + move)) - _SETTLE
+    return 0 if affordable < _FEWEST else int(min(affordable, _MOST))
+
+
+def try_out(
+    engine: CompiledKernel,
+    start: Callable[[np.random.Generator], Vector],
+    point: PointType,
+    proposal_state: Any,
+    *,
+    n_draws: int,
+    steps_per_draw: int = 1,
+    n_watched: int | None = None,
+) -> Mixing:
+    """Run some chains, each from a draw of the fitted distribution.
+
+    Parameters
+    ----------
+    engine : CompiledKernel
+        A copy is run.
+    start : callable
+        ``(rng) -> q``.
+    point : dict
+        Values of all variables.
+    proposal_state : NamedTuple
+        Before it has learnt anything; copies are used.
+    n_draws : int
+        Of each chain, after `_SETTLE` in which the proposal learns.
+    steps_per_draw : int, default 1
+    n_watched : int, optional
+        So many of the first coordinates are looked at. Default: all.
+    """
+    engine, rng = engine.copy(), np.random.default_rng(_SEED)
+    chains = []
+    for _ in range(_CHAINS):
+        state, q = deepcopy(proposal_state), start(rng)
+        q = engine.run(_SETTLE * steps_per_draw, True, rng, q, point, state).q.copy()
+        draws = np.empty((n_draws, len(q)))
+        for k in range(n_draws):
+            draws[k] = q = engine.run(steps_per_draw, False, rng, q.copy(), point, state).q.copy()
+        chains.append(draws[:, :n_watched])
+        engine.restart()
+    return mixing_of(np.array(chains))
+
+
+def mixing_of(draws: npt.NDArray[np.float64]) -> Mixing:
+    """The coordinate that mixes worst, of draws of shape (chain, draw, D).
+
+    A coordinate that stands still has one effective draw in each chain.
+    """
+    n_chains, n_draws, _ = draws.shape
+    total = n_chains * n_draws
+    with np.errstate(all="ignore"):
+        sizes = np.asarray(
+            _STATS.array_stats.ess(np.moveaxis(draws, 2, 0), chain_axis=1, draw_axis=2), dtype=float
+        )
+    stands = np.ptp(draws, axis=1).max(axis=0) == 0.0
+    sizes[stands | ~np.isfinite(sizes)] = n_chains
+    worst = int(np.argmin(sizes))
+    return Mixing(float(min(sizes[worst] / total, 1.0)), worst, total)

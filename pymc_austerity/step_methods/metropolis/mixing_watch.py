@@ -1,0 +1,111 @@
+"""Notice a chain that mixes far worse than was announced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.exceptions import warn
+
+# Batches at most; where there are so many, each two of them become one.
+_BATCHES = 64
+_FEWEST_BATCHES = 8
+# Draws after tuning that a verdict needs.
+_ENOUGH = 500
+# Less than this share of what was announced is told.
+_SHARE = 0.1
+
+
+class Watched(NamedTuple):
+    """Sums over batches of the draws after tuning.
+
+    Attributes
+    ----------
+    counts : ndarray of int, shape (4,)
+        Draws seen, draws to come in all, length of a batch, and batches that are full.
+    sums : ndarray of float, shape (batches, D)
+        Of the coordinates, less the first draw.
+    first, square : ndarray of float, shape (D,)
+        The first draw, and the sum of squared differences from it.
+    """
+
+    counts: npt.NDArray[np.int64]
+    sums: npt.NDArray[np.float64]
+    first: npt.NDArray[np.float64]
+    square: npt.NDArray[np.float64]
+
+
+def start(n_dim: int, n_draws: int) -> Watched:
+    """Begin to watch `n_draws` draws after tuning."""
+    return Watched(
+        np.array([0, n_draws, 1, 0]), np.zeros((_BATCHES, n_dim)), np.zeros(n_dim), np.zeros(n_dim)
+    )
+
+
+def watch(watched: Watched, q: npt.NDArray[np.float64]) -> bool:
+    """Add a draw. Was it the last?"""
+    counts, sums, square = watched.counts, watched.sums, watched.square
+    q = q[: sums.shape[1]]
+    if counts[0] == 0:
+        watched.first[:] = q
+    counts[0] += 1
+    change = q - watched.first
+    square += change**2
+    sums[counts[3]] += change
+    if counts[0] % counts[2] == 0:
+        counts[3] += 1
+    if counts[3] == _BATCHES:
+        half = _BATCHES // 2
+        sums[:half] = sums[::2] + sums[1::2]
+        sums[half:] = 0.0
+        counts[2] *= 2
+        counts[3] = half
+    return bool(counts[0] == counts[1])
+
+
+def efficiency(watched: Watched) -> npt.NDArray[np.float64]:
+    """Effective draws for each draw, by the variance of batch means; one in all where nothing moved.
+
+    Means of batches that are shorter than the chain remembers vary too little. So neighbours are joined, down
+    to a few long batches, and the length that shows fewest effective draws counts.
+    """
+    n, _, length, full = (int(count) for count in watched.counts)
+    variance = watched.square / n - (watched.sums.sum(axis=0) / n) ** 2
+    lowest = np.full(len(variance), np.inf)
+    sums = watched.sums[:full]
+    while len(sums) >= _FEWEST_BATCHES:
+        with np.errstate(all="ignore"):
+            found = variance * length / sums.var(axis=0, ddof=1)
+        lowest = np.fmin(lowest, found)
+        pairs = len(sums) // 2
+        sums, length = sums[: 2 * pairs].reshape(pairs, 2, -1).sum(axis=1), 2 * length
+    return np.where(np.isfinite(lowest), lowest, 1.0 / n)
+
+
+def warn_if_slow(watched: Watched, announced: float, name_of: Callable[[int], str]) -> None:
+    """Tell that effective draws are less than a tenth of those announced.
+
+    Parameters
+    ----------
+    watched : Watched
+    announced : float
+        Effective draws for each draw.
+    name_of : callable
+        From a coordinate to the variable that it belongs to.
+    """
+    n = int(watched.counts[0])
+    if n < _ENOUGH:
+        return
+    seen = efficiency(watched)
+    worst = int(np.argmin(seen))
+    if seen[worst] < _SHARE * announced:
+        warn(
+            f"The chain mixes far worse than was announced: its {n:,} draws are worth about "
+            f"{seen[worst] * n:,.0f} independent ones of {name_of(worst)}, and {announced * n:,.0f} were "
+            "expected. Its decisions are what they were, but the posterior is not explored yet: make many "
+            "more draws, or use pm.NUTS. A scale near 0 does this, as where groups do not differ; written "
+            "non-centred, such a model mixes better."
+        )

@@ -1,0 +1,120 @@
+"""What a user installs: the wheel in an empty environment, outside of the repository, without a network.
+
+The environment has pip, the wheel, and a view of the libraries that are installed beside the tests, not of
+the package in this repository: pip takes what is declared as a dependency from there, or fails.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+
+from pymc_austerity._version import __version__
+
+pytest.importorskip("hatchling", reason="hatchling is not installed; make test installs it")
+
+ROOT = Path(__file__).parents[2]
+# Seconds until a process that hangs is ended.
+PATIENCE = 600
+
+pytestmark = pytest.mark.slow("builds the wheel, installs it and runs the script of the README")
+
+
+def run(*command, cwd, **variables):
+    """Run a command that knows nothing of the repository; return what it prints."""
+    own = ("PYTHONPATH", "VIRTUAL_ENV", "PYTEST_CURRENT_TEST")
+    environment = {name: value for name, value in os.environ.items() if name not in own}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def readme_script():
+    """The first script of the README that makes a model."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    return next(block for block in blocks if "pm.Model" in block)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, sdist
+
+
+@pytest.fixture(scope="module")
+def python(built, tmp_path_factory):
+    """The interpreter of an environment in which nothing but the wheel was installed."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    interpreter = folder / "bin" / "python"
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    # A folder on a .pth is searched, but a .pth in it is not read: an editable installation stays unseen.
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    run(
+        interpreter, "-m", "pip", "install", "--no-index", "--ignore-installed", "--no-deps", built[0],
+        cwd=folder,
+    )  # fmt: skip
+    return interpreter
+
+
+def test_what_is_in_the_files(built):
+    wheel, sdist = built
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"pymc_austerity/py.typed", "pymc_austerity/report/render/template.html"} <= set(names)
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "pymc_austerity").rglob("*.py")}
+    assert modules <= set(names)
+    assert all(name.startswith("pymc_austerity") for name in names)
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert modules | {"CITATION.cff", "LICENSE", "README.md", "pyproject.toml"} <= inside
+
+
+def test_metadata(built):
+    wheel, _ = built
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+    metadata = message_from_string(archive.read(name).decode())
+    assert metadata["Version"] == __version__
+    requirements = metadata.get_all("Requires-Dist")
+    bare = [each for each in requirements if ">=" not in each and "pymc-austerity[" not in each]
+    assert bare == []  # each has a lower bound
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {__version__}\n" in citation
+
+
+def test_dependencies_are_declared_and_met(built, python, tmp_path):
+    """pip looks for what is declared, and there is no index that could have it."""
+    told = run(python, "-m", "pip", "install", "--no-index", built[0], cwd=tmp_path)
+    assert "Requirement already satisfied: pymc" in told
+
+
+def test_it_is_the_wheel_that_is_imported(python, tmp_path):
+    told = run(python, "-c", "import pymc_austerity; print(pymc_austerity.__file__)", cwd=tmp_path)
+    assert Path(told.strip()).is_relative_to(python.parents[1])
+
+
+def test_the_script_of_the_readme(python, tmp_path):
+    (tmp_path / "script.py").write_text(readme_script())
+    told = run(python, "script.py", cwd=tmp_path, PYTHONWARNINGS="ignore")
+    assert "TunaMH" in told
+    assert "because" in told

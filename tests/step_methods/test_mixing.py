@@ -1,0 +1,168 @@
+"""Whether a step mixes: tried out before, and watched while it runs."""
+
+import warnings
+from functools import cache
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import SubsamplingWarning, TunaMH, recommend
+from pymc_austerity.step_methods.metropolis import mixing_watch
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, mixing_of
+from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
+
+
+@cache
+def nine_groups(spread):
+    """Counts of nine groups, which do not differ if `spread` is 0; written centred."""
+    rng = np.random.default_rng(1)
+    group, effects = rng.integers(9, size=5000), spread * rng.normal(size=9)
+    with pm.Model() as model:
+        a, tau = pm.Normal("a", 0, 2), pm.HalfNormal("tau", 1)
+        u = pm.Normal("u", 0, tau, shape=9)
+        pm.Poisson("y", pm.math.exp(a + u[group]), observed=rng.poisson(np.exp(0.5 + effects[group])))
+    return model
+
+
+def autoregression(rho, n, n_dim, rng):
+    """A chain whose first coordinate remembers."""
+    draws = rng.normal(size=(n, n_dim))
+    for k in range(1, n):
+        draws[k, 0] = rho * draws[k - 1, 0] + np.sqrt(1.0 - rho**2) * draws[k, 0]
+    return draws
+
+
+def watched(draws):
+    result = mixing_watch.start(draws.shape[1], len(draws))
+    ends = [mixing_watch.watch(result, q) for q in draws]
+    assert ends == [False] * (len(draws) - 1) + [True]
+    return result
+
+
+class TestWatch:
+    @pytest.mark.parametrize("rho", [0.0, 0.9, 0.99])
+    def test_efficiency(self, rho):
+        rng = np.random.default_rng(2)
+        found = [mixing_watch.efficiency(watched(autoregression(rho, 4000, 2, rng)))[0] for _ in range(20)]
+        exact = (1.0 - rho) / (1.0 + rho)
+        # The least of four estimates, the coarsest of which has eight batches: below, by a factor at most.
+        assert 0.4 * exact < np.median(found) < 1.5 * exact
+
+    def test_sums_are_those_of_all_draws(self):
+        draws = np.random.default_rng(3).normal(5.0, 2.0, size=(1001, 3))
+        found = watched(draws)
+        assert found.counts.tolist() == [1001, 1001, 16, 62]
+        np.testing.assert_allclose(found.sums.sum(axis=0), (draws - draws[0]).sum(axis=0))
+        np.testing.assert_allclose(found.sums[1], (draws - draws[0])[16:32].sum(axis=0))
+
+    def test_a_chain_that_stands_still(self):
+        with pytest.warns(SubsamplingWarning, match="600 draws are worth about 1 independent ones of tau"):
+            mixing_watch.warn_if_slow(watched(np.ones((600, 2))), 0.5, lambda k: "tau")
+
+    @pytest.mark.parametrize("announced", [0.9, 0.005])
+    def test_a_tenth_of_what_was_announced(self, announced):
+        slow = watched(autoregression(0.99, 4000, 2, np.random.default_rng(4)))
+        if announced > 0.5:
+            with pytest.warns(SubsamplingWarning, match=r"independent ones of 0, and 3,600 were expected"):
+                mixing_watch.warn_if_slow(slow, announced, str)
+        else:
+            mixing_watch.warn_if_slow(slow, announced, str)  # warnings are errors
+
+    def test_no_false_alarm(self):
+        rng = np.random.default_rng(5)
+        for _ in range(50):
+            mixing_watch.warn_if_slow(watched(autoregression(0.8, 1000, 20, rng)), 0.2, str)
+
+
+class TestPilot:
+    def test_the_worst_coordinate(self):
+        rng = np.random.default_rng(6)
+        found = mixing_of(np.array([autoregression(0.95, 1000, 3, rng) for _ in range(4)]))
+        assert found.dimension == 0
+        assert found.efficiency == pytest.approx(0.05 / 1.95, rel=0.4)
+        assert found.is_poor
+
+    def test_chains_that_stand_still(self):
+        draws = np.random.default_rng(7).normal(size=(4, 100, 2))
+        draws[:, :, 1] = np.arange(4.0)[:, None]
+        assert mixing_of(draws) == Mixing(0.01, 1, 400)
+
+    def test_none_where_it_takes_long(self):
+        assert draws_of_pilot(10.0, 10, 1, is_surrogate=True) == 1000
+        assert 100 <= draws_of_pilot(10_000.0, 10, 1, is_surrogate=False) < 1000
+        assert draws_of_pilot(1e6, 10, 1, is_surrogate=False) == 0
+        assert draws_of_pilot(10.0, 1000, 1, is_surrogate=True) == 0
+
+
+@pytest.mark.parametrize("efficiency", [0.5, 0.03])
+def test_a_block_that_mixes_badly_is_left_to_nuts(efficiency, monkeypatch, interpreted):
+    """Nothing is compiled here, so the figures of the pilot are given."""
+    monkeypatch.setattr(TunaMH, "try_out", lambda step, point: Mixing(efficiency, 1, 4000))
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=2000)
+    with pm.Model():
+        level, slope = pm.Normal("level"), pm.Normal("slope")
+        pm.Poisson("y", pm.math.exp(1.0 + level + slope * x), observed=rng.poisson(np.exp(1.0 + 0.3 * x)))
+        step = recommend()
+    if efficiency == 0.5:
+        assert isinstance(step, TunaMH)
+        assert step.recommendation.mixing == Mixing(0.5, 1, 4000)
+        assert "one effective draw in 2, by a pilot run of 4,000" in str(step.recommendation)
+    else:
+        assert isinstance(step, pm.NUTS)
+        assert "4,000 draws of a pilot run were worth about 120 independent ones of slope" in (
+            step.recommendation.reason
+        )
+
+
+@pytest.mark.slow("steps are compiled: for moves of the block, and for sweeps over a plate")
+class TestGroups:
+    def test_groups_that_do_not_differ(self):
+        """Nearly all moves are accepted, and the scale hardly moves."""
+        with nine_groups(0.0), pytest.warns(SubsamplingWarning, match="mixes badly: 4,000 draws"):
+            step = TunaMH()
+        assert step.mode_fit.acceptance > 0.9
+        assert step.mixing.is_poor
+
+    def test_recommend_chooses_what_mixes(self):
+        with nine_groups(0.0):
+            step = recommend()
+        assert isinstance(step, PlateStep)
+        assert step.plate is not None
+        assert "independent ones of tau" in step.recommendation.reason
+        assert "mixing" in str(step.recommendation)
+        idata = pm.sample(
+            2000, tune=100, chains=4, cores=1, step=step, model=nine_groups(0.0), random_seed=1,
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+        again = cloudpickle.loads(cloudpickle.dumps(step))  # as in a worker process
+        assert not again.is_built
+        point, _ = again.step(nine_groups(0.0).initial_point())
+        assert again.plate.prediction.n_groups == 9
+        assert np.all(np.isfinite(point["u"]))
+        tau = idata.posterior["tau"].values
+        found = mixing_of(np.log(tau)[:, :, None])
+        assert found.effective > 100  # 4 x 4,000 draws of the block had 17 to 60
+        assert found.efficiency > 0.25 * step.mixing.efficiency
+
+    def test_groups_that_differ(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with nine_groups(0.3):
+                step = recommend()
+        assert step.recommendation.step == "TunaMH()"
+        assert step.plate is None
+        assert step.mixing.efficiency > 0.5
+
+    def test_a_wrong_announcement_is_noticed(self):
+        """The planted bug: an announcement that is made without a look at the chain."""
+        with nine_groups(0.0), pytest.warns(SubsamplingWarning, match="mixes badly"):
+            step = TunaMH()
+        step.mixing = Mixing(0.9, 0, 4000)
+        with pytest.warns(SubsamplingWarning, match="far worse than was announced.* ones of tau"):
+            pm.sample(
+                4000, tune=1000, chains=4, cores=1, step=step, model=nine_groups(0.0), random_seed=1,
+                progressbar=False, compute_convergence_checks=False,
+            )  # fmt: skip
