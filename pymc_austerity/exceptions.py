@@ -6,6 +6,8 @@ import warnings
 from pathlib import Path
 from typing import ClassVar
 
+from pymc_austerity.progress import make_room
+
 _PACKAGE = str(Path(__file__).parent)
 
 
@@ -76,4 +78,5 @@ class SubsamplingWarning(UserWarning):
 
 def warn(message: str) -> None:
     """Give a `SubsamplingWarning` that names the line outside the package from which it was called."""
+    make_room()
     warnings.warn(message, SubsamplingWarning, skip_file_prefixes=(_PACKAGE,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,17 +58,13 @@ class BlockPosterior:
         q[self.free] = free
         return q
 
-    def density(
-        self, positions: Index | None = None, after: Callable[[float], object] = lambda value: None
-    ) -> Density:
+    def density(self, positions: Index | None = None) -> Density:
         """The log posterior by the free coordinates.
 
         Parameters
         ----------
         positions : ndarray of int, optional
             Rows that are scaled up to all; by default all.
-        after : callable, optional
-            Called with each value.
         """
         fact = self.factorisation
         weight = 1.0 if positions is None else fact.n_local / len(positions)
@@ -78,7 +74,6 @@ class BlockPosterior:
         def at(free: Vector) -> tuple[float, Vector, np.ndarray]:
             q = self.whole(free)
             result = self._function.prior(q).plus(likelihood(q), weight)
-            after(result.value)
             return result.value, result.gradient[self.free], result.hessian[square]
 
         return at

@@ -119,8 +119,7 @@ def find_mode(
     q = start = np.concatenate([np.ravel(point[name]) for name in fact.var_names]).astype(np.float64)
     for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED)):
         end, problem = climber(q, positions)
-        q = q if problem else end  # few rows may have no mode
-    q, problem = climber(q, None)
+        q = q if problem and positions is not None else end  # few rows may have no mode
     if problem:  # as at the kinks of a density, where curvatures say nothing
         for by_gradient in climbers:
             q, problem = by_gradient(q, None)

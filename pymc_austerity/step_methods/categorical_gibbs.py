@@ -25,9 +25,10 @@ from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
-from pymc_austerity.step_methods.messages import tell_if_slow, warn_of_given, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import warn_of_given, warn_of_long_deterministics
 from pymc_austerity.target import Index
 
 
@@ -64,6 +65,8 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         A point as ``model.initial_point()`` gives it, for models where that is slow.
     compile_kwargs : dict, optional
         Not used: steps of this package compile with numba.
+    progressbar : bool, default True
+        Whether a set-up that takes more than a second is shown while it lasts.
 
     Raises
     ------
@@ -140,7 +143,9 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
+        progressbar: bool = True,
     ) -> None:
+        shown = checked_progressbar(progressbar)
         self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
         warn_of_compile_kwargs(self, compile_kwargs)
         self._model = model_of(model)
@@ -153,10 +158,12 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             )
         self._requested_size = checked_batch_size(batch_size)
         self.rng = get_random_generator(rng)
-        if initial_point is None:
-            initial_point = default_point(self._model)
-        warn_of_long_deterministics(self._model, initial_point)
-        self._build_anew(initial_point)
+        with watched(type(self).__name__, shown):
+            stage("reading the model")
+            if initial_point is None:
+                initial_point = default_point(self._model)
+            warn_of_long_deterministics(self._model, initial_point)
+            self._build_anew(initial_point)
 
     # Building -------------------------------------------------------------------------------
 
@@ -180,7 +187,8 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         self._updates = found.compile(gibbs_updates, {"rule": BatchDraws(..., draw_category)}, ["log_terms"])
         self._population = np.arange(found.n_local)
         self._counted = None
-        with exact_arithmetic(), tell_if_slow():  # the first call compiles
+        stage("updates")
+        with exact_arithmetic():  # the first call compiles
             z = np.zeros(found.n_local, dtype=np.int64)
             counts = np.zeros(found.n_categories, dtype=np.int64)
             rng = np.random.default_rng(0)

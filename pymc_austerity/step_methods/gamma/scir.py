@@ -111,6 +111,8 @@ class SCIR(GammaProcessStep):
         As in PyMC's steps.
     compile_kwargs : dict, optional
         Not used; a warning says so.
+    progressbar : bool, default True
+        Whether a set-up that takes more than a second is shown while it lasts.
 
     Attributes
     ----------

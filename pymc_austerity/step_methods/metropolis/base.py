@@ -23,6 +23,7 @@ from pymc_austerity.model.factorisation import Factorisation, point_of, vector_o
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
@@ -96,19 +97,23 @@ class SubsampledStep(RebuiltStep):
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
+        progressbar: bool = True,
         **options: Unpack[PlanOptions],
     ) -> None:
+        shown = checked_progressbar(progressbar)
         warn_of_compile_kwargs(self, compile_kwargs)
         asked = checked_options(
             vars, acceptance, range_bound=range_bound, default_batch=default_batch, **options
         )
         if asked.temperature != 1.0:
             warn_of_temperature(asked.model, list(asked.vars))
-        point = default_point(asked.model) if initial_point is None else initial_point
-        warn_of_long_deterministics(asked.model, point)
-        self._begin(asked, rng)
-        self._build_anew(point)
-        self._begin_chain(n_tune=0)
+        with watched(type(self).__name__, shown):
+            stage("reading the model")
+            point = default_point(asked.model) if initial_point is None else initial_point
+            warn_of_long_deterministics(asked.model, point)
+            self._begin(asked, rng)
+            self._build_anew(point)
+            self._begin_chain(n_tune=0)
 
     @classmethod
     def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
@@ -160,6 +165,7 @@ class SubsampledStep(RebuiltStep):
         return True
 
     def _compile(self, plan: StepPlan, point: PointType) -> None:
+        stage("transitions")
         engine = plan.compile(point)
         # The plan goes: the designs that it holds have the size of the data. The engine comes last: it tells
         # that the step is built, also after an interrupt.
