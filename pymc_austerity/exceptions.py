@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,7 +22,8 @@ class UnsuitableError(ValueError):
 class FactorisationError(UnsuitableError):
     """A term of the model does not split into independently computable rows.
 
-    The message names the model term, the operation that couples its rows, and what to do.
+    The message names the model term, the operation that couples its rows, and what to do. The name of the
+    term alone is `term`.
 
     Examples
     --------
@@ -38,13 +40,24 @@ class FactorisationError(UnsuitableError):
     Rows of the term 'share' (2,000 rows) cannot be computed from a subsample
     """
 
+    def __init__(self, message: str, term: str = "") -> None:
+        super().__init__(message)
+        self.term = term
+
 
 class SelfCheckError(ValueError):
     """What was computed of the model is not what PyMC computes: a defect of this package."""
 
 
 class NoNormalApproximationError(UnsuitableError):
-    """No normal distribution approximates the posterior: there is no mode, or several, or it is unlike."""
+    """No normal distribution approximates the posterior: there is no mode, or several, or it is unlike.
+
+    `along` has the names of the coordinates along which that is so, if they are known.
+    """
+
+    def __init__(self, message: str, along: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.along = tuple(along)
 
 
 class UnboundedError(UnsuitableError):

@@ -88,13 +88,15 @@ class BlockPosterior:
         result[np.ix_(self.free, self.free)] = precision
         return result
 
-    def names_along(self, direction: Vector) -> str:
-        """The variables that make up most of a direction of the free coordinates."""
+    def leading(self, direction: Vector) -> list[str]:
+        """The coordinates that make up most of a direction of the free ones; none if it is zero."""
+        if not np.any(direction):
+            return []
         whole = np.zeros(len(self.free))
         whole[self.free] = np.abs(direction)
         order = np.argsort(-whole)
         leading = [d for d in order[:3] if whole[d] > 0.3 * whole[order[0]]]
-        return ", ".join(self.name_of(int(d)) for d in leading)
+        return [self.name_of(int(d)) for d in leading]
 
     def name_of(self, dimension: int) -> str:
         """Name of one coordinate of q."""

@@ -35,7 +35,7 @@ _SEED = 2014
 
 def find_mode(
     model: pm.Model | None = None,
-    vars: Variable | Sequence[Variable] | None = None,
+    vars: Variable | str | Sequence[Variable | str] | None = None,
     *,
     initial_point: PointType | None = None,
     max_iterations: int = 200,
@@ -46,7 +46,7 @@ def find_mode(
     ----------
     model : pymc.Model, optional
         Default: the model of the context.
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to move; the others stay at their initial values. Default: all continuous
         variables.
     initial_point : dict, optional

@@ -122,14 +122,17 @@ class ModeSearch:
     def _refuse(self, problem: NoMaximumError | None) -> None:
         assert problem is not None
         where = (
-            f" along {self._posterior.names_along(problem.direction)}" if np.any(problem.direction) else ""
+            f" along {', '.join(self._posterior.leading(problem.direction))}"
+            if np.any(problem.direction)
+            else ""
         )
         raise NoNormalApproximationError(
             f"The posterior has no mode to expand at: {problem.reason}{where}. Data that separate the "
             "responses perfectly, a parameter that the model does not identify, or a scale of a hierarchical "
             "prior in the same block do this. Give that parameter a proper prior, or remove it; put "
             "hierarchical scales and what they govern under Taylor() with proposal=Surrogate(); or use the "
-            "step without control_variate and with a random walk."
+            "step without control_variate and with a random walk.",
+            self._posterior.leading(problem.direction),
         )
 
     def _count_modes(self, ends: list[Maximum]) -> int:

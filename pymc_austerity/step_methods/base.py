@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
+import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence
 from pymc.util import RandomGenerator
@@ -16,6 +17,7 @@ from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.configuration import text
+from pymc_austerity.step_methods.keywords import refuse_unknown
 from pymc_austerity.validation import is_whole
 
 
@@ -34,6 +36,13 @@ class RebuiltStep(BlockedStep):
     # Fingerprints of the data that the step was built for.
     _data_seen: list[Fingerprint] | None = None
     _model: Any
+    _vars: list[Variable]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """PyMC's, for keywords that the step has. With ``blocked=False`` these are several steps."""
+        refuse_unknown(cls, kwargs)
+        step: Self = super().__new__(cls, *args, **kwargs)
+        return step
 
     # What a subclass does -------------------------------------------------------------------
 
@@ -76,6 +85,27 @@ class RebuiltStep(BlockedStep):
         """The model that the step was made for."""
         return self._model
 
+    @property
+    def vars(self) -> list[Variable]:
+        """Value variables that the step updates.
+
+        `pymc.sample` looks at them first, in the context of its model: another one is refused here.
+        """
+        context = pm.Model.get_context(error_if_none=False, allow_block_model_access=True)
+        if context is not None and not set(self._vars).issubset(context.value_vars):
+            names = ", ".join(str(value.name) for value in self._vars)
+            known = ", ".join(rv.name for rv in context.free_RVs)
+            raise ValueError(
+                f"This {type(self).__name__} was made for {names} of another model than the one of the "
+                f"context, whose free variables are {known}. Make the step within `with model:`, for the "
+                "model that is sampled."
+            )
+        return self._vars
+
+    @vars.setter
+    def vars(self, given: list[Variable]) -> None:
+        self._vars = given
+
     def _fingerprints(self) -> list[Fingerprint]:
         return [fingerprint(graph) for graph in self._graphs()]
 
@@ -112,7 +142,7 @@ class RebuiltStep(BlockedStep):
     # Copies and pickles ---------------------------------------------------------------------
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.vars,), {"model": self._model, "blocked": True}
+        return (self._vars,), {"model": self._model, "blocked": True}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out whatever has size N or is compiled."""
@@ -134,7 +164,7 @@ class RebuiltStep(BlockedStep):
     @property
     def configuration(self) -> dict[str, Any]:
         """How the step is set up: all that changes its distribution or its cost, as JSON can hold it."""
-        names = [str(self._model.values_to_rvs[v].name) for v in self.vars]
+        names = [str(self._model.values_to_rvs[v].name) for v in self._vars]
         return {"step": type(self).__name__, "vars": names, **self._settings()}
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     Parameters
     ----------
-    vars : random or value variable
+    vars : variable or its name
         The allocations z, one vector of shape (N,) with values 0, ..., K - 1. Its prior may be one vector of
         K probabilities or a row of a table for each z_i.
     batch_size : int or float, optional
@@ -134,7 +134,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         batch_size: int | float | None = None,
         steps_per_draw: int = 1,

@@ -23,7 +23,7 @@ from pymc_austerity.step_methods.messages import refuse_discrete
 
 
 def restricted_nuts(
-    vars: Variable | Sequence[Variable], *, model: pm.Model | None = None, **kwargs: Any
+    vars: Variable | str | Sequence[Variable | str], *, model: pm.Model | None = None, **kwargs: Any
 ) -> pm.NUTS | CompoundStep:
     """`pm.NUTS` that evaluates only the terms of the model that contain its variables.
 
@@ -32,7 +32,7 @@ def restricted_nuts(
 
     Parameters
     ----------
-    vars : random or value variables
+    vars : variables or their names
         Continuous variables to update together.
     model : pymc.Model, optional
         Default: the model of the context.
@@ -88,7 +88,7 @@ def restricted_nuts(
 
 
 def restricted_slice(
-    vars: Variable | Sequence[Variable], *, model: pm.Model | None = None, **kwargs: Any
+    vars: Variable | str | Sequence[Variable | str], *, model: pm.Model | None = None, **kwargs: Any
 ) -> pm.Slice | CompoundStep:
     """`pm.Slice` that evaluates only the terms of the model that contain its variables.
 
@@ -96,7 +96,7 @@ def restricted_slice(
 
     Parameters
     ----------
-    vars : random or value variables
+    vars : variables or their names
         Continuous variables to update.
     model : pymc.Model, optional
         Default: the model of the context.
@@ -142,7 +142,7 @@ def restricted_slice(
 
 def _make(
     kind: type[_Restricted],
-    vars: Variable | Sequence[Variable],
+    vars: Variable | str | Sequence[Variable | str],
     model: pm.Model | None,
     kwargs: dict[str, Any],
 ) -> _Restricted | CompoundStep:

@@ -65,7 +65,7 @@ class GammaProcessStep(RebuiltStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         step_size: float | DecreasingStepSize = 0.1,
         batch_size: int | float | None = None,

@@ -68,7 +68,7 @@ class SubsampledStep(RebuiltStep):
 
     Parameters
     ----------
-    vars : random or value variables, or None
+    vars : variables or their names, or None
     acceptance : AcceptanceRule
     range_bound : "exact" or callable, optional
     default_batch : int, optional

@@ -37,7 +37,7 @@ class MetropolisHastings(PlateStep):
 
     Parameters
     ----------
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to update together. Default: all of the model.
     acceptance : AcceptanceRule, default Exact()
         One of `pymc_austerity.acceptance`: `Exact`, `ExactBarker`, `TTest`, `Concentration`, `Barker`; or an
@@ -131,7 +131,7 @@ class MetropolisHastings(PlateStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         acceptance: AcceptanceRule = _EXACT,
         range_bound: Any = None,

@@ -112,7 +112,7 @@ class MetropolisOptions:
 
 
 def checked_options(
-    vars: Variable | Sequence[Variable] | None,
+    vars: Variable | str | Sequence[Variable | str] | None,
     acceptance: AcceptanceRule,
     *,
     range_bound: RangeOption = None,
