@@ -210,7 +210,10 @@ def _not_free(model: pm.Model, var: Variable | str) -> str:
     else:
         there = next((kind for kind, members in kinds.items() if named in members), "it is something else")
     meant = nearest(name, free) if isinstance(var, str) else ""
-    return f"{name!r} is not a free variable of the model: {there}. Its free variables: {', '.join(free)}.{meant}"
+    return (
+        f"{name!r} is not a free variable of the model: {there}. "
+        f"Its free variables: {', '.join(free)}.{meant}"
+    )
 
 
 def _refuse_single_precision(model: pm.Model) -> None:

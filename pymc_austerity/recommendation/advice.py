@@ -48,8 +48,8 @@ def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], 
         if not reason.along:
             return _UNKNOWN
         return (
-            f"Give {_any(reason.along)} a proper prior, or put a number in its place. A step of its own does "
-            "not help"
+            f"Give {_any(reason.along)} a proper prior, or put a number in its place: data separate the "
+            "responses along it, or do not identify it. A step of its own does not help"
         )
     if reason is not None:
         return _UNKNOWN

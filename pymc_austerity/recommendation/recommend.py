@@ -15,7 +15,8 @@ from pytensor.tensor.random.type import RandomType
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError, SubsamplingWarning, warn
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.impossible import refuse_cut_counts, require_start
+from pymc_austerity.model.impossible import refuse_data, require_start
+from pymc_austerity.model.lookups import lookups_explained
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.recommendation.announcement import announce
@@ -126,8 +127,8 @@ def recommend(
             "step= out: pm.sample() chooses steps for discrete variables."
         )
     refuse_discrete(block)
-    refuse_cut_counts(model)
-    with watched("recommend", bool(progressbar)), many_graphs():
+    refuse_data(model)
+    with watched("recommend", bool(progressbar)), many_graphs(), lookups_explained(model):
         stage("reading the model")
         point = default_point(model)
         warn_of_long_deterministics(model, point)

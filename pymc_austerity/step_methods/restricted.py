@@ -17,6 +17,7 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.impossible import refuse_data
 from pymc_austerity.model.restricted import RestrictedModel
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.messages import refuse_discrete
@@ -149,6 +150,7 @@ def _make(
     model = model_of(model)
     value_vars = value_variables(model, vars)
     refuse_discrete(value_vars)
+    refuse_data(model)
     labelled = [v.name for v in value_vars if isinstance(v.type, XTensorType)]
     if labelled and kind is RestrictedSlice:
         raise ValueError(

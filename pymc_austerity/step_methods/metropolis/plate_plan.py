@@ -25,6 +25,7 @@ from pymc_austerity.mode.plates.group_bounds import group_bounds, no_bounds
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
@@ -151,6 +152,7 @@ def plan_plates(
     Remainders are smaller about the mean of the effects than about their mode. Where more than a share
     `switch_above` of the rows is read for a sweep, all are, which makes decisions less noisy.
     """
+    require_finite(plate.factorisation, point)
     stage("order of rows", f", {plate.n_groups:,} groups")
     survey = PlateSurvey(plate, point)
     center, _ = find_center(survey)
