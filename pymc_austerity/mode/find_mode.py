@@ -21,6 +21,7 @@ from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import is_whole
 
@@ -39,6 +40,7 @@ def find_mode(
     *,
     initial_point: PointType | None = None,
     max_iterations: int = 200,
+    progressbar: bool = True,
 ) -> dict[str, np.ndarray]:
     """Find a point near the posterior mode, to start chains from.
 
@@ -53,6 +55,8 @@ def find_mode(
         Where to start, as ``model.initial_point()`` gives it.
     max_iterations : int, default 200
         Limit on the iterations of each search.
+    progressbar : bool, default True
+        Whether a search that takes more than a second is shown while it lasts.
 
     Returns
     -------
@@ -112,7 +116,16 @@ def find_mode(
         discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
         if discrete:
             raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
-    point = dict(default_point(model) if initial_point is None else initial_point)
+    with watched("find_mode", checked_progressbar(progressbar)):
+        stage("reading the model")
+        point = dict(default_point(model) if initial_point is None else initial_point)
+        return _found(model, value_vars, point, max_iterations)
+
+
+def _found(
+    model: pm.Model, value_vars: list[Variable], point: PointType, max_iterations: int
+) -> dict[str, np.ndarray]:
+    """The search, with warnings of what is untypical of the posterior."""
     fact = factorise(model, value_vars, initial_point=point)
     climbers = _climbers(fact, point, max_iterations)
     climber = next(climbers)

@@ -100,8 +100,9 @@ def _refuse_cut_counts(name: str, given: np.ndarray) -> None:
 def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
     """Raise `ValueError` if no chain could start at `point` or near it, and say why.
 
-    That is, if rows of the data are possible nowhere near it, or if the log density is finite neither there
-    nor at `point`. Nothing is compiled. Where chains can start all terms are evaluated once or a few times.
+    That is, if rows of the data are possible nowhere near it, if rows that are not possible at `point` have
+    data that are not finite, or if the log density is finite neither there nor near it. Nothing is compiled.
+    Where chains can start all terms are evaluated once or a few times.
     """
     for name, value in point.items():
         if not np.all(np.isfinite(value)):
@@ -111,10 +112,13 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
             )
     terms, rng = _Terms(model), np.random.default_rng(_SEED)
     near = [_jittered(point, rng) for _ in range(_NEAR)]
+    observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
     if not all(terms.not_finite(each) for each in near):
+        for bad in terms.nowhere_finite([point]):  # half of the line may do with an infinite covariate
+            if bad.name in observed and (why := _in_data(observed[bad.name], terms.graphs[bad.name], bad)):
+                raise ValueError(f"{bad} at the start: {why}")
         return
     draws = dispersed_points(model, point, [v.name for v in model.value_vars], _DRAWS, rng)
-    observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
     for bad in terms.nowhere_finite(near):
         if bad.name in observed:
             value = observed[bad.name]
