@@ -206,8 +206,7 @@ class SetUp(Listener):
         if self._depth:
             text += ", compiling (kept for later)"
         end = " ..." if self._line.stays else f", {seconds:.0f} s"
-        width = min(shutil.get_terminal_size((_COLUMNS, 24)).columns, _COLUMNS) - 1
-        self._line.show(text[: width - len(end)] + end)
+        self._line.show(text[: _width() - len(end)] + end)
         self._shown = self._was_shown = True
 
     def stop(self, thread: Thread) -> None:
@@ -221,14 +220,19 @@ class SetUp(Listener):
         with self._lock:
             self._end()
             if self._was_shown:
-                self._line.leave(str(self))
+                self._line.leave(str(self)[: _width()])
 
     def __str__(self) -> str:
         parts = [f"{name} {seconds:.0f} s" for name, seconds in self._seconds.items() if seconds >= _VISIBLE]
         if self._compiled >= _VISIBLE:
-            parts.append(f"compiling {self._compiled:.0f} s, kept for later")
+            parts.append(f"compiling {self._compiled:.0f} s, once")
         total = time.perf_counter() - self._started
         return f"{self._title}: set up in {total:.0f} s" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _width() -> int:
+    """Characters that fit on a line."""
+    return min(shutil.get_terminal_size((_COLUMNS, 24)).columns, _COLUMNS) - 1
 
 
 # The set-up that is watched; False within one that nobody wants to see.
@@ -248,7 +252,8 @@ def watched(title: str, progressbar: bool) -> Iterator[None]:
     if _WATCHED.get() is not None:
         yield
         return
-    set_up = SetUp(title, line_of(sys.stderr)) if progressbar else None
+    # A program without a console has no stderr.
+    set_up = SetUp(title, line_of(sys.stderr)) if progressbar and sys.stderr is not None else None
     token = _WATCHED.set(set_up or False)
     try:
         with nullcontext() if set_up is None else _shown(set_up):

@@ -144,7 +144,7 @@ def test_seconds_are_added_up(terminal, monkeypatch):
         set_up.on_end(None)
         clock[0] += seconds - compiling
     set_up.sum_up()
-    assert str(set_up) == "TunaMH: set up in 6 s (mode 3 s, compiling 3 s, kept for later)"
+    assert str(set_up) == "TunaMH: set up in 6 s (mode 3 s, compiling 3 s, once)"
 
 
 @pytest.mark.usefixtures("impatient")
