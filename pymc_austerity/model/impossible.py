@@ -7,7 +7,8 @@ support of the likelihood. Else the start is to blame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
+from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.graph.log_density import as_values, raw_terms
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
 from pymc_austerity.model.starting_point import dispersed_points
@@ -62,6 +64,8 @@ class _Bad(NamedTuple):
 
     def __str__(self) -> str:
         where = f" in {_listed(self.rows)}" if self.rows.ndim else ""
+        if self.rows.size > 1 and self.rows.all():
+            where = f" in all {self.rows.size:,} rows"
         return f"The log density of the term {self.name!r} is {self.value}{where}"
 
 
@@ -135,6 +139,19 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
             "finite. Start where it is, by initval= of the variables; or no parameters make the data "
             "possible."
         )
+
+
+@contextmanager
+def impossible_explained(model: pm.Model, point: Mapping[str, Any]) -> Iterator[None]:
+    """Within it, an error that is due to data that are impossible says so."""
+    try:
+        yield
+    except (UnsuitableError, SelfCheckError):
+        try:
+            require_start(model, point)
+        except ValueError as why:
+            raise why from None
+        raise
 
 
 class _Terms:

@@ -22,7 +22,10 @@ def lookups_explained(model: pm.Model) -> Iterator[None]:
     try:
         yield
     except IndexError:
-        require_lookups(model)
+        try:
+            require_lookups(model)
+        except ValueError as why:
+            raise why from None
         raise
 
 

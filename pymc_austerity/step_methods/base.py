@@ -11,11 +11,11 @@ from pymc.step_methods.compound import BlockedStep, Competence
 from pymc.util import RandomGenerator
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.exceptions import SelfCheckError, UnsuitableError, warn
+from pymc_austerity.exceptions import warn
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
-from pymc_austerity.model.impossible import refuse_data, require_start
+from pymc_austerity.model.impossible import impossible_explained, refuse_data
 from pymc_austerity.model.lookups import lookups_explained
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.configuration import text
@@ -116,12 +116,9 @@ class RebuiltStep(BlockedStep):
         self._data_seen = None
         self.__dict__.update(dict.fromkeys(self._rebuilt))
         refuse_data(self._model)
-        with many_graphs(), lookups_explained(self._model):
-            try:
-                self._build(point)
-            except (UnsuitableError, SelfCheckError):
-                require_start(self._model, point)  # where no chain could start that is what to say
-                raise
+        model = self._model
+        with many_graphs(), lookups_explained(model), impossible_explained(model, point):
+            self._build(point)
         self._data_seen = self._fingerprints()
 
     def require_built(self, point: PointType) -> bool:

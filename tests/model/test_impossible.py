@@ -123,7 +123,7 @@ def more_than_tried():
 NO_START = {
     "far": (far_start, "term 'mu' is -inf at the start"),
     "outside": (start_outside, "sigma_log__ starts at nan"),
-    "indicators": (indicators, r"'y' is -inf in rows 0, 1, .* at the start\. The observation is "),
+    "indicators": (indicators, r"'y' is -inf in all 300 rows at the start\. The observation is "),
     "trials": (more_than_tried, r"'y' is -inf in row 21 at the start\. The observation is 3\."),
 }
 
