@@ -20,6 +20,7 @@ from pymc_austerity.model.lookups import lookups_explained
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.configuration import text
 from pymc_austerity.step_methods.keywords import refuse_unknown
+from pymc_austerity.step_methods.siblings import refuse_shared
 from pymc_austerity.validation import is_whole
 
 
@@ -88,6 +89,11 @@ class RebuiltStep(BlockedStep):
         return self._model
 
     @property
+    def own_vars(self) -> list[Variable]:
+        """`vars`, whatever the context."""
+        return self._vars
+
+    @property
     def vars(self) -> list[Variable]:
         """Value variables that the step updates.
 
@@ -134,6 +140,7 @@ class RebuiltStep(BlockedStep):
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
+        refuse_shared(self, self._vars, rng)
         super().setup_chain(rng, tune, draws)
         if self.is_built:
             if self._fingerprints() != self._data_seen:

@@ -29,6 +29,7 @@ from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
 from pymc_austerity.step_methods.messages import warn_of_given, warn_of_long_deterministics
+from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Index
 
 
@@ -210,6 +211,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` updates of z; all else stays as it is."""
+        has_moved()
         self.require_built(point)
         name, n_local = self.vars[0].name, self._allocations.n_local
         counts = self.counts(point)

@@ -166,6 +166,47 @@ def test_a_step_of_another_model(other):
         assert len(step.vars) == 2
 
 
+SAMPLING = {
+    "draws": 5,
+    "tune": 5,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+    "random_seed": 1,
+}
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+def test_one_variable_in_two_steps(chains):
+    model = poisson()
+    first, second = TunaMH(model=model), AusterityMH(["slope"], model=model)
+    with (
+        model,
+        pytest.raises(ValueError, match="^'slope' would be moved by two steps, TunaMH and AusterityMH"),
+    ):
+        pm.sample(step=[first, second], chains=chains, cores=1, **SAMPLING)
+
+
+def test_each_variable_in_one_step():
+    """Also where steps of the same variables were used before, with the same seed."""
+    model = poisson()
+    for order in (["slope", "level"], ["level", "slope"]):
+        steps = [AusterityMH([name], model=model) for name in order]
+        for _ in range(2):
+            with model:
+                pm.sample(step=steps, chains=2, cores=1, **SAMPLING)
+        with model:
+            pm.sample(step=AusterityMH(model=model), chains=1, cores=1, **SAMPLING)
+
+
+def test_the_same_steps_made_again():
+    """With one seed, as when a cell of a notebook is run again: the old steps are still there."""
+    model, kept = mixture(), []
+    for _ in range(3):
+        kept.append([SCIR(["w"], model=model), MinibatchCategoricalGibbs(["z"], model=model)])
+        with model:
+            pm.sample(step=kept[-1], chains=1, cores=1, **SAMPLING)
+
+
 # Data ----------------------------------------------------------------------------------------------
 
 WRONG = {

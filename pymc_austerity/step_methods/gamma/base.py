@@ -45,6 +45,7 @@ from pymc_austerity.step_methods.gamma.state import (
 from pymc_austerity.step_methods.gamma.step_size import DecreasingStepSize, step_size_of
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
+from pymc_austerity.step_methods.siblings import has_moved
 
 # The order of rows and random points of a build: the same in every process.
 _SEED = 2018
@@ -208,6 +209,7 @@ class GammaProcessStep(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions of every variable in turn."""
+        has_moved()
         if not self.is_built:
             carried = self.log_theta, self.written, self.anchors
             if self.require_built(point):  # other data in this process

@@ -48,6 +48,7 @@ from pymc_austerity.step_methods.metropolis.statistics import (
     statistics,
 )
 from pymc_austerity.step_methods.recommendation import Recommendation
+from pymc_austerity.step_methods.siblings import has_moved
 
 
 @dataclass_state
@@ -244,6 +245,7 @@ class SubsampledStep(RebuiltStep):
         if self._engine is None and self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(int(self.drift.counts[1]))
         if not self.start_checked:
+            has_moved()
             require_finite(self.factorisation, point)
             point = self._first_point(point)
             self.start_checked = True
