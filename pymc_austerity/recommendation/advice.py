@@ -169,6 +169,19 @@ def without_a_bound(in_the_way: Sequence[str], model: pm.Model) -> str:
     return "No number in place of one parameter gives a bound, nor does a step of its own"
 
 
+def too_many_rows(total: float) -> str:
+    """What would make a `TunaMH` draw few rows, whose bounds near the mode add up to `total`."""
+    if not np.isfinite(total):
+        return (
+            "Some rows have no finite bound near the mode: their log density has a kink there, which nothing "
+            "helps, or a parameter comes near a value where it has a pole, which a tighter prior may."
+        )
+    return (
+        "With more data for each dimension TunaMH reads few and is exact. A number in place of a parameter "
+        "helps as far as it leaves fewer dimensions; a step of its own does not."
+    )
+
+
 def _names(model: pm.Model, values: Iterable[Variable]) -> list[str]:
     return [str(model.values_to_rvs[value].name) for value in values]
 

@@ -16,7 +16,7 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.recommendation.advice import instead_of_nuts, without_a_bound
+from pymc_austerity.recommendation.advice import instead_of_nuts, too_many_rows, without_a_bound
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
 from pymc_austerity.recommendation.nuts import NUTS
@@ -78,8 +78,7 @@ def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
         return Costly(
             f"TunaMH would draw about {few_digits(rows)} of {n_local:,} rows for a transition, more "
             "than a quarter",
-            "With more data for each dimension TunaMH reads few and is exact. No parameter is in the way of "
-            "that.",
+            too_many_rows(plan.recipe.prediction.total),
         )
     return None
 
