@@ -170,17 +170,17 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     def _build(self, point: PointType) -> None:
         """Find the terms that contain z on the graph, and compile."""
-        self._compile(Allocations(self._model, self.vars[0], point, check=True), point)
+        self._compile(Allocations(self._model, self._vars[0], point, check=True), point)
 
     def _rebuild(self, point: PointType) -> bool:
-        found = Allocations(self._model, self.vars[0], point, check=False)
+        found = Allocations(self._model, self._vars[0], point, check=False)
         if [fingerprint(found.factorisation.graph)] != self._data_seen:
             return False
         self._compile(found, point)
         return True
 
     def _compile(self, found: Allocations, point: PointType) -> None:
-        n_local, name = found.n_local, self.vars[0].name
+        n_local, name = found.n_local, self._vars[0].name
         rows = batch_rows(self._requested_size, n_local, name, (name, n_local))
         self._batch_size = n_local if rows is None else rows
         self._n_local = n_local
@@ -213,11 +213,11 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         """Make `steps_per_draw` updates of z; all else stays as it is."""
         has_moved()
         self.require_built(point)
-        name, n_local = self.vars[0].name, self._allocations.n_local
+        name, n_local = self._vars[0].name, self._allocations.n_local
         counts = self.counts(point)
         z = np.array(point[name], dtype=np.int64)
         outcome = self._run(z, counts, point)
-        new = z.astype(self.vars[0].type.dtype, copy=False)
+        new = z.astype(self._vars[0].type.dtype, copy=False)
         self._counted = Counted(new, counts)
         n_used = outcome.n_rows / self._steps_per_draw
         stats = {
@@ -235,7 +235,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             )
         except ImpossibleRowError as error:
             terms = ", ".join(self._allocations.term_names)
-            raise ValueError(f"{self.vars[0].name}: {error} (terms {terms})") from None
+            raise ValueError(f"{self._vars[0].name}: {error} (terms {terms})") from None
         return outcome
 
     def counts(self, point: PointType) -> Index:
@@ -260,7 +260,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             If z has another length than when the step was built, or values that are no categories.
         """
         self.require_built(point)
-        z, last = point[self.vars[0].name], self._counted
+        z, last = point[self._vars[0].name], self._counted
         # Within one draw it is the same array; parallel chains copy it after each draw.
         if last is not None and (z is last.z or np.array_equal(z, last.z)):
             return last.counts.copy()
@@ -268,14 +268,14 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         z = np.asarray(z)
         if z.shape != (n_local,):
             raise ValueError(
-                f"The value of {self.vars[0].name} must have shape ({n_local},), got {z.shape}. If data were "
-                "replaced, make a new step, or use the step through pm.sample."
+                f"The value of {self._vars[0].name} must have shape ({n_local},), got {z.shape}. If data "
+                "were replaced, make a new step, or use the step through pm.sample."
             )
         if z.min() < 0 or z.max() >= n_categories:
             wrong = int(np.flatnonzero((z < 0) | (z >= n_categories))[0])
             raise ValueError(
-                f"The value of {self.vars[0].name} in row {wrong} is {int(z[wrong])}, and its categories are "
-                f"0, ..., {n_categories - 1}. Start the chain with one of these."
+                f"The value of {self._vars[0].name} in row {wrong} is {int(z[wrong])}, and its categories "
+                f"are 0, ..., {n_categories - 1}. Start the chain with one of these."
             )
         return np.bincount(z, minlength=n_categories).astype(np.int64)
 

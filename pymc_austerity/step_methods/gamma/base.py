@@ -109,8 +109,8 @@ class GammaProcessStep(RebuiltStep):
         """Build, at a given point or where chains begin."""
         stage("reading the model")
         point = default_point(self._model) if initial_point is None else dict(initial_point)
-        gamma_priors(self._model, self.vars, point)  # refuses what is not made of gamma variables
-        refuse_discrete(self.vars)
+        gamma_priors(self._model, self._vars, point)  # refuses what is not made of gamma variables
+        refuse_discrete(self._vars)
         warn_of_long_deterministics(self._model, point)
         self._given_point = {n: np.array(v) for n, v in (initial_point or {}).items() if np.size(v) <= _FEW}
         self._build_anew(point)
@@ -126,9 +126,9 @@ class GammaProcessStep(RebuiltStep):
             raise ValueError(
                 f"counts= makes statistics exact: leave out batch_size={self._options.batch_size!r}."
             )
-        if len(self.vars) != 1:
+        if len(self._vars) != 1:
             raise ValueError(
-                f"counts= is for one variable, got {len(self.vars)}: make a step for each of them."
+                f"counts= is for one variable, got {len(self._vars)}: make a step for each of them."
             )
         return counts
 
@@ -139,7 +139,7 @@ class GammaProcessStep(RebuiltStep):
         # What has size N is not held twice, and is gone if this fails.
         self._chains = [replace(chain, compiled=None) for chain in self._chains]
         chains = []
-        for prior in gamma_priors(self._model, self.vars, point):
+        for prior in gamma_priors(self._model, self._vars, point):
             stage(f"likelihood of {prior.name}")
             gradient = self._gradient(prior, point, check=True)
             structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
@@ -155,7 +155,7 @@ class GammaProcessStep(RebuiltStep):
 
     def _rebuild(self, point: PointType) -> bool:
         """Compile likelihoods whose structure is known."""
-        priors = gamma_priors(self._model, self.vars, point)
+        priors = gamma_priors(self._model, self._vars, point)
         chains = [
             replace(chain, prior=prior, compiled=self._known_likelihood(chain, prior, point))
             for chain, prior in zip(self._chains, priors, strict=True)
@@ -209,7 +209,8 @@ class GammaProcessStep(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions of every variable in turn."""
-        has_moved()
+        if not self.n_transitions:
+            has_moved()
         if not self.is_built:
             carried = self.log_theta, self.written, self.anchors
             if self.require_built(point):  # other data in this process
@@ -230,7 +231,7 @@ class GammaProcessStep(RebuiltStep):
         if began < _SETTLED <= self.n_transitions:
             self._check_forms(new)
         per_transition = n_used / options.steps_per_draw
-        noise = ratios / options.steps_per_draw / len(self.vars)
+        noise = ratios / options.steps_per_draw / len(self._vars)
         stats = {
             "step_size": h,
             "n_used": per_transition,

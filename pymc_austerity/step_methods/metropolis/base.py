@@ -285,7 +285,7 @@ class SubsampledStep(RebuiltStep):
         mode_fit, fact = self._recipe.mode_fit, self.factorisation
         if mode_fit is None or not is_fitted(self._recipe.proposal) or not self.tune:
             return point
-        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars)
+        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
         q = start_near(
             mode_fit,
             vector_of(fact, point),
