@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
+
+from pymc_austerity.progress import make_room
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -19,7 +22,8 @@ class UnsuitableError(ValueError):
 class FactorisationError(UnsuitableError):
     """A term of the model does not split into independently computable rows.
 
-    The message names the model term, the operation that couples its rows, and what to do.
+    The message names the model term, the operation that couples its rows, and what to do. The name of the
+    term alone is `term`.
 
     Examples
     --------
@@ -36,13 +40,24 @@ class FactorisationError(UnsuitableError):
     Rows of the term 'share' (2,000 rows) cannot be computed from a subsample
     """
 
+    def __init__(self, message: str, term: str = "") -> None:
+        super().__init__(message)
+        self.term = term
+
 
 class SelfCheckError(ValueError):
     """What was computed of the model is not what PyMC computes: a defect of this package."""
 
 
 class NoNormalApproximationError(UnsuitableError):
-    """No normal distribution approximates the posterior: there is no mode, or several, or it is unlike."""
+    """No normal distribution approximates the posterior: there is no mode, or several, or it is unlike.
+
+    `along` has the names of the coordinates along which that is so, if they are known.
+    """
+
+    def __init__(self, message: str, along: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.along = tuple(along)
 
 
 class UnboundedError(UnsuitableError):
@@ -76,4 +91,5 @@ class SubsamplingWarning(UserWarning):
 
 def warn(message: str) -> None:
     """Give a `SubsamplingWarning` that names the line outside the package from which it was called."""
+    make_room()
     warnings.warn(message, SubsamplingWarning, skip_file_prefixes=(_PACKAGE,))

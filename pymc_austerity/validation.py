@@ -1,7 +1,9 @@
-"""What counts as a number among parameters: NumPy's too, but not booleans."""
+"""What counts as a number among parameters (NumPy's too, but not booleans), and which name was meant."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
@@ -37,3 +39,9 @@ def first_batch(chosen: int | None, default: int, n_local: int) -> int:
     if chosen > n_local:
         raise ValueError(f"batch_size must be at most the number of local terms, {n_local}, got {chosen}.")
     return chosen
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question that names what may have been meant; empty if nothing is like it."""
+    close = get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

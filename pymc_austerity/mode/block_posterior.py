@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,17 +58,13 @@ class BlockPosterior:
         q[self.free] = free
         return q
 
-    def density(
-        self, positions: Index | None = None, after: Callable[[float], object] = lambda value: None
-    ) -> Density:
+    def density(self, positions: Index | None = None) -> Density:
         """The log posterior by the free coordinates.
 
         Parameters
         ----------
         positions : ndarray of int, optional
             Rows that are scaled up to all; by default all.
-        after : callable, optional
-            Called with each value.
         """
         fact = self.factorisation
         weight = 1.0 if positions is None else fact.n_local / len(positions)
@@ -78,7 +74,6 @@ class BlockPosterior:
         def at(free: Vector) -> tuple[float, Vector, np.ndarray]:
             q = self.whole(free)
             result = self._function.prior(q).plus(likelihood(q), weight)
-            after(result.value)
             return result.value, result.gradient[self.free], result.hessian[square]
 
         return at
@@ -93,13 +88,15 @@ class BlockPosterior:
         result[np.ix_(self.free, self.free)] = precision
         return result
 
-    def names_along(self, direction: Vector) -> str:
-        """The variables that make up most of a direction of the free coordinates."""
+    def leading(self, direction: Vector) -> list[str]:
+        """The coordinates that make up most of a direction of the free ones; none if it is zero."""
+        if not np.any(direction):
+            return []
         whole = np.zeros(len(self.free))
         whole[self.free] = np.abs(direction)
         order = np.argsort(-whole)
         leading = [d for d in order[:3] if whole[d] > 0.3 * whole[order[0]]]
-        return ", ".join(self.name_of(int(d)) for d in leading)
+        return [self.name_of(int(d)) for d in leading]
 
     def name_of(self, dimension: int) -> str:
         """Name of one coordinate of q."""

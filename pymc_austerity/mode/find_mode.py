@@ -21,6 +21,7 @@ from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import is_whole
 
@@ -35,10 +36,11 @@ _SEED = 2014
 
 def find_mode(
     model: pm.Model | None = None,
-    vars: Variable | Sequence[Variable] | None = None,
+    vars: Variable | str | Sequence[Variable | str] | None = None,
     *,
     initial_point: PointType | None = None,
     max_iterations: int = 200,
+    progressbar: bool = True,
 ) -> dict[str, np.ndarray]:
     """Find a point near the posterior mode, to start chains from.
 
@@ -46,13 +48,15 @@ def find_mode(
     ----------
     model : pymc.Model, optional
         Default: the model of the context.
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to move; the others stay at their initial values. Default: all continuous
         variables.
     initial_point : dict, optional
         Where to start, as ``model.initial_point()`` gives it.
     max_iterations : int, default 200
         Limit on the iterations of each search.
+    progressbar : bool, default True
+        Whether a search that takes more than a second is shown while it lasts.
 
     Returns
     -------
@@ -112,15 +116,23 @@ def find_mode(
         discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
         if discrete:
             raise ValueError(f"find_mode moves continuous variables only; discrete: {', '.join(discrete)}.")
-    point = dict(default_point(model) if initial_point is None else initial_point)
+    with watched("find_mode", checked_progressbar(progressbar)):
+        stage("reading the model")
+        point = dict(default_point(model) if initial_point is None else initial_point)
+        return _found(model, value_vars, point, max_iterations)
+
+
+def _found(
+    model: pm.Model, value_vars: list[Variable], point: PointType, max_iterations: int
+) -> dict[str, np.ndarray]:
+    """The search, with warnings of what is untypical of the posterior."""
     fact = factorise(model, value_vars, initial_point=point)
     climbers = _climbers(fact, point, max_iterations)
     climber = next(climbers)
     q = start = np.concatenate([np.ravel(point[name]) for name in fact.var_names]).astype(np.float64)
     for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED)):
         end, problem = climber(q, positions)
-        q = q if problem else end  # few rows may have no mode
-    q, problem = climber(q, None)
+        q = q if problem and positions is not None else end  # few rows may have no mode
     if problem:  # as at the kinks of a density, where curvatures say nothing
         for by_gradient in climbers:
             q, problem = by_gradient(q, None)

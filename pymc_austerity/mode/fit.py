@@ -27,6 +27,7 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.progress import stage
 from pymc_austerity.target import Expansion, QuadraticProxy
 
 logger = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ def fit_mode(
             raise
     found = FittedTerms(_normal_fit(posterior, located, started), fact, structure, posterior.likelihood)
     if taylor is not None:
+        stage("expansion", f" of {fact.n_local:,} rows")
         found = _with_expansion(found, int(taylor.order))
         if certify:
             found = certified(found, n_exact)

@@ -53,8 +53,9 @@ def located_at_start(posterior: BlockPosterior) -> Located:
     flat = flat_direction(-hessian)
     if flat is not None:
         raise ValueError(
-            f"The log density is not concave at the given center along {posterior.names_along(flat)}: there "
-            'is no normal approximation there. Give a point nearer to the mode, or center="mode".'
+            "The log density is not concave at the given center along "
+            f"{', '.join(posterior.leading(flat))}: there is no normal approximation there. "
+            'Give a point nearer to the mode, or center="mode".'
         )
     step = np.linalg.solve(-hessian, gradient)
     if gradient @ step > _OFF**2:

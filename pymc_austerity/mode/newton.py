@@ -185,19 +185,21 @@ def climb(
         return math.inf, np.zeros_like(z), np.eye(len(z))  # a step that is not taken
 
     size = math.sqrt(len(start))
-    found = minimize(
-        lambda z: at(z)[0],
-        np.zeros_like(start),
-        jac=lambda z: at(z)[1],
-        hess=lambda z: at(z)[2],
-        method="trust-exact",
-        options={
-            "gtol": tolerance,
-            "maxiter": max_iterations,
-            "initial_trust_radius": 3.0 * size,
-            "max_trust_radius": 1e8 * size,
-        },
-    )
+    # Norms of matrices overflow where a density falls steeply; such steps are not taken.
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = minimize(
+            lambda z: at(z)[0],
+            np.zeros_like(start),
+            jac=lambda z: at(z)[1],
+            hess=lambda z: at(z)[2],
+            method="trust-exact",
+            options={
+                "gtol": tolerance,
+                "maxiter": max_iterations,
+                "initial_trust_radius": 3.0 * size,
+                "max_trust_radius": 1e8 * size,
+            },
+        )
     return start + to_q @ found.x, bool(found.success)
 
 

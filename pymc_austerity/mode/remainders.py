@@ -78,7 +78,7 @@ def measured(found: FittedTerms, point: PointType, n_exact: int) -> FittedTerms:
     if certificate is not None:
         certificate = certificate._replace(rounding=rounding)
     report = mode_fit.report._replace(
-        acceptance=_acceptance(log_weights), remainder_sd=float(sums.std(ddof=1))
+        acceptance=acceptance_of(log_weights), remainder_sd=float(sums.std(ddof=1))
     )
     mode_fit = mode_fit._replace(exact=exact, certificate=certificate, rounding=rounding, report=report)
     return found._replace(mode_fit=mode_fit)
@@ -91,7 +91,7 @@ def _moved(mode_fit: ModeFit, q: Vector, z: Vector, share: float = 1.0) -> Vecto
     return result
 
 
-def _acceptance(log_weights: Vector) -> float:
+def acceptance_of(log_weights: Vector) -> float:
     """Acceptance rate of an independence sampler at equilibrium, from draws of its proposal.
 
     A chain is at draw i with probability w_i / sum(w), and moves to j with min(1, w_j / w_i).

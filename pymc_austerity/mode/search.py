@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,9 +13,8 @@ from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.newton import NEAR, Maximum, NoMaximumError, maximise
 from pymc_austerity.model.starting_point import dispersed_points
+from pymc_austerity.progress import stage
 from pymc_austerity.target import Index, Vector
-
-logger = logging.getLogger(__name__)
 
 # Rows of the first search, and by how much they grow from one to the next.
 _FIRST_ROWS, _ROWS_PER_DIMENSION, _GROWTH = 2000, 20, 10
@@ -32,16 +29,17 @@ _ROUGHLY = 1e-2
 # Modes compared on all the data, and the smallest share of the posterior that is worth a warning.
 _MOST_MODES, _SHARE = 3, 1e-3
 _SEED = 2017
-# Seconds between messages of a long search.
-_PATIENCE = 5.0
 
 
-def samples_of_rows(n_local: int, n_dim: int, rng: np.random.Generator) -> Iterator[Index]:
-    """Rows for one search after the other, each on ten times as many; that on all rows comes after these."""
-    rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim)
+def samples_of_rows(n_local: int, n_dim: int, rng: np.random.Generator) -> Iterator[Index | None]:
+    """Rows for one search after the other, each on ten times as many; at last None, for all of them."""
+    rows, sizes = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim), []
     while rows * 2 < n_local:
-        yield np.sort(rng.choice(n_local, rows, replace=False, shuffle=False))
+        sizes.append(rows)
         rows *= _GROWTH
+    for k, size in enumerate([*sizes, n_local]):
+        stage("mode", f" {k + 1}/{len(sizes) + 1}, {size:,} of {n_local:,} rows")
+        yield None if k == len(sizes) else np.sort(rng.choice(n_local, size, replace=False, shuffle=False))
 
 
 class Located(NamedTuple):
@@ -75,8 +73,6 @@ class ModeSearch:
         self._model, self._posterior, self._point = model, posterior, point
         self._n_local = posterior.factorisation.n_local
         self._rng = np.random.default_rng(_SEED)
-        self._stage = ""
-        self._started = self._told = time.perf_counter()
 
     def run(self) -> Located:
         """The highest mode, and how many there are.
@@ -88,12 +84,12 @@ class ModeSearch:
         starts, searched = self._starts(), False
         n_starts = len(starts)
         for positions in samples_of_rows(n, int(self._posterior.free.sum()), self._rng):
-            modes, _ = self._modes(starts, positions)
-            starts = [m.q for m in modes[:_MOST_MODES]] if modes else starts
-            searched = searched or bool(modes)
-        # Of many rows only the best starts are worth a search; few have not been searched from.
-        best = starts[:_MOST_MODES] if searched or n > _MANY_ROWS else starts
-        ends, problem = self._modes(best, None)
+            if positions is None and (searched or n > _MANY_ROWS):
+                # Of many rows only the best starts are worth a search; few have not been searched from.
+                starts = starts[:_MOST_MODES]
+            ends, problem = self._modes(starts, positions)
+            if positions is not None and ends:
+                starts, searched = [m.q for m in ends[:_MOST_MODES]], True
         if not ends:
             self._refuse(problem)
         return Located(ends[0], n_starts, self._count_modes(ends))
@@ -104,26 +100,12 @@ class ModeSearch:
         ravelled = [np.concatenate([np.ravel(p[name]) for name in names]) for p in points]
         return [q.astype(np.float64) for q in ravelled]
 
-    def _tell(self, value: float) -> None:
-        """Log the progress of a long search."""
-        now = time.perf_counter()
-        if now - self._told > _PATIENCE:
-            self._told = now
-            logger.warning(
-                "Looking for the posterior mode, %s: log density %.6g after %.0f s.",
-                self._stage,
-                value,
-                now - self._started,
-            )
-
     def _modes(
         self, starts: list[Vector], positions: Index | None
     ) -> tuple[list[Maximum], NoMaximumError | None]:
         """Distinct maxima from some starts, highest first; and what was in the way from the first start."""
-        density, found, problem = self._posterior.density(positions, self._tell), [], None
-        for k, start in enumerate(starts):
-            n_rows = self._n_local if positions is None else len(positions)
-            self._stage = f"start {k + 1} of {len(starts)} on {n_rows:,} rows"
+        density, found, problem = self._posterior.density(positions), [], None
+        for start in starts:
             try:
                 maximum = maximise(density, start, NEAR if positions is None else _ROUGHLY)
             except NoMaximumError as error:
@@ -140,14 +122,17 @@ class ModeSearch:
     def _refuse(self, problem: NoMaximumError | None) -> None:
         assert problem is not None
         where = (
-            f" along {self._posterior.names_along(problem.direction)}" if np.any(problem.direction) else ""
+            f" along {', '.join(self._posterior.leading(problem.direction))}"
+            if np.any(problem.direction)
+            else ""
         )
         raise NoNormalApproximationError(
             f"The posterior has no mode to expand at: {problem.reason}{where}. Data that separate the "
             "responses perfectly, a parameter that the model does not identify, or a scale of a hierarchical "
             "prior in the same block do this. Give that parameter a proper prior, or remove it; put "
             "hierarchical scales and what they govern under Taylor() with proposal=Surrogate(); or use the "
-            "step without control_variate and with a random walk."
+            "step without control_variate and with a random walk.",
+            self._posterior.leading(problem.direction),
         )
 
     def _count_modes(self, ends: list[Maximum]) -> int:

@@ -25,12 +25,12 @@ from pymc_austerity.model.lift.lifter import Lifter
 from pymc_austerity.model.lift.rows import lift_piece
 from pymc_austerity.model.self_check import check_against_model
 from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.validation import is_whole
+from pymc_austerity.validation import is_whole, nearest
 
 
 def factorise(
     model: pm.Model | None = None,
-    vars: Variable | Sequence[Variable] | None = None,
+    vars: Variable | str | Sequence[Variable | str] | None = None,
     *,
     threshold: int = 1000,
     initial_point: PointType | None = None,
@@ -41,7 +41,7 @@ def factorise(
     ----------
     model : pymc.Model, optional
         Default: the model of the context.
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Keep only the terms that contain one of these. Default: all.
     threshold : int, default 1000
         A vector of at least so many terms is local; shorter ones are evaluated in full.
@@ -94,7 +94,7 @@ def factorise(
 
 def build(
     model: pm.Model | None,
-    vars: Variable | Sequence[Variable] | None,
+    vars: Variable | str | Sequence[Variable | str] | None,
     *,
     threshold: int,
     initial_point: PointType | None,
@@ -169,29 +169,51 @@ def model_of(model: Any) -> pm.Model:
 
 
 def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
-    """Value variables of the given random or value variables, by default of all."""
+    """Value variables of random or value variables, or of names; by default all."""
     if vars is None:
         return list(model.value_vars)
     chosen = list(vars) if isinstance(vars, list | tuple) else [vars]
     if not chosen:
         raise ValueError("vars is empty: name the variables, or leave vars out for all.")
+    by_name = {**{value.name: value for value in model.value_vars}, **model.named_vars}
     result = []
     for var in chosen:
-        if isinstance(var, str):
-            raise ValueError(f"vars must be variables, got the name {var!r}: pass model[{var!r}].")
-        if not isinstance(var, Variable):
-            raise ValueError(f"vars must be a variable or a list of variables, got {var!r}.")
-        value = model.rvs_to_values.get(var, var)
+        if not isinstance(var, str | Variable):
+            raise ValueError(f"vars must be a variable, its name, or a list of these, got {var!r}.")
+        named = by_name.get(var, var) if isinstance(var, str) else var
+        value = model.rvs_to_values.get(named, named)
         if value not in model.value_vars:
-            known = ", ".join(rv.name for rv in model.free_RVs)
-            raise ValueError(
-                f"{var!r} is not a free variable of the model (it may be observed, deterministic, or of "
-                f"another model). Its free variables: {known}."
-            )
+            raise ValueError(_not_free(model, var))
         if value in result:
             raise ValueError(f"The variable {value.name!r} was given twice.")
         result.append(value)
     return result
+
+
+def _not_free(model: pm.Model, var: Variable | str) -> str:
+    """Why a variable, or a name, is none of the free variables of a model."""
+    name = var if isinstance(var, str) else str(var.name or var)
+    free = [rv.name for rv in model.free_RVs]
+    named = model.named_vars.get(name)
+    kinds = {
+        "it is observed": model.observed_RVs,
+        "it is a potential": model.potentials,
+        "it is Deterministic": model.deterministics,
+        "it is data": model.data_vars,
+    }
+    if named is None or not (isinstance(var, str) or var is named):
+        there = (
+            "there is none of that name"
+            if isinstance(var, str)
+            else "it is of another model, or an expression"
+        )
+    else:
+        there = next((kind for kind, members in kinds.items() if named in members), "it is something else")
+    meant = nearest(name, free) if isinstance(var, str) else ""
+    return (
+        f"{name!r} is not a free variable of the model: {there}. "
+        f"Its free variables: {', '.join(free)}.{meant}"
+    )
 
 
 def _refuse_single_precision(model: pm.Model) -> None:

@@ -7,7 +7,8 @@ support of the likelihood. Else the start is to blame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
+from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.graph.log_density import as_values, raw_terms
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
 from pymc_austerity.model.starting_point import dispersed_points
@@ -30,6 +32,11 @@ from pymc_austerity.model.starting_point import dispersed_points
 _NEAR, _DRAWS = 10, 8
 _NAMED_ROWS = 5
 _SEED = 2017
+# Whole numbers are taken to be no larger by PyMC.
+_LARGEST = 2**31 - 1
+_FLOATS = "It keeps whole numbers in 32 bits: give counts above 2,147,483,647 as floats."
+# A count below this is no code of somebody's.
+_WRAPPED = -1000
 
 Position = tuple[int, ...]
 
@@ -57,33 +64,49 @@ class _Bad(NamedTuple):
 
     def __str__(self) -> str:
         where = f" in {_listed(self.rows)}" if self.rows.ndim else ""
+        if self.rows.size > 1 and self.rows.all():
+            where = f" in all {self.rows.size:,} rows"
         return f"The log density of the term {self.name!r} is {self.value}{where}"
 
 
-def refuse_cut_counts(model: pm.Model) -> None:
-    """Raise `ValueError` naming shared data that hold fractions, and are observations of a discrete variable.
-
-    PyMC cuts the fractions off in silence. Those of an array are gone once the model is made.
-    """
+def refuse_data(model: pm.Model) -> None:
+    """Raise `ValueError` naming observations that are empty, or that PyMC would change in silence."""
     for rv in model.observed_RVs:
-        if np.dtype(rv.type.dtype).kind not in "iu":
-            continue
         given = _given(model.rvs_to_values[rv])
-        cut = np.isfinite(given) & (given != np.trunc(given))
-        if cut.any():
-            one = given[_positions(cut)[0]]
+        if not given.size:
             raise ValueError(
-                f"The observation of {rv.name!r} in {_listed(cut)} is {one}, and {rv.name!r} is discrete: "
-                f"PyMC would take {int(one)} for it. Correct the data, or use a continuous distribution."
+                f"{rv.name!r} has no observations (shape {given.shape}): there is nothing to sample from. "
+                "Give data, or leave the variable out."
             )
+        if np.dtype(rv.type.dtype).kind in "iu":
+            _refuse_cut_counts(str(rv.name), given)
+
+
+def _refuse_cut_counts(name: str, given: np.ndarray) -> None:
+    """Fractions of shared data are cut off, and whole numbers wrapped. Those of an array are gone already."""
+    cut = np.isfinite(given) & (given != np.trunc(given))
+    if cut.any():
+        one = given[_positions(cut)[0]]
+        raise ValueError(
+            f"The observation of {name!r} in {_listed(cut)} is {one}, and {name!r} is discrete: "
+            f"PyMC would take {int(one)} for it. Correct the data, or use a continuous distribution."
+        )
+    wide = (given > _LARGEST) | (given < -_LARGEST - 1)
+    if given.dtype.kind in "iu" and wide.any():
+        one = given[_positions(wide)[0]]
+        raise ValueError(
+            f"The observation of {name!r} in {_listed(wide)} is {one:,}: PyMC would take "
+            f"{one.astype(np.int32)} for it. {_FLOATS}"
+        )
 
 
 @np.errstate(all="ignore")
 def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
     """Raise `ValueError` if no chain could start at `point` or near it, and say why.
 
-    That is, if rows of the data are possible nowhere near it, or if the log density is finite neither there
-    nor at `point`. Nothing is compiled. Where chains can start all terms are evaluated once or a few times.
+    That is, if rows of the data are possible nowhere near it, if rows that are not possible at `point` have
+    data that are not finite, or if the log density is finite neither there nor near it. Nothing is compiled.
+    Where chains can start all terms are evaluated once or a few times.
     """
     for name, value in point.items():
         if not np.all(np.isfinite(value)):
@@ -93,10 +116,13 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
             )
     terms, rng = _Terms(model), np.random.default_rng(_SEED)
     near = [_jittered(point, rng) for _ in range(_NEAR)]
+    observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
     if not all(terms.not_finite(each) for each in near):
+        for bad in terms.nowhere_finite([point]):  # half of the line may do with an infinite covariate
+            if bad.name in observed and (why := _in_data(observed[bad.name], terms.graphs[bad.name], bad)):
+                raise ValueError(f"{bad} at the start: {why}")
         return
     draws = dispersed_points(model, point, [v.name for v in model.value_vars], _DRAWS, rng)
-    observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
     for bad in terms.nowhere_finite(near):
         if bad.name in observed:
             value = observed[bad.name]
@@ -113,6 +139,19 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
             "finite. Start where it is, by initval= of the variables; or no parameters make the data "
             "possible."
         )
+
+
+@contextmanager
+def impossible_explained(model: pm.Model, point: Mapping[str, Any]) -> Iterator[None]:
+    """Within it, an error that is due to data that are impossible says so."""
+    try:
+        yield
+    except (UnsuitableError, SelfCheckError):
+        try:
+            require_start(model, point)
+        except ValueError as why:
+            raise why from None
+        raise
 
 
 class _Terms:
@@ -209,6 +248,8 @@ def _outside(value: Variable, terms: _Terms, bad: _Bad, points: Sequence[Mapping
     same = np.full(observed.shape, one).astype(value.type.dtype)
     if any(np.any(np.isfinite(log_density(*terms.values(point), same)[0])) for point in points):
         return ""
+    if observed.dtype.kind in "iu" and one < _WRAPPED:
+        return f"the observation is {one}. PyMC may have made it of a larger number. {_FLOATS}"
     return (
         f"the observation is {one}, which has no density at {len(points)} points, draws from the prior among "
         "them: it is outside of the support of the likelihood. Correct the data, or use another "
@@ -229,8 +270,11 @@ def _plain(var: Variable) -> Variable:
 
 def _given(value: Variable) -> np.ndarray:
     """Observations as they were given, before they were made whole numbers."""
-    node = value.owner
-    if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast):
+    while (
+        (node := value.owner) is not None
+        and isinstance(node.op, Elemwise)
+        and isinstance(node.op.scalar_op, Cast)
+    ):
         value = node.inputs[0]
     return np.asarray(pytensor.function([], value, mode=INTERPRETED)())
 

@@ -63,5 +63,6 @@ def refusal(name: str, size: int | None, coupled: Coupled) -> FactorisationError
     return FactorisationError(
         f"Rows of {term} cannot be computed from a subsample: {coupled}. Use another step method, "
         "such as pm.NUTS or pm.Slice, for the variables in it, or write the model so that each row "
-        "depends on the parameters and on its own data only."
+        "depends on the parameters and on its own data only.",
+        name,
     )

@@ -21,3 +21,8 @@ __all__ = [
     "plot_risk",
     "plot_test_designs",
 ]
+
+
+def __dir__() -> list[str]:
+    """Functions, without the modules that they are in."""
+    return __all__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 import numpy as np
 import pymc as pm
@@ -15,6 +16,7 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.recommendation.advice import instead_of_nuts, too_many_rows, without_a_bound
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
 from pymc_austerity.recommendation.nuts import NUTS
@@ -50,32 +52,33 @@ def choose(
     """The first that applies: few rows, few rows with a small error, all rows, `pm.NUTS`."""
     blank = blank_record(evidence, model, block, point)
     if evidence.plates is not None:
-        return of_plate(evidence.plates, blank, point) or by_nuts(evidence, blank, model, block)
+        return of_plate(evidence.plates, blank, point) or by_nuts(evidence, blank, model, block, point)
     if why_not_normal(evidence) is None:
-        costly = why_costly(evidence)
+        costly = why_costly(evidence, model)
         if costly is None:
             return of_few_rows(evidence, blank, point)
         if approximate:
             return approximately(evidence, costly, blank, model, block, point)
         return of_all_rows(evidence, costly, blank, model, block, point)
-    return by_nuts(evidence, blank, model, block)
+    return by_nuts(evidence, blank, model, block, point)
 
 
-def why_costly(evidence: Evidence) -> Costly | None:
+def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
     """Why `TunaMH` cannot be used, or would draw too many rows; None if it draws few."""
     plan = evidence.plan
     if plan is None:
+        assert evidence.no_bound is not None
         return Costly(
-            "no bound is known for the remainders of all local terms",
-            "TunaMH(curvature=...), with a bound of your own for terms with one linear predictor, "
-            "reads few and is exact.",
+            f"no bound is known for all Taylor remainders: {first_sentence(evidence.no_bound.reason)}",
+            f"{without_a_bound(evidence.no_bound.in_the_way, model)}. TunaMH(curvature=...), with a bound of "
+            "your own for terms with one linear predictor, reads few and is exact.",
         )
     if plan.recipe.reads_all:
         rows, n_local = plan.recipe.prediction.terms, plan.recipe.n_local
         return Costly(
             f"TunaMH would draw about {few_digits(rows)} of {n_local:,} rows for a transition, more "
             "than a quarter",
-            "With more data for each dimension TunaMH reads few and is exact.",
+            too_many_rows(plan.recipe.prediction.total),
         )
     return None
 
@@ -178,6 +181,8 @@ def of_all_rows(
         otherwise="recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a "
         f"transition, with a small error that is not bounded. {costly.remedy}",
     )
+    if evidence.no_plate:
+        why = why._replace(otherwise=f"{why.otherwise} And {_no_plate(evidence)}.")
     is_of_search = evidence.is_hierarchical  # it uses the Taylor polynomial, too
     return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search)
 
@@ -190,13 +195,25 @@ def without_expansion(surveyed: Survey, proposal: ProposalOption) -> Survey:
     return replace(surveyed, proposal=proposal, found=found)
 
 
+def _no_plate(evidence: Evidence) -> str:
+    return f"the effects of groups are no plate: {evidence.no_plate}"
+
+
+def _faster(blank: Recommendation, model: pm.Model) -> str:
+    """What is faster than `pm.NUTS`, which PyMC runs as a step, where it may take all of a model."""
+    if blank.others or len(model.value_vars) != len(model.continuous_value_vars):
+        return ""
+    missing = "" if find_spec("nutpie") else " (pip install nutpie)"
+    return f'pm.sample(nuts_sampler="nutpie") without step= is faster than pm.NUTS{missing}'
+
+
 def _why_nuts(evidence: Evidence) -> str:
     """What speaks against the steps of this package."""
     if evidence.plates is not None:
         return few_rows_a_group(evidence.plates.recipe)
     reason = first_sentence(why_not_normal(evidence) or "")
     if evidence.no_plate:
-        reason += f"; and the effects of groups are no plate: {evidence.no_plate}"
+        reason += f"; and {_no_plate(evidence)}"
     return reason
 
 
@@ -205,6 +222,7 @@ def by_nuts(
     blank: Recommendation,
     model: pm.Model,
     block: list[Variable],
+    point: PointType,
     slow: str | None = None,
 ) -> Choice:
     """`pm.NUTS`, if it can be used; `slow` says how badly another step would mix, if that is the reason."""
@@ -219,9 +237,10 @@ def by_nuts(
     why = blank._replace(
         step="pm.NUTS()",
         reason=reason,
-        otherwise="1,000 or more rows that depend on these variables and on their own data only, and a "
-        "posterior like a normal distribution at its only mode: many data for each parameter, proper priors, "
-        "hierarchies written centred. For a whole model pm.sample() without step= is as good as this step, "
-        "and starts each chain at another point.",
+        otherwise=" ".join(
+            f"{said}."
+            for said in (instead_of_nuts(evidence, model, block, point), _faster(blank, model))
+            if said
+        ),
     )
     return Choice(why, lambda: NUTS(block, model=model))

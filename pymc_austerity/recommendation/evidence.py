@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pymc as pm
 from pymc.initial_point import PointType
@@ -94,16 +94,20 @@ def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence
             return Evidence(fact, plates=plates, certificate=plates.recipe.certificate)
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:
-        return Evidence(fact, unsuitable=error, no_plate=str(plate) if isinstance(plate, NoPlate) else "")
-    evidence = Evidence(fact, surveyed)
+        return Evidence(fact, unsuitable=error, no_plate=_said(plate))
+    evidence = Evidence(fact, surveyed, no_plate=_said(plate))
     if why_not_normal(evidence) is not None:
         return evidence
     try:
         plan = plan_tuna(options, tuna, point, surveyed)
     except NoBoundError as error:
         certificate = f"none: {first_sentence(error.reason)}"
-        return Evidence(fact, surveyed, no_bound=error, certificate=certificate)
-    return Evidence(fact, surveyed, plan, certificate=plan.recipe.certificate)
+        return replace(evidence, no_bound=error, certificate=certificate)
+    return replace(evidence, plan=plan, certificate=plan.recipe.certificate)
+
+
+def _said(plate: PlateModel | NoPlate | None) -> str:
+    return str(plate) if isinstance(plate, NoPlate) else ""
 
 
 def why_not_normal(evidence: Evidence) -> str | None:
@@ -117,15 +121,21 @@ def why_not_normal(evidence: Evidence) -> str | None:
             f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
         )
     spread = f"sums of remainders vary by {report.remainder_sd:.2g}"
+    if fits_normal(report.acceptance, report.remainder_sd, is_hierarchical=evidence.is_hierarchical):
+        return None
     if evidence.is_hierarchical:
-        if not report.remainder_sd < _SURROGATE_SPREAD:
-            return f"The likelihood is far from its Taylor polynomial: {spread}"
-    elif not (report.acceptance >= _ACCEPTANCE and report.remainder_sd < _SPREAD):
-        return (
-            "The posterior is far from the normal distribution at its mode: independent draws would be "
-            f"accepted at a rate of about {report.acceptance:.2f}, and {spread}"
-        )
-    return None
+        return f"The likelihood is far from its Taylor polynomial: {spread}"
+    return (
+        "The posterior is far from the normal distribution at its mode: independent draws would be "
+        f"accepted at a rate of about {report.acceptance:.2f}, and {spread}"
+    )
+
+
+def fits_normal(acceptance: float, spread: float, *, is_hierarchical: bool) -> bool:
+    """Would a step that is fitted to the mode do well?"""
+    if is_hierarchical:
+        return spread < _SURROGATE_SPREAD
+    return acceptance >= _ACCEPTANCE and spread < _SPREAD
 
 
 def first_sentence(message: str) -> str:

@@ -54,7 +54,7 @@ def that_mixes(
     if not _has_gradient(model, block):
         warn_of_poor_mixing(mixing, step.name_of(mixing.dimension))
         return told, step
-    choice = by_nuts(evidence, blank_record(evidence, model, block, point), model, block, slow)
+    choice = by_nuts(evidence, blank_record(evidence, model, block, point), model, block, point, slow)
     return choice, choice.make()
 
 

@@ -15,8 +15,11 @@ from pytensor.tensor.random.type import RandomType
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError, SubsamplingWarning, warn
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.impossible import refuse_cut_counts, require_start
+from pymc_austerity.model.impossible import refuse_data, require_start
+from pymc_austerity.model.lookups import lookups_explained
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.progress import stage, watched
+from pymc_austerity.recommendation.announcement import announce
 from pymc_austerity.recommendation.choice import choose
 from pymc_austerity.recommendation.evidence import Evidence, gather
 from pymc_austerity.recommendation.mixing import that_mixes
@@ -27,9 +30,11 @@ from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 
 def recommend(
     model: pm.Model | None = None,
-    vars: Variable | Sequence[Variable] | None = None,
+    vars: Variable | str | Sequence[Variable | str] | None = None,
     *,
     approximate: bool = False,
+    verbose: bool = True,
+    progressbar: bool = True,
 ) -> SubsampledStep | NUTS:
     """Choose a step that suits the model, and say why; an exact one unless you allow another.
 
@@ -37,11 +42,16 @@ def recommend(
     ----------
     model : pymc.Model, optional
         Default: the model of the context.
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to update together. Default: all of the model. Others, such as discrete ones, are
         left to the steps that `pymc.sample` assigns.
     approximate : bool, default False
         Whether `AusterityMH` may be chosen, where an exact step would read all rows.
+    verbose : bool, default True
+        Whether the choice is told, by the logger ``pymc.austerity``: the step and the rows it will read, or
+        why all rows are read, and what would change that.
+    progressbar : bool, default True
+        Whether a set-up that takes more than a second is shown while it lasts.
 
     Returns
     -------
@@ -111,8 +121,9 @@ def recommend(
     TunaMH() for level, slope
       because      few rows decide exactly...
     """
-    if not isinstance(approximate, bool | np.bool_):
-        raise ValueError(f"approximate must be True or False, got {approximate!r}.")
+    for name, given in {"approximate": approximate, "verbose": verbose, "progressbar": progressbar}.items():
+        if not isinstance(given, bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {given!r}.")
     model = model_of(model)
     block = model.continuous_value_vars if vars is None else value_variables(model, vars)
     if not block:
@@ -121,10 +132,11 @@ def recommend(
             "step= out: pm.sample() chooses steps for discrete variables."
         )
     refuse_discrete(block)
-    refuse_cut_counts(model)
-    point = default_point(model)
-    warn_of_long_deterministics(model, point)
-    with many_graphs():
+    refuse_data(model)
+    with watched("recommend", bool(progressbar)), many_graphs(), lookups_explained(model):
+        stage("reading the model")
+        point = default_point(model)
+        warn_of_long_deterministics(model, point)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
             evidence = _evidence(model, block, point)
@@ -141,6 +153,8 @@ def recommend(
             "Without approximate=True an exact step is recommended."
         )
     step.recommendation = choice.why
+    if verbose:
+        announce(choice.why)
     return step
 
 

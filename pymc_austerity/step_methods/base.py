@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
+import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence
 from pymc.util import RandomGenerator
@@ -14,8 +15,12 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.impossible import impossible_explained, refuse_data
+from pymc_austerity.model.lookups import lookups_explained
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.configuration import text
+from pymc_austerity.step_methods.keywords import refuse_unknown
+from pymc_austerity.step_methods.siblings import refuse_shared
 from pymc_austerity.validation import is_whole
 
 
@@ -34,6 +39,13 @@ class RebuiltStep(BlockedStep):
     # Fingerprints of the data that the step was built for.
     _data_seen: list[Fingerprint] | None = None
     _model: Any
+    _vars: list[Variable]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """PyMC's, for keywords that the step has. With ``blocked=False`` these are several steps."""
+        refuse_unknown(cls, kwargs)
+        step: Self = super().__new__(cls, *args, **kwargs)
+        return step
 
     # What a subclass does -------------------------------------------------------------------
 
@@ -76,6 +88,32 @@ class RebuiltStep(BlockedStep):
         """The model that the step was made for."""
         return self._model
 
+    @property
+    def own_vars(self) -> list[Variable]:
+        """`vars`, whatever the context."""
+        return self._vars
+
+    @property
+    def vars(self) -> list[Variable]:
+        """Value variables that the step updates.
+
+        `pymc.sample` looks at them first, in the context of its model: another one is refused here.
+        """
+        context = pm.Model.get_context(error_if_none=False, allow_block_model_access=True)
+        if context is not None and not set(self._vars).issubset(context.value_vars):
+            names = ", ".join(str(value.name) for value in self._vars)
+            known = ", ".join(rv.name for rv in context.free_RVs)
+            raise ValueError(
+                f"This {type(self).__name__} was made for {names} of another model than the one of the "
+                f"context, whose free variables are {known}. Make the step within `with model:`, for the "
+                "model that is sampled."
+            )
+        return self._vars
+
+    @vars.setter
+    def vars(self, given: list[Variable]) -> None:
+        self._vars = given
+
     def _fingerprints(self) -> list[Fingerprint]:
         return [fingerprint(graph) for graph in self._graphs()]
 
@@ -83,7 +121,9 @@ class RebuiltStep(BlockedStep):
         """Build; if that fails, nothing of older data is left to be used."""
         self._data_seen = None
         self.__dict__.update(dict.fromkeys(self._rebuilt))
-        with many_graphs():
+        refuse_data(self._model)
+        model = self._model
+        with many_graphs(), lookups_explained(model), impossible_explained(model, point):
             self._build(point)
         self._data_seen = self._fingerprints()
 
@@ -100,6 +140,7 @@ class RebuiltStep(BlockedStep):
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
+        refuse_shared(self, self._vars, rng)
         super().setup_chain(rng, tune, draws)
         if self.is_built:
             if self._fingerprints() != self._data_seen:
@@ -112,7 +153,7 @@ class RebuiltStep(BlockedStep):
     # Copies and pickles ---------------------------------------------------------------------
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.vars,), {"model": self._model, "blocked": True}
+        return (self._vars,), {"model": self._model, "blocked": True}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out whatever has size N or is compiled."""
@@ -134,7 +175,7 @@ class RebuiltStep(BlockedStep):
     @property
     def configuration(self) -> dict[str, Any]:
         """How the step is set up: all that changes its distribution or its cost, as JSON can hold it."""
-        names = [str(self._model.values_to_rvs[v].name) for v in self.vars]
+        names = [str(self._model.values_to_rvs[v].name) for v in self._vars]
         return {"step": type(self).__name__, "vars": names, **self._settings()}
 
     def __repr__(self) -> str:

@@ -25,9 +25,11 @@ from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
-from pymc_austerity.step_methods.messages import tell_if_slow, warn_of_given, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import warn_of_given, warn_of_long_deterministics
+from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Index
 
 
@@ -46,7 +48,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     Parameters
     ----------
-    vars : random or value variable
+    vars : variable or its name
         The allocations z, one vector of shape (N,) with values 0, ..., K - 1. Its prior may be one vector of
         K probabilities or a row of a table for each z_i.
     batch_size : int or float, optional
@@ -64,6 +66,8 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         A point as ``model.initial_point()`` gives it, for models where that is slow.
     compile_kwargs : dict, optional
         Not used: steps of this package compile with numba.
+    progressbar : bool, default True
+        Whether a set-up that takes more than a second is shown while it lasts.
 
     Raises
     ------
@@ -131,7 +135,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         batch_size: int | float | None = None,
         steps_per_draw: int = 1,
@@ -140,7 +144,9 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
+        progressbar: bool = True,
     ) -> None:
+        shown = checked_progressbar(progressbar)
         self._steps_per_draw = checked_steps_per_draw(steps_per_draw)
         warn_of_compile_kwargs(self, compile_kwargs)
         self._model = model_of(model)
@@ -153,26 +159,28 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             )
         self._requested_size = checked_batch_size(batch_size)
         self.rng = get_random_generator(rng)
-        if initial_point is None:
-            initial_point = default_point(self._model)
-        warn_of_long_deterministics(self._model, initial_point)
-        self._build_anew(initial_point)
+        with watched(type(self).__name__, shown):
+            stage("reading the model")
+            if initial_point is None:
+                initial_point = default_point(self._model)
+            warn_of_long_deterministics(self._model, initial_point)
+            self._build_anew(initial_point)
 
     # Building -------------------------------------------------------------------------------
 
     def _build(self, point: PointType) -> None:
         """Find the terms that contain z on the graph, and compile."""
-        self._compile(Allocations(self._model, self.vars[0], point, check=True), point)
+        self._compile(Allocations(self._model, self._vars[0], point, check=True), point)
 
     def _rebuild(self, point: PointType) -> bool:
-        found = Allocations(self._model, self.vars[0], point, check=False)
+        found = Allocations(self._model, self._vars[0], point, check=False)
         if [fingerprint(found.factorisation.graph)] != self._data_seen:
             return False
         self._compile(found, point)
         return True
 
     def _compile(self, found: Allocations, point: PointType) -> None:
-        n_local, name = found.n_local, self.vars[0].name
+        n_local, name = found.n_local, self._vars[0].name
         rows = batch_rows(self._requested_size, n_local, name, (name, n_local))
         self._batch_size = n_local if rows is None else rows
         self._n_local = n_local
@@ -180,7 +188,8 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         self._updates = found.compile(gibbs_updates, {"rule": BatchDraws(..., draw_category)}, ["log_terms"])
         self._population = np.arange(found.n_local)
         self._counted = None
-        with exact_arithmetic(), tell_if_slow():  # the first call compiles
+        stage("updates")
+        with exact_arithmetic():  # the first call compiles
             z = np.zeros(found.n_local, dtype=np.int64)
             counts = np.zeros(found.n_categories, dtype=np.int64)
             rng = np.random.default_rng(0)
@@ -202,12 +211,13 @@ class MinibatchCategoricalGibbs(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` updates of z; all else stays as it is."""
+        has_moved()
         self.require_built(point)
-        name, n_local = self.vars[0].name, self._allocations.n_local
+        name, n_local = self._vars[0].name, self._allocations.n_local
         counts = self.counts(point)
         z = np.array(point[name], dtype=np.int64)
         outcome = self._run(z, counts, point)
-        new = z.astype(self.vars[0].type.dtype, copy=False)
+        new = z.astype(self._vars[0].type.dtype, copy=False)
         self._counted = Counted(new, counts)
         n_used = outcome.n_rows / self._steps_per_draw
         stats = {
@@ -225,7 +235,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             )
         except ImpossibleRowError as error:
             terms = ", ".join(self._allocations.term_names)
-            raise ValueError(f"{self.vars[0].name}: {error} (terms {terms})") from None
+            raise ValueError(f"{self._vars[0].name}: {error} (terms {terms})") from None
         return outcome
 
     def counts(self, point: PointType) -> Index:
@@ -250,7 +260,7 @@ class MinibatchCategoricalGibbs(RebuiltStep):
             If z has another length than when the step was built, or values that are no categories.
         """
         self.require_built(point)
-        z, last = point[self.vars[0].name], self._counted
+        z, last = point[self._vars[0].name], self._counted
         # Within one draw it is the same array; parallel chains copy it after each draw.
         if last is not None and (z is last.z or np.array_equal(z, last.z)):
             return last.counts.copy()
@@ -258,14 +268,14 @@ class MinibatchCategoricalGibbs(RebuiltStep):
         z = np.asarray(z)
         if z.shape != (n_local,):
             raise ValueError(
-                f"The value of {self.vars[0].name} must have shape ({n_local},), got {z.shape}. If data were "
-                "replaced, make a new step, or use the step through pm.sample."
+                f"The value of {self._vars[0].name} must have shape ({n_local},), got {z.shape}. If data "
+                "were replaced, make a new step, or use the step through pm.sample."
             )
         if z.min() < 0 or z.max() >= n_categories:
             wrong = int(np.flatnonzero((z < 0) | (z >= n_categories))[0])
             raise ValueError(
-                f"The value of {self.vars[0].name} in row {wrong} is {int(z[wrong])}, and its categories are "
-                f"0, ..., {n_categories - 1}. Start the chain with one of these."
+                f"The value of {self._vars[0].name} in row {wrong} is {int(z[wrong])}, and its categories "
+                f"are 0, ..., {n_categories - 1}. Start the chain with one of these."
             )
         return np.bincount(z, minlength=n_categories).astype(np.int64)
 

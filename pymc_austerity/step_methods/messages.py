@@ -1,11 +1,8 @@
-"""What a step tells its user when it is built: errors, warnings, and that something takes long."""
+"""What a step tells its user when it is built: errors and warnings."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -22,21 +19,6 @@ logger = logging.getLogger(__name__)
 
 # Recording a Deterministic of this length at every draw costs more than most draws.
 _LONG_DETERMINISTIC = 10_000
-# Seconds after which a user wonders what is going on.
-_PATIENCE = 5.0
-
-
-@contextmanager
-def tell_if_slow() -> Iterator[None]:
-    """Log that the model is being compiled, once that has taken a while."""
-    message = "Compiling the model takes a while. The result is kept on disk for the next time."
-    timer = Timer(_PATIENCE, logger.warning, [message])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def refuse_discrete(value_vars: list[Variable]) -> None:

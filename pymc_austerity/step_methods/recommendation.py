@@ -35,7 +35,7 @@ class Recommendation(NamedTuple):
         How well the normal distribution at the mode fits; None if it was not found.
     guarantee : str
     otherwise : str
-        What would change the choice.
+        What would change the choice, and which parameters are in the way; for `pm.NUTS` also what is faster.
     plate : PlatePrediction or None
         Rows and acceptance rates of either move, by a pilot run, if effects are moved as a plate.
     mixing : Mixing or None

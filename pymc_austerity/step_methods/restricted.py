@@ -17,13 +17,14 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.impossible import refuse_data
 from pymc_austerity.model.restricted import RestrictedModel
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.messages import refuse_discrete
 
 
 def restricted_nuts(
-    vars: Variable | Sequence[Variable], *, model: pm.Model | None = None, **kwargs: Any
+    vars: Variable | str | Sequence[Variable | str], *, model: pm.Model | None = None, **kwargs: Any
 ) -> pm.NUTS | CompoundStep:
     """`pm.NUTS` that evaluates only the terms of the model that contain its variables.
 
@@ -32,7 +33,7 @@ def restricted_nuts(
 
     Parameters
     ----------
-    vars : random or value variables
+    vars : variables or their names
         Continuous variables to update together.
     model : pymc.Model, optional
         Default: the model of the context.
@@ -88,7 +89,7 @@ def restricted_nuts(
 
 
 def restricted_slice(
-    vars: Variable | Sequence[Variable], *, model: pm.Model | None = None, **kwargs: Any
+    vars: Variable | str | Sequence[Variable | str], *, model: pm.Model | None = None, **kwargs: Any
 ) -> pm.Slice | CompoundStep:
     """`pm.Slice` that evaluates only the terms of the model that contain its variables.
 
@@ -96,7 +97,7 @@ def restricted_slice(
 
     Parameters
     ----------
-    vars : random or value variables
+    vars : variables or their names
         Continuous variables to update.
     model : pymc.Model, optional
         Default: the model of the context.
@@ -142,13 +143,14 @@ def restricted_slice(
 
 def _make(
     kind: type[_Restricted],
-    vars: Variable | Sequence[Variable],
+    vars: Variable | str | Sequence[Variable | str],
     model: pm.Model | None,
     kwargs: dict[str, Any],
 ) -> _Restricted | CompoundStep:
     model = model_of(model)
     value_vars = value_variables(model, vars)
     refuse_discrete(value_vars)
+    refuse_data(model)
     labelled = [v.name for v in value_vars if isinstance(v.type, XTensorType)]
     if labelled and kind is RestrictedSlice:
         raise ValueError(

@@ -187,7 +187,7 @@ class TestOptions:
             mu = pm.Normal("mu")
             pm.Normal("y", mu, 1.0, observed=np.zeros(1000))
             other = AusterityMH()
-        with pytest.raises(ValueError, match="not a value variable in the model"):
+        with pytest.raises(ValueError, match="was made for mu of another model"):
             draw(line, other)
 
     def test_multitrace(self, line, step, draw):

@@ -192,11 +192,6 @@ class TestProgressBar:
 class TestLongDeterministics:
     """Recording them costs more than the draws; the user is told once, when the step is made."""
 
-    @pytest.fixture(autouse=True)
-    def patient(self, monkeypatch):
-        """On a loaded machine compiling may take long enough for a message of its own."""
-        monkeypatch.setattr("pymc_austerity.step_methods.messages._PATIENCE", 600.0)
-
     @pytest.mark.parametrize("shared", [False, True], ids=["array", "pm.Data"])
     def test_warning(self, caplog, shared):
         x = np.random.default_rng(1).normal(size=12_000)

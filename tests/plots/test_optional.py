@@ -1,5 +1,6 @@
 """Plotting libraries are optional, and imported late."""
 
+import inspect
 import subprocess
 import sys
 
@@ -35,3 +36,8 @@ def test_importing_the_package_imports_no_plotting_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_room_has_functions_only():
+    assert dir(plots) == sorted(plots.__all__)
+    assert all(inspect.isfunction(getattr(plots, name)) for name in dir(plots))

@@ -564,9 +564,128 @@ def test_the_text_of_nuts():
         "pm.NUTS() for mu",
         "with 50 rows",
         "all, at each leapfrog step",
-        "pm.sample() without step=",
+        'pm.sample(nuts_sampler="nutpie") without step=',
     ):
         assert fact in text
+
+
+@pytest.fixture
+def told(caplog):
+    """What was announced."""
+    caplog.set_level("INFO", logger="pymc.austerity")
+    return lambda: [r.getMessage() for r in caplog.records if r.name == "pymc.austerity"]
+
+
+def test_few_rows_are_announced(told):
+    recommend(rare(900, 2))
+    (line,) = told()
+    assert re.fullmatch(r"recommend: TunaMH for beta: [0-9.]+ of 3,000 rows a draw", line)
+
+
+def test_many_variables_are_counted(told):
+    def regression():
+        pm.Normal("y", sum(pm.Normal(f"b{k}") for k in range(8)), 1.0, observed=ROWS)
+
+    recommend(model_with(regression))
+    assert told()[0].startswith("recommend: TunaMH for b0, b1, b2, b3, b4 and 3 others: ")
+
+
+def test_nothing_is_announced(told):
+    step = recommend(short(), verbose=False)
+    assert told() == []
+    assert step.recommendation.otherwise
+
+
+@pytest.mark.parametrize("name", ["verbose", "progressbar"])
+def test_keywords_that_are_true_or_false(name):
+    with pytest.raises(ValueError, match=f"{name} must be True or False"):
+        recommend(short(), **{name: "no"})
+
+
+def part_of_the_model_is_coupled():
+    a, b = pm.Normal("a"), pm.Normal("b")
+    pm.Normal("z", pt.cumsum(pt.exp(a * ROWS[:1500])), 1.0, observed=ROWS[:1500])
+    pm.Normal("y", b * ROWS[:1500], 1.0, observed=ROWS[:1500])
+
+
+def coupled_by_one():
+    a, b = pm.Normal("a"), pm.Normal("b")
+    pm.Normal("z", b * pt.cumsum(pt.exp(a * ROWS[:1500])), 1.0, observed=ROWS[:1500])
+
+
+def far_from_normal_in_one():
+    """Few rows tell of `rare`."""
+    x = np.zeros(3000)
+    x[:3] = 1.0
+    y = np.tile([0, 1], 1500)
+    y[:3] = 1
+    pm.Bernoulli("y", logit_p=pm.Normal("level") + pm.Normal("rare", 0, 20) * x, observed=y)
+
+
+NUTPIE = 'pm.sample(nuts_sampler="nutpie") without step= is faster than pm.NUTS'
+ADVICE = {
+    "coupled": (
+        walk,
+        "for all variables, because rows of the term 'y'.*CumOp.*Neither a number in place of a "
+        "parameter nor a step of its own helps: write 'y' so that",
+    ),
+    "a part": (
+        part_of_the_model_is_coupled,
+        r"A step of its own for 'a' helps the others: step=\[recommend\(vars=\['b'\]\), "
+        r"pm.NUTS\(\[model\['a'\]\]\)\]",
+    ),
+    "by one": (coupled_by_one, "With a number in place of 'a' the rest can be subsampled; a step of its own"),
+    "modes": (two_modes, "because 2 modes were found.*Order what can be exchanged"),
+    "flat": (flat, "Give 'a' or 'b' a proper prior, or put a number in its place"),
+    "one parameter": (
+        far_from_normal_in_one,
+        "least like it along rare. With a number in place of 'rare' it would fit the others; a step of",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_what_would_do_better(case, told):
+    define, expected = ADVICE[case]
+    step = recommend(model_with(define))
+    (line,) = told()
+    assert re.search(expected, line)
+    assert line.startswith("recommend: pm.NUTS for ")
+    assert line.endswith(f"{NUTPIE}.")
+    assert line.endswith(step.recommendation.otherwise)
+
+
+def test_what_would_do_better_for_a_part(told):
+    recommend(overdispersed(), "a")
+    line = told()[0]
+    assert line.startswith("recommend: pm.NUTS for a, because")
+    assert line.endswith("Update 'b' and 'alpha' in the same step: recommend(vars=['a', 'alpha', 'b']).")
+
+
+def test_a_discrete_variable_is_in_the_way(told):
+    recommend(model_with(change))
+    line = told()[0]
+    assert "Sum 'point' out (as pm.Mixture does), or put a number in its place" in line
+    assert NUTPIE not in line  # it takes all of a model, or nothing
+
+
+def test_the_advice_is_followed(told):
+    """What is said to help does: the step that is named is `TunaMH` then."""
+    step = recommend(model_with(part_of_the_model_is_coupled), vars=["b"])
+    assert type(step) is TunaMH
+
+    def without_the_rare():
+        pm.Bernoulli("y", logit_p=pm.Normal("level"), observed=np.tile([0, 1], 1500))
+
+    assert type(recommend(model_with(without_the_rare))) is TunaMH
+
+
+def test_all_rows_are_announced(told):
+    recommend(waiting())
+    line = told()[0]
+    assert line.startswith("recommend: MetropolisHastings for a, b: all 1,000 rows a draw, because ")
+    assert "'a' and 'b' enter the term 'y' through GammaIncC" in line
+    assert "No number in place of one parameter gives a bound, nor does a step of its own" in line
 
 
 # Copies, and sampling ------------------------------------------------------------------------------

@@ -403,7 +403,7 @@ class TestErrors:
     def test_variables(self, models, make):
         model = models("groups")
         for wrong, message in [
-            ("tau", "got the name 'tau'"),
+            ("taus", r"none of that name.*Did you mean .tau."),
             ([], "vars is empty"),
             ([model["y"]], "not a free variable"),
             ([model["total"]], "not a free variable"),

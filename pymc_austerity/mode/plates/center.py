@@ -26,6 +26,7 @@ from pymc_austerity.mode.plates.theta_maximum import WHY_NO_MODE, InnerCoordinat
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.plates.plate_model import PlateModel, in_theta
+from pymc_austerity.progress import stage
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -195,10 +196,13 @@ def find_center(survey: PlateSurvey) -> tuple[Center, ThetaMaximum]:
         Of the Laplace marginal there.
     """
     center = Center(survey.start, survey.location(survey.start))
-    n = len(survey.rows.offsets)
+    n, number = len(survey.rows.offsets), ""
     if n * _WORTH > _FIRST_ROWS:
         some = survey.rows.thinned(int(np.ceil(n / _FIRST_ROWS)))
+        stage("mode", f" 1/2, {len(some.offsets):,} of {n:,} rows")
+        number = " 2/2,"
         center, _ = _climb(survey, center, some, _ROUGHLY)
+    stage("mode", f"{number} {n:,} rows")
     return _climb(survey, center, None, _NEAR)
 
 

@@ -26,6 +26,7 @@ from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
@@ -43,7 +44,8 @@ from pymc_austerity.step_methods.gamma.state import (
 )
 from pymc_austerity.step_methods.gamma.step_size import DecreasingStepSize, step_size_of
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
-from pymc_austerity.step_methods.messages import refuse_discrete, tell_if_slow, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
+from pymc_austerity.step_methods.siblings import has_moved
 
 # The order of rows and random points of a build: the same in every process.
 _SEED = 2018
@@ -64,7 +66,7 @@ class GammaProcessStep(RebuiltStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         step_size: float | DecreasingStepSize = 0.1,
         batch_size: int | float | None = None,
@@ -80,7 +82,9 @@ class GammaProcessStep(RebuiltStep):
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
+        progressbar: bool = True,
     ) -> None:
+        shown = checked_progressbar(progressbar)
         self._options = checked_options(
             batch_size=batch_size,
             control_variate=control_variate,
@@ -97,12 +101,18 @@ class GammaProcessStep(RebuiltStep):
         self.rng = get_random_generator(rng)
         self.tune = False
         self._counter = self._checked_counter(counts)
+        self.n_transitions, self._chains = 0, []
+        with watched(type(self).__name__, shown):
+            self._set_up(initial_point)
+
+    def _set_up(self, initial_point: PointType | None) -> None:
+        """Build, at a given point or where chains begin."""
+        stage("reading the model")
         point = default_point(self._model) if initial_point is None else dict(initial_point)
-        gamma_priors(self._model, self.vars, point)  # refuses what is not made of gamma variables
-        refuse_discrete(self.vars)
+        gamma_priors(self._model, self._vars, point)  # refuses what is not made of gamma variables
+        refuse_discrete(self._vars)
         warn_of_long_deterministics(self._model, point)
         self._given_point = {n: np.array(v) for n, v in (initial_point or {}).items() if np.size(v) <= _FEW}
-        self.n_transitions, self._chains = 0, []
         self._build_anew(point)
         self._check_counts(point)
 
@@ -116,9 +126,9 @@ class GammaProcessStep(RebuiltStep):
             raise ValueError(
                 f"counts= makes statistics exact: leave out batch_size={self._options.batch_size!r}."
             )
-        if len(self.vars) != 1:
+        if len(self._vars) != 1:
             raise ValueError(
-                f"counts= is for one variable, got {len(self.vars)}: make a step for each of them."
+                f"counts= is for one variable, got {len(self._vars)}: make a step for each of them."
             )
         return counts
 
@@ -129,12 +139,12 @@ class GammaProcessStep(RebuiltStep):
         # What has size N is not held twice, and is gone if this fails.
         self._chains = [replace(chain, compiled=None) for chain in self._chains]
         chains = []
-        with tell_if_slow():
-            for prior in gamma_priors(self._model, self.vars, point):
-                gradient = self._gradient(prior, point, check=True)
-                structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
-                conjugacy = Conjugacy(prior, gradient, structure, self._batch_sizes(prior, gradient))
-                chains.append(VariableChain(prior, structure, conjugacy))
+        for prior in gamma_priors(self._model, self._vars, point):
+            stage(f"likelihood of {prior.name}")
+            gradient = self._gradient(prior, point, check=True)
+            structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
+            conjugacy = Conjugacy(prior, gradient, structure, self._batch_sizes(prior, gradient))
+            chains.append(VariableChain(prior, structure, conjugacy))
         self._chains = chains
         conjugacies = [chain.conjugacy for chain in self._chains]
         warn_of_unused(conjugacies, self._options)
@@ -145,12 +155,11 @@ class GammaProcessStep(RebuiltStep):
 
     def _rebuild(self, point: PointType) -> bool:
         """Compile likelihoods whose structure is known."""
-        priors = gamma_priors(self._model, self.vars, point)
-        with tell_if_slow():
-            chains = [
-                replace(chain, prior=prior, compiled=self._known_likelihood(chain, prior, point))
-                for chain, prior in zip(self._chains, priors, strict=True)
-            ]
+        priors = gamma_priors(self._model, self._vars, point)
+        chains = [
+            replace(chain, prior=prior, compiled=self._known_likelihood(chain, prior, point))
+            for chain, prior in zip(self._chains, priors, strict=True)
+        ]
         if [fingerprint(chain.conjugacy.gradient.graph) for chain in chains] != self._data_seen:
             return False
         self._chains = chains
@@ -200,6 +209,8 @@ class GammaProcessStep(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions of every variable in turn."""
+        if not self.n_transitions:
+            has_moved()
         if not self.is_built:
             carried = self.log_theta, self.written, self.anchors
             if self.require_built(point):  # other data in this process
@@ -220,7 +231,7 @@ class GammaProcessStep(RebuiltStep):
         if began < _SETTLED <= self.n_transitions:
             self._check_forms(new)
         per_transition = n_used / options.steps_per_draw
-        noise = ratios / options.steps_per_draw / len(self.vars)
+        noise = ratios / options.steps_per_draw / len(self._vars)
         stats = {
             "step_size": h,
             "n_used": per_transition,

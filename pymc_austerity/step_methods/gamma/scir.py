@@ -77,7 +77,7 @@ class SCIR(GammaProcessStep):
 
     Parameters
     ----------
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         With priors `pm.Gamma`, `pm.Exponential`, `pm.ChiSquared`, `pm.InverseGamma`, `pm.Beta` or
         `pm.Dirichlet`. They are moved one after the other. Default: all free variables.
     step_size : float or DecreasingStepSize, default 0.1
@@ -111,6 +111,8 @@ class SCIR(GammaProcessStep):
         As in PyMC's steps.
     compile_kwargs : dict, optional
         Not used; a warning says so.
+    progressbar : bool, default True
+        Whether a set-up that takes more than a second is shown while it lasts.
 
     Attributes
     ----------

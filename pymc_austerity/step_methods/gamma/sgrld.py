@@ -55,7 +55,7 @@ class SGRLD(GammaProcessStep):
         As in `SCIR`.
     steps_per_draw, threshold
         As in `SCIR`.
-    model, blocked, rng, initial_point, compile_kwargs
+    model, blocked, rng, initial_point, compile_kwargs, progressbar
         As in `SCIR`.
 
     Raises

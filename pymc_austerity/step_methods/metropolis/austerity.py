@@ -19,7 +19,7 @@ class AusterityMH(SubsampledStep):
 
     Parameters
     ----------
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to update together. Default: all of the model.
     epsilon : float in [0, 0.5], default 0.01
         Stop reading data once the estimated probability of a wrong decision is below this. Smaller
@@ -86,7 +86,7 @@ class AusterityMH(SubsampledStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         epsilon: float = 0.01,
         batch_size: int | None = None,

@@ -23,6 +23,7 @@ from pymc_austerity.model.factorisation import Factorisation, point_of, vector_o
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.step_methods.base import warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
@@ -48,6 +49,7 @@ from pymc_austerity.step_methods.metropolis.statistics import (
     statistics,
 )
 from pymc_austerity.step_methods.recommendation import Recommendation
+from pymc_austerity.step_methods.siblings import has_moved
 
 
 @dataclass_state
@@ -69,7 +71,7 @@ class SubsampledStep(MixingStep):
 
     Parameters
     ----------
-    vars : random or value variables, or None
+    vars : variables or their names, or None
     acceptance : AcceptanceRule
     range_bound : "exact" or callable, optional
     default_batch : int, optional
@@ -98,19 +100,23 @@ class SubsampledStep(MixingStep):
         rng: Any = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
+        progressbar: bool = True,
         **options: Unpack[PlanOptions],
     ) -> None:
+        shown = checked_progressbar(progressbar)
         warn_of_compile_kwargs(self, compile_kwargs)
         asked = checked_options(
             vars, acceptance, range_bound=range_bound, default_batch=default_batch, **options
         )
         if asked.temperature != 1.0:
             warn_of_temperature(asked.model, list(asked.vars))
-        point = default_point(asked.model) if initial_point is None else initial_point
-        warn_of_long_deterministics(asked.model, point)
-        self._begin(asked, rng)
-        self._build_anew(point)
-        self._begin_chain(n_tune=0)
+        with watched(type(self).__name__, shown):
+            stage("reading the model")
+            point = default_point(asked.model) if initial_point is None else initial_point
+            warn_of_long_deterministics(asked.model, point)
+            self._begin(asked, rng)
+            self._build_anew(point)
+            self._begin_chain(n_tune=0)
 
     @classmethod
     def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
@@ -162,6 +168,7 @@ class SubsampledStep(MixingStep):
         return True
 
     def _compile(self, plan: StepPlan, point: PointType) -> None:
+        stage("transitions")
         engine = plan.compile(point)
         # The plan goes: the designs that it holds have the size of the data. The engine comes last: it tells
         # that the step is built, also after an interrupt.
@@ -241,6 +248,7 @@ class SubsampledStep(MixingStep):
         if self._engine is None and self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(int(self.drift.counts[1]))
         if not self.start_checked:
+            has_moved()
             require_finite(self.factorisation, point)
             point = self._first_point(point)
             self.start_checked = True
@@ -282,7 +290,7 @@ class SubsampledStep(MixingStep):
         mode_fit, fact = self._recipe.mode_fit, self.factorisation
         if mode_fit is None or not is_fitted(self._recipe.proposal) or not self.tune:
             return point
-        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars)
+        names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
         q = start_near(
             mode_fit,
             vector_of(fact, point),

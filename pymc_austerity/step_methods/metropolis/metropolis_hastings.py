@@ -37,7 +37,7 @@ class MetropolisHastings(PlateStep):
 
     Parameters
     ----------
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to update together. Default: all of the model.
     acceptance : AcceptanceRule, default Exact()
         One of `pymc_austerity.acceptance`: `Exact`, `ExactBarker`, `TTest`, `Concentration`, `Barker`; or an
@@ -69,6 +69,8 @@ class MetropolisHastings(PlateStep):
         Whether an adaptive proposal learns during the tuning draws.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own step methods.
+    progressbar : bool, default True
+        Whether a set-up that takes more than a second is shown while it lasts.
 
     Raises
     ------
@@ -129,7 +131,7 @@ class MetropolisHastings(PlateStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         acceptance: AcceptanceRule = _EXACT,
         range_bound: Any = None,
@@ -145,6 +147,7 @@ class MetropolisHastings(PlateStep):
         rng: Any = None,
         initial_point: dict[str, np.ndarray] | None = None,
         compile_kwargs: dict[str, Any] | None = None,
+        progressbar: bool = True,
     ) -> None:
         if isinstance(acceptance, type) or not all(
             hasattr(acceptance, a) for a in ("bind", "functions", "target_accept")
@@ -168,4 +171,5 @@ class MetropolisHastings(PlateStep):
             rng=rng,
             initial_point=initial_point,
             compile_kwargs=compile_kwargs,
+            progressbar=progressbar,
         )

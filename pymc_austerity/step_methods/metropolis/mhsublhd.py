@@ -18,7 +18,7 @@ class MHSubLhd(SubsampledStep):
 
     Parameters
     ----------
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to update together. Default: all of the model.
     delta : float in (0, 1), default 0.01
         Largest probability of a decision that differs from that of the exact test.
@@ -97,7 +97,7 @@ class MHSubLhd(SubsampledStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         delta: float = 0.01,
         p: float = 2.0,

@@ -19,7 +19,7 @@ class MinibatchBarker(SubsampledStep):
 
     Parameters
     ----------
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to update together. Default: all of the model.
     batch_size : int >= 2, optional
         Terms in the first batch, and added until the variance of the estimated log ratio is below 1.
@@ -86,7 +86,7 @@ class MinibatchBarker(SubsampledStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         batch_size: int | None = None,
         temperature: float = 1.0,

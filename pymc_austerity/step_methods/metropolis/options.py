@@ -37,12 +37,13 @@ BATCH_OF_REMAINDERS = 50
 
 
 class ContractOptions(TypedDict, total=False):
-    """Keywords of PyMC's own steps."""
+    """Keywords of PyMC's own steps, and whether the set-up is shown."""
 
     blocked: bool
     rng: Any
     initial_point: PointType | None
     compile_kwargs: dict[str, Any] | None
+    progressbar: bool
 
 
 class ChainOptions(TypedDict, total=False):
@@ -111,7 +112,7 @@ class MetropolisOptions:
 
 
 def checked_options(
-    vars: Variable | Sequence[Variable] | None,
+    vars: Variable | str | Sequence[Variable | str] | None,
     acceptance: AcceptanceRule,
     *,
     range_bound: RangeOption = None,

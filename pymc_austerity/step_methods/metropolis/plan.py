@@ -24,6 +24,7 @@ from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import BoundProposal, bind
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
@@ -255,6 +256,7 @@ def plan_metropolis(
     mode_fit = mode_fit_of(surveyed)
     certificates = None
     if getattr(rule, "needs_range", False) and options.range_bound is None:
+        stage("range of the log ratios")
         certificates = certificates_of(surveyed.structure, point, mode_fit)
     n_local, n_dim = surveyed.factorisation.n_local, len(vector_of(surveyed.factorisation, point))
     recipe = Recipe(n_local, n_dim, rule, surveyed.proposal, bound.state, mode_fit, certificates)

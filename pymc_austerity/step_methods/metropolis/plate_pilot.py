@@ -12,6 +12,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.center import PlateSurvey, moments
 from pymc_austerity.mode.plates.group_means import mean_shifts
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
@@ -136,6 +137,7 @@ def pilot(
     rng: np.random.Generator,
 ) -> Pilot:
     """Run some sweeps from q; `mean` is the fitted mean of theta."""
+    stage("pilot run")
     n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
     state: tuple[int, ...] = (_COUNTED,)
     q = q.copy()

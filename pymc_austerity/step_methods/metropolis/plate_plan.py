@@ -27,6 +27,8 @@ from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
@@ -154,8 +156,11 @@ def plan_plates(
     Remainders are smaller about the mean of the effects than about their mode. Where more than a share
     `switch_above` of the rows is read for a sweep, all are, which makes decisions less noisy.
     """
+    require_finite(plate.factorisation, point)
+    stage("order of rows", f", {plate.n_groups:,} groups")
     survey = PlateSurvey(plate, point)
     center, _ = find_center(survey)
+    stage("fit", f" of {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, center)
     reads_all = decision.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
     arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
@@ -164,6 +169,7 @@ def plan_plates(
     engine = PlateEngine(plate.shared, arrays, q, point)
     found = pilot(engine, survey, fit.theta, q, point, rng)
     del arrays, at, engine.plate  # room of size N for the next
+    stage("fit", f" of {plate.n_groups:,} groups, again")
     fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
     engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
     found = best_pilot(engine, survey, fit.theta, found.q, point, rng)
@@ -249,6 +255,7 @@ def plate_arrays(
 ) -> Plate:
     """All that the kernel needs."""
     plate, rows = survey.plate, survey.rows
+    stage("bounds", f" of {survey.plate.rows.n_rows:,} rows")
     program = tape_of(plate.expression, plate.n_predictors, 0)
     has_remainders = not plate.is_normal
     bounds, weights = (

@@ -76,7 +76,7 @@ class PlateStep(SubsampledStep):
             vector_of(fact, point),
             lambda: vector_of(fact, default_point(self._model)),
             lambda: engine.drawn(plate.fit, point, self.rng),
-            ", ".join(str(self._model.values_to_rvs[v].name) for v in self.vars),
+            ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars),
         )
         return point_of(fact, q, point)
 

@@ -42,7 +42,7 @@ class TunaMH(PlateStep):
 
     Parameters
     ----------
-    vars : random or value variables, optional
+    vars : variables or their names, optional
         Continuous variables to update together. Default: all of the model.
     control_variate : Taylor, default Taylor(order=2, center='mode', exact_rows=0)
         What is subtracted from the local terms; the smaller the remainders, the fewer rows. There are no
@@ -166,7 +166,7 @@ class TunaMH(PlateStep):
 
     def __init__(
         self,
-        vars: Variable | Sequence[Variable] | None = None,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
         *,
         control_variate: Taylor = TAYLOR,
         chi: float = 0.0,
@@ -176,10 +176,6 @@ class TunaMH(PlateStep):
         **options: Unpack[TunaKeywords],
     ) -> None:
         self._tuna = checked_tuna_options(chi, switch_above, curvature, debug)
-        if "subsample" in options:
-            raise TypeError(
-                "TunaMH draws single rows in proportion to their bounds: it has no option subsample."
-            )
         taylor = checked_control_variate(control_variate)
         super().__init__(vars, EXACT, control_variate=taylor, **options)
 

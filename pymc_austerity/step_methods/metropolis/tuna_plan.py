@@ -24,6 +24,7 @@ from pymc_austerity.model.factorisation import Factorisation, point_of, vector_o
 from pymc_austerity.model.graph.shared_data import Fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
@@ -168,6 +169,7 @@ def plan_tuna(
     assert found is not None
     bound = bound_proposal(options, surveyed, EXACT, point)
     rows, sources = bounded_rows(surveyed, tuna, point)
+    stage("rows that will be drawn")
     prediction = predict(rows, bound, found, tuna.chi)
     n_local = surveyed.factorisation.n_local
     reads_all = bool(prediction.terms > tuna.switch_above * n_local)
@@ -251,6 +253,7 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
         rows = found.rows_to_bound(curvature)
     except UnboundedError as error:
         raise NoBoundError(str(error), in_the_way(surveyed.structure)) from None
+    stage("bounds", f" of {fact.n_local:,} rows")
     groups = coordinate_groups(rows, coordinates)
     coordinates = coordinates if groups is None else groups.coordinates
     try:

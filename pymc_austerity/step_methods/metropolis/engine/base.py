@@ -15,7 +15,7 @@ from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_ar
 from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
-from pymc_austerity.step_methods.messages import first_line, tell_if_slow, warn_of_given
+from pymc_austerity.step_methods.messages import first_line, warn_of_given
 
 
 class CompiledKernel:
@@ -91,7 +91,7 @@ class CompiledKernel:
         functions = dict.fromkeys([*target_functions, *proposal.target_functions])
         self._transitions = self.target.compile(kernel, records, functions)
         try:
-            with exact_arithmetic(), tell_if_slow():  # the first call compiles
+            with exact_arithmetic():  # the first call compiles
                 self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
         except Exception as error:  # numba passes some errors of the code it compiles through
             if certain and proposal.compilable:

@@ -15,7 +15,7 @@ from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.step_methods.messages import tell_if_slow
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 
 
@@ -37,7 +37,8 @@ class PlateEngine(CompiledKernel):
         self._shared = shared
         self.target = CompiledTarget(shared)
         self._transitions = self.target.compile(plate_sweeps, {}, ["global_log_ratio", "features"])
-        with exact_arithmetic(), tell_if_slow():  # the first call compiles
+        stage("transitions")
+        with exact_arithmetic():  # the first call compiles
             self.run(0, False, np.random.default_rng(0), q.copy(), point, ())
 
     @property

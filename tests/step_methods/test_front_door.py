@@ -1,0 +1,286 @@
+"""What a user types first: names, unknown options, a step of another model, data that are wrong."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+
+from pymc_austerity import (
+    SCIR,
+    SGRLD,
+    AusterityMH,
+    MetropolisHastings,
+    MHSubLhd,
+    MinibatchBarker,
+    MinibatchCategoricalGibbs,
+    TunaMH,
+    factorise,
+    find_mode,
+    recommend,
+    restricted_nuts,
+    restricted_slice,
+)
+from pymc_austerity.step_methods.keywords import keywords_of
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+METROPOLIS = [TunaMH, AusterityMH, MHSubLhd, MetropolisHastings, MinibatchBarker]
+STEPS = [*METROPOLIS, SCIR, SGRLD, MinibatchCategoricalGibbs]
+N = 1200
+RNG = np.random.default_rng(11)
+X = RNG.normal(size=N)
+COUNTS = RNG.poisson(np.exp(0.5 + 0.3 * X))
+GROUP = RNG.integers(0, 40, N)
+
+
+def poisson(x=X, counts=COUNTS):
+    with pm.Model() as model:
+        level, slope = pm.Normal("level"), pm.Normal("slope")
+        pm.Deterministic("total", level + slope)
+        pm.Data("x", X)
+        pm.Poisson("y", pm.math.exp(level + slope * pm.math.constant(x)), observed=counts)
+    return model
+
+
+def groups(group=GROUP, counts=COUNTS, x=X):
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+        effect = pm.Normal("effect", mu, tau, shape=40)
+        pm.Poisson("y", pm.math.exp(effect[group] + pm.Normal("slope") * x), observed=counts)
+    return model
+
+
+def mixture():
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(3))
+        z = pm.Categorical("z", p=w, shape=N)
+        pm.Normal("score", pm.math.constant([-3.0, 0.0, 3.0])[z], 1, observed=X)
+    return model
+
+
+def but(values, position, wrong):
+    changed = np.array(values, dtype=np.result_type(values, type(wrong)))
+    changed[position] = wrong
+    return changed
+
+
+# Names of variables --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", METROPOLIS)
+def test_names(step):
+    made = step(["slope", "level"], model=poisson())
+    assert [v.name for v in made.vars] == ["slope", "level"]
+
+
+def test_names_of_other_steps():
+    model = mixture()
+    assert [v.name for v in SCIR("w", model=model).vars] == ["w_simplex__"]
+    assert [v.name for v in SGRLD(["w"], model=model).vars] == ["w_simplex__"]
+    assert [v.name for v in MinibatchCategoricalGibbs("z", model=model).vars] == ["z"]
+    assert [v.name for v in restricted_nuts("w", model=model).vars] == ["w_simplex__"]
+    assert len(restricted_slice(["level", "slope"], model=poisson()).methods) == 2
+
+
+def test_names_in_functions():
+    model = poisson()
+    assert factorise(model, ["level"]).var_names == ("level",)
+    assert set(find_mode(model, "slope")) == {"level", "slope"}
+    assert recommend(model, ["level", "slope"]).recommendation.vars == ("level", "slope")
+
+
+def test_the_name_of_a_value_variable():
+    """Messages have these names."""
+    assert factorise(groups(), ["tau_log__", "mu"]).var_names == ("tau_log__", "mu")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("slop", r"there is none of that name. Its free variables: level, slope. Did you mean 'slope'\?$"),
+        ("y", "it is observed. Its free variables: level, slope.$"),
+        ("total", "it is Deterministic"),
+        ("x", "it is data"),
+    ],
+)
+@pytest.mark.parametrize("make", [*METROPOLIS, recommend, find_mode, factorise])
+def test_wrong_names(make, given, said):
+    with pytest.raises(ValueError, match=f"^'{given}' is not a free variable of the model: {said}"):
+        make(vars=[given], model=poisson())
+
+
+# Options -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_unknown_option(step):
+    with pytest.raises(
+        TypeError, match=rf"^{step.__name__} has no option 'step_per_draw'. Did you mean 'steps_per"
+    ):
+        step(step_per_draw=2, model=poisson())
+
+
+def test_an_option_of_another_step():
+    with pytest.raises(
+        TypeError, match=r"^TunaMH has no option 'epsilon'. Its options: vars, control_variate, chi"
+    ):
+        TunaMH(epsilon=0.1, model=poisson())
+    with pytest.raises(TypeError, match="^AusterityMH has no option 'acceptance'"):
+        AusterityMH(acceptance=None, model=poisson())
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_options_that_all_steps_have(step):
+    common = {"vars", "steps_per_draw", "model", "blocked", "rng", "initial_point", "progressbar"}
+    assert common <= set(keywords_of(step))
+
+
+def test_steps_of_users():
+    class Mine(AusterityMH):
+        def __init__(self, vars=None, *, colour="red", **options):
+            super().__init__(vars, **options)
+
+    class Other(Mine):
+        pass
+
+    assert {"colour", "epsilon", "tune"} <= set(keywords_of(Other))
+    assert Other(colour="blue", epsilon=0.1, model=poisson()).configuration["step"] == "Other"
+    with pytest.raises(TypeError, match=r"^Other has no option 'color'. Did you mean 'colour'\?"):
+        Other(color="blue", model=poisson())
+
+
+# Another model -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [groups, poisson], ids=["other names", "the same names"])
+def test_a_step_of_another_model(other):
+    step = AusterityMH(model=poisson())
+    with (
+        other(),
+        pytest.raises(ValueError, match="^This AusterityMH was made for level, slope of another model"),
+    ):
+        pm.sample(step=step)
+    with other():
+        assert repr(step).startswith("AusterityMH(level, slope)")
+    with step.model:
+        assert len(step.vars) == 2
+
+
+SAMPLING = {
+    "draws": 5,
+    "tune": 5,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+    "random_seed": 1,
+}
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+def test_one_variable_in_two_steps(chains):
+    model = poisson()
+    first, second = TunaMH(model=model), AusterityMH(["slope"], model=model)
+    with (
+        model,
+        pytest.raises(ValueError, match="^'slope' would be moved by two steps, TunaMH and AusterityMH"),
+    ):
+        pm.sample(step=[first, second], chains=chains, cores=1, **SAMPLING)
+
+
+def test_each_variable_in_one_step():
+    """Also where steps of the same variables were used before, with the same seed."""
+    model = poisson()
+    for order in (["slope", "level"], ["level", "slope"]):
+        steps = [AusterityMH([name], model=model) for name in order]
+        for _ in range(2):
+            with model:
+                pm.sample(step=steps, chains=2, cores=1, **SAMPLING)
+        with model:
+            pm.sample(step=AusterityMH(model=model), chains=1, cores=1, **SAMPLING)
+
+
+def test_the_same_steps_made_again():
+    """With one seed, as when a cell of a notebook is run again: the old steps are still there."""
+    model, kept = mixture(), []
+    for _ in range(3):
+        kept.append([SCIR(["w"], model=model), MinibatchCategoricalGibbs(["z"], model=model)])
+        with model:
+            pm.sample(step=kept[-1], chains=1, cores=1, **SAMPLING)
+
+
+# Data ----------------------------------------------------------------------------------------------
+
+WRONG = {
+    "nan": (lambda: poisson(x=but(X, 7, np.nan)), "a covariate is nan in row 7"),
+    "inf": (lambda: poisson(x=but(X, 7, np.inf)), "a covariate is inf in row 7"),
+    "negative count": (
+        lambda: poisson(counts=but(COUNTS, 7, -1)),
+        "in row 7 .*the observation is -1, .*outside",
+    ),
+    "negative count in a group": (
+        lambda: groups(counts=but(COUNTS, 7, -1)),
+        "in row 7 .*the observation is -1,",
+    ),
+    "nan in a group": (lambda: groups(x=but(X, 7, np.nan)), "a covariate is nan in row 7"),
+    "no data": (lambda: poisson(X[:0], COUNTS[:0]), r"'y' has no observations \(shape \(0,\)\)"),
+    "no data of groups": (lambda: groups(GROUP[:0], COUNTS[:0], X[:0]), "'y' has no observations"),
+    "large count": (
+        lambda: poisson(counts=but(COUNTS, 7, 3_000_000_000)),
+        "the observation is -1294967296. PyMC may have made it of a larger number.*32 bits",
+    ),
+    "large shared count": (
+        lambda: poisson(counts=pytensor.shared(but(COUNTS, [7, 9], 5_000_000_000))),
+        r"'y' in rows 7, 9 \(2 of 1,200\) is 5,000,000,000: PyMC would take 705032704 for it",
+    ),
+    "index": (
+        lambda: groups(but(GROUP, 9, 40)),
+        r"^The index in row 9 of the term 'y' is 40, and 'effect' has 40 elements \(0, \.\.\., 39\)",
+    ),
+    "negative index": (lambda: groups(but(GROUP, [9, 12], -41)), r"in row 9 \(2 of 1,200 rows\) .* is -41"),
+}
+
+
+@pytest.mark.parametrize("make", [recommend, TunaMH])
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_data(case, make):
+    define, said = WRONG[case]
+    with pytest.raises(ValueError, match=said):
+        make(model=define())
+
+
+def test_an_index_that_is_data():
+    with pm.Model() as model:
+        group = pm.Data("group", but(GROUP, 9, 40))
+        pm.Normal("y", 2.0 * pm.Normal("effect", shape=40)[group], 1, observed=X)
+    with pytest.raises(
+        ValueError, match="^The index 'group' in row 9 of the term 'y' is 40, and .*'effect' has 40"
+    ):
+        AusterityMH(model=model)
+
+
+@pytest.mark.parametrize("case", ["no data", "large shared count"])
+@pytest.mark.parametrize("step", METROPOLIS)
+def test_data_that_every_step_refuses(case, step):
+    define, said = WRONG[case]
+    with pytest.raises(ValueError, match=said):
+        step(model=define())
+
+
+@pytest.mark.parametrize("case", ["no data", "large shared count"])
+@pytest.mark.parametrize("make", [restricted_nuts, restricted_slice])
+def test_data_that_restricted_steps_refuse(case, make):
+    define, said = WRONG[case]
+    with pytest.raises(ValueError, match=said):
+        make(["level"], model=define())
+
+
+def test_indices_from_the_end_are_fine():
+    assert type(TunaMH(model=poisson(), vars=["level", "slope"])) is TunaMH
+    factorise(groups(but(GROUP, 9, -1)))
+
+
+@pytest.mark.parametrize("n", [5])
+def test_few_rows(n):
+    model = poisson(X[:n], COUNTS[:n])
+    assert isinstance(recommend(model), pm.NUTS)
+    with pytest.raises(ValueError, match="There is nothing to subsample.*'y' with 5 rows"):
+        TunaMH(model=model)
