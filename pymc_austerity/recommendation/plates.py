@@ -6,7 +6,12 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan, PlateRecipe, with_all_rows
+from pymc_austerity.step_methods.metropolis.plate_plan import (
+    MOST_BOUNDED,
+    PlatePlan,
+    PlateRecipe,
+    with_all_rows,
+)
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.recommendation import Recommendation
 
@@ -42,6 +47,13 @@ def _effects(plan: PlatePlan) -> str:
     return f"{plan.recipe.proposal.effects!r} are effects of {plan.recipe.prediction.n_groups:,} groups"
 
 
+def _why_all_rows(plan: PlatePlan) -> str:
+    n = plan.rows.plate.n_predictors
+    if n > MOST_BOUNDED:
+        return f"rows are drawn for likelihoods of {MOST_BOUNDED} numbers at most, and this one has {n}"
+    return "with so few rows a group that is cheaper"
+
+
 def _of_drawn_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice:
     why = blank._replace(
         step="TunaMH()",
@@ -58,10 +70,10 @@ def _of_drawn_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> 
 def _of_all_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice:
     why = blank._replace(
         step="MetropolisHastings(control_variate=Taylor())",
-        reason=f"{_effects(plan)}: all are moved at once; with so few rows a group it is cheaper to read all",
+        reason=f"{_effects(plan)}: all are moved at once, decided on all rows, as {_why_all_rows(plan)}",
         n_local=plan.recipe.n_local,
-        rows=plan.recipe.prediction.terms,
-        otherwise="TunaMH(), where there are more rows for each group.",
+        rows=float(plan.recipe.n_local),
+        otherwise="TunaMH(), where there are more rows for each group, and at most one free dispersion.",
         plate=plan.recipe.prediction,
     )
     return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search=True)
