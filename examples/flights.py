@@ -7,7 +7,7 @@ and on one of the destination. Both kinds of effects have a scale of their own. 
 on the graph of the model.
 
 1. Four chains of the step that is recommended: seconds, rows read, effective draws.
-2. Its rivals (flights_rivals.py), two at a time, each stopped after 40 seconds, set-up included: the same
+2. Its rivals (flights_rivals.py), on another core, each stopped after 40 seconds, set-up included: the same
    step on all rows, and nutpie if it is installed. Seconds to 1,000 effective draws are extrapolated.
 3. `AusterityMH(epsilon=0.01)`, which is not exact. It has no coordinates for 4,000 effects, so it gets the
    model without effects of planes and destinations, and `Laplace()` proposals. Its standard deviations are
@@ -149,35 +149,34 @@ def build_model(flights, effects=True):
 # Runs -------------------------------------------------------------------------------------------------
 
 
-def cpu():
-    """CPU seconds of this process and of chains in processes that have ended."""
-    return sum(os.times()[:4])
-
-
 class Cap:
     """A callback of `pm.sample` that ends it when the time is up and some draws are there."""
 
     def __init__(self, seconds, tune):
-        self.end, self.left = cpu() + seconds, tune + FEWEST
+        self.end, self.left = time.process_time() + seconds, tune + FEWEST
 
     def __call__(self, trace, draw):
         self.left -= 1
-        if self.left < 0 and cpu() > self.end:
+        if self.left < 0 and time.process_time() > self.end:
             raise KeyboardInterrupt
 
 
 def by_step(model, make, draws, tune, chains=1, seconds=None, **options):
     """Step and draws, and what they took; stopped after `seconds`."""
-    began, cap = cpu(), seconds and Cap(seconds, tune)
+    began, cap = time.process_time(), seconds and Cap(seconds, tune)
     with model, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of few draws: what the chain is worth is in the table
         step = make()
-        ready = cpu()
+        ready = time.process_time()
         idata = pm.sample(
-            draws, tune=tune, chains=chains, cores=min(chains, 2), step=step, random_seed=SEED, callback=cap,
+            draws, tune=tune, chains=chains, cores=1, step=step, random_seed=SEED, callback=cap,
             progressbar=False, quiet=True, compute_convergence_checks=False, **options,
         )  # fmt: skip
-    return step, idata, {"set_up": ready - began, "sampling": cpu() - ready, "tuned": chains * tune}
+    return (
+        step,
+        idata,
+        {"set_up": ready - began, "sampling": time.process_time() - ready, "tuned": chains * tune},
+    )
 
 
 # Table ------------------------------------------------------------------------------------------------
@@ -196,11 +195,14 @@ def rows_read(idata, n):
     if "n_used" in stats:
         return float(stats["n_used"].mean())
     steps = np.concatenate([np.ravel(g["n_steps"]) for g in (idata.warmup_sample_stats, stats)])
-    return n * float(steps[np.isfinite(steps)].mean())
+    steps = steps[np.isfinite(steps)]
+    return n * float(steps.mean()) if steps.size else None
 
 
 def seconds_to_goal(spent, draws, ess):
     """Seconds to 1,000 effective draws: extrapolated from fewer, a lower bound if there are very few."""
+    if draws + spent["tuned"] == 0:
+        return None, "not reached"
     each = spent["sampling"] / (draws + spent["tuned"])
     if ess < ENOUGH:
         return spent["set_up"] + GOAL * each, "at least"
@@ -212,18 +214,19 @@ def row(idata, spent, n):
     draws = idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"]
     ess, rhat = effective(idata) if draws >= FEWEST else (0.0, np.nan)
     seconds, kind = seconds_to_goal(spent, draws, ess)
+    rhat = None if np.isnan(rhat) else rhat  # of one chain there is none
     found = {"draws": draws, "rows": rows_read(idata, n), "ess": ess, "rhat": rhat}
     return {**spent, **found, "seconds": seconds, "kind": kind}
 
 
 def print_row(name, r):
-    goal = {"at least": "> {:,.0f}*", "extrapolated": "{:,.0f}*", "": "{:,.0f} "}[r["kind"]].format(
-        r["seconds"]
-    )
-    rhat = "" if r["rhat"] is None or np.isnan(r["rhat"]) else f"{r['rhat']:.3f}"
+    forms = {"at least": "> {:,.0f}*", "extrapolated": "{:,.0f}*", "": "{:,.0f} ", "not reached": "no draw"}
+    goal = forms[r["kind"]].format(r["seconds"])
+    rows = "" if r["rows"] is None else f"{r['rows']:,.0f}"
+    rhat = "" if r["rhat"] is None else f"{r['rhat']:.3f}"
     print(
-        f"{name:<24}{r['set_up']:>7.1f}{r['sampling']:>9.1f}{r['draws']:>7,}{r['rows']:>11,.0f}"
-        f"{r['ess']:>7,.0f}{rhat:>7}{goal:>9}",
+        f"{name:<24}{r['set_up']:>7.1f}{r['sampling']:>9.1f}{r['draws']:>7,}{rows:>11}"
+        f"{r['ess']:>7,.0f}{rhat:>7}{goal:>9}"
     )
 
 
@@ -264,39 +267,51 @@ def load(full, n=None):
     return whole_planes(flights, n) if n else flights
 
 
+def announced():
+    step = recommend()
+    print(step.recommendation, flush=True)
+    return step
+
+
 def fit(flights, settings):
     """The step that is recommended: what it says, what it took, and its draws."""
-    step, idata, spent = by_step(
-        build_model(flights), recommend, settings["draws"], settings["tune"], chains=CHAINS
-    )
-    print(step.recommendation)
+    model = build_model(flights)
+    step, idata, spent = by_step(model, announced, settings["draws"], settings["tune"], chains=CHAINS)
     print(f"\nSeconds on {CHAINS} chains, and those of its rivals:\n\n{HEADER}")
     found = row(idata, spent, len(flights))
     print_row("TunaMH()", found)
     return step, idata, found
 
 
-def start_rival(name, given):
-    """What one of the others does, in a process of its own; prints its lines when it is done."""
+def run_rival(name, given):
+    """What one of the others does, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found.json"
         spec = json.dumps({**given, "name": name, "path": str(path)})
         subprocess.run([sys.executable, str(RIVALS), spec], check=True)
-        found = json.loads(path.read_text())
+        return json.loads(path.read_text())
+
+
+def print_rival(name, found):
     if "exact" in found:
         print_row("fixed effects: TunaMH()", found["exact"])
     print_row(LABELS[name], found["row"])
     if "widths" in found:
         print(WIDTHS.format(**found["widths"]))
-    return found
 
 
-def run_rivals(given):
-    """All that are installed, two at a time."""
-    names = ["austerity", "all rows"] + ["nutpie"] * (importlib.util.find_spec("nutpie") is not None)
-    with ThreadPoolExecutor(2) as pool:
-        started = {name: pool.submit(start_rival, name, given) for name in names}
-        return {name: run.result() for name, run in started.items()}
+def run_all(flights, settings, given):
+    """The step that is recommended on one core, what it is compared with on another."""
+    names = ["all rows"] + ["nutpie"] * (importlib.util.find_spec("nutpie") is not None)
+    with ThreadPoolExecutor(1) as pool:
+        others = {name: pool.submit(run_rival, name, given) for name in names}
+        step, idata, found = fit(flights, settings)
+        rivals = {"austerity": run_rival("austerity", given)}
+        print_rival("austerity", rivals["austerity"])
+        for name, run in others.items():
+            rivals[name] = run.result()
+            print_rival(name, rivals[name])
+    return step, idata, found, rivals
 
 
 def main(full=False, flights=None, seconds=40.0, output="."):
@@ -305,26 +320,19 @@ def main(full=False, flights=None, seconds=40.0, output="."):
     flights = load(full, flights)
     n, (planes, destinations, carriers) = len(flights), flights[["plane", "destination", "carrier"]].nunique()
     print(f"{n:,} flights, {flights['late'].mean():.1%} late, {planes:,} planes, {destinations} destinations")
-    step, idata, found = fit(flights, settings)
-    rivals = run_rivals(given)
+    step, idata, found, rivals = run_all(flights, settings, given)
     print(f"\n{FOOTNOTE}\n\nThe latest planes:")
     table = planes_by_effect(idata, flights)
     print(table.head(SHOWN // 2).drop(columns="position").to_string(float_format="{:,.2f}".format))
+    beside = {LABELS[name]: run for name, run in rivals.items() if "plane" in run}
     rows = {LABELS[name]: run["row"]["rows"] for name, run in rivals.items() if name != "austerity"}
-    others = {LABELS[name]: run for name, run in rivals.items() if "plane" in run}
-    plot(table, idata, others, {"TunaMH()": found["rows"], **rows}, n, path)
+    rows = {"TunaMH()": found["rows"]} | {name: read for name, read in rows.items() if read}
+    plot(table, idata, beside, rows, n, path)
     wall = time.perf_counter() - began
     record = {"flights": n, "planes": planes, "carriers": carriers, "TunaMH": found, **rivals, "wall": wall}
     Path(output, "flights.json").write_text(json.dumps(record, indent=1))
     print(f"\nFigure: {path}. {wall:.0f} seconds in all.")
-    return {
-        "step": step,
-        "idata": idata,
-        "flights": flights,
-        "planes": table,
-        "record": record,
-        "figure": path,
-    }
+    return {"step": step, "idata": idata, "planes": table, "record": record, "figure": path}
 
 
 if __name__ == "__main__":

@@ -131,7 +131,18 @@ def script(record):
     return markdown(head, rows)
 
 
-TABLES = {"front": front, "sizes": by_size, "problems": by_problem, "plates": plates, "script": script}
+def reasons(record):
+    return f"```text\n{record['readme']['found']['printed']}\n```"
+
+
+TABLES = {
+    "front": front,
+    "reasons": reasons,
+    "sizes": by_size,
+    "problems": by_problem,
+    "plates": plates,
+    "script": script,
+}
 
 
 def filled(text, record):
