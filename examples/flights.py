@@ -48,11 +48,11 @@ CHAINS = 4
 LATE = 15  # minutes
 GOAL = 1000  # effective draws
 ENOUGH = 100  # effective draws, to speak of a rate
-FEWEST = 20  # draws before a run is stopped
+FEWEST = 50  # draws before a run is stopped
 VARIABLES = ["intercept", "beta", "carrier", "tau_destination", "tau_plane", "destination", "plane"]
 
 FAST = {"draws": 1000, "tune": 200, "nutpie": {"draws": 1000, "tune": 400}}
-FULL = {"draws": 2000, "tune": 200, "nutpie": {"draws": 2000, "tune": 400}}
+FULL = {"draws": 1500, "tune": 200, "nutpie": {"draws": 2000, "tune": 400}}
 
 
 # Data -------------------------------------------------------------------------------------------------

@@ -29,11 +29,11 @@ def plot_intervals(ax, names, samplers):
 
 def plot_rows(ax, rows, n):
     names = list(rows)
-    ax.barh(names, list(rows.values()), color=[f"C{k}" for k in range(len(names))], height=0.6)
+    ax.barh(names, list(rows.values()), color=[f"C{k}" for k in range(len(names))], height=0.4)
     for position, value in enumerate(rows.values()):
         ax.annotate(f"{value:,.0f}", (value, position), (4, 0), textcoords="offset points", va="center")
     ax.axvline(n, color="k", lw=0.8, ls=":")
-    ax.set(xscale="log", xlim=(1, 300 * n), xlabel="rows read for a draw (dotted: all)")
+    ax.set(xscale="log", xlim=(1, 5000 * n), xlabel="rows read for a draw (dotted: all)")
     ax.invert_yaxis()
     ax.set_title("(c) What a draw reads", fontsize=11)
 
@@ -50,7 +50,7 @@ def plot(planes, idata, others, rows, n, path):
     names = [f"{name} ({r.flights:.0f}, {r.late:.0%})" for name, r in shown.iterrows()]
     plot_intervals(axes[0], names, samplers["plane"])
     axes[0].set_title(f"(a) The {SHOWN} latest of {len(planes):,} planes (flights, late)", fontsize=11)
-    axes[0].legend(frameon=False, loc="lower right")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=2, frameon=False)
     plot_intervals(axes[1], list(carriers.index), samplers["carrier"])
     axes[1].set_title("(b) Carriers", fontsize=11)
     plot_rows(axes[2], rows, n)

@@ -142,7 +142,15 @@ def surrogate() -> Figure:
     a, b = np.meshgrid(np.linspace(-3, 3, 101), np.linspace(-3, 3, 101))
     cheap = -0.5 * (a**2 + b**2 - 1.2 * a * b) / 0.64
     axes.contour(a, b, cheap, levels=[-4, -2, -0.5], colors="0.6", linestyles="--", linewidths=1)
-    axes.contour(a, b, cheap + 0.12 * a**3 - 0.05 * b**3, levels=[-4, -2, -0.5], colors="k", linewidths=1)
+    axes.contour(
+        a,
+        b,
+        cheap + 0.12 * a**3 - 0.05 * b**3,
+        levels=[-4, -2, -0.5],
+        colors="k",
+        linestyles="-",
+        linewidths=1,
+    )
     q = np.array([-1.5, -1.2])
     path = [q]
     for _ in range(8):

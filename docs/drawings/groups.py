@@ -33,8 +33,8 @@ def coordinates() -> Figure:
 
 def clock() -> Figure:
     """Total rates of groups, and the events of one exponential clock."""
-    rng = np.random.default_rng(6)
-    rates = rng.gamma(0.5, 0.12, size=40)
+    rng = np.random.default_rng(9)
+    rates = rng.gamma(0.5, 0.3, size=40)
     ends = np.cumsum(rates)
     events = []
     at = rng.exponential()

@@ -23,7 +23,7 @@ def sequential() -> Figure:
     figure, axes = plt.subplots(figsize=(7, 2.9), layout="constrained")
     limit = bounds / np.sqrt(ends) * np.sqrt(1 - (ends - 1) / (N - 1))
     axes.fill_between(ends, -limit, limit, color="0.9", label="read on")
-    for distance, colour in ((0.5, "C0"), (2.0, "C3")):
+    for distance, colour in ((0.5, "C0"), (3.0, "C3")):
         mean = np.cumsum(rng.permutation(terms))[ends - 1] / ends + distance / np.sqrt(N - 1)
         stop = int(np.argmax(np.abs(mean) > limit)) if (np.abs(mean) > limit).any() else len(ends) - 1
         axes.plot(

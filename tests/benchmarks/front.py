@@ -49,9 +49,10 @@ pymc_austerity.recommend = timed
 scope = {"__name__": "__main__"}
 exec(open("script.py").read(), scope)
 import arviz, json
-ess = min(float(v.min()) for v in arviz.ess(scope["idata"]).posterior.data_vars.values())
+ess = min(float(v.min()) for v in arviz.ess(scope["idata"].posterior.to_dataset()).values())
 rows = float(scope["idata"].sample_stats["n_used"].mean())
 found = {"ready": ready[0], "all": time.process_time() - began, "ess": ess, "rows": rows}
+found["printed"] = str(scope["step"].recommendation)
 print()
 print(json.dumps(found))
 """
@@ -107,9 +108,8 @@ def of_readme():
                 [sys.executable, "timed.py"], cwd=folder, env=environment(folder), capture_output=True,
                 text=True, check=True,
             )  # fmt: skip
-            *printed, last = done.stdout.rstrip().splitlines()
-            found[state] = json.loads(last)
-            found["printed"] = "\n".join(printed).strip()
+            found[state] = json.loads(done.stdout.splitlines()[-1])
+            found["printed"] = found[state].pop("printed")
     return found
 
 
