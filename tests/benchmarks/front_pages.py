@@ -17,6 +17,7 @@ STYLES = {
     "exact-laplace": ("exact, all rows", "#444444", 1.3),
     "nutpie": ("nutpie", "#2a6f97", 1.3),
 }
+GOAL = 1000  # effective draws
 NAMES = {
     "correlated": "correlated covariates",
     "few-positives": "1 % positives",
@@ -33,10 +34,15 @@ def figures(value):
     return digits
 
 
+def size_of(run):
+    """Effective draws of a run of either kind."""
+    return run.get("min_ess", run.get("effective"))
+
+
 def seconds(run):
     """Seconds to 1,000 effective draws; a star where they are extrapolated, a > where they are a bound."""
     bound = run.get("every_draw_counted_as_effective")
-    star = "\\*" if run.get("extrapolated") or bound or run.get("effective", 1000) < 1000 else ""
+    star = "\\*" if size_of(run) < GOAL else ""
     return ("> " if bound else "") + figures(run.get("to_1000", run.get("seconds"))) + star
 
 
@@ -163,7 +169,7 @@ def draw(record, path=FIGURE):
         x, y = [n for n, _ in line], [r["to_1000"] for _, r in line]
         axes.loglog(x, y, color=colour, lw=width)
         for (n, r), value in zip(line, y, strict=True):
-            axes.plot(n, value, "o", ms=6, mec=colour, mfc="white" if r["extrapolated"] else colour)
+            axes.plot(n, value, "o", ms=6, mec=colour, mfc="white" if size_of(r) < GOAL else colour)
         label = f"{name}: {figures(y[-1])} s"
         axes.annotate(label, (x[-1], y[-1]), (10, 0), textcoords="offset points", color=colour, va="center")
     axes.spines[["top", "right"]].set_visible(False)
