@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
 RECORD = json.loads(front.RECORD.read_text())
-PAGES = sorted(p for p in DOCS.rglob("*.md") if p.parent.name != "developer")
+PAGES = sorted(DOCS.rglob("*.md"))
 EXPLANATIONS = [p for p in sorted((DOCS / "explanation").glob("*.md")) if p.stem not in ("index", "glossary")]
 TUTORIALS = [p for p in sorted((DOCS / "tutorials").glob("*.md")) if p.stem != "index"]
 NUMBER = r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)"
@@ -70,6 +70,12 @@ def test_tables_are_those_of_the_record():
 
 def test_numbers_of_the_readme_are_measured_or_chosen():
     assert set(re.findall(NUMBER, prose(README))) <= CHOSEN
+
+
+def test_a_number_beside_its_cell_would_be_noticed():
+    text = "Its ratio is 1.18, `known` to 0.04.\n\n```{code-cell} python\nprint(0.5)\n```\n"
+    assert re.findall(NUMBER, prose(text)) == ["1.18", "0.04"]
+    assert "1.18" not in code(text)
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=name_of)
