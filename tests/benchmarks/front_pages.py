@@ -17,7 +17,7 @@ STYLES = {
     "exact-laplace": ("exact, all rows", "#444444", 1.3),
     "nutpie": ("nutpie", "#2a6f97", 1.3),
 }
-GOAL = 1000  # effective draws
+GOAL, FEW = 1000, 100  # effective draws: fewer than few are named
 NAMES = {
     "correlated": "correlated covariates",
     "few-positives": "1 % positives",
@@ -43,6 +43,7 @@ def seconds(run):
     """Seconds to 1,000 effective draws; a star where they are extrapolated, a > where they are a bound."""
     bound = run.get("every_draw_counted_as_effective")
     star = "\\*" if size_of(run) < GOAL else ""
+    star += f" (from {size_of(run):.0f})" if size_of(run) < FEW else ""
     return ("> " if bound else "") + figures(run.get("to_1000", run.get("seconds"))) + star
 
 
