@@ -15,7 +15,7 @@ ONE_THREAD := env -u PYTENSOR_FLAGS OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s%s\n", $$1, $$2 }' Makefile
 
-demo: install-examples ## Which planes are late? Real data, beside rivals, in three minutes.
+demo: install-examples ## Which planes are late? Real flights, exact draws beside rivals.
 	$(PYTHON) examples/flights.py --full --output figures
 
 test: install-test ## Run the tests, without the long ones.
