@@ -15,8 +15,8 @@ ONE_THREAD := env -u PYTENSOR_FLAGS OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s%s\n", $$1, $$2 }' Makefile
 
-demo: install-examples ## Run the example on the RAND health data.
-	$(PYTHON) examples/randhie_doctor_visits.py
+demo: install-examples ## Which planes are late? Real flights, exact draws beside rivals.
+	$(PYTHON) examples/flights.py --full --output figures
 
 test: install-test ## Run the tests, without the long ones.
 	$(ONE_THREAD) $(PYTHON) -m pytest -n 2 -m "not slow and not full_size" tests
@@ -50,7 +50,7 @@ dist: install-test ## Build sdist and wheel in dist.
 
 clean: ## Delete .venv, caches and outputs.
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .benchmarks \
-		.hypothesis build dist figures docs/reference/generated *.egg-info
+		.hypothesis build dist figures docs/reference/generated docs/_notebooks *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Installs the package with an extra, again only if pyproject.toml is newer than the stamp.

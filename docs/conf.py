@@ -1,14 +1,18 @@
 """Sphinx configuration: `make docs`.
 
 Pages are MyST markdown; those with a `kernelspec` are notebooks, and are run when they are built. With
-``-D nb_execution_mode=off`` nothing is run.
+``-D nb_execution_mode=off`` nothing is run. Such a page gets a link to itself as a Jupyter notebook.
 """
 
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
+import nbformat
+from myst_nb.core.read import read_myst_markdown_notebook
+from myst_parser.config.main import MdParserConfig
 from sphinx.application import Sphinx
 
 from pymc_austerity import __version__
@@ -17,6 +21,7 @@ project = "pymc_austerity"
 author = "the authors of pymc_austerity"
 release = version = __version__
 
+NOTEBOOKS = "_notebooks"  # written by the build
 extensions = [
     "myst_nb",
     "numpydoc",
@@ -26,7 +31,7 @@ extensions = [
     "sphinxcontrib.bibtex",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_templates", NOTEBOOKS]
 templates_path = ["_templates"]
 
 # Single backticks in docstrings name Python objects.
@@ -80,6 +85,22 @@ def signature_of_init(
     return str(inspect.Signature(bare)), None
 
 
+def as_notebook(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Write a page with cells as a Jupyter notebook, and put a link to it below the title."""
+    text = source[0]
+    if not text.startswith("---\nfile_format: mystnb"):
+        return
+    path = Path(app.srcdir, NOTEBOOKS, f"{docname}.ipynb")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    notebook = read_myst_markdown_notebook(text, MdParserConfig())
+    nbformat.write(notebook, path)
+    head, title, rest = text.partition("\n# ")
+    title_line, _, rest = rest.partition("\n")
+    link = f"{{download}}`Download this page as a notebook </{NOTEBOOKS}/{docname}.ipynb>`"
+    source[0] = f"{head}{title}{title_line}\n\n{link}\n{rest}"
+
+
 def setup(app: Sphinx) -> None:
-    """Connect the function above."""
+    """Connect the functions above."""
     app.connect("autodoc-process-signature", signature_of_init)
+    app.connect("source-read", as_notebook)

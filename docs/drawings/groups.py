@@ -1,0 +1,75 @@
+"""Coordinates of a plate, the clock that passes its groups, and a gamma process."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+
+def coordinates() -> Figure:
+    """Draws of a funnel with some data, in the model's coordinates and in those of a plate."""
+    rng = np.random.default_rng(2)
+    figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.9), layout="constrained")
+    # One group with a normal likelihood of precision b, level a / b: exact draws of (tau, u) by weights.
+    tau = np.exp(rng.uniform(np.log(0.02), np.log(3), 40_000))
+    b, level = 4.0, 0.6
+    weight = (
+        np.exp(-0.5 * level**2 / (1 / b + tau**2)) / np.sqrt(1 / b + tau**2) * tau * np.exp(-0.5 * tau**2)
+    )
+    tau = rng.choice(tau, 3000, p=weight / weight.sum())
+    sd = 1 / np.sqrt(b + 1 / tau**2)
+    epsilon = rng.normal(size=tau.size)
+    u = sd**2 * b * level + sd * epsilon
+    for ax, value, label in zip(
+        axes,
+        (u, u / tau, epsilon),
+        ("effect u", r"non-centred $u / \tau$", r"of a plate: $\varepsilon$"),
+        strict=True,
+    ):
+        ax.plot(value, np.log(tau), ".", ms=2, alpha=0.4, color="C0")
+        ax.set(xlabel=label)
+    axes[0].set(ylabel=r"$\log \tau$")
+    return figure
+
+
+def clock() -> Figure:
+    """Total rates of groups, and the events of one exponential clock."""
+    rng = np.random.default_rng(9)
+    rates = rng.gamma(0.5, 0.3, size=40)
+    ends = np.cumsum(rates)
+    events = []
+    at = rng.exponential()
+    while at < ends[-1]:
+        events.append(at)
+        at += rng.exponential()
+    figure, axes = plt.subplots(figsize=(8, 1.9), layout="constrained")
+    hit = set(np.searchsorted(ends, events))
+    for g, (left, width) in enumerate(zip(ends - rates, rates, strict=True)):
+        axes.barh(
+            0, width, left=left, height=0.6, color="C3" if g in hit else "0.85", edgecolor="white", lw=0.8
+        )
+    axes.plot(events, np.full(len(events), 0.45), "v", color="k", ms=7)
+    axes.set(yticks=[], ylim=(-0.4, 0.8), xlabel="groups side by side, as wide as their total rates")
+    axes.set_title(
+        f"{len(events)} events of the clock; {len(hit)} of {len(rates)} groups look at a row", fontsize=9
+    )
+    return figure
+
+
+def gamma_process() -> Figure:
+    """Exact transitions of a Cox-Ingersoll-Ross process, and Euler steps of the same size."""
+    rng = np.random.default_rng(8)
+    shape, h, n = 0.5, 0.5, 200_000
+    exact, euler = np.full(n, shape), np.full(n, shape)
+    for _ in range(60):
+        keep = np.exp(-h)
+        counts = rng.poisson(exact * keep / (1 - keep))
+        exact = rng.gamma(shape + counts) * (1 - keep)
+        euler = euler + h * (shape - euler) + np.sqrt(2 * h * np.maximum(euler, 0)) * rng.normal(size=n)
+    figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
+    x = np.linspace(0.02, 3, 300)
+    axes.plot(x, x ** (shape - 1) * np.exp(-x) / np.sqrt(np.pi), color="k", label="gamma density, shape 0.5")
+    for values, label in ((exact, "exact transitions"), (euler, "Euler steps")):
+        axes.hist(values, bins=90, range=(-1.5, 3), density=True, histtype="step", lw=1.4, label=label)
+    axes.set(xlabel=f"after 60 transitions with h = {h}", yticks=[], ylim=(0, 2.5))
+    axes.legend(frameon=False)
+    return figure
