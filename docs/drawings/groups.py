@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from scipy import stats
 
 
 def coordinates() -> Figure:
@@ -52,6 +53,27 @@ def clock() -> Figure:
     axes.set_title(
         f"{len(events)} events of the clock; {len(hit)} of {len(rates)} groups look at a row", fontsize=9
     )
+    return figure
+
+
+def priors() -> Figure:
+    """Log densities of priors of effects with the same mass within one standard deviation, and excesses."""
+    families = {
+        "normal": stats.norm(),
+        "Student's t, 4 degrees of freedom": stats.t(4),
+        "Laplace": stats.laplace(),
+        "logistic": stats.logistic(),
+    }
+    y = np.linspace(-5, 5, 401)
+    figure, axes = plt.subplots(1, 2, figsize=(8.5, 3), layout="constrained")
+    for name, one in families.items():
+        ratio = one.ppf(stats.norm.cdf(1.0))
+        log_density = one.logpdf(ratio * y) + np.log(ratio)
+        axes[0].plot(y, log_density, label=name)
+        axes[1].plot(y, log_density - stats.norm.logpdf(y))
+    axes[0].set(xlabel="effect y, in units of the normal prior", ylabel="log density", ylim=(-9, 0))
+    axes[1].set(xlabel="y", ylabel="excess over the normal prior")
+    axes[0].legend(frameon=False, fontsize=7, loc="lower center")
     return figure
 
 

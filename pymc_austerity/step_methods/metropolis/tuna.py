@@ -123,12 +123,13 @@ class TunaMH(PlateStep):
     alternative is cheaper; where it expects more than `switch_above` of the rows, as with a few thousand
     rows, it uses all of them. For a posterior that is far from normal acceptance rates are low.
 
-    *Hierarchies*: effects of 30 groups or more, ``u[group]`` with a normal prior whose scale is sampled, are
-    found on the graph of the model, written centred or not, and moved as a plate: in coordinates in which
-    they and all other variables of the block are independent but for the remainders. A draw moves the others
-    together with all effects, then every effect by a decision on its own rows. The sample statistics
-    `shared_n_used`, `plate_n_used` and `plate_acceptance` tell the two apart. The likelihood needs one linear
-    predictor; normal residuals may have a free scale, and then no row is read. `chi`, `curvature`, another
+    *Hierarchies*: effects of 30 groups or more, ``u[group]`` with a prior whose scale is sampled (normal,
+    Student's t, Cauchy, Laplace or logistic), are found on the graph of the model, written centred or not.
+    They are moved as a plate: in coordinates in which they and all other variables of the block are
+    independent but for the remainders. A draw moves the others together with all effects, then every effect
+    by a decision on its own rows. The sample statistics `shared_n_used`, `plate_n_used` and
+    `plate_acceptance` tell the two apart. The likelihood needs one linear predictor. It may have a free dispersion, or another number that all rows share; with more of these all
+    rows are read. Normal residuals may have a free scale, and then no row is read. `chi`, `curvature`, another
     `proposal` and another `control_variate` are for blocks without a plate. `docs/explanation/plates.md` has
     the proof.
 
