@@ -48,7 +48,7 @@ CHAINS = 4
 LATE = 15  # minutes
 GOAL = 1000  # effective draws
 ENOUGH = 100  # effective draws, to speak of a rate
-FEWEST = 50  # draws before a run is stopped
+FEWEST = 30  # draws before a run is stopped, or extrapolated
 VARIABLES = ["intercept", "beta", "carrier", "tau_destination", "tau_plane", "destination", "plane"]
 
 FAST = {"draws": 1000, "tune": 200, "nutpie": {"draws": 1000, "tune": 400}}
@@ -201,7 +201,7 @@ def rows_read(idata, n):
 
 def seconds_to_goal(spent, draws, ess):
     """Seconds to 1,000 effective draws: extrapolated from fewer, a lower bound if there are very few."""
-    if draws + spent["tuned"] == 0:
+    if draws + spent["tuned"] < FEWEST:
         return None, "not reached"
     each = spent["sampling"] / (draws + spent["tuned"])
     if ess < ENOUGH:
@@ -220,23 +220,28 @@ def row(idata, spent, n):
 
 
 def print_row(name, r):
-    forms = {"at least": "> {:,.0f}*", "extrapolated": "{:,.0f}*", "": "{:,.0f} ", "not reached": "no draw"}
+    forms = {
+        "at least": "> {:,.0f}*",
+        "extrapolated": "{:,.0f}*",
+        "": "{:,.0f} ",
+        "not reached": "not reached ",
+    }
     goal = forms[r["kind"]].format(r["seconds"])
     rows = "" if r["rows"] is None else f"{r['rows']:,.0f}"
     rhat = "" if r["rhat"] is None else f"{r['rhat']:.3f}"
     print(
-        f"{name:<24}{r['set_up']:>7.1f}{r['sampling']:>9.1f}{r['draws']:>7,}{rows:>11}"
-        f"{r['ess']:>7,.0f}{rhat:>7}{goal:>9}"
+        f"{name:<23}{r['set_up']:>7.1f}{r['sampling']:>7.1f}{r['draws']:>8,}{rows:>11}"
+        f"{r['ess']:>7,.0f}{rhat:>6}{goal:>12}"
     )
 
 
 WIDTHS = (
     "  sd / sd of TunaMH(): mean {sd_ratio:.3f}, {lowest:.2f} to {highest:.2f}, each known to {error:.2f}; "
-    "it reads {share:.0%}"
+    "reads {share:.0%}"
 )
 LABELS = {"all rows": "the same, all rows", "nutpie": "nutpie", "austerity": "  AusterityMH(0.01)"}
 HEADER = (
-    f"{'':<24}{'set-up':>7}{'sampling':>9}{'draws':>7}{'rows/draw':>11}{'ESS':>7}{'R-hat':>7}{'to 1,000':>9}"
+    f"{'':<23}{'set-up':>7}{'sample':>7}{'draws':>8}{'rows/draw':>11}{'ESS':>7}{'R-hat':>6}{'to 1,000':>11}"
 )
 FOOTNOTE = f"""\
 CPU seconds. ESS and R-hat: the worst of all variables. To 1,000: seconds to 1,000 effective draws.

@@ -19,7 +19,7 @@ from pymc_austerity import AusterityMH, Laplace, MetropolisHastings, Taylor, Tun
 from pymc_austerity.diagnostics import agreement
 
 MANY = 100_000  # draws, more than fit into the time
-TUNE = 50
+TUNE = 30
 
 
 def by_nutpie(model, seconds, draws, tune):
