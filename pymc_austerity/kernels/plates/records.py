@@ -259,6 +259,8 @@ class PlateRule(NamedTuple):
         So many times the rows are drawn for the shared move, which makes its decision less noisy.
     is_centered : bool
         Whether the model has u_g itself, else z_g = (u_g - loc_g) / tau.
+    scaled, scaled_by : ndarray of int (K,)
+        Coordinates of theta that the model has divided by a feature, and by which one.
     has_remainders : bool
         False for a normal likelihood: no row is read.
     debug : bool
@@ -268,6 +270,8 @@ class PlateRule(NamedTuple):
 
     kappa: float
     is_centered: bool
+    scaled: Index
+    scaled_by: Index
     has_remainders: bool
     debug: bool
     violations: Index

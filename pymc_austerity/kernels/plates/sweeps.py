@@ -95,8 +95,10 @@ def begin(q: Vector, plate: Plate, args: tuple[Any, ...], target: Target) -> tup
     n_shared = q.shape[0] - sums.slopes.shape[0]
     state, other = no_state(n_shared, plate), no_state(n_shared, plate)
     theta, eps = q[:n_shared].copy(), np.empty(sums.slopes.shape[0])
+    given = target.features(theta, args)  # scales depend on no coordinate that is scaled
+    for j in range(plate.rule.scaled.shape[0]):
+        theta[plate.rule.scaled[j]] *= given[plate.rule.scaled_by[j]]
     displacement(sums, theta, state.d)
-    given = target.features(theta, args)
     effects = q[n_shared:] if plate.rule.is_centered else q[n_shared:] / plate.effects.ratio
     standardised(sums, state.d, given[0], given[1], effects, plate.rule.is_centered, eps)
     return at_theta(state, theta, eps, plate, args, target), other
@@ -108,6 +110,8 @@ def end(q: Vector, state: PlateState, plate: Plate, args: tuple[Any, ...], targe
     n_shared = state.theta.shape[0]
     q[:n_shared] = state.theta
     given = target.features(state.theta, args)
+    for j in range(plate.rule.scaled.shape[0]):
+        q[plate.rule.scaled[j]] /= given[plate.rule.scaled_by[j]]
     effects_of(plate.sums, state.d, given[0], given[1], state.eps, plate.rule.is_centered, q[n_shared:])
     if not plate.rule.is_centered:
         q[n_shared:] *= plate.effects.ratio

@@ -85,7 +85,8 @@ class PlateSurvey:
     def __init__(self, plate: PlateModel, point: dict[str, np.ndarray]) -> None:
         self.plate = plate
         self.shared = SharedTerms(plate.shared, point)
-        self.start = vector_of(plate.shared, point)
+        start = vector_of(plate.shared, point)
+        self.start = plate.scaled.in_chain(start, self.shared.features(start))
         self.located = _located(plate, point, self.start)
         self.linear = np.union1d(plate.rows.places, self.located.coordinates)
         self._phi_slopes = np.ascontiguousarray(plate.dispersions.matrix[:, self.linear])

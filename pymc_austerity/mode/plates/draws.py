@@ -9,6 +9,7 @@ from pymc_austerity.mode.plates.center import moments
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.group_means import mean_shifts
 from pymc_austerity.mode.plates.theta_density import SharedTerms
+from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.target import Vector
 
 
@@ -20,4 +21,5 @@ def drawn_state(arrays: Plate, shared: SharedTerms, fit: SharedFit, rng: np.rand
     effects = levels + arrays.sums.effects - mean_shifts(arrays.sums, d)
     if not arrays.rule.is_centered:
         effects = effects * arrays.effects.ratio / shared.tau_and_precision(theta)[0]
-    return np.concatenate([theta, effects])
+    scaled = Scaled(arrays.rule.scaled, arrays.rule.scaled_by)
+    return np.concatenate([scaled.in_model(theta, shared.features(theta)), effects])

@@ -18,7 +18,8 @@ from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, move
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
 from pymc_austerity.mode.plates.group_means import slopes_of_locations
 from pymc_austerity.mode.plates.shared_map import SharedMap
-from pymc_austerity.mode.plates.theta_density import FIRST_INNER, SharedTerms
+from pymc_austerity.mode.plates.theta_density import SharedTerms
+from pymc_austerity.model.plates.inner_effects import FIRST_INNER
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]

@@ -21,15 +21,13 @@ from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE
+from pymc_austerity.model.plates.inner_effects import FIRST_INNER
 from pymc_austerity.model.plates.plate_model import in_theta
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
-
-# Features are tau, log lambda and the shape of the effects' prior; then come scales of inner effects.
-FIRST_INNER = 3
 
 
 class SharedAt(NamedTuple):
@@ -77,12 +75,16 @@ class SharedTerms:
 
     def tau_and_precision(self, theta: Vector) -> tuple[float, float]:
         """Both, tau and log lambda."""
-        found = self._values(*self._point, theta, *self._fact.leaf_values)
+        found = self.features(theta)
         return float(found[0]), float(found[1])
 
     def inner_scales(self, theta: Vector) -> Vector:
         """Scales of inner effects."""
-        return np.asarray(self._values(*self._point, theta, *self._fact.leaf_values))[FIRST_INNER:]
+        return self.features(theta)[FIRST_INNER:]
+
+    def features(self, theta: Vector) -> Vector:
+        """All of them."""
+        return np.asarray(self._values(*self._point, theta, *self._fact.leaf_values))
 
     @cached_property
     def _values(self) -> Any:

@@ -120,6 +120,11 @@ def _lookups(rows: Variable) -> list[Apply]:
     ]
 
 
+def is_looked_up(rows: Variable, value: Variable) -> bool:
+    """Do rows look elements of a variable up?"""
+    return any(node.inputs[0] is value for node in _lookups(rows))
+
+
 def scaled(fact: Factorisation, gather: Gather) -> ScaledGather:
     """The likelihood in u_g = scale z_g, where its rows contain z_g times a function of short variables only.
 

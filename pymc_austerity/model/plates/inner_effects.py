@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,10 @@ from pytensor.tensor.random.basic import NormalRV
 
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.effects_prior import typed
+from pymc_austerity.target import Index, Vector
+
+# Features are tau, log lambda and the shape of the effects' prior; then come scales of inner effects.
+FIRST_INNER = 3
 
 
 class InnerEffects(NamedTuple):
@@ -23,11 +27,46 @@ class InnerEffects(NamedTuple):
     coordinates : ndarray of int
         Of v in theta.
     location, scale : TensorVariable
+    is_centered : bool
+        Whether the model has v; else it has v / scale, and the location is zero.
     """
 
     coordinates: np.ndarray
     location: Variable
     scale: Variable
+    is_centered: bool = True
+
+
+class Scaled(NamedTuple):
+    """Coordinates of theta that the model has divided by a feature, and by which one.
+
+    Attributes
+    ----------
+    coordinates, features : ndarray of int (K,)
+    """
+
+    coordinates: Index
+    features: Index
+
+    def in_chain(self, theta: Vector, features: Vector) -> Vector:
+        """As the chain has theta, from what the model has; scales are the same in both."""
+        result = theta.copy()
+        result[self.coordinates] *= features[self.features]
+        return result
+
+    def in_model(self, theta: Vector, features: Vector) -> Vector:
+        """The inverse."""
+        result = theta.copy()
+        result[self.coordinates] /= features[self.features]
+        return result
+
+
+def scaled_coordinates(inner: Sequence[InnerEffects]) -> Scaled:
+    """Those of effects that the model has not centred."""
+    places = [one.coordinates if not one.is_centered else one.coordinates[:0] for one in inner]
+    which = np.repeat(np.arange(len(inner)), [len(one) for one in places])
+    none = np.zeros(0, np.int64)
+    return Scaled(np.concatenate([none, *places]), (FIRST_INNER + which).astype(np.int64))
 
 
 def inner_effects(

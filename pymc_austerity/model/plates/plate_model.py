@@ -36,7 +36,13 @@ from pymc_austerity.model.plates.gathers import (
     require_no_mixture,
     scaled,
 )
-from pymc_austerity.model.plates.inner_effects import InnerEffects, inner_effects
+from pymc_austerity.model.plates.inner_effects import (
+    InnerEffects,
+    Scaled,
+    inner_effects,
+    scaled_coordinates,
+)
+from pymc_austerity.model.plates.inner_scaled import require_own_scales, with_inner_centered
 from pymc_austerity.model.plates.plate_rows import PlateRows
 from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, renumbered
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
@@ -104,6 +110,11 @@ class PlateModel:
         return self.rows.n_shared
 
     @property
+    def scaled(self) -> Scaled:
+        """Coordinates of theta that the model has divided by a scale."""
+        return scaled_coordinates(self.inner)
+
+    @property
     def n_predictors(self) -> int:
         """That of rows, and phi."""
         return 1 + len(self.dispersions.offsets)
@@ -138,6 +149,8 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     fact = _with_effects_last(fact, gather.name)
     if len(fact.var_names) == 1:
         raise NoPlate(f"there are no shared variables beside the effects {gather.name!r}")
+    original = fact
+    fact, gather, not_centered = with_inner_centered(model, fact, gather)
     prior = effects_prior(model, fact, gather.name)
     found = scaled(fact, gather)
     others = _other_terms(model, fact, gather, found)
@@ -169,10 +182,11 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
         )
     precision = pt.zeros(()) if log_precision is None else log_precision
     coefficients = set(ancestors([found.term.rows, prior.location]))
-    inner = inner_effects(model, fact, gather.name, coefficients)
+    require_own_scales(fact, not_centered, coefficients)
+    inner = (*inner_effects(model, fact, gather.name, coefficients), *not_centered)
     scales = [prior.ratio * prior.scale, precision, prior.shape, *(one.scale for one in inner)]
     return PlateModel(
-        factorisation=fact,
+        factorisation=original,
         name=gather.term.name,
         effects=gather.name,
         n_groups=gather.n_groups,

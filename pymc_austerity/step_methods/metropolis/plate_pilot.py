@@ -149,6 +149,7 @@ def pilot(
         outcome = engine.run(1, False, rng, q, point, state)
         seconds += time.process_time() - began
         theta, effects = q[:n_shared], q[n_shared:]
+        theta = survey.plate.scaled.in_chain(theta, shared.features(theta))
         if not survey.plate.is_centered:
             effects = effects * shared.tau_and_precision(theta)[0] / engine.plate.effects.ratio
         total += effects + mean_shifts(sums, (theta - mean)[sums.linear])

@@ -279,6 +279,14 @@ def plate_arrays(
         weights=weights,
         effects=density_of(plate.prior),
         proposal=fit.proposal(),
-        rule=PlateRule(KAPPAS[0], plate.is_centered, has_remainders, debug, np.zeros(1, dtype=np.int64)),
+        rule=PlateRule(
+            kappa=KAPPAS[0],
+            is_centered=plate.is_centered,
+            scaled=plate.scaled.coordinates,
+            scaled_by=plate.scaled.features,
+            has_remainders=has_remainders,
+            debug=debug,
+            violations=np.zeros(1, dtype=np.int64),
+        ),
         room=workspace(program, plate.n_predictors, len(rows.data)),
     )

@@ -22,7 +22,12 @@ _POOR = 0.2
 
 
 def start_of_plate(
-    fit: SharedFit, q: Vector, default: Callable[[], Vector], drawn: Callable[[], Vector], names: str
+    fit: SharedFit,
+    q: Vector,
+    theta: Vector,
+    default: Callable[[], Vector],
+    drawn: Callable[[], Vector],
+    names: str,
 ) -> Vector:
     """A first state: a draw of the fitted distribution, or q if somebody has chosen it.
 
@@ -31,6 +36,8 @@ def start_of_plate(
     fit : SharedFit
     q : ndarray
         Where the chain is to begin.
+    theta : ndarray
+        The shared variables there, as the chain has them.
     default : callable
         Returns the model's initial point, where chains begin if nobody says where.
     drawn : callable
@@ -42,7 +49,7 @@ def start_of_plate(
         logger.info("%s: the chain starts from a draw of the distribution fitted to the plate.", names)
         return drawn()
     n = len(fit.mean)
-    distance = float(np.linalg.norm(np.linalg.solve(fit.slopes @ fit.factor, q[:n] - fit.theta)))
+    distance = float(np.linalg.norm(np.linalg.solve(fit.slopes @ fit.factor, theta - fit.theta)))
     if distance**2 > n + _FAR * math.sqrt(2.0 * n):
         warn(
             f"The chain starts {distance:.3g} standard deviations from the distribution that was fitted to "

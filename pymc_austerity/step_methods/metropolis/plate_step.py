@@ -71,9 +71,11 @@ class PlateStep(SubsampledStep):
         if plate is None or not self.tune or not isinstance(engine, PlateEngine):
             return super()._first_point(point)
         fact = self.factorisation
+        given = vector_of(fact, point)
         q = start_of_plate(
             plate.fit,
-            vector_of(fact, point),
+            given,
+            engine.theta_of(given, point),
             lambda: vector_of(fact, default_point(self._model)),
             lambda: engine.drawn(plate.fit, point, self.rng),
             ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars),

@@ -52,7 +52,7 @@ OTHER_PRIORS = ("student", "student non-centered", "free student", "cauchy", "la
 
 def _effects(spelling: str, n_groups: int) -> Any:
     tau = pm.HalfNormal("tau", 1.0)
-    if spelling == "non-centered":
+    if spelling in ("non-centered", "both non-centered"):
         return tau * pm.Normal("z", shape=n_groups)
     if spelling == "student non-centered":
         return tau * pm.StudentT("z", 4.0, mu=0.0, sigma=1.0, shape=n_groups)
@@ -94,13 +94,15 @@ def _likelihood(name: str, eta: Any, data: Rows) -> None:
 
 
 def model_of(likelihood: str, spelling: str, n: int, n_groups: int = N_GROUPS) -> pm.Model:
-    """A model with an intercept, slopes and effects; `crossed` with effects of a second factor."""
+    """A model with an intercept, slopes and effects; `crossed`, or `both`, with a second factor."""
     data = rows_of(n, n_groups)
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 2.0, shape=3)
         eta = data.x @ beta + _effects(spelling, n_groups)[data.groups]
         if spelling == "crossed":
             eta += pm.Normal("v", 0.3, pm.HalfNormal("tau_v"), shape=5)[np.arange(n) % 5]
+        if spelling == "both non-centered":
+            eta += (pm.HalfNormal("tau_v") * pm.Normal("v", shape=5))[np.arange(n) % 5]
         _likelihood(likelihood, eta, data)
     return model
 
@@ -108,7 +110,7 @@ def model_of(likelihood: str, spelling: str, n: int, n_groups: int = N_GROUPS) -
 class Case(NamedTuple):
     """A plate with all that its kernels take.
 
-    `log_density` is the model's own, of theta and the effects as the model has them.
+    `log_density` is the model's own, of theta as the chain has it, and the effects as the model has them.
     """
 
     model: pm.Model
@@ -178,7 +180,10 @@ def case_of_model(model: pm.Model, *, reads_all: bool = False, n_first: int = 10
         logp = model.compile_logp()
 
     def log_density(theta: np.ndarray, effects: np.ndarray) -> float:
-        return float(logp(point_of(plate.factorisation, np.concatenate([theta, effects]), point)))
+        features = survey.shared.features(theta)
+        own = plate.scaled.in_model(theta, features)
+        found = logp(point_of(plate.factorisation, np.concatenate([own, effects]), point))
+        return float(found) - np.log(features[plate.scaled.features]).sum()
 
     return Case(model, plate, survey, fit, arrays, compiled.interpreted(), compiled.args(point), log_density)
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.kernels.plates.cases import OTHER_PRIORS, case_of, log_remainders
 
-SPELLINGS = ("centered", "non-centered", "crossed")
+SPELLINGS = ("centered", "non-centered", "crossed", "both non-centered")
 LIKELIHOODS = ("bernoulli", "poisson", "normal")
 ALL = [(likelihood, spelling) for likelihood in LIKELIHOODS for spelling in SPELLINGS]
 DISPERSED = [(one, spelling) for one in ("negative binomial", "zero inflation") for spelling in SPELLINGS]

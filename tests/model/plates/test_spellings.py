@@ -128,7 +128,14 @@ def negative_scale():
     bernoulli(X @ beta() - scale() * pm.Normal("z", shape=G)[GROUPS])
 
 
+def both_scaled():
+    v = pm.HalfNormal("tau_v") * pm.Normal("z_v", shape=5)
+    u = pm.Deterministic("u", pm.Normal("mu") + scale() * pm.Normal("z", shape=G))
+    bernoulli(X @ beta() + u[GROUPS] + v[np.arange(N) % 5])
+
+
 SPELLINGS = {
+    both_scaled: False,
     effects_of_student: True,
     student_of_free_degrees: True,
     scaled_student: False,

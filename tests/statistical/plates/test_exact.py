@@ -9,15 +9,14 @@ from tests.statistical.plates.models import SPELLINGS, reference_of, simulate
 from tests.statistical.plates.reference import sample
 
 FAMILIES = ["logistic", "poisson"]
-PRIORS = [("logistic", "student"), ("poisson", "laplace")]  # of effects, that are not normal
+PRIORS = [("logistic", "student", "centred"), ("poisson", "laplace", "non_centred")]
 DRAWS = 20_000
 
 
-@pytest.fixture(scope="module", params=[("logistic", "normal"), ("poisson", "normal"), *PRIORS], ids="-".join)
+@pytest.fixture(scope="module", params=FAMILIES)
 def small(request):
     """Ten rows a group, and draws of the reference: 150,000 sweeps."""
-    family, prior = request.param
-    data = simulate(family, 2000, 200, prior=prior)
+    data = simulate(request.param, 2000, 200)
     return data, sample(reference_of(data), 30_000, 1, thin=5)[None]
 
 
@@ -61,6 +60,20 @@ def test_posterior_is_that_of_the_reference(small, spelling):
     # The planted bug, as above.
     planted = reweighted(ours.draws[:1], ours.draws[0, :, data.X.shape[1]])
     assert not agreement(planted, theirs, data)
+
+
+@pytest.mark.slow("75,000 sweeps of the reference, and 40,000 draws")
+@pytest.mark.parametrize(("family", "prior", "spelling"), PRIORS)
+def test_effects_that_are_not_normal(family, prior, spelling):
+    data = simulate(family, 2000, 200, prior=prior)
+    theirs = sample(reference_of(data), 15_000, 1, thin=5)[None]
+    ours = run(data, DRAWS, spelling=spelling, switch_above=np.inf)
+    found = agreement(ours.draws, theirs, data)
+    print(family, prior, spelling, found, ours, effective(ours.draws))
+    assert found
+    # The planted bug: effects of the reference are normal.
+    wrong = sample(reference_of(data)._replace(prior=0), 5000, 1, thin=5)[None]
+    assert not agreement(ours.draws, wrong, data)
 
 
 @pytest.mark.slow("40,000 draws, and 16,000 on all rows")

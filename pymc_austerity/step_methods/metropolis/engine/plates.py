@@ -15,6 +15,7 @@ from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 
@@ -60,6 +61,12 @@ class PlateEngine(CompiledKernel):
     def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator) -> np.ndarray:
         """A draw of the distribution that is fitted to the plate."""
         return drawn_state(self.plate, SharedTerms(self._shared, point), fit, rng)
+
+    def theta_of(self, q: np.ndarray, point: PointType) -> np.ndarray:
+        """Theta as the chain has it, from a state of the model."""
+        rule, shared = self.plate.rule, SharedTerms(self._shared, point)
+        theta = q[: len(q) - len(self.plate.sums.slopes)]
+        return Scaled(rule.scaled, rule.scaled_by).in_chain(theta, shared.features(theta))
 
     def run(
         self,
