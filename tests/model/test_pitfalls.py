@@ -142,7 +142,10 @@ def test_unknown_operations_are_refused_by_name():
     ("wrong", "said"),
     [
         (lambda m: factorise([m["a"]]), "model must be a pm.Model"),
-        (lambda m: factorise(m, ["b"]), "'b' is not a free variable of the model: there is none of that name"),
+        (
+            lambda m: factorise(m, ["b"]),
+            "'b' is not a free variable of the model: there is none of that name",
+        ),
         (lambda m: factorise(m, []), "vars is empty"),
         (lambda m: factorise(m, [m["y"]]), "not a free variable"),
         (lambda m: factorise(m, [[m["a"]]]), "must be a variable, its name, or a list"),
