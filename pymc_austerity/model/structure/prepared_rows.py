@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Exp, IsInf, Log, Sqrt, Sub, Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import Max, Sum
+from pytensor.tensor.math import Dot, Max, Sum
 from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
@@ -108,7 +108,24 @@ def _selection(x: Variable, index: Variable, node: Apply) -> Variable:
     if index.type.ndim == 1 and x.type.shape[0] != 1 and inner is not None and isinstance(inner.op, Elemwise):
         parts = [var if var.type.shape[0] == 1 else _selection(var, index, node) for var in inner.inputs]
         return inner.op(*parts)
+    factors = _product_with_vector(x) if index.type.ndim == 1 else None
+    if factors is not None:
+        matrix, column = factors
+        return (_selection(matrix, index, node) * column.T).sum(axis=1)
     return node.clone_with_new_inputs([x, index], strict=False).outputs[0]
+
+
+def _product_with_vector(x: Variable) -> tuple[Variable, Variable] | None:
+    """The matrix and the column, if `x` is their product, as a vector."""
+    squeezed = x.owner
+    if squeezed is None or not isinstance(squeezed.op, DimShuffle) or squeezed.op.new_order != (0,):
+        return None
+    product = squeezed.inputs[0].owner
+    if product is None or not isinstance(getattr(product.op, "core_op", product.op), Dot):
+        return None
+    matrix, column = product.inputs
+    is_product = matrix.type.ndim == column.type.ndim == 2 and column.type.shape[1] == 1
+    return (matrix, column) if is_product else None
 
 
 def _without_shifts(rows: Variable) -> Variable:

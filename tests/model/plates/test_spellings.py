@@ -134,7 +134,13 @@ def both_scaled():
     bernoulli(X @ beta() + u[GROUPS] + v[np.arange(N) % 5])
 
 
+def scaled_around_a_design():
+    u = DESIGN @ pm.Normal("gamma", shape=2) + scale() * pm.Normal("z", shape=G)
+    bernoulli(X @ beta() + u[GROUPS])
+
+
 SPELLINGS = {
+    scaled_around_a_design: False,
     both_scaled: False,
     effects_of_student: True,
     student_of_free_degrees: True,
@@ -202,6 +208,13 @@ def test_locations_of_effects(define, name, expected):
     np.testing.assert_allclose(matrix[:, places], expected)
     assert not np.delete(matrix, places, axis=1).any()
     assert not survey.located.base.any()
+
+
+def test_a_design_of_groups_is_looked_up_by_rows():
+    plate = plate_in(built(scaled_around_a_design))
+    some = np.arange(0, N, 7)
+    own = np.searchsorted(plate.rows.dense, places_of(plate, "gamma"))
+    np.testing.assert_allclose(plate.rows(some).x[:, own], DESIGN[GROUPS[some]], rtol=1e-12)
 
 
 def _u():
