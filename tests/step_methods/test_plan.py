@@ -19,6 +19,7 @@ from pymc_austerity.step_methods.metropolis.plan import plan_metropolis, replan_
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,
+    NoBoundError,
     checked_tuna_options,
     plan_tuna,
     replan_tuna,
@@ -120,7 +121,7 @@ def test_a_step_of_a_plan_is_one_made_by_hand(model, interpreted):
 def test_evidence_for_few_rows(model):
     evidence = gather(model, list(model.value_vars), model.initial_point())
     assert why_not_normal(evidence) is None
-    assert why_costly(evidence) is None
+    assert why_costly(evidence, model) is None
     assert "'y': row function of 1 predictor, by interval arithmetic" in evidence.certificate
 
 
@@ -129,9 +130,11 @@ def test_reasons_against(model):
     assert why_not_normal(unsuitable) == "No term is long."
     asked, tuna, point = tuna_of(model, switch_above=1e-9)
     surveyed = survey(asked, point, certify=False)
-    costly = why_costly(Evidence(surveyed.factorisation, surveyed, plan_tuna(asked, tuna, point, surveyed)))
+    evidence = Evidence(surveyed.factorisation, surveyed, plan_tuna(asked, tuna, point, surveyed))
+    costly = why_costly(evidence, model)
     assert "rows for a transition" in costly.reason
-    unbounded = why_costly(Evidence(surveyed.factorisation, surveyed))
+    unknown = NoBoundError("'y' is computed by betainc", ["b"])
+    unbounded = why_costly(Evidence(surveyed.factorisation, surveyed, no_bound=unknown), model)
     assert "no bound is known" in unbounded.reason
 
 
