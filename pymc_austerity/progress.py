@@ -220,14 +220,17 @@ class SetUp(Listener):
         with self._lock:
             self._end()
             if self._was_shown:
-                self._line.leave(str(self)[: _width()])
+                self._line.leave(self.summary(_width()))
 
-    def __str__(self) -> str:
-        parts = [f"{name} {seconds:.0f} s" for name, seconds in self._seconds.items() if seconds >= _VISIBLE]
-        if self._compiled >= _VISIBLE:
-            parts.append(f"compiling {self._compiled:.0f} s, once")
-        total = time.perf_counter() - self._started
-        return f"{self._title}: set up in {total:.0f} s" + (f" ({', '.join(parts)})" if parts else "")
+    def summary(self, width: int) -> str:
+        """The time in all, and of as many stages as fit, the longest first."""
+        found = {**self._seconds, "compiling, once,": self._compiled}
+        longest = sorted(found.items(), key=lambda item: -item[1])
+        parts = [f"{name} {seconds:.0f} s" for name, seconds in longest if seconds >= _VISIBLE]
+        text = f"{self._title}: set up in {time.perf_counter() - self._started:.0f} s"
+        while parts and len(text) + len(", ".join(parts)) + 3 > width:
+            parts.pop()
+        return (text + (f" ({', '.join(parts)})" if parts else ""))[:width]
 
 
 def _width() -> int:

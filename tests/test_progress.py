@@ -144,7 +144,9 @@ def test_seconds_are_added_up(terminal, monkeypatch):
         set_up.on_end(None)
         clock[0] += seconds - compiling
     set_up.sum_up()
-    assert str(set_up) == "TunaMH: set up in 6 s (mode 3 s, compiling 3 s, once)"
+    assert set_up.summary(80) == "TunaMH: set up in 6 s (mode 3 s, compiling, once, 3 s)"
+    assert set_up.summary(40) == "TunaMH: set up in 6 s (mode 3 s)"
+    assert set_up.summary(22) == "TunaMH: set up in 6 s"
 
 
 @pytest.mark.usefixtures("impatient")
