@@ -222,9 +222,12 @@ def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
             wrong, guilty = np.isnan(found), True
         if wrong.any() and guilty:
             first = _positions(wrong)[0]
+            of_pymc = "PyMC does, where observations are a plain array and hold NaN"
+            if found is not sources[0][1]:
+                of_pymc = "PyMC does not for what is no observation"
             return (
-                f"{what} is {found[first]} in {_listed(wrong)}. Leave such rows out, or "
-                "impute what is missing: PyMC does, where observations are a plain array and hold NaN."
+                f"{what} is {found[first]} in {_listed(wrong)}. Leave such rows out, or impute what is "
+                f"missing: {of_pymc}."
             )
     return ""
 

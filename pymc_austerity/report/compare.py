@@ -23,7 +23,8 @@ from pymc_austerity.report.references import Reference, check_reference, run_ref
 from pymc_austerity.report.run import Run, Settings, run_step
 from pymc_austerity.validation import is_real, is_whole
 
-logger = logging.getLogger(__name__)
+# Below PyMC's logger, which shows messages as `pm.sample` does: all chains together may take minutes.
+logger = logging.getLogger("pymc.austerity")
 
 
 def compare(
@@ -52,7 +53,8 @@ def compare(
         step moves are left to `pymc.sample`. Without names, steps are called by their class and parameters.
     reference : "exact", "nuts" or DataTree, default "exact"
         What the posterior is compared with: `MetropolisHastings` on all data, with a proposal that suits the
-        model; NUTS (`pymc.sample` without ``step=``); or draws that you have.
+        model (effects of many groups are moved as `TunaMH` moves them); NUTS (`pymc.sample` without
+        ``step=``); or draws that you have.
     budget : float or dict, default 10.0
         Seconds for each step, all its chains together; or ``{"terms": n}``, the local terms that it may
         evaluate; or ``{"draws": n}`` for each chain. Tuning and compiling are not counted, but reported.
@@ -145,11 +147,11 @@ def compare(
     settings = Settings(int(chains), int(tune), int(max_draws), start, _n_local(model))
     seeds = [int(s) for s in np.random.SeedSequence(random_seed).generate_state(2 * len(named_steps) + 1)]
 
-    logger.info("Running the reference")
+    logger.info("compare: 1 of %d, the reference", len(named_steps) + 1)
     standard = run_reference(model, reference, of_reference, settings, seeds[0])
     results = []
     for k, (name, blocks) in enumerate(named_steps.items()):
-        logger.info("Running %s, %d of %d", name, k + 1, len(named_steps))
+        logger.info("compare: %d of %d, %s", k + 2, len(named_steps) + 1, name)
         run = run_step(model, name, blocks, each, settings, seeds[2 * k + 1])
         judgement = _judged(run, standard, names, float(tolerance))
         probe = probed(model, blocks, run, int(n_pairs), seeds[2 * k + 2])

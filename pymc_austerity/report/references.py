@@ -8,18 +8,23 @@ from typing import Any, Literal
 
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
+from pytensor.graph.basic import Variable
 from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.report.budget import Budget
 from pymc_austerity.report.run import Run, Settings, run_step
+from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.metropolis.options import proposal_for
+from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 
 # Where a random walk is as good; `recommend` has the same limits.
 _LEAST_ACCEPTANCE = 0.2
@@ -76,7 +81,8 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
     Returns
     -------
     MetropolisHastings
-        With a proposal that is fitted to the posterior mode; with a random walk, if there is no mode.
+        On the effects of a plate, if the model has one; else with a proposal that is fitted to the posterior
+        mode; with a random walk, if there is no mode.
     list of str
         Why not.
     """
@@ -84,6 +90,8 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
     if not block:
         raise UnsuitableError("The model has no continuous variable for an exact step.")
     try:
+        if _has_plate(model, block):
+            return MetropolisHastings(block, control_variate=Taylor(), model=model), []
         taylor = Taylor(exact_rows=0)
         proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
         # Sums of terms are kept from one transition to the next, those of remainders are not.
@@ -96,6 +104,13 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
         why = str(error).partition(". ")[0].rstrip(".")
     note = f"The reference proposes by a random walk, for no normal distribution fits the posterior: {why}."
     return MetropolisHastings(block, model=model), [note]
+
+
+def _has_plate(model: pm.Model, block: list[Variable]) -> bool:
+    """Has the model effects of many groups, for which no proposal of the whole block mixes?"""
+    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
+    point = model.initial_point()
+    return isinstance(plate_for(options, factorised(options, point), point), PlateModel)
 
 
 def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
