@@ -20,7 +20,7 @@ from pymc_austerity.recommendation.advice import instead_of_nuts, too_many_rows,
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
 from pymc_austerity.recommendation.nuts import NUTS
-from pymc_austerity.recommendation.plates import few_rows_a_group, of_plate
+from pymc_austerity.recommendation.plates import of_plate, why_no_sweeps
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import (
@@ -210,7 +210,7 @@ def _faster(blank: Recommendation, model: pm.Model) -> str:
 def _why_nuts(evidence: Evidence) -> str:
     """What speaks against the steps of this package."""
     if evidence.plates is not None:
-        return few_rows_a_group(evidence.plates.recipe)
+        return why_no_sweeps(evidence.plates.recipe)
     reason = first_sentence(why_not_normal(evidence) or "")
     if evidence.no_plate:
         reason += f"; and {_no_plate(evidence)}"

@@ -12,6 +12,7 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlateRecipe,
     with_all_rows,
 )
+from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.recommendation import Recommendation
 
@@ -34,9 +35,14 @@ def of_plate(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice
     return _of_all_rows(whole, blank, point) if best.recipe.reads_all else _of_drawn_rows(plan, blank, point)
 
 
-def few_rows_a_group(recipe: PlateRecipe) -> str:
+def why_no_sweeps(recipe: PlateRecipe) -> str:
     """Why a plate is not worth it."""
     found = recipe.prediction
+    if found.shared_acceptance >= _WELL:
+        return (
+            f"sweeps over the {found.n_groups:,} groups would read {few_digits(found.terms)} rows, so that a "
+            "draw of pm.NUTS costs less, roughly"
+        )
     return (
         f"moves of what the {found.n_groups:,} groups share would be accepted at a rate of about "
         f"{found.shared_acceptance:.2f}: {found.why_few(recipe.n_local)}"

@@ -260,10 +260,12 @@ def _predictors(graph: ScalarGraph, cases: CasePredictors) -> list[int]:
 
 
 def _too_many(n: int, n_wide: int) -> str:
-    return (
-        f"the likelihood is a function of {n} numbers that are linear in the variables (a free dispersion is "
-        f"one), {n_wide} of which differ by row; a plate's is of at most {MOST_PREDICTORS}, one of which does"
-    )
+    if n_wide != 1:
+        return (
+            f"{n_wide} predictors of the likelihood differ by row, and one of a plate's does; others, as "
+            "dispersions, are to be the same for all rows"
+        )
+    return f"the likelihood has {n - 1} dispersions or the like, and a plate's at most {MOST_PREDICTORS - 1}"
 
 
 def _by_phi(expression: Expression, own: tuple[int, Expression], others: dict[int, Expression]) -> Expression:
