@@ -120,6 +120,11 @@ def many_numbers():
     pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=alpha, observed=COUNTS)
 
 
+def hurdle():
+    eta = X @ beta() + _u()[GROUPS]
+    pm.HurdlePoisson("y", psi=pm.Beta("psi", 2.0, 2.0), mu=pm.math.exp(eta), observed=COUNTS)
+
+
 def another_likelihood():
     b = beta()
     pm.Poisson("w", pm.math.exp(X @ b), observed=COUNTS)
@@ -170,6 +175,7 @@ REASONS = {
     not_linear_in_effects: "2 of which differ by row",
     dispersions_of_rows: "2 of which differ by row",
     many_numbers: "of at most 4",
+    hurdle: "do not contain the effects",
 }
 
 
