@@ -25,6 +25,8 @@ _ROUNDS = 3
 # Smallest eigenvalue of the precision, scaled to a unit diagonal, that is told from zero.
 _FLAT = 1e-10
 _MAX_ITERATIONS = 300
+# Products of larger numbers overflow within a search.
+_HUGE = 1e100
 # Where a search ends; the curvature there is that at the mode up to some 1e-9.
 NEAR = 1e-6
 # Below this length a step is taken without a look at the value.
@@ -180,7 +182,7 @@ def climb(
 
     def at(z: Vector) -> tuple[float, Vector, Matrix]:
         value, gradient, hessian = counted(start + to_q @ z)
-        if all(np.all(np.isfinite(part)) for part in (value, gradient, hessian)):
+        if all(np.all(np.abs(part) < _HUGE) for part in (value, gradient, hessian)):
             return -value, -(to_q.T @ gradient), -(to_q.T @ hessian @ to_q)
         return math.inf, np.zeros_like(z), np.eye(len(z))  # a step that is not taken
 

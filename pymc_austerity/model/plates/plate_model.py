@@ -11,7 +11,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.basic import NormalRV
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression, constant, predictor
@@ -25,7 +24,6 @@ from pymc_austerity.model.plates.effects_prior import (
     effects_prior,
     is_positive,
     is_standard,
-    typed,
 )
 from pymc_austerity.model.plates.gathers import (
     FEWEST_GROUPS,
@@ -43,8 +41,14 @@ from pymc_austerity.model.plates.inner_effects import (
     scaled_coordinates,
 )
 from pymc_austerity.model.plates.inner_scaled import require_own_scales, with_inner_centered
+from pymc_austerity.model.plates.normal_residuals import is_about_predictor, normal_precision
 from pymc_austerity.model.plates.plate_rows import PlateRows
-from pymc_austerity.model.structure.affine_expressions import affine_nodes, leaves, renumbered
+from pymc_austerity.model.structure.affine_expressions import (
+    AffineParts,
+    affine_nodes,
+    leaves,
+    renumbered,
+)
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.row_data import Columns
@@ -163,12 +167,16 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     _require_positive(fact, gather.name, prior)
     graph, cases = _taken_apart(found)
     which, *scalars = _predictors(graph, cases)
-    log_precision = _normal_precision(model, fact, gather.term.name) if len(scalars) == 1 else None
     parts = [affine_nodes(value)[value] for value in cases.values]
-    n_shared = sum(int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names[:-1])
+    log_precision = normal_precision(model, found.factorisation, gather.term.name)
+    if log_precision is not None:
+        _, rows = _rows_of(found, graph, parts[which], [], gather.n_groups)
+        own = _by_phi(cases.expression, (which, rows.factor), {k: predictor(1) for k in scalars})
+        scales = [cases.values[k] for k in scalars]
+        if not is_about_predictor(found.factorisation, graph, own, scales, log_precision):
+            log_precision = None
     of_phi = shared_numbers([] if log_precision is not None else [parts[k] for k in scalars])
-    phi = dispersions(found.factorisation, found.term, graph, of_phi.numbers, n_shared)
-    rows = PlateRows(found.factorisation, found.term, graph, parts[which], gather.n_groups, phi.places)
+    phi, rows = _rows_of(found, graph, parts[which], of_phi.numbers, gather.n_groups)
     # Sums of normal residuals are proportional to their precision: they are made for some constant.
     expressions = of_phi.expressions if log_precision is None else [constant(1.0)]
     expression = _by_phi(cases.expression, (which, rows.factor), dict(zip(scalars, expressions, strict=True)))
@@ -228,6 +236,16 @@ def _other_terms(
         if effects in set(ancestors([graph])):
             raise NoPlate(f"the effects {gather.name!r} enter the term {name!r}, too")
     return others
+
+
+def _rows_of(
+    found: ScaledGather, graph: ScalarGraph, own: AffineParts, numbers: list[AffineParts], n_groups: int
+) -> tuple[Dispersions, PlateRows]:
+    """Numbers that rows share beside their predictor, and the rows."""
+    fact = found.factorisation
+    n_shared = sum(int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names[:-1])
+    phi = dispersions(fact, found.term, graph, numbers, n_shared)
+    return phi, PlateRows(fact, found.term, graph, own, n_groups, phi.places)
 
 
 def _taken_apart(found: ScaledGather) -> tuple[ScalarGraph, CasePredictors]:
@@ -291,18 +309,6 @@ def _by_phi(expression: Expression, own: tuple[int, Expression], others: dict[in
         return forms.multiply(factor, predictor(0)) if one.value == which else others[cast(int, one.value)]
 
     return rebuilt(expression, replaced)
-
-
-def _normal_precision(model: pm.Model, fact: Factorisation, name: str) -> Variable | None:
-    """Logarithm of the one precision of normal residuals, a function of theta; None for other likelihoods."""
-    rv = model[name]
-    op = getattr(rv.owner, "op", None)
-    if not isinstance(op, NormalRV):
-        return None
-    _, scale = typed(model, fact, op.dist_params(rv.owner))
-    if int(np.prod([k or 0 for k in scale.type.shape])) != 1 and scale.type.ndim:
-        return None
-    return -2.0 * pt.log(scale.flatten()[0] if scale.type.ndim else scale)
 
 
 def _shared(

@@ -97,6 +97,8 @@ class PlateRows:
         if len(lookups) != 1:
             raise NoPlate(f"rows of the term {term.name!r} contain the effects more than once")
         (self.factor, part) = lookups[0]
+        if _may_be_zero(self.factor):
+            raise NoPlate(f"some rows of the term {term.name!r} do not contain the effects")
         self._lookup = part.lookup
         self._index_of_groups = DataOfRows(fact, term, [self._lookup])
         used = _joined([_places(part) for _, own in summands for part in own])
@@ -176,6 +178,13 @@ class PlateRows:
                 f"but there are {self.n_groups} groups, 0 to {self.n_groups - 1}."
             )
         return np.where(groups < 0, groups + self.n_groups, groups)
+
+
+def _may_be_zero(factor: Expression) -> bool:
+    """Is a factor zero in some case of the data? The predictor is another one there."""
+    if factor.op == "select":
+        return any(_may_be_zero(one) for one in factor.args[1:])
+    return factor is constant(0.0)
 
 
 def _signed(coefficient: Expression, part: Part) -> Expression:

@@ -118,6 +118,11 @@ def many_numbers():
     pm.Potential("y", -sum(w * EXPOSURE**k for k, w in enumerate(weights)) * pt.softplus(eta))
 
 
+def hurdle():
+    eta = X @ beta() + _u()[GROUPS]
+    pm.HurdlePoisson("y", psi=pm.Beta("psi", 2.0, 2.0), mu=pm.math.exp(eta), observed=COUNTS)
+
+
 def another_likelihood():
     b = beta()
     pm.Poisson("w", pm.math.exp(X @ b), observed=COUNTS)
@@ -168,6 +173,7 @@ REASONS = {
     not_linear_in_effects: "2 predictors of the likelihood differ by row",
     dispersions_of_rows: "2 predictors of the likelihood differ by row",
     many_numbers: "a plate's at most 3",
+    hurdle: "do not contain the effects",
 }
 
 
