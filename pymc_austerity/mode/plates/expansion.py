@@ -126,6 +126,8 @@ def expand(
 
 def with_phi(predictors: Vector, phi: Vector) -> Matrix:
     """All arguments of f, for each row."""
+    if not len(phi):  # without a copy
+        return predictors[None]
     return np.vstack([predictors, np.broadcast_to(phi[:, None], (len(phi), len(predictors)))])
 
 
