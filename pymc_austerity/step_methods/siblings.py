@@ -1,7 +1,8 @@
 """Steps that move the same variable side by side: PyMC does not tell a step of the others.
 
 It sets the steps of a `CompoundStep` up one after the other, before any of them moves, with generators that
-are spawned from one: by that they are known to each other.
+are spawned from one: by that they are known to each other. The number of a generator among those that were
+spawned tells a step from one of an earlier run with the same seed, which was broken off before it moved.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from weakref import ref
 from pytensor.graph.basic import Variable
 
 # Steps that were set up with generators of one parent, and have not moved yet.
-_waiting: dict[Any, list[Any]] = {}
+_waiting: dict[Any, list[tuple[int, Any]]] = {}
 
 
 def refuse_shared(step: Any, variables: list[Variable], rng: Any) -> None:
@@ -22,11 +23,16 @@ def refuse_shared(step: Any, variables: list[Variable], rng: Any) -> None:
     if not spawn_key:
         return
     parent = (str(getattr(seeds, "entropy", "")), *spawn_key[:-1])
-    others = [each() for each in _waiting.get(parent, [])]
+    number = spawn_key[-1]
+    # The first of a compound begins anew.
+    others = [
+        (n, each) for n, each in _waiting.get(parent, []) if 0 < number != n and each() not in (None, step)
+    ]
     _waiting.clear()
-    _waiting[parent] = [ref(each) for each in others if each is not None and each is not step] + [ref(step)]
-    for other in others:
-        shared = [] if other is None or other is step else [v for v in other.own_vars if v in variables]
+    _waiting[parent] = [*others, (number, ref(step))]
+    for _, reference in others:
+        other = reference()
+        shared = [v for v in other.own_vars if v in variables]
         if shared:
             _waiting.clear()
             names = ", ".join(repr(str(step.model.values_to_rvs[v].name)) for v in shared)

@@ -16,9 +16,11 @@ def peak(n, monkeypatch):
     """Bytes beyond what the graphs of the model take, while a plate is fitted."""
     rng = np.random.default_rng(46)
     x, groups = rng.normal(size=(n, P)), rng.integers(0, G, n)
+    log_odds = rng.normal(size=G)[groups]
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-log_odds))).astype(int)
     with pm.Model() as model:
         u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=G)
-        pm.Bernoulli("y", logit_p=x @ pm.Normal("beta", shape=P) + u[groups], observed=rng.integers(0, 2, n))
+        pm.Bernoulli("y", logit_p=x @ pm.Normal("beta", shape=P) + u[groups], observed=y)
     found = []
 
     def traced(*args):
