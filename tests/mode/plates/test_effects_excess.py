@@ -32,6 +32,8 @@ def sums():
         located=RNG.normal(size=(G, 1)),
         offsets=RNG.normal(size=G),
         effects=np.zeros(G),
+        phi=np.zeros(0),
+        phi_slopes=np.zeros((0, P)),
         n_normal=0.0,
         squares=0.0,
     )
