@@ -179,7 +179,7 @@ def test_counts_are_poisson_with_the_bounds_as_means(likelihood, spelling, kappa
     old, new = case.state(*case.draw(rng)), case.state(*case.draw(rng))
     for g in range(6, 30):  # these stay, and are compared for the change of theta alone
         old.levels[g] = new.levels[g]
-    n = int(6000 / kappa)
+    n = int((1500 if likelihood in SIZES else 6000) / kappa)
     found, own = drawn_rows(case, old, new, n, kappa, monkeypatch)
     _, bound, which = changes_and_bounds(case, old, new, kappa)
     means = dict(zip(which.tolist(), (kappa * bound).tolist(), strict=True))
