@@ -272,10 +272,8 @@ def _shown(set_up: SetUp) -> Iterator[None]:
     try:
         with install_listener("numba:compile", set_up):
             yield
-    except BaseException:
+    finally:
         set_up.stop(thread)
-        raise
-    set_up.stop(thread)
     set_up.sum_up()
 
 

@@ -76,7 +76,8 @@ def _of_drawn_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> 
 def _of_all_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice:
     why = blank._replace(
         step="MetropolisHastings(control_variate=Taylor())",
-        reason=f"{_effects(plan)}: all are moved at once, decided on all rows, as {_why_all_rows(plan)}",
+        reason=f"{_effects(plan)}: all are moved at once, decided on all rows in either of two moves, as "
+        f"{_why_all_rows(plan)}",
         n_local=plan.recipe.n_local,
         rows=float(plan.recipe.n_local),
         otherwise="TunaMH(), where there are more rows for each group, and at most one free dispersion.",

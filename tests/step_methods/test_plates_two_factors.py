@@ -49,7 +49,7 @@ def test_a_state_is_the_models():
     np.testing.assert_allclose(outcome.q, given, rtol=1e-12)
     theta = step.engine.theta_of(given, point)
     scaled = np.flatnonzero(theta != given[: len(theta)])
-    np.testing.assert_allclose(theta[scaled], 0.3 * np.exp(0.3 + np.log(0.8)), rtol=0.3)
+    np.testing.assert_allclose(theta[scaled], given[scaled] * np.exp(point["tau_v_log__"]), rtol=1e-12)
     assert len(scaled) == H
 
 
