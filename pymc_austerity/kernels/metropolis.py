@@ -177,15 +177,16 @@ def sequential_test(
     stages : int
     """
     schedule, population = rule.schedule, rows.population
-    offset = random_offset(rng, schedule)
+    block = schedule.block
+    offset = random_offset(rng, block, rows.n_others)
     sample = Sample(0, rows.n_others, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0)
     stage = 0
     while True:
-        end = schedule.ends[stage]
-        draw_without_replacement(rng, population, sample.n // schedule.block, end // schedule.block)
+        end = schedule.ends[rows.first_stage + stage]
+        draw_without_replacement(rng, population, sample.n // block, end // block)
         for start in range(sample.n, end, CHUNK):
             stop = min(start + CHUNK, end)
-            index = among_others(positions(population, schedule, offset, start, stop), rows)
+            index = among_others(positions(population, block, rows.n_others, offset, start, stop), rows)
             sample = merge(sample, target.log_ratios(q_new, q, index, args))
             if not math.isfinite(sample.mean):
                 break
@@ -193,9 +194,9 @@ def sequential_test(
         stage += 1
         if not math.isfinite(sample.mean):
             break
-        if rule.decide(schedule, stage - 1, sample, psi, width):
+        if rule.decide(schedule, rows.first_stage + stage - 1, sample, psi, width):
             break
-    restore_order(population, end // schedule.block)
+    restore_order(population, end // block)
     return sample, stage
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Schedule
@@ -36,9 +37,13 @@ def in_blocks(schedule: Schedule, *, always: bool = False) -> Schedule:
     """
     if schedule.ends[-1] < _SMALLEST_POPULATION and not always:
         return schedule
-    common = int(np.gcd.reduce(schedule.ends[:-1])) if len(schedule.ends) > 1 else 1
-    block = max(b for b in range(1, _LONGEST_BLOCK + 1) if common % b == 0)
-    return schedule._replace(block=block)
+    return schedule._replace(block=longest_block(schedule.ends[:-1]))
+
+
+def longest_block(ends: Index) -> int:
+    """The longest block, up to 32, that divides these ends of stages."""
+    common = int(np.gcd.reduce(ends)) if len(ends) else 1
+    return max(b for b in range(1, _LONGEST_BLOCK + 1) if common % b == 0)
 
 
 class Rows(NamedTuple):
@@ -54,12 +59,19 @@ class Rows(NamedTuple):
         Positions of the rows that are evaluated at every step, in order.
     others_before : ndarray of int, shape (K,)
         How many others are before each exact row.
+    listed : ndarray of int32, shape (N',) or (0,)
+        The others by name, where they are no whole population: the rows that contain one element of a
+        variable.
+    first_stage : int
+        Of the stages of their test, where a schedule holds those of several populations.
     """
 
     n_others: int
     population: Index
     exact_rows: Index
     others_before: Index
+    listed: npt.NDArray[np.int32]
+    first_stage: int
 
 
 def population_of(schedule: Schedule) -> Index:
@@ -68,12 +80,14 @@ def population_of(schedule: Schedule) -> Index:
 
 
 NO_ROWS: Index = np.empty(0, dtype=np.int64)
+ALL_ROWS: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
 
 
 def rows_of(schedule: Schedule, exact_rows: Index = NO_ROWS) -> Rows:
     """Rows of a decision in these stages, of which the last is all N' others."""
     exact = np.sort(exact_rows).astype(np.int64)
-    return Rows(int(schedule.ends[-1]), population_of(schedule), exact, exact - np.arange(len(exact)))
+    before = exact - np.arange(len(exact))
+    return Rows(int(schedule.ends[-1]), population_of(schedule), exact, before, ALL_ROWS, 0)
 
 
 @register_jitable
@@ -82,6 +96,8 @@ def among_others(index: Index, rows: Rows) -> Index:
 
     Number p among the others has as many exact rows before it as have at most p others before them.
     """
+    if rows.listed.shape[0] > 0:
+        return these(rows.listed, index)
     k = rows.others_before.shape[0]
     if k == 0:
         return index
@@ -100,11 +116,20 @@ def among_others(index: Index, rows: Rows) -> Index:
 
 
 @register_jitable
-def random_offset(rng: np.random.Generator, schedule: Schedule) -> int:
-    """Where block 0 starts. No random number is spent where there is nothing to choose."""
-    if schedule.block == 1:
+def these(listed: npt.NDArray[np.int32], index: Index) -> Index:
+    """The rows number `index` of a list."""
+    result = np.empty_like(index)
+    for j in range(index.shape[0]):
+        result[j] = listed[index[j]]
+    return result
+
+
+@register_jitable
+def random_offset(rng: np.random.Generator, block: int, n_local: int) -> int:
+    """Where block 0 of `n_local` rows starts. No random number is spent where there is nothing to choose."""
+    if block == 1:
         return 0
-    return int(rng.random() * schedule.ends[-1])
+    return int(rng.random() * n_local)
 
 
 @register_jitable
@@ -125,12 +150,10 @@ def draw_without_replacement(rng: np.random.Generator, population: Index, start:
 
 
 @register_jitable
-def positions(population: Index, schedule: Schedule, offset: int, start: int, stop: int) -> Index:
-    """Positions of the terms number start, ..., stop - 1 of the sample."""
-    block = schedule.block
+def positions(population: Index, block: int, n_local: int, offset: int, start: int, stop: int) -> Index:
+    """Positions of the terms number start, ..., stop - 1 of the sample, of `n_local` in blocks."""
     if block == 1:
         return population[start:stop]
-    n_local = schedule.ends[-1]
     index = np.empty(stop - start, dtype=np.int64)
     for k in range(start, stop):
         whole, within = k // block, k % block

@@ -251,9 +251,12 @@ class Factorisation:
 def vector_of(factorisation: Factorisation, point: Mapping[str, Any]) -> np.ndarray:
     """The state q of the block: the values of its variables in one vector."""
     names = factorisation.var_names
+    # Discrete variables, which all are or none is, are integers.
+    discrete = np.asarray(point[names[0]]).dtype.kind in "iub"
+    kind: type = np.int64 if discrete else np.float64
     if len(names) == 1:
-        return np.array(point[names[0]], dtype=np.float64).ravel()
-    return np.concatenate([np.ravel(point[name]) for name in names]).astype(np.float64)
+        return np.array(point[names[0]], dtype=kind).ravel()
+    return np.concatenate([np.ravel(point[name]) for name in names]).astype(kind)
 
 
 def point_of(
@@ -264,6 +267,7 @@ def point_of(
     for name in factorisation.var_names:
         shape = factorisation.graph.values[name].type.shape
         stop = start + math.prod(shape)
-        result[name] = q[start:stop].reshape(shape)
+        part = q[start:stop].reshape(shape)
+        result[name] = part if q.dtype.kind == "f" else part.astype(factorisation.graph.values[name].dtype)
         start = stop
     return result

@@ -100,10 +100,12 @@ def build(
     initial_point: PointType | None,
     check: bool,
     temperature: float = 1.0,
+    limit_cost: bool = True,
 ) -> Factorisation:
     """Do what `factorise` does; a model that was checked before need not be checked again.
 
     `temperature` divides the likelihood: the observed variables and, as in PyMC's own tempering, potentials.
+    `limit_cost` refuses rows that take a vector as long as the threshold.
     """
     if not is_whole(threshold) or threshold < 3:
         raise ValueError(f"threshold must be an integer of at least 3, got {threshold!r}.")
@@ -143,9 +145,9 @@ def build(
         **dict(zip((leaf.placeholder for leaf in leaves), values, strict=True)),
     }
     parameters = list(graph.values.values())
-    for term in locals_:
+    for term in locals_ if limit_cost else ():
         check_cost_of_rows(term, example, parameters, block, threshold)
-    for name, global_term in globals_:
+    for name, global_term in globals_ if limit_cost else ():
         check_cost_of_global(name, global_term, example, parameters, block, threshold)
     result = Factorisation(
         graph=graph,

@@ -9,7 +9,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import standard_error
 from pymc_austerity.kernels.metropolis import Rule, no_range, sequential_test, transitions
-from pymc_austerity.kernels.subsample import NO_ROWS, Rows
+from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals.base import ProposalKernel, no_adaptation, proposed_move
 from pymc_austerity.target import Target
@@ -140,7 +140,7 @@ def compiled_test(decide):
     @numba.njit
     def run(n_calls, rng, psi, terms, population, schedule, width=np.nan):
         n, stages, mean = np.empty(n_calls), np.empty(n_calls), np.empty(n_calls)
-        q, rows = np.zeros(1), Rows(schedule.ends[-1], population, NO_ROWS, NO_ROWS)
+        q, rows = np.zeros(1), Rows(schedule.ends[-1], population, NO_ROWS, NO_ROWS, ALL_ROWS, 0)
         for t in range(n_calls):
             sample, stages[t] = sequential_test(
                 rng, psi, width, q, q, (terms,), rows, make_rule(schedule), make_target()

@@ -103,7 +103,7 @@ def test_blocks_that_cover_everything_cover_the_others_once(case, batch, share):
     rule = TTest(0.05, batch if batch <= len(others) else None)
     schedule = in_blocks(rule.bind(len(others)), always=True)
     offset = int(share * len(others))
-    numbers = positions(population_of(schedule), schedule, offset, 0, len(others))
+    numbers = positions(population_of(schedule), schedule.block, len(others), offset, 0, len(others))
     found = among_others(numbers, numbering(n, rows))
     np.testing.assert_array_equal(np.sort(found), others)
 
@@ -227,8 +227,8 @@ BUGS = {
     ),
     "the sum forgotten": ("                base += x\n", "                pass\n"),
     "sampled again": (
-        "index = among_others(positions(population, schedule, offset, start, stop), rows)",
-        "index = positions(population, schedule, offset, start, stop)",
+        "index = among_others(positions(population, block, rows.n_others, offset, start, stop), rows)",
+        "index = positions(population, block, rows.n_others, offset, start, stop)",
     ),
     "not counted": ("n_used += n_exact", "pass"),
 }

@@ -26,7 +26,7 @@ from pymc_austerity.kernels.metropolis import (
     sequential_test,
     transitions,
 )
-from pymc_austerity.kernels.subsample import NO_ROWS, Rows, rows_of
+from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows, rows_of
 from pymc_austerity.proposals import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.target import Target
@@ -297,7 +297,7 @@ def test_frequencies_of_three_states():
 def given_test(rng, psi, terms, population, schedule, decide):
     """`sequential_test` on given terms: (terms read, stages, mean, standard error)."""
     sample, stages = sequential_test(
-        rng, psi, math.nan, None, None, (terms,), Rows(len(terms), population, NO_ROWS, NO_ROWS),
+        rng, psi, math.nan, None, None, (terms,), Rows(len(terms), population, NO_ROWS, NO_ROWS, ALL_ROWS, 0),
         Rule(schedule, 0, None, decide, None, None), GIVEN,
     )  # fmt: skip
     assert sample.n_local == len(terms)

@@ -55,10 +55,10 @@ def test_each_row_is_read_once(n_local, block):
         population = population_of(schedule)
         draw_without_replacement(rng, population, 0, 2)
         draw_without_replacement(rng, population, 2, n_local // block)
-        first = positions(population, schedule, offset, 0, 2 * block)
-        rest = positions(population, schedule, offset, 2 * block, n_local)
+        first = positions(population, schedule.block, schedule.ends[-1], offset, 0, 2 * block)
+        rest = positions(population, schedule.block, schedule.ends[-1], offset, 2 * block, n_local)
         assert sorted([*first, *rest]) == list(range(n_local))
-        apart = [positions(population, schedule, offset, k, k + 1)[0] for k in range(n_local)]
+        apart = [positions(population, schedule.block, schedule.ends[-1], offset, k, k + 1)[0] for k in range(n_local)]
         assert apart == [*first, *rest]
         restore_order(population, n_local // block)
         np.testing.assert_array_equal(population, np.arange(n_local // block))
@@ -73,10 +73,10 @@ def test_rows_are_equally_likely_whether_or_not_blocks_divide_n(n_local, block):
     rows, pairs_apart = Counter(), Counter()
     for start in (np.arange(n_local) + 0.5) / n_local:
         for script in itertools.product(*scripts):
-            offset = random_offset(ScriptedRng([start]), schedule)
+            offset = random_offset(ScriptedRng([start]), schedule.block, n_local)
             population = population_of(schedule)
             draw_without_replacement(ScriptedRng(script), population, 0, 2)
-            seen = positions(population, schedule, offset, 0, 2 * block)
+            seen = positions(population, schedule.block, schedule.ends[-1], offset, 0, 2 * block)
             assert len(set(seen.tolist())) == 2 * block
             rows.update(seen.tolist())
             pairs_apart.update(int(a - b) % n_local for a, b in itertools.permutations(seen.tolist(), 2))
@@ -86,8 +86,8 @@ def test_rows_are_equally_likely_whether_or_not_blocks_divide_n(n_local, block):
 
 
 def test_no_random_number_is_spent_without_blocks():
-    assert random_offset(ScriptedRng(), blocks_of(10, 1, [5])) == 0
-    assert random_offset(ScriptedRng([0.999]), blocks_of(10, 2, [4])) == 9
+    assert random_offset(ScriptedRng(), 1, 10) == 0
+    assert random_offset(ScriptedRng([0.999]), 2, 10) == 9
 
 
 @pytest.mark.parametrize("mu_std", [0.0, 2.0])

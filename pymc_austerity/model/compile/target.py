@@ -30,6 +30,11 @@ from pymc_austerity.model.population import Positions
 from pymc_austerity.target import TARGET_PARAMETERS, Target
 
 
+def state_type(block: Iterable[Variable]) -> str:
+    """The type of the numbers of q: integers for discrete variables, which all are or none is."""
+    return "int64" if all(np.dtype(value.type.dtype).kind in "iub" for value in block) else "float64"
+
+
 class CompiledTarget:
     """Log ratios of a block of variables, as functions of one vector q.
 
@@ -120,7 +125,8 @@ class CompiledTarget:
         fact = self.factorisation
         block = [self.values[n] for n in fact.var_names]
         n_dim = sum(int(np.prod(value.type.shape)) for value in block)
-        self._q_new, self._q = (pt.vector(name, shape=(n_dim,)) for name in ("q_new", "q"))
+        kind = state_type(block)
+        self._q_new, self._q = (pt.vector(name, shape=(n_dim,), dtype=kind) for name in ("q_new", "q"))
         self._index = pt.vector("index", dtype="int64")
         positions = Positions(self._index, [term.size for term in terms])
         *graphs, global_ = graphs

@@ -197,7 +197,8 @@ def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable
     parts, start = {}, 0
     for value in values:
         size = int(np.prod(value.type.shape))
-        parts[value] = q[start : start + size].reshape(value.type.shape)
+        part = q[start : start + size].reshape(value.type.shape)
+        parts[value] = part if part.type.dtype == value.type.dtype else part.astype(value.type.dtype)
         start += size
     return parts
 

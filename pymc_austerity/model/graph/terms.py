@@ -17,13 +17,16 @@ import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import Join
+from pytensor.tensor.basic import Join, MakeVector
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.shape import SpecifyShape
 
 from pymc_austerity.model.graph.checks import is_elemwise, is_minus_infinity
+
+# Vectors of so many different expressions are not taken apart into as many terms.
+_WRITTEN_OUT = 100
 
 
 def long_axes(var: Variable, threshold: int) -> tuple[int, ...]:
@@ -82,7 +85,7 @@ class Piece:
 def split(var: Variable, threshold: int) -> list[Variable]:
     """Return pieces whose sums add up to ``var.sum()``, opened as far as that finds long vectors."""
     if long_axes(var, threshold):
-        return [var]
+        return list(var.owner.inputs) if _is_written_out(var) else [var]
     pieces = _open(var, threshold)
     if pieces is None or not any(long_axes(p, threshold) for p in pieces):
         return [var]
@@ -127,6 +130,11 @@ def _open(var: Variable, threshold: int) -> list[Variable] | None:
         condition = _scalar(inputs[0])
         return each(inputs[1], lambda piece: pt.switch(condition, piece, -np.inf))
     return None
+
+
+def _is_written_out(var: Variable) -> bool:
+    """Is this a short vector of different expressions, element by element?"""
+    return var.owner is not None and isinstance(var.owner.op, MakeVector) and var.type.shape[0] < _WRITTEN_OUT
 
 
 def _multiple(

@@ -23,7 +23,7 @@ def prepared_rows(fact: Factorisation, term: LocalTerm) -> Variable:
     """The rows of a term, with equal row numbers written once, selections first, exponentials not shifted."""
     (rows,) = merged([term.rows])
     (rows,) = rebuild([rows], _equal_indices(fact, term, rows))
-    rows = _without_sums_of_shares(_without_shifts(_indexed_first(_in_double(rows))))
+    rows = _without_sums_of_shares(_without_shifts(indexed_first(_in_double(rows))))
     (rows,) = merged([rows])
     return rows
 
@@ -89,7 +89,7 @@ def _in_double(rows: Variable) -> Variable:
     return memo.get(rows, rows)
 
 
-def _indexed_first(rows: Variable) -> Variable:
+def indexed_first(rows: Variable) -> Variable:
     """f(z)[group] as f(z[group]), whose values are one for each row, and not one for each group."""
     memo: dict[Variable, Variable] = {}
     for node in toposort([rows]):

@@ -17,6 +17,7 @@ from pymc.util import RandomGenerator, get_random_generator
 
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.kernels.elements import ElementOutcome
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
@@ -29,6 +30,7 @@ from pymc_austerity.step_methods.base import warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.messages import warn_of_long_deterministics, warn_of_temperature
 from pymc_austerity.step_methods.metropolis import drift_watch, fit_watch, mixing_watch
+from pymc_austerity.step_methods.metropolis.element_plan import plan_elements, replan_elements
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_step import MixingStep
 from pymc_austerity.step_methods.metropolis.options import (
@@ -44,6 +46,7 @@ from pymc_austerity.step_methods.metropolis.plan import (
 )
 from pymc_austerity.step_methods.metropolis.statistics import (
     DTYPES_SHAPES,
+    element_statistics,
     progress_columns,
     progress_updates,
     statistics,
@@ -146,11 +149,13 @@ class SubsampledStep(MixingStep):
     # Building -------------------------------------------------------------------------------
 
     def _planned(self, point: PointType) -> StepPlan:
-        return plan_metropolis(self._options, point)
+        plan = plan_elements if self._options.elementwise else plan_metropolis
+        return plan(self._options, point)
 
     def _planned_again(self, point: PointType) -> StepPlan | None:
         assert self._data_seen is not None
-        return replan_metropolis(self._options, self._recipe, self._data_seen[0], point)
+        replan = replan_elements if self._options.elementwise else replan_metropolis
+        return replan(self._options, self._recipe, self._data_seen[0], point)
 
     def _tell(self, plan: StepPlan) -> None:
         """Warn of what a new plan means for the user."""
@@ -197,6 +202,11 @@ class SubsampledStep(MixingStep):
         return self._options
 
     @property
+    def steps_per_draw(self) -> int:
+        """Transitions of a draw."""
+        return self._options.steps_per_draw or self._recipe.sweep
+
+    @property
     def recipe(self) -> Recipe:
         """What of the plan travels to other processes."""
         return self._recipe
@@ -237,7 +247,8 @@ class SubsampledStep(MixingStep):
 
     def _begin_chain(self, n_tune: int) -> None:
         self.proposal_state: Any = deepcopy(self._recipe.proposal_state)
-        self.drift = drift_watch.start(self._recipe.n_dim, n_tune)
+        # Elements have walks of their own, of which some are slow by chance.
+        self.drift = drift_watch.start(self._recipe.n_dim, 0 if self._recipe.sweep > 1 else n_tune)
         self.fit = fit_watch.start(n_tune if self.control_variate is not None else 0)
         self.start_checked = False
         if self._engine is not None:
@@ -252,7 +263,7 @@ class SubsampledStep(MixingStep):
             require_finite(self.factorisation, point)
             point = self._first_point(point)
             self.start_checked = True
-        n = self._options.steps_per_draw
+        n = self.steps_per_draw
         outcome = self._run(n, self.tune and self._options.tune, point)
         if self.fit.counts[1] or self.drift.counts[1]:
             self._watch(outcome, n)
@@ -302,6 +313,8 @@ class SubsampledStep(MixingStep):
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""
+        if isinstance(outcome, ElementOutcome):
+            return element_statistics(outcome, n, self.proposal_state.scale)
         return statistics(outcome, n, self.engine.n_local, self.proposal_state.scale[0])
 
     def _settings(self) -> dict[str, Any]:
@@ -313,11 +326,12 @@ class SubsampledStep(MixingStep):
             "proposal": plain(recipe.proposal),
             "control_variate": plain(None if taylor is None else replace(taylor, exact_rows=n_exact)),
             "range_bound": plain(options.range_bound),
-            "steps_per_draw": options.steps_per_draw,
+            "steps_per_draw": self.steps_per_draw,
             "subsample": options.subsample,
             "threshold": plain(options.threshold),
             "temperature": options.temperature,
             "tune": options.tune,
+            **({"elementwise": True} if options.elementwise else {}),
             "n_local": recipe.n_local,
             "n_exact": n_exact,
         }

@@ -57,8 +57,13 @@ class MetropolisHastings(PlateStep):
     subsample : "gather" or "block", optional
         Read single rows at random, or blocks of up to 32 neighbours of once-shuffled rows. Default: blocks
         from 50,000 rows on, for one vector of local terms and rules that allow it.
-    steps_per_draw : int >= 1, default 1
-        Transitions for each recorded draw.
+    elementwise : bool, default False
+        Move one element of the variables at a time (a row, of tables), each with a random walk of its own
+        scale, and decide on the rows that contain it. Rows have to look elements up, as in ``a[group]``.
+        Elements with fewer rows than two batches read all of them. `fraction_used` is then the share of the
+        rows of the elements that moved.
+    steps_per_draw : int >= 1, optional
+        Transitions for each recorded draw. Default: 1; with `elementwise` one for each element.
     threshold : int, default 1000
         Vectors of at least so many terms are subsampled.
     temperature : float > 0, default 1.0
@@ -138,7 +143,8 @@ class MetropolisHastings(PlateStep):
         proposal: Any = None,
         control_variate: Taylor | None = None,
         subsample: Subsample | None = None,
-        steps_per_draw: int = 1,
+        elementwise: bool = False,
+        steps_per_draw: int | None = None,
         threshold: int = 1000,
         temperature: float = 1.0,
         tune: bool = True,
@@ -163,6 +169,7 @@ class MetropolisHastings(PlateStep):
             proposal=proposal,
             control_variate=control_variate,
             subsample=subsample,
+            elementwise=elementwise,
             steps_per_draw=steps_per_draw,
             threshold=threshold,
             temperature=temperature,

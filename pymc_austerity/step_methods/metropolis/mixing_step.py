@@ -46,7 +46,7 @@ class MixingStep(RebuiltStep):
 
         Python itself is too slow for it: there is none where nothing is compiled.
         """
-        recipe, steps = self._recipe, self._options.steps_per_draw
+        recipe, steps = self._recipe, self._options.steps_per_draw or self._recipe.sweep
         is_surrogate = isinstance(recipe.proposal, Surrogate)
         n_draws = draws_of_pilot(self._rows_a_draw, self._n_watched, steps, is_surrogate=is_surrogate)
         if n_draws and self._is_fitted and self._engine is not None and self._engine.backend is NUMBA:

@@ -61,6 +61,7 @@ class RuleOptions(ChainOptions, total=False):
 
     control_variate: Taylor | None
     subsample: Subsample | None
+    elementwise: bool
 
 
 class PlanOptions(RuleOptions, total=False):
@@ -94,7 +95,9 @@ class MetropolisOptions:
     acceptance : AcceptanceRule
     default_batch : int or None
         Batch size if the rule has none, instead of the rule's own default.
-    proposal, control_variate, subsample, range_bound, steps_per_draw, threshold, temperature, tune
+    proposal, control_variate, subsample, range_bound, threshold, temperature, tune, elementwise
+    steps_per_draw : int
+        0 if it was not given.
     """
 
     model: pm.Model
@@ -105,10 +108,11 @@ class MetropolisOptions:
     control_variate: Taylor | None = None
     subsample: Subsample | None = None
     range_bound: RangeOption = None
-    steps_per_draw: int = 1
+    steps_per_draw: int = 0
     threshold: int = 1000
     temperature: float = 1.0
     tune: bool = True
+    elementwise: bool = False
 
 
 def checked_options(
@@ -120,18 +124,20 @@ def checked_options(
     proposal: ProposalOption = None,
     control_variate: Taylor | None = None,
     subsample: Subsample | None = None,
-    steps_per_draw: int = 1,
+    steps_per_draw: int | None = None,
     threshold: int = 1000,
     temperature: float = 1.0,
     tune: bool = True,
+    elementwise: bool = False,
     model: pm.Model | None = None,
 ) -> MetropolisOptions:
     """Check the keywords of a step; those that are left out here do not change what it does."""
     if not is_real(temperature) or not 0.0 < temperature < np.inf:
         raise ValueError(f"temperature must be a positive number, got {temperature!r}.")
-    checked_steps_per_draw(steps_per_draw)
-    if not isinstance(tune, bool | np.bool_):
-        raise ValueError(f"tune must be True or False, got {tune!r}.")
+    steps = 0 if steps_per_draw is None else checked_steps_per_draw(steps_per_draw)
+    for name, given in (("tune", tune), ("elementwise", elementwise)):
+        if not isinstance(given, bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {given!r}.")
     model = model_of(model)
     value_vars = value_variables(model, vars)
     refuse_discrete(value_vars)
@@ -144,10 +150,11 @@ def checked_options(
         control_variate=control_variate_of(control_variate),
         subsample=subsample_of(subsample),
         range_bound=range_bound,
-        steps_per_draw=int(steps_per_draw),
+        steps_per_draw=steps,
         threshold=threshold,
         temperature=float(temperature),
         tune=bool(tune),
+        elementwise=bool(elementwise),
     )
 
 

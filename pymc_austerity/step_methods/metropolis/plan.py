@@ -86,6 +86,8 @@ class Recipe:
     mode_fit : ModeFit or None
     certificates : RangeCertificates, RemainderCertificate or None
         Bounds on the range of the log ratios, if the rule needs one and none was given.
+    sweep : int
+        Transitions of a draw, if `steps_per_draw` was not given: 1, or one for each element.
     """
 
     n_local: int
@@ -95,6 +97,7 @@ class Recipe:
     proposal_state: object
     mode_fit: ModeFit | None
     certificates: RangeCertificates | RemainderCertificate | None = None
+    sweep: int = 1
 
     def bind(self) -> BoundProposal:
         """The proposal, ready for the dimensions of the block."""

@@ -8,7 +8,9 @@ import numpy as np
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_austerity.kernels.elements import ElementOutcome
 from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.target import Vector
 
 DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
     # A float, as in pm.Metropolis: equal names must have equal types.
@@ -44,6 +46,22 @@ def plate_statistics(outcome: Any, n: int, n_groups: int) -> dict[str, Any]:
         "shared_n_used": outcome.shared_n_used / n,
         "plate_n_used": outcome.plate_n_used / n,
         "plate_acceptance": outcome.plate_accepted / n,
+    }
+
+
+def element_statistics(outcome: ElementOutcome, n: int, scales: Vector) -> dict[str, Any]:
+    """Means over n moves of single elements; `fraction_used` is a share of the rows that contain them."""
+    return {
+        "accepted": float(outcome.accepted),
+        "mean_tree_accept": outcome.n_accepted / n,
+        "n_used": outcome.n_used / n,
+        "fraction_used": outcome.n_used / max(1, outcome.n_possible),
+        "n_stages": outcome.n_stages / n,
+        "exhausted": outcome.n_exhausted / n,
+        "log_ratio_mean": outcome.log_ratio_mean,
+        "log_ratio_se": outcome.log_ratio_se,
+        "psi": outcome.psi,
+        "scale": float(np.mean(scales)),
     }
 
 

@@ -35,6 +35,8 @@ class CompiledKernel:
     n_others: int
     reads_all = False
     needs_range = False
+    # Whether work in proportion to the data, once for a draw, is worth a warning.
+    tells_given = True
     target: CompiledTarget
     _transitions: ReadyKernel
     _seen_state: Any = None
@@ -86,7 +88,8 @@ class CompiledKernel:
         kernel runs interpreted.
         """
         records = {**records, "proposal": proposal.kernel(...)}
-        warn_of_given(self.target)
+        if self.tells_given:
+            warn_of_given(self.target)
         self.restart()
         functions = dict.fromkeys([*target_functions, *proposal.target_functions])
         self._transitions = self.target.compile(kernel, records, functions)

@@ -1,0 +1,214 @@
+"""Metropolis-Hastings transitions of one element of a variable at a time, by the terms that contain it.
+
+Element e of a vector (a site of a field, the effect of a group, the weights of one expert) occurs in N_e of
+the N local terms. Its move is decided from these alone, by the same rules as that of a whole block
+(`kernels.metropolis`), with N_e in the place of N. So a sweep over all elements costs as much as the terms
+have elements, however many elements there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import register_jitable
+
+from pymc_austerity.acceptance.base import Sample, standard_error
+from pymc_austerity.kernels.metropolis import Rule, sequential_test
+from pymc_austerity.kernels.subsample import CHUNK, NO_ROWS, Rows
+from pymc_austerity.target import Index, Target, Vector
+
+RowNumbers = npt.NDArray[np.int32]
+# An element of which all rows are read at once, and nothing is tested.
+READS_ALL = -1
+
+
+class Elements(NamedTuple):
+    """The elements of a block, and the rows that contain each.
+
+    Attributes
+    ----------
+    first, width : ndarray of int, shape (E,)
+        Where in q its coordinates begin, and how many there are.
+    own_starts : ndarray of int, shape (E + 1,)
+    own_rows : ndarray of int32
+        Rows that are read at every transition, such as those of the prior: those of element e are
+        ``own_rows[own_starts[e]:own_starts[e + 1]]``.
+    starts, rows : ndarray
+        The same for the N_e rows of the likelihood.
+    first_stage : ndarray of int, shape (E,)
+        Of the stages of its test in the schedule; `READS_ALL` where all rows are read at once.
+    population : ndarray of int
+        Work space of `draw_without_replacement`, as long as the largest N_e.
+    order : ndarray of int, shape (E,)
+        The numbers of the elements, in order: work space too. Empty for sweeps in this order.
+    """
+
+    first: Index
+    width: Index
+    own_starts: Index
+    own_rows: RowNumbers
+    starts: Index
+    rows: RowNumbers
+    first_stage: Index
+    population: Index
+    order: Index
+
+
+class ElementProposal(NamedTuple):
+    """How an element moves.
+
+    Attributes
+    ----------
+    state : NamedTuple of ndarrays
+    propose : callable
+        ``(state, rng, e, q_new, start, stop) -> None`` writes a symmetric proposal for element e over the
+        coordinates from `start` to `stop`.
+    adapt : callable
+        ``(state, e, accepted) -> None``, while tuning.
+    """
+
+    state: Any
+    propose: Callable[[Any, np.random.Generator, int, npt.NDArray[Any], int, int], None]
+    adapt: Callable[[Any, int, bool], None]
+
+
+class ElementOutcome(NamedTuple):
+    """What several transitions in a row did; `n_possible` is the sum of their N_e."""
+
+    q: npt.NDArray[Any]
+    n_accepted: int
+    n_used: int
+    n_possible: int
+    n_stages: int
+    n_exhausted: int
+    accepted: bool
+    log_ratio_mean: float
+    log_ratio_se: float
+    psi: float
+
+
+@register_jitable
+def element_transitions(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: npt.NDArray[Any],
+    args: tuple[Any, ...],
+    elements: Elements,
+    rule: Rule,
+    proposal: ElementProposal,
+    target: Target,
+) -> ElementOutcome:
+    """Move elements one at a time, from `q`.
+
+    Parameters
+    ----------
+    n_transitions : int
+        Each of another element, until all have had their turn.
+    tune : bool
+        Whether the proposal learns.
+    rng : numpy.random.Generator
+    q : ndarray of shape (D,)
+        Real numbers, or integers.
+    args : tuple
+        Handed to the functions of `target`.
+    elements : Elements
+    rule : Rule
+        Its schedule holds the stages of the tests of all elements, one after the other.
+    proposal : ElementProposal
+    target : Target
+        Its `log_ratios` are called, at few rows.
+
+    Returns
+    -------
+    ElementOutcome
+    """
+    n_elements = elements.first.shape[0]
+    q, q_new = q.copy(), q.copy()
+    n_accepted = n_used = n_possible = n_stages = n_exhausted = 0
+    accepted = False
+    mean = error = psi = math.nan
+    for t in range(n_transitions):
+        e = next_element(elements.order, t % n_elements, n_elements, rng)
+        start, stop = elements.first[e], elements.first[e] + elements.width[e]
+        proposal.propose(proposal.state, rng, e, q_new, start, stop)
+        threshold = rule.draw(rng)
+        base = sum_of(q_new, q, args, elements.own_rows[elements.own_starts[e] : elements.own_starts[e + 1]], target)
+        listed = elements.rows[elements.starts[e] : elements.starts[e + 1]]
+        n_local = max(1, listed.shape[0])  # without rows the prior decides
+        n_possible += listed.shape[0]
+        psi = (threshold - base) / n_local
+        if base == -math.inf or math.isnan(base):
+            accepted, mean, error = False, math.nan, math.nan
+        else:
+            if elements.first_stage[e] == READS_ALL:
+                mean = sum_of(q_new, q, args, listed, target) / n_local
+                sample = Sample(n_local, n_local, mean, 0.0, math.nan, math.nan, math.nan, math.nan, math.nan)
+                n_used += listed.shape[0]
+                n_stages += 1
+            else:
+                population = elements.population[: n_local // rule.schedule.block]
+                rows = Rows(n_local, population, NO_ROWS, NO_ROWS, listed, elements.first_stage[e])
+                width = rule.range_of(rule.bound, q_new, q, args, rows, target)
+                sample, stages = sequential_test(rng, psi, width, q_new, q, args, rows, rule, target)
+                mean = sample.mean
+                n_used += sample.n
+                n_stages += stages
+            error = standard_error(sample.n, n_local, sample.m2) if sample.n < n_local else 0.0
+            finite = math.isfinite(mean)
+            accepted = rule.accept(rule.schedule, sample, psi, rng) if finite else mean > psi
+            n_exhausted += sample.n == n_local
+        copy_element(q_new, q, start, stop) if accepted else copy_element(q, q_new, start, stop)
+        n_accepted += accepted
+        if tune:
+            proposal.adapt(proposal.state, e, accepted)
+    restore(elements.order)
+    return ElementOutcome(
+        q, n_accepted, n_used, n_possible, n_stages, n_exhausted, accepted, mean, error, psi
+    )
+
+
+@register_jitable
+def next_element(order: Index, t: int, n_elements: int, rng: np.random.Generator) -> int:
+    """The element that is moved at place t of a sweep: at random of those that are left, or in order."""
+    if order.shape[0] == 0:
+        return t
+    other = t + int(rng.random() * (n_elements - t))
+    chosen = order[other]
+    order[other] = order[t]
+    order[t] = chosen
+    return chosen
+
+
+@register_jitable
+def restore(order: Index) -> None:
+    """Bring the work space back in order, so that a kernel keeps no state."""
+    for e in range(order.shape[0]):
+        order[e] = e
+
+
+@register_jitable
+def sum_of(
+    q_new: npt.NDArray[Any], q: npt.NDArray[Any], args: tuple[Any, ...], rows: RowNumbers, target: Target
+) -> float:
+    """The sum of the log ratios of some rows."""
+    total = 0.0
+    for start in range(0, rows.shape[0], CHUNK):
+        some = rows[start : start + CHUNK]
+        index = np.empty(some.shape[0], dtype=np.int64)
+        for k in range(some.shape[0]):
+            index[k] = some[k]
+        for x in target.log_ratios(q_new, q, index, args):
+            total += x
+    return total
+
+
+@register_jitable
+def copy_element(source: npt.NDArray[Any], to: npt.NDArray[Any], start: int, stop: int) -> None:
+    """Copy the coordinates of one element."""
+    for k in range(start, stop):
+        to[k] = source[k]

@@ -1,0 +1,203 @@
+"""The plan of a step that moves one element of its variables at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.kernels.elements import ElementProposal
+from pymc_austerity.model.element_terms import ElementTerms
+from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
+from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.step_methods.metropolis.engine.elements import ElementEngine
+from pymc_austerity.step_methods.metropolis.engine.range_bound import NO_RANGE, range_bound_of
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import Recipe
+
+# Elements with fewer rows than this many first batches read all of them: a test would save nothing.
+_BATCHES = 2
+
+
+@dataclass(frozen=True)
+class ElementSurvey:
+    """What is known of the block: its terms, by element. It has size N."""
+
+    terms: ElementTerms
+    data: Fingerprint
+
+    @property
+    def factorisation(self) -> Factorisation:
+        """The terms."""
+        return self.terms.factorisation
+
+
+@dataclass(frozen=True)
+class ElementPlan:
+    """A step that moves single elements, ready to be compiled.
+
+    Attributes
+    ----------
+    options : MetropolisOptions
+    survey : ElementSurvey
+    bound : BoundElements
+        How an element moves.
+    recipe : Recipe
+    fewest : int
+        Elements with fewer rows than this read all of them.
+    in_order : bool
+        Whether a sweep goes through the elements in order, or at random.
+    """
+
+    options: MetropolisOptions
+    survey: ElementSurvey
+    bound: BoundElements
+    recipe: Recipe
+    fewest: int
+    in_order: bool
+
+    def compile(self, point: PointType) -> ElementEngine:
+        """Compile the transitions."""
+        q = vector_of(self.survey.factorisation, point)
+        options, rule = self.options, self.recipe.rule
+        needs_range = getattr(rule, "needs_range", False)
+        return ElementEngine(
+            self.survey.terms,
+            rule,
+            self.fewest,
+            options.subsample != "gather" and not getattr(rule, "uniform", False),
+            self.in_order,
+            self.bound,
+            range_bound_of(options.range_bound, q) if needs_range else NO_RANGE,
+            q,
+            point,
+        )
+
+
+def plan_elements(options: MetropolisOptions, point: PointType) -> ElementPlan:
+    """Find the rows of each element, and decide how it will be moved.
+
+    Raises
+    ------
+    ValueError
+        If an option has no meaning for single elements, or a variable has none.
+    FactorisationError
+        If a term uses a variable in another way than element by element.
+    """
+    _refuse(options)
+    require_elements(options.vars, point)
+    terms = ElementTerms(
+        options.model, options.vars, point, check=True, temperature=options.temperature
+    )
+    found = planned(options, terms, walk_for(options, terms), fewest_rows(options.acceptance), in_order=False)
+    terms.forget()
+    return found
+
+
+def replan_elements(
+    options: MetropolisOptions, recipe: Recipe, data: Fingerprint, point: PointType
+) -> ElementPlan | None:
+    """The same plan in another process; None if the data are others there."""
+    terms = ElementTerms(options.model, options.vars, point, check=False, temperature=options.temperature)
+    if fingerprint(terms.factorisation.graph) != data:
+        return None
+    bound = walk_for(options, terms)
+    return planned(options, terms, bound, fewest_rows(options.acceptance), in_order=False)
+
+
+def planned(
+    options: MetropolisOptions, terms: ElementTerms, bound: BoundElements, fewest: int, *, in_order: bool
+) -> ElementPlan:
+    """The plan of a step for these terms."""
+    fact = terms.factorisation
+    recipe = Recipe(
+        n_local=terms.n_tested,
+        n_dim=int(terms.width.sum()),
+        rule=options.acceptance,
+        proposal=options.proposal,
+        proposal_state=bound.state,
+        mode_fit=None,
+        sweep=terms.n_elements,
+    )
+    survey = ElementSurvey(terms, fingerprint(fact.graph))
+    return ElementPlan(options, survey, bound, recipe, fewest, in_order)
+
+
+def fewest_rows(rule: AcceptanceRule, chosen: int | None = None) -> int:
+    """Rows below which an element reads all of them."""
+    if rule.functions.decide is all_seen:
+        return int(np.iinfo(np.int64).max)
+    batch = getattr(rule, "batch_size", None) or getattr(rule, "default_batch_size", 1)
+    return max(2, _BATCHES * int(batch) if chosen is None else max(chosen, int(batch)))
+
+
+def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
+    """A random walk for each element: of the given scale, or one that learns it."""
+    rate = options.acceptance.target_accept(int(terms.width.max(initial=1)))
+    given, n = options.proposal, terms.n_elements
+    scale, adapt = np.ones(n), learn_scale
+    if isinstance(given, RandomWalk) and given.scale is not None:
+        scale, adapt = _scales(given, terms), stay
+    elif isinstance(given, AdaptiveRandomWalk):
+        rate = rate if given.target_accept is None else given.target_accept
+    state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
+    return BoundElements(state, walk, adapt, ElementProposal)
+
+
+def _scales(given: RandomWalk, terms: ElementTerms) -> np.ndarray:
+    scale = np.asarray(given.scale, dtype=np.float64)
+    if scale.ndim == 1 and scale.shape != (terms.n_elements,):
+        raise ValueError(
+            f"With elementwise=True the scale of RandomWalk is a number, or one for each of the "
+            f"{terms.n_elements:,} elements; got shape {scale.shape}."
+        )
+    return np.broadcast_to(scale, (terms.n_elements,)).copy()
+
+
+def require_elements(vars: Sequence[Variable], point: PointType) -> None:
+    """Refuse variables that are single numbers, or empty."""
+    for value in vars:
+        if not np.ndim(point[value.name]):
+            raise ValueError(
+                f"{value.name!r} is one number and has no elements. Leave it out of this step, and give it to "
+                "another one, such as restricted_slice or restricted_nuts."
+            )
+        if not np.size(point[value.name]):
+            raise ValueError(f"{value.name!r} is empty: there is nothing to move.")
+
+
+def _refuse(options: MetropolisOptions) -> None:
+    """Refuse options that have no meaning for single elements."""
+    if options.control_variate is not None:
+        raise ValueError(
+            "control_variate=Taylor() is for a block that is moved together; with elementwise=True leave it "
+            "out. Effects of groups that have a mode are moved faster by TunaMH, as a plate."
+        )
+    given = options.proposal
+    fits = given is None or isinstance(given, AdaptiveRandomWalk)
+    if not fits and not (isinstance(given, RandomWalk) and given.scale is not None):
+        raise ValueError(
+            "With elementwise=True each element has a random walk of its own: proposal may be "
+            f"AdaptiveRandomWalk() or RandomWalk(scale), got {given!r}."
+        )
+    rule = options.acceptance
+    if getattr(rule, "needs_range", False):
+        if options.range_bound is None:
+            raise UnboundedError(
+                "With elementwise=True bounds on the range of log ratios are not derived from the model. Give "
+                'range_bound, a function (q, q_new) -> float that bounds max_i l_i - min_i l_i over the rows '
+                'of the element that moves, or range_bound="exact", which evaluates all of these.'
+            )
+        if options.subsample == "block":
+            raise ValueError(
+                'subsample="block" is not possible here: the guarantee of the decision rule holds for single '
+                'rows drawn at random. Use subsample="gather".'
+            )
