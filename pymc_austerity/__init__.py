@@ -14,6 +14,7 @@ from pymc_austerity.report import compare, probe
 from pymc_austerity.step_methods import (
     SCIR,
     SGRLD,
+    AusterityGibbs,
     AusterityMH,
     DecreasingStepSize,
     MetropolisHastings,
@@ -29,6 +30,7 @@ __all__ = [
     "SCIR",
     "SGRLD",
     "AdaptiveRandomWalk",
+    "AusterityGibbs",
     "AusterityMH",
     "DecreasingStepSize",
     "Exact",

@@ -19,6 +19,7 @@ from pymc_austerity.acceptance.base import (
     metropolis_target_accept,
     standard_error,
 )
+from pymc_austerity.acceptance.exact import barker_target_accept, logistic
 from pymc_austerity.validation import first_batch, is_real, is_whole
 
 _SMALLEST_TAIL = 1e-200
@@ -124,6 +125,28 @@ class TTest:
     def functions(self) -> RuleFunctions:
         """Stop at a significant difference, or when nothing is left to draw."""
         return RuleFunctions(log_uniform, significant, above)
+
+
+@dataclass(frozen=True)
+class BarkerTTest(TTest):
+    """The sequential t-test of Barker's decision: accept if the log ratio exceeds a logistic variable.
+
+    With two categories, of which the other one is proposed, it is the Gibbs update of Korattikara et al.
+    (2014, appendix F), whose equations 43 and 44 have the sign of log u wrong.
+
+    Notes
+    -----
+    *Guarantee*, *when it fails*: as of `TTest`.
+    """
+
+    @property
+    def functions(self) -> RuleFunctions:
+        """As those of `TTest`, with another random threshold."""
+        return RuleFunctions(logistic, significant, above)
+
+    def target_accept(self, n_dim: int) -> float:
+        """Acceptance rate for Barker's rule."""
+        return barker_target_accept(n_dim)
 
 
 def check_stages(batch_size: Any, growth: Any, boundary: Any) -> None:

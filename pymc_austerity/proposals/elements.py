@@ -31,7 +31,14 @@ class ElementWalk(NamedTuple):
 
 
 class OtherCategory(NamedTuple):
-    """State of the proposal of another category: `scale` is reported, and K is their number."""
+    """State of the proposal of another category.
+
+    Attributes
+    ----------
+    scale : ndarray of float, shape (1,)
+        Not a number: it is reported as of other proposals.
+    n_categories : ndarray of int, shape (E,)
+    """
 
     scale: Vector
     n_categories: Index
@@ -93,7 +100,7 @@ def other_category(
     state: OtherCategory, rng: np.random.Generator, e: int, q_new: npt.NDArray[Any], start: int, stop: int
 ) -> None:
     """One of the K - 1 other categories, each as likely; of two, the other."""
-    k = state.n_categories[0]
+    k = state.n_categories[e]
     for place in range(start, stop):
         new = int(rng.random() * (k - 1)) if k > 2 else 0
         q_new[place] = new if new < q_new[place] else new + 1

@@ -5,6 +5,7 @@ from pymc_austerity.step_methods.gamma.scir import SCIR
 from pymc_austerity.step_methods.gamma.sgrld import SGRLD
 from pymc_austerity.step_methods.gamma.step_size import DecreasingStepSize
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
+from pymc_austerity.step_methods.metropolis.austerity_gibbs import AusterityGibbs
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.mhsublhd import MHSubLhd
 from pymc_austerity.step_methods.metropolis.minibatch_barker import MinibatchBarker
@@ -14,6 +15,7 @@ from pymc_austerity.step_methods.restricted import restricted_nuts, restricted_s
 __all__ = [
     "SCIR",
     "SGRLD",
+    "AusterityGibbs",
     "AusterityMH",
     "DecreasingStepSize",
     "MHSubLhd",

@@ -23,6 +23,7 @@ from pytensor.tensor.random.basic import CategoricalRV
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError
+from pymc_austerity.model.categories import length_of_categories
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
@@ -71,12 +72,7 @@ def number_of_categories(model: pm.Model, value: Variable, point: Mapping[str, A
             f"The variable {rv.name!r} must be a vector of at least 3 allocations, got shape {shape}. Use "
             "pm.CategoricalGibbsMetropolis, or write a table as one long vector."
         )
-    (p,) = rv.owner.op.dist_params(rv.owner)
-    (length,) = model.replace_rvs_by_values([p.shape[-1]])
-    function = pytensor.function(
-        model.value_vars, length, mode=INTERPRETED.including("ShapeOpt"), on_unused_input="ignore"
-    )
-    n_categories = int(function(**{v.name: point[v.name] for v in model.value_vars}))
+    n_categories = length_of_categories(model, rv, point)
     if n_categories < 2:
         raise ValueError(f"The variable {rv.name!r} has {n_categories} category: there is nothing to draw.")
     return n_categories

@@ -84,6 +84,8 @@ class SubsampledStep(MixingStep):
     """
 
     _rebuilt = ("_factorisation", "_engine")
+    # Whether it updates discrete variables.
+    _discrete: ClassVar[bool] = False
     _state_class = SubsampledState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
     _factorisation: Factorisation | None = None
@@ -109,7 +111,7 @@ class SubsampledStep(MixingStep):
         shown = checked_progressbar(progressbar)
         warn_of_compile_kwargs(self, compile_kwargs)
         asked = checked_options(
-            vars, acceptance, range_bound=range_bound, default_batch=default_batch, **options
+            vars, acceptance, range_bound=range_bound, default_batch=default_batch, discrete=self._discrete, **options
         )
         if asked.temperature != 1.0:
             warn_of_temperature(asked.model, list(asked.vars))

@@ -78,6 +78,15 @@ class StepOptions(PlanOptions, ContractOptions, total=False):
     """Keywords of steps with a decision rule."""
 
 
+class GibbsOptions(ContractOptions, total=False):
+    """Keywords of steps that update discrete variables, one site at a time."""
+
+    subsample: Subsample | None
+    steps_per_draw: int
+    temperature: float
+    model: pm.Model | None
+
+
 class TunaKeywords(ChainOptions, ContractOptions, total=False):
     """Keywords of `TunaMH`, which has no decision rule."""
 
@@ -129,6 +138,7 @@ def checked_options(
     temperature: float = 1.0,
     tune: bool = True,
     elementwise: bool = False,
+    discrete: bool = False,
     model: pm.Model | None = None,
 ) -> MetropolisOptions:
     """Check the keywords of a step; those that are left out here do not change what it does."""
@@ -140,7 +150,8 @@ def checked_options(
             raise ValueError(f"{name} must be True or False, got {given!r}.")
     model = model_of(model)
     value_vars = value_variables(model, vars)
-    refuse_discrete(value_vars)
+    if not discrete:
+        refuse_discrete(value_vars)
     return MetropolisOptions(
         model=model,
         vars=tuple(value_vars),

@@ -1,0 +1,61 @@
+"""How many values a discrete variable has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+from pytensor.graph.basic import Variable
+from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
+
+from pymc_austerity.model.graph.rewrite import INTERPRETED
+
+
+def number_of_values(model: pm.Model, value: Variable, point: Mapping[str, Any]) -> int:
+    """K of a vector of variables with values 0, ..., K - 1.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    value : value variable
+    point : dict
+        Values of all value variables, at which a length is measured that the graph does not tell.
+
+    Raises
+    ------
+    ValueError
+        If the variable is neither a vector of `pm.Bernoulli` nor of `pm.Categorical`, or K is 1.
+    """
+    rv = model.values_to_rvs[value]
+    operation = None if rv.owner is None else rv.owner.op
+    if not isinstance(operation, BernoulliRV | CategoricalRV):
+        kind = "no random variable" if operation is None else f"a {type(operation).__name__}"
+        raise ValueError(
+            f"The variable {rv.name!r} is {kind}, and must be a pm.Bernoulli or a pm.Categorical: its values "
+            "have to be known, and few. Use pm.Metropolis, or a Categorical of as many categories."
+        )
+    shape = np.shape(point[value.name])
+    if len(shape) != 1:
+        raise ValueError(
+            f"The variable {rv.name!r} must be a vector of sites, got shape {shape}. Write a table as one "
+            "long vector, and look its sites up by their numbers."
+        )
+    if isinstance(operation, BernoulliRV):
+        return 2
+    n_categories = length_of_categories(model, rv, point)
+    if n_categories < 2:
+        raise ValueError(f"The variable {rv.name!r} has {n_categories} category: there is nothing to draw.")
+    return n_categories
+
+
+def length_of_categories(model: pm.Model, rv: Variable, point: Mapping[str, Any]) -> int:
+    """How many probabilities a `pm.Categorical` has."""
+    (p,) = rv.owner.op.dist_params(rv.owner)
+    (length,) = model.replace_rvs_by_values([p.shape[-1]])
+    function = pytensor.function(
+        model.value_vars, length, mode=INTERPRETED.including("ShapeOpt"), on_unused_input="ignore"
+    )
+    return int(function(**{v.name: point[v.name] for v in model.value_vars}))
