@@ -155,12 +155,15 @@ def positions(population: Index, block: int, n_local: int, offset: int, start: i
     if block == 1:
         return population[start:stop]
     index = np.empty(stop - start, dtype=np.int64)
-    for k in range(start, stop):
-        whole, within = k // block, k % block
+    whole, within = start // block, start % block
+    for k in range(stop - start):
         # What is left over after the last whole block comes last.
         number = population[whole] if whole < population.shape[0] else whole
         position = offset + number * block + within
-        index[k - start] = position - n_local if position >= n_local else position
+        index[k] = position - n_local if position >= n_local else position
+        within += 1
+        if within == block:
+            whole, within = whole + 1, 0
     return index
 
 
