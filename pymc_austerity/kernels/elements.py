@@ -19,7 +19,7 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import CHUNK, NO_ROWS, Rows
-from pymc_austerity.target import Index, Target, Vector
+from pymc_austerity.target import Index, Target
 
 RowNumbers = npt.NDArray[np.int32]
 # An element of which all rows are read at once, and nothing is tested.
@@ -137,7 +137,9 @@ def element_transitions(
         start, stop = elements.first[e], elements.first[e] + elements.width[e]
         proposal.propose(proposal.state, rng, e, q_new, start, stop)
         threshold = rule.draw(rng)
-        base = sum_of(q_new, q, args, elements.own_rows[elements.own_starts[e] : elements.own_starts[e + 1]], target)
+        base = sum_of(
+            q_new, q, args, elements.own_rows[elements.own_starts[e] : elements.own_starts[e + 1]], target
+        )
         listed = elements.rows[elements.starts[e] : elements.starts[e + 1]]
         n_local = max(1, listed.shape[0])  # without rows the prior decides
         n_possible += listed.shape[0]
@@ -178,7 +180,7 @@ def next_element(order: Index, t: int, n_elements: int, rng: np.random.Generator
     if order.shape[0] == 0:
         return t
     other = t + int(rng.random() * (n_elements - t))
-    chosen = order[other]
+    chosen: int = order[other]
     order[other] = order[t]
     order[t] = chosen
     return chosen

@@ -1,7 +1,8 @@
 """The terms of a model by the elements of some of its variables: what each element is decided on.
 
 All terms that contain the block become rows, priors as well, however short they are. Rows of the variables'
-own priors, and terms of one number, are read at every transition of an element. The others are its population.
+own priors, and terms of one number, are read at every transition of an element. The others are its
+population.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pymc_austerity.target import Index
 # Every vector of terms is taken apart: the smallest threshold that there is.
 _ALL = 3
 # Elements that are changed, and rows that are looked at, when a map is checked.
-_CHECKED, _ENOUGH_ROWS = 5, 100_000
+_CHECKED, _ENOUGH_ROWS = 3, 100_000
 _SEED = 2014
 
 
@@ -135,41 +136,43 @@ class ElementTerms:
             self._rows = None
 
     def _check(self) -> None:
-        """Change some elements: no row may change that is not said to contain one of them."""
+        """Change an element: no row may change that is not said to contain it."""
         fact = self.factorisation
         point = dict(zip(fact.graph.values, jittered(fact.graph), strict=True))
         rng = np.random.default_rng(_SEED)
         chosen = rng.choice(self.n_elements, min(_CHECKED, self.n_elements), replace=False)
         found = self.rows(point)
         self._rows = None
-        listed = np.concatenate([part.rows[part.starts[e] : part.starts[e + 1]]
-                                 for part in (found.own, found.tested) for e in chosen])  # fmt: skip
-        there = _moved(fact, point, self.first[chosen], self.width[chosen])
+        moved = [_moved(fact, point, int(self.first[e]), int(self.width[e])) for e in chosen]
         start = 0
         for term in fact.locals:
             rows = fact.compile(term.rows, [term.index], mode=INTERPRETED)
-            with np.errstate(all="ignore"):
-                for index in some_rows(term.size, _ENOUGH_ROWS):
-                    before, after = (rows(*fact.point_values(p), index, *fact.leaf_values) for p in (point, there))
-                    changed = index[~((before == after) | (np.isnan(before) & np.isnan(after)))] + start
-                    if not np.isin(changed, listed).all():
+            for index in some_rows(term.size, _ENOUGH_ROWS):
+                with np.errstate(all="ignore"):
+                    before, *after = (
+                        rows(*fact.point_values(p), index, *fact.leaf_values) for p in (point, *moved)
+                    )
+                for e, values in zip(chosen, after, strict=True):
+                    changed = start + index[~((before == values) | (np.isnan(before) & np.isnan(values)))]
+                    listed = [
+                        part.rows[part.starts[e] : part.starts[e + 1]] for part in (found.own, found.tested)
+                    ]
+                    if not np.isin(changed, np.concatenate(listed)).all():
                         raise SelfCheckError(
                             f"Self-check failed for the term {term.name!r}: a row depends on an element of "
-                            f"{', '.join(fact.var_names)} that it is not said to contain. This is a defect of "
-                            "pymc_austerity: please report the model."
+                            f"{', '.join(fact.var_names)} that it is not said to contain. This is a defect "
+                            "of pymc_austerity: please report the model."
                         )
             start += term.size
 
 
-def _moved(fact: Factorisation, point: PointType, first: Index, width: Index) -> PointType:
-    """A point at which some elements have other values."""
-    places = np.concatenate([np.arange(a, a + n) for a, n in zip(first, width, strict=True)])
+def _moved(fact: Factorisation, point: PointType, first: int, width: int) -> PointType:
+    """A point at which one element has other values."""
     result, start = dict(point), 0
     for name in fact.var_names:
         value = np.array(point[name])
-        own = places[(places >= start) & (places < start + value.size)] - start
-        flat = value.reshape(-1)
-        flat[own] = flat[own] + 0.1 if value.dtype.kind == "f" else 1 - np.minimum(flat[own], 1)
+        own = value.reshape(-1)[max(0, first - start) : max(0, first + width - start)]
+        own[:] = own + 0.1 if value.dtype.kind == "f" else 1 - np.minimum(own, 1)
         result[name] = value
         start += value.size
     return result
@@ -192,9 +195,8 @@ def _factorised(
     except FactorisationError as error:
         # What `factorise` advises, another threshold, is of no use here.
         reason = re.sub(r" \(if these are not observations.*? allows that\)", "", str(error))
-        raise FactorisationError(
-            f"{names} cannot be moved element by element. {reason.split(' Use another step method')[0]} {_ADVICE}"
-        ) from error
+        reason = reason.split(" Use another step method")[0]
+        raise FactorisationError(f"{names} cannot be moved element by element. {reason} {_ADVICE}") from error
 
 
 def _as_row(name: str, graph: Variable) -> LocalTerm:
@@ -208,13 +210,14 @@ def _lookups(fact: Factorisation, term: LocalTerm, firsts: Mapping[Variable, int
         return Lookups(fact, term, firsts)
     except UsedAsAWhole as reason:
         raise FactorisationError(
-            f"{names} cannot be moved element by element because of the term {term.name!r}: {reason}. {_ADVICE}",
+            f"{names} cannot be moved element by element because of the term {term.name!r}: {reason}. "
+            f"{_ADVICE}",
             term.name,
         ) from None
 
 
 _ADVICE = (
-    "Each row of a term has to look its elements up: write v[idx] with the numbers of the elements as data, in "
-    "place of a product X @ v with indicators, a sum or a slice of many. Where each row does need all of the "
-    "variable, leave elementwise out, or use pm.NUTS."
+    "Each row of a term has to look its elements up: write v[idx] with the numbers of the elements as data, "
+    "in place of a product X @ v with indicators, a sum or a slice of many. Where each row does need all of "
+    "the variable, leave elementwise out, or use pm.NUTS."
 )

@@ -20,13 +20,13 @@ class ElementWalk(NamedTuple):
     Attributes
     ----------
     scale : ndarray of float, shape (E,)
-    count : ndarray of int, shape (E,)
+    seen : ndarray of int, shape (E,)
         Moves that each has learnt from.
     target_accept : ndarray of float, shape (1,)
     """
 
     scale: Vector
-    count: Index
+    seen: Index
     target_accept: Vector
 
 
@@ -74,9 +74,7 @@ class BoundElements:
 
 
 @register_jitable
-def walk(
-    state: ElementWalk, rng: np.random.Generator, e: int, q_new: Vector, start: int, stop: int
-) -> None:
+def walk(state: ElementWalk, rng: np.random.Generator, e: int, q_new: Vector, start: int, stop: int) -> None:
     """Step by scale * z, with z ~ N(0, 1) for each coordinate."""
     for k in range(start, stop):
         q_new[k] += state.scale[e] * rng.standard_normal()
@@ -85,8 +83,8 @@ def walk(
 @register_jitable
 def learn_scale(state: ElementWalk, e: int, accepted: bool) -> None:
     """Follow the acceptance rate by Robbins-Monro steps."""
-    state.count[e] += 1
-    gain = 1.0 / math.sqrt(state.count[e])
+    state.seen[e] += 1
+    gain = 1.0 / math.sqrt(state.seen[e])
     state.scale[e] *= math.exp(gain * ((1.0 if accepted else 0.0) - state.target_accept[0]))
 
 

@@ -58,7 +58,10 @@ def test_each_row_is_read_once(n_local, block):
         first = positions(population, schedule.block, schedule.ends[-1], offset, 0, 2 * block)
         rest = positions(population, schedule.block, schedule.ends[-1], offset, 2 * block, n_local)
         assert sorted([*first, *rest]) == list(range(n_local))
-        apart = [positions(population, schedule.block, schedule.ends[-1], offset, k, k + 1)[0] for k in range(n_local)]
+        apart = [
+            positions(population, schedule.block, schedule.ends[-1], offset, k, k + 1)[0]
+            for k in range(n_local)
+        ]
         assert apart == [*first, *rest]
         restore_order(population, n_local // block)
         np.testing.assert_array_equal(population, np.arange(n_local // block))

@@ -3,8 +3,8 @@
 A row that looks elements up, ``a[group]``, ``X[i] * X[j]``, ``h[1:] - h[:-1]``, contains these and no others.
 Once the rows of a term are a graph of their index, every way in which the variable enters is seen there: as
 ``v[position]`` with a position that is computed from data, from the index, and perhaps from latent variables
-of other steps (``B[z]``). Positions of all rows, in the order of the elements, are the map. Anything else that
-is done with the variable needs all of it, and is refused.
+of other steps (``B[z]``). Positions of all rows, in the order of the elements, are the map. Anything else
+that is done with the variable needs all of it, and is refused.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class Lookups:
         return np.concatenate([self._some(values, rows) for rows in _chunks(self._term.size)])
 
     def _some(self, values: Sequence[Any], rows: Index) -> npt.NDArray[np.int32]:
+        assert self._function is not None
         found = iter(self._function(*values, rows, *self._fact.leaf_values))
         columns = []
         for place in self._places:
@@ -136,9 +137,7 @@ class Lookups:
         n = place.length
         if positions.size and (positions.min() < -n or positions.max() >= n):
             wrong = int(positions[(positions < -n) | (positions >= n)].flat[0])
-            raise IndexError(
-                f"The term {self._term.name!r} looks up element {wrong} of a variable with {n}."
-            )
+            raise IndexError(f"The term {self._term.name!r} looks up element {wrong} of a variable with {n}.")
         if place.axis is None:
             table = np.broadcast_to(positions.ravel(), (m, positions.size))
         else:
@@ -156,7 +155,9 @@ def _positions(rows: Variable, value: Variable) -> Iterator[tuple[Variable, Vari
         elif value.type.shape[0] <= _SHORT:
             yield pt.constant(np.arange(value.type.shape[0])), node.outputs[0]
         else:
-            raise UsedAsAWhole(f"its rows take all of {value.name!r} (operation {operation_name(node.outputs[0])})")
+            raise UsedAsAWhole(
+                f"its rows take all of {value.name!r} (operation {operation_name(node.outputs[0])})"
+            )
 
 
 def _first_entry(node: Apply, value: Variable) -> Variable:

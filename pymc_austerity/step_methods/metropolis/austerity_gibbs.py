@@ -14,6 +14,7 @@ from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
 from pymc_austerity.kernels.elements import ElementProposal
 from pymc_austerity.model.categories import number_of_values
 from pymc_austerity.model.element_terms import ElementTerms
+from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category, stay
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
@@ -24,7 +25,6 @@ from pymc_austerity.step_methods.metropolis.element_plan import (
 )
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
-from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.validation import is_real, is_whole
 
 
@@ -66,9 +66,9 @@ class AusterityGibbs(SubsampledStep):
     -----
     Appendix F of Korattikara, Chen & Welling (2014). A site gets another value, of K - 1 each as likely, if
     the mean over its N_d terms of ``log f(new) - log f(old)`` exceeds
-    ``psi = [log(u / (1 - u)) - global log ratio] / N_d`` with u uniform: Barker's test between the two values,
-    which is the Gibbs update where there are two. Terms are found on the graph of the model
-    (`elementwise` of `MetropolisHastings`).
+    ``psi = [log(u / (1 - u)) - global log ratio] / N_d`` with u uniform. That is Barker's test between the
+    two values, and the Gibbs update where there are but two. Terms are found on the graph of the model, as by
+    `MetropolisHastings` with `elementwise`.
 
     Sample statistics are those of `AusterityMH`, where `fraction_used` is the share of the terms of the
     sites, and `changed`, the share of sites that got another value.

@@ -111,7 +111,12 @@ class SubsampledStep(MixingStep):
         shown = checked_progressbar(progressbar)
         warn_of_compile_kwargs(self, compile_kwargs)
         asked = checked_options(
-            vars, acceptance, range_bound=range_bound, default_batch=default_batch, discrete=self._discrete, **options
+            vars,
+            acceptance,
+            range_bound=range_bound,
+            default_batch=default_batch,
+            discrete=self._discrete,
+            **options,
         )
         if asked.temperature != 1.0:
             warn_of_temperature(asked.model, list(asked.vars))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -94,9 +94,7 @@ def plan_elements(options: MetropolisOptions, point: PointType) -> ElementPlan:
     """
     _refuse(options)
     require_elements(options.vars, point)
-    terms = ElementTerms(
-        options.model, options.vars, point, check=True, temperature=options.temperature
-    )
+    terms = ElementTerms(options.model, options.vars, point, check=True, temperature=options.temperature)
     found = planned(options, terms, walk_for(options, terms), fewest_rows(options.acceptance), in_order=False)
     terms.forget()
     return found
@@ -135,8 +133,9 @@ def fewest_rows(rule: AcceptanceRule, chosen: int | None = None) -> int:
     """Rows below which an element reads all of them."""
     if rule.functions.decide is all_seen:
         return int(np.iinfo(np.int64).max)
-    batch = getattr(rule, "batch_size", None) or getattr(rule, "default_batch_size", 1)
-    return max(2, _BATCHES * int(batch) if chosen is None else max(chosen, int(batch)))
+    given: int | None = getattr(rule, "batch_size", None)
+    batch: int = getattr(rule, "default_batch_size", 1) if given is None else given
+    return max(2, _BATCHES * batch if chosen is None else max(chosen, batch))
 
 
 def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
@@ -167,8 +166,8 @@ def require_elements(vars: Sequence[Variable], point: PointType) -> None:
     for value in vars:
         if not np.ndim(point[value.name]):
             raise ValueError(
-                f"{value.name!r} is one number and has no elements. Leave it out of this step, and give it to "
-                "another one, such as restricted_slice or restricted_nuts."
+                f"{value.name!r} is one number and has no elements. Give it to another step, such as "
+                "restricted_slice or restricted_nuts."
             )
         if not np.size(point[value.name]):
             raise ValueError(f"{value.name!r} is empty: there is nothing to move.")
@@ -192,9 +191,9 @@ def _refuse(options: MetropolisOptions) -> None:
     if getattr(rule, "needs_range", False):
         if options.range_bound is None:
             raise UnboundedError(
-                "With elementwise=True bounds on the range of log ratios are not derived from the model. Give "
-                'range_bound, a function (q, q_new) -> float that bounds max_i l_i - min_i l_i over the rows '
-                'of the element that moves, or range_bound="exact", which evaluates all of these.'
+                "With elementwise=True bounds on the range of log ratios are not derived from the model. "
+                "Give range_bound, a function (q, q_new) -> float that bounds max_i l_i - min_i l_i over "
+                'the rows of the element that moves, or range_bound="exact", which evaluates all of these.'
             )
         if options.subsample == "block":
             raise ValueError(

@@ -50,7 +50,7 @@ class ChainOptions(TypedDict, total=False):
     """Keywords that all steps take; see `MetropolisHastings`."""
 
     proposal: Any
-    steps_per_draw: int
+    steps_per_draw: int | None
     threshold: int
     tune: bool
     model: pm.Model | None

@@ -15,6 +15,7 @@ from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_ar
 from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.messages import first_line, warn_of_given
 
 
@@ -70,10 +71,10 @@ class CompiledKernel:
 
     def _compile(
         self,
-        kernel: Callable[..., Outcome],
+        kernel: Callable[..., Any],
         records: Records,
         target_functions: Iterable[str],
-        proposal: BoundProposal,
+        proposal: BoundProposal | BoundElements,
         q: np.ndarray,
         point: PointType,
         *,

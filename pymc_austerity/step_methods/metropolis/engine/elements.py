@@ -150,7 +150,7 @@ class ElementEngine(CompiledKernel):
         q: np.ndarray,
         point: PointType,
         proposal_state: Any,
-    ) -> ElementOutcome:
+    ) -> Any:
         """Make n transitions from q, which is written over; `point` has the values of the other variables."""
         elements, schedule = self._elements(point)
         bound = self._range_bound.at(point)
