@@ -1,6 +1,7 @@
 """Diagnostics: what the approximation did, from the result of a run."""
 
 from pymc_austerity.diagnostics.agreement import agreement
+from pymc_austerity.diagnostics.clusters import n_clusters
 from pymc_austerity.diagnostics.data_usage import data_usage_summary
 from pymc_austerity.diagnostics.decisions import decision_summary, decisions
 from pymc_austerity.diagnostics.effective_cost import effective_cost
@@ -16,6 +17,7 @@ __all__ = [
     "decisions",
     "effective_cost",
     "from_log_ratios",
+    "n_clusters",
     "normality",
     "stamp",
 ]

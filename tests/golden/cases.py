@@ -70,6 +70,12 @@ def beside(name: str, other: Callable[..., Any]) -> Callable[[pm.Model], Any]:
     return steps
 
 
+def one_by_one(model: pm.Model, name: str, **options: Any) -> list[Any]:
+    """A step for the elements of one variable, and a slice step for the others."""
+    others = [rv for rv in model.free_RVs if rv.name != name]
+    return [pa.AusterityMH([model[name]], elementwise=True, **options), pa.restricted_slice(others)]
+
+
 def gibbs_with_counts(model: pm.Model) -> list[Any]:
     allocations = pa.MinibatchCategoricalGibbs([model["z"]], batch_size=0.2, steps_per_draw=2)
     return [
@@ -163,6 +169,8 @@ CASES: dict[str, Callable[[], Arrays]] = {
         models.two_terms,
         lambda m: pa.AusterityMH(temperature=10.0, batch_size=100, proposal=pa.RandomWalk(0.1)),
     ),
+    "elementwise": Chain(models.hierarchy, lambda m: one_by_one(m, "theta", epsilon=0.1, batch_size=20)),
+    "gibbs_field": Chain(models.field, lambda m: pa.AusterityGibbs(epsilon=0.1, batch_size=20)),
     "mhsublhd": Chain(models.logistic, lambda m: pa.MHSubLhd(growth=1.5, **HOT)),
     "mhsublhd_hoeffding": Chain(models.poisson, lambda m: pa.MHSubLhd(bound="hoeffding-serfling", **HOT)),
     "mhsublhd_bernstein": Chain(

@@ -62,6 +62,16 @@ def hierarchy():
     return model
 
 
+def field():
+    """Binary sites, of which each row contains two."""
+    rng, x = _data(10)
+    left, right = rng.integers(20, size=(2, N))
+    with pm.Model() as model:
+        site = pm.Bernoulli("site", 0.5, shape=20)
+        pm.Potential("alike", 0.1 * pm.math.constant(x) * pm.math.eq(site[left], site[right]))
+    return model
+
+
 def two_terms():
     """Counts and measurements, with a common slope."""
     rng, x = _data(5)

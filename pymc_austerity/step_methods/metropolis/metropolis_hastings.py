@@ -126,7 +126,8 @@ class MetropolisHastings(PlateStep):
 
     def _planned(self, point: PointType) -> StepPlan:
         options = self._options
-        if not isinstance(options.acceptance, Exact) or options.control_variate is None:
+        is_plain = options.elementwise or options.control_variate is None
+        if is_plain or not isinstance(options.acceptance, Exact):
             return super()._planned(point)
         fact = factorised(options, point)
         found = plate_for(options, fact, point, self._fewest_groups)

@@ -1,0 +1,139 @@
+"""Gibbs updates of discrete fields: options, messages, and short chains."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_austerity import AusterityGibbs, FactorisationError
+from pymc_austerity.testing import check_step
+from pymc_austerity.testing.models import Solved
+from tests.statistical.fields import all_states, field, log_density, table_of
+
+D = 6
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
+
+
+def solved():
+    weights = np.exp(log_density(all_states(D), table_of(D, 0.5, 3)))
+    mean = weights @ all_states(D) / weights.sum()
+    start = all_states(D)[np.argmax(weights)]
+    return Solved(field(D, 0.5, 3), {"X": mean}, {"X": np.sqrt(mean * (1 - mean))}, {"X": start})
+
+
+def test_conformance():
+    def make_step(vars=None, **options):
+        return AusterityGibbs(vars, epsilon=0, steps_per_draw=5, **options)
+
+    check_step(make_step, solved=solved())
+
+
+def test_statistics_of_a_sweep():
+    model = field(D, 0.5, 3)
+    step = AusterityGibbs(epsilon=0.3, batch_size=4, rng=1, model=model)
+    point, (stats,) = step.step(model.initial_point())
+    assert point["X"].dtype == model.initial_point()["X"].dtype
+    assert stats["n_used"] == stats["fraction_used"] * 10  # of the 20 triples, 10 contain a site
+    assert 0.0 < stats["fraction_used"] <= 1.0
+    assert stats["changed"] in np.arange(D + 1) / D
+    assert step.engine.n_tested == D
+
+
+@pytest.mark.parametrize(("min_terms", "tested"), [(None, 0), (10, D), (11, 0)])
+def test_sites_with_few_terms_read_them_all(min_terms, tested):
+    step = AusterityGibbs(epsilon=0.3, batch_size=6, min_terms=min_terms, rng=1, model=field(D, 0.5, 3))
+    step.step(field(D, 0.5, 3).initial_point())
+    assert step.engine.n_tested == tested
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+def test_same_draws_in_other_processes(mp_ctx):
+    def run(**options):
+        with field(D, 0.5, 3):
+            step = AusterityGibbs(epsilon=0.3, batch_size=4)
+            return pm.sample(40, tune=5, chains=2, step=step, random_seed=2, **QUIET, **options)
+
+    expected, found = run(cores=1), run(cores=2, mp_ctx=mp_ctx)
+    for group in ("posterior", "sample_stats"):
+        assert found[group].to_dataset().equals(expected[group].to_dataset())
+
+
+def test_an_impossible_value_is_never_taken():
+    left, right = np.arange(4), np.arange(1, 5)
+    with pm.Model() as model:
+        X = pm.Bernoulli("X", np.array([0.5, 1.0, 0.5, 0.0, 0.5]), shape=5, initval=[0, 1, 0, 0, 0])
+        pm.Potential("not both", pt.switch(X[left] * X[right] > 0, -np.inf, 0.0))
+        step = AusterityGibbs(epsilon=0)
+        idata = pm.sample(50, tune=0, chains=1, cores=1, step=step, random_seed=1, **QUIET)
+    x = idata.posterior["X"].to_numpy()[0]
+    assert x[:, 1].min() == 1
+    assert x[:, [0, 2, 3]].max() == 0
+    assert set(x[:, 4]) == {0, 1}
+    assert model["X"].type.shape == (5,)
+
+
+# Bad input ---------------------------------------------------------------------------------------------
+
+
+def dense():
+    X = pm.Bernoulli("X", 0.5, shape=4)
+    pm.Potential("energy", X @ np.ones((4, 4)) @ X)
+
+
+def counts():
+    pm.Poisson("X", 3.0, shape=4)
+
+
+def one_category():
+    pm.Categorical("X", np.ones(1), shape=4)
+
+
+def lattice():
+    pm.Bernoulli("X", 0.5, shape=(3, 3))
+
+
+def one_site():
+    pm.Bernoulli("X", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("define", "error", "message"),
+    [
+        (dense, FactorisationError, r"'X' cannot be moved element by element.*'energy'.*v\[idx\]"),
+        (counts, ValueError, "'X' is a PoissonRV, and must be a pm.Bernoulli or a pm.Categorical"),
+        (one_category, ValueError, "'X' has 1 category: there is nothing to draw"),
+        (lattice, ValueError, r"must be a vector of sites, got shape \(3, 3\)"),
+        (one_site, ValueError, "'X' is one number and has no elements"),
+    ],
+)
+def test_refused_variables(define, error, message):
+    with pm.Model() as model:
+        define()
+    with pytest.raises(error, match=message):
+        AusterityGibbs(["X"], model=model)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 0.6}, r"epsilon must be in \[0, 0.5\], got 0.6"),
+        ({"batch_size": 1}, "batch_size must be an integer of at least 2, got 1"),
+        ({"min_terms": -1}, "min_terms must be an integer of at least 0, got -1"),
+        ({"subsample": "all"}, "subsample must be"),
+    ],
+)
+def test_refused_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        AusterityGibbs(["X"], model=field(D, 0.5, 3), **options)
+
+
+def test_sites_in_no_term_are_drawn_from_the_prior():
+    with pm.Model():
+        X = pm.Bernoulli("X", 0.8, shape=30)
+        pm.Potential("p", 3.0 * X[[0, 1]])
+        step = AusterityGibbs(batch_size=2, epsilon=0.1)
+        idata = pm.sample(400, tune=0, chains=1, cores=1, step=step, random_seed=1, **QUIET)
+    x = idata.posterior["X"].to_numpy()[0]
+    assert abs(x[:, 2:].mean() - 0.8) < 4 * np.sqrt(0.16 / x[:, 2:].size)
+    assert x[:, :2].mean() > 0.95

@@ -1,0 +1,250 @@
+"""Steps that move one element at a time: their cost, their options, other processes, other data."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import (
+    SCIR,
+    AdaptiveRandomWalk,
+    AusterityMH,
+    FactorisationError,
+    Laplace,
+    MetropolisHastings,
+    MHSubLhd,
+    MinibatchBarker,
+    MinibatchCategoricalGibbs,
+    RandomWalk,
+    SubsamplingWarning,
+    Taylor,
+    restricted_slice,
+)
+from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.testing import check_step
+from pymc_austerity.testing.models import Solved
+
+SIZES = np.array([1, 3, 8, 20, 60, 250, 900])
+GROUP = np.repeat(np.arange(len(SIZES)), SIZES)
+N, G = len(GROUP), len(SIZES)
+SCORE = np.random.default_rng(4).normal(0.5 * np.sin(GROUP), 1.0)
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
+
+
+def groups():
+    """Rows y ~ N(v[group], 1), v ~ N(0, 2^2): the v are independent and normal."""
+    with pm.Model() as model:
+        v = pm.Normal("v", 0.0, 2.0, shape=G)
+        pm.Normal("y", v[GROUP], 1.0, observed=SCORE)
+    precision = 0.25 + SIZES
+    mean = np.bincount(GROUP, SCORE) / precision
+    return Solved(model, {"v": mean}, {"v": precision**-0.5})
+
+
+def elementwise(kind, **own):
+    def make_step(vars=None, **options):
+        return kind(vars, elementwise=True, **own, **options)
+
+    return make_step
+
+
+@pytest.mark.parametrize(
+    ("make_step", "tolerance"),
+    [
+        (elementwise(MetropolisHastings, steps_per_draw=10 * G), 0.0),
+        pytest.param(
+            elementwise(AusterityMH, batch_size=50, steps_per_draw=10 * G), 0.2,
+            marks=pytest.mark.slow("the same chain with another rule, which test_rules tests"),
+        ),
+        pytest.param(
+            elementwise(MinibatchBarker, steps_per_draw=10 * G), 0.1,
+            marks=pytest.mark.slow("the same chain with another rule, which test_rules tests"),
+        ),
+    ],
+    ids=["exact", "t-test", "barker"],
+)  # fmt: skip
+def test_conformance(make_step, tolerance):
+    check_step(make_step, solved=groups(), tolerance=tolerance)
+
+
+def steps_of(model, n=5, **options):
+    with model:
+        step = MetropolisHastings(elementwise=True, rng=1, **options)
+    point, stats = model.initial_point(), []
+    for _ in range(n):
+        point, (found,) = step.step(point)
+        stats.append(found)
+    return step, point, stats
+
+
+def test_a_sweep_reads_each_row_once():
+    step, _, stats = steps_of(groups().model)
+    assert step.steps_per_draw == G
+    for found in stats:
+        assert found["n_used"] * G == N
+        assert found["fraction_used"] == 1.0
+        assert found["exhausted"] == 1.0
+
+
+def test_part_of_a_sweep():
+    step, point, stats = steps_of(groups().model, n=1, steps_per_draw=3)
+    assert step.steps_per_draw == 3
+    assert np.count_nonzero(point["v"]) <= 3
+    assert 0.0 < stats[0]["n_used"] < N
+
+
+def test_small_groups_read_all_and_large_ones_do_not():
+    model = groups().model
+    with model:
+        step = AusterityMH(epsilon=0.4, batch_size=50, elementwise=True, rng=1, subsample="gather")
+    point = model.initial_point()
+    for _ in range(20):
+        point, (stats,) = step.step(point)
+    assert step.engine.n_tested == 2  # of 250 and 900 rows; 60 are fewer than two batches
+    least = (SIZES[:5].sum() + 2 * 50) / N
+    assert least <= stats["fraction_used"] < 1.0
+
+
+def test_every_element_has_a_scale_of_its_own():
+    solved = groups()
+    idata = pm.sample(
+        10, tune=800, chains=1, cores=1, random_seed=3, model=solved.model, **QUIET,
+        step=(step := MetropolisHastings(elementwise=True, model=solved.model)),
+    )  # fmt: skip
+    assert idata.sample_stats.sizes["draw"] == 10
+    ratio = step.proposal_state.scale / solved.sd["v"]
+    assert np.all((ratio > 1.2) & (ratio < 5.0))  # 2.4 sds are best
+
+
+def test_a_given_scale():
+    step, _, _ = steps_of(groups().model, proposal=RandomWalk(np.linspace(0.1, 0.7, G)))
+    np.testing.assert_array_equal(step.proposal_state.scale, np.linspace(0.1, 0.7, G))
+    step, _, _ = steps_of(groups().model, proposal=AdaptiveRandomWalk(target_accept=0.3))
+    assert step.proposal_state.target_accept[0] == 0.3
+
+
+def test_what_travels_is_small():
+    step, _, _ = steps_of(groups().model)
+    assert len(pickle.dumps(step.sampling_state)) < 3000 + 24 * G
+    state = {name: value for name, value in step.__getstate__().items() if name != "_model"}
+    assert not any(isinstance(value, np.ndarray) and value.size >= N for value in state.values())
+
+
+# Bad input ---------------------------------------------------------------------------------------------
+
+
+def with_a_number():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        v = pm.Normal("v", mu, 1.0, shape=G)
+        pm.Normal("y", v[GROUP], 1.0, observed=SCORE)
+    return model
+
+
+REFUSED = [
+    (MetropolisHastings, {"control_variate": Taylor()}, ValueError, "moved faster by TunaMH, as a plate"),
+    (
+        MetropolisHastings,
+        {"proposal": Laplace()},
+        ValueError,
+        r"AdaptiveRandomWalk\(\) or RandomWalk\(scale\)",
+    ),
+    (MetropolisHastings, {"proposal": RandomWalk([0.1, 0.2])}, ValueError, "each of the 7 elements"),
+    (MetropolisHastings, {"proposal": RandomWalk(cov=np.eye(G))}, ValueError, r"RandomWalk\(scale\)"),
+    (MHSubLhd, {}, UnboundedError, 'range_bound="exact"'),
+    (MHSubLhd, {"range_bound": lambda q, q_new: 9.0, "subsample": "block"}, ValueError, "gather"),
+    (AusterityMH, {"elementwise": "yes"}, ValueError, "elementwise must be True or False, got 'yes'"),
+    (AusterityMH, {"steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer, got 0"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "error", "message"), REFUSED)
+def test_options_without_a_meaning(kind, options, error, message):
+    with pytest.raises(error, match=message):
+        kind(["v"], model=groups().model, **{"elementwise": True, **options})
+
+
+def test_a_number_has_no_elements():
+    with pytest.raises(ValueError, match="'mu' is one number and has no elements"):
+        MetropolisHastings(elementwise=True, model=with_a_number())
+
+
+def test_a_dense_variable():
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=3)
+        pm.Normal("y", np.ones((N, 3)) @ b, 1.0, observed=SCORE)
+    with pytest.raises(FactorisationError, match="'b' cannot be moved element by element.*'y'"):
+        AusterityMH(elementwise=True, model=model)
+
+
+def test_all_rows_for_a_range():
+    with pytest.warns(SubsamplingWarning, match="range_bound="):
+        step = MHSubLhd(["v"], elementwise=True, range_bound="exact", model=groups().model, rng=1)
+    _, (stats,) = step.step(groups().model.initial_point())
+    assert stats["n_used"] > 0
+
+
+# Other processes, other data, other steps ------------------------------------------------------------------
+
+
+def mixture():
+    rng = np.random.default_rng(6)
+    x = np.where(rng.random(300) < 0.4, -1.5, 1.5) + rng.normal(size=300)
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(2))
+        z = pm.Categorical("z", w, shape=300)
+        level = pm.Normal("level", 0.0, 2.0, shape=2, initval=[-1.0, 1.0])
+        pm.Normal("x", level[z], 1.0, observed=x)
+    return model
+
+
+def draws_of(model, make_steps, **options):
+    with model:
+        idata = pm.sample(30, tune=20, chains=2, random_seed=5, step=make_steps(), **QUIET, **options)
+    return idata
+
+
+def steps_of_mixture():
+    return [
+        MinibatchCategoricalGibbs(["z"]),
+        SCIR(["w"], step_size=3.0),
+        AusterityMH(["level"], batch_size=20, elementwise=True),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+def test_same_draws_in_other_processes(mp_ctx):
+    """The rows of an element follow z, which another step moves."""
+    expected = draws_of(mixture(), steps_of_mixture, cores=1)
+    found = draws_of(mixture(), steps_of_mixture, cores=2, mp_ctx=mp_ctx)
+    for group in ("posterior", "sample_stats"):
+        assert found[group].to_dataset().equals(expected[group].to_dataset())
+    used = expected.sample_stats["n_used"].to_numpy()
+    assert len(np.unique(used)) > 1
+
+
+def test_other_data_and_groups():
+    with pm.Model():
+        group, y = pm.Data("group", GROUP), pm.Data("score", SCORE)
+        v = pm.Normal("v", 0.0, 2.0, shape=G)
+        pm.Normal("y", v[group], 1.0, observed=y)
+        step = MetropolisHastings(elementwise=True)
+        pm.sample(5, tune=5, chains=1, cores=1, step=step, **QUIET)
+        half = np.arange(0, N, 2)
+        pm.set_data({"group": GROUP[half], "score": SCORE[half]})
+        idata = pm.sample(5, tune=5, chains=1, cores=1, step=step, **QUIET)
+    np.testing.assert_allclose(idata.sample_stats["n_used"] * G, len(half))
+
+
+def test_beside_another_step():
+    """Of three effects without data a scale is drawn from its prior: so are the effects."""
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 0.5)
+        v = pm.Normal("v", 0.0, tau, shape=G)
+        pm.Normal("y", v[GROUP], 1.0, observed=SCORE)
+        steps = [MetropolisHastings([v], elementwise=True), restricted_slice([tau])]
+        idata = pm.sample(200, tune=100, chains=1, cores=1, step=steps, random_seed=1, **QUIET)
+    assert model.free_RVs[0].name in idata.posterior
+    assert idata.posterior["v"].std("draw").min() > 0
