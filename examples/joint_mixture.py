@@ -14,7 +14,8 @@ process: 4 N exp(-(K - 1) / alpha) for the marginal distribution of N rows. Of t
 The paper reaches the accuracy of the exact sampler in a tenth of its time, in an interpreted language. Here
 the terms of an expert are some nanoseconds each, and allocations take most of a sweep.
 
-Run `python examples/joint_mixture.py` (1500 rows, half a minute), or with `--full` (10,000 rows).
+Run `python examples/joint_mixture.py` (1500 rows, half a minute, too few sweeps to know how many clusters
+there are), or with `--full` (10,000 rows, some minutes).
 """
 
 import argparse

@@ -13,6 +13,7 @@ import pymc_austerity
 
 PUBLIC = [
     "AdaptiveRandomWalk",
+    "AusterityGibbs",
     "AusterityMH",
     "DecreasingStepSize",
     "Exact",
@@ -45,6 +46,7 @@ PUBLIC = [
 # What computes something that may be wrong has to say what it guarantees, and when it fails.
 WITH_GUARANTEE = [
     "AdaptiveRandomWalk",
+    "AusterityGibbs",
     "AusterityMH",
     "DecreasingStepSize",
     "Exact",

@@ -17,7 +17,6 @@ from pymc.util import RandomGenerator, get_random_generator
 
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.kernels.elements import ElementOutcome
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
@@ -46,7 +45,6 @@ from pymc_austerity.step_methods.metropolis.plan import (
 )
 from pymc_austerity.step_methods.metropolis.statistics import (
     DTYPES_SHAPES,
-    element_statistics,
     progress_columns,
     progress_updates,
     statistics,
@@ -320,9 +318,7 @@ class SubsampledStep(MixingStep):
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""
-        if isinstance(outcome, ElementOutcome):
-            return element_statistics(outcome, n, self.proposal_state.scale)
-        return statistics(outcome, n, self.engine.n_local, self.proposal_state.scale[0])
+        return statistics(outcome, n, self.engine.n_local, self.proposal_state.scale)
 
     def _settings(self) -> dict[str, Any]:
         options, recipe = self._options, self._recipe

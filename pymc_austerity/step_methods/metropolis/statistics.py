@@ -49,29 +49,21 @@ def plate_statistics(outcome: Any, n: int, n_groups: int) -> dict[str, Any]:
     }
 
 
-def element_statistics(outcome: ElementOutcome, n: int, scales: Vector) -> dict[str, Any]:
-    """Means over n moves of single elements; `fraction_used` is a share of the rows that contain them."""
+def statistics(outcome: Outcome | ElementOutcome, n: int, n_local: int, scales: Vector) -> dict[str, Any]:
+    """Means over the n transitions of a draw; the last three but `scale` are those of the last transition.
+
+    Of moves of single elements `fraction_used` is a share of the rows that contain them, and `scale` the mean
+    over the elements.
+    """
+    if isinstance(outcome, ElementOutcome):
+        share, scale = outcome.n_used / max(1, outcome.n_possible), float(np.mean(scales))
+    else:
+        share, scale = outcome.n_used / n / n_local, scales[0]
     return {
         "accepted": float(outcome.accepted),
         "mean_tree_accept": outcome.n_accepted / n,
         "n_used": outcome.n_used / n,
-        "fraction_used": outcome.n_used / max(1, outcome.n_possible),
-        "n_stages": outcome.n_stages / n,
-        "exhausted": outcome.n_exhausted / n,
-        "log_ratio_mean": outcome.log_ratio_mean,
-        "log_ratio_se": outcome.log_ratio_se,
-        "psi": outcome.psi,
-        "scale": float(np.mean(scales)),
-    }
-
-
-def statistics(outcome: Outcome, n: int, n_local: int, scale: float) -> dict[str, Any]:
-    """Means over the n transitions of a draw; the last three but `scale` are those of the last transition."""
-    return {
-        "accepted": float(outcome.accepted),
-        "mean_tree_accept": outcome.n_accepted / n,
-        "n_used": outcome.n_used / n,
-        "fraction_used": outcome.n_used / n / n_local,
+        "fraction_used": share,
         "n_stages": outcome.n_stages / n,
         "exhausted": outcome.n_exhausted / n,
         "log_ratio_mean": outcome.log_ratio_mean,
