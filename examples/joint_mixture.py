@@ -33,7 +33,7 @@ from scipy.special import expit, logsumexp
 from pymc_austerity import SCIR, AusterityMH, MetropolisHastings, MinibatchCategoricalGibbs
 from pymc_austerity.diagnostics import n_clusters
 
-K, ALPHA, SEED = 15, 1.0, 2015
+K, ALPHA, SEED = 15, 0.2, 2015
 N_TEST = 1000
 # Six clusters round a circle, each cut by a line of its own.
 ANGLES = np.arange(6) * np.pi / 3

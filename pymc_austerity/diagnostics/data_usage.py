@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_austerity.diagnostics.samplers import aligned
+from pymc_austerity.diagnostics.samplers import aligned, stamped_steps
 
 
 def data_usage_summary(idata: Any) -> pd.DataFrame:
@@ -62,7 +63,7 @@ def data_usage_summary(idata: Any) -> pd.DataFrame:
     draws = ("chain", "draw")
     used = stats["n_used"]
     table = {
-        "n_local": n_local(stats),
+        "n_local": n_local(idata, stats),
         "n_used": used.mean(draws),
         "median": used.median(draws),
         "q95": used.quantile(0.95, draws).drop_vars("quantile"),
@@ -75,10 +76,19 @@ def data_usage_summary(idata: Any) -> pd.DataFrame:
     return pd.DataFrame({k: v.values for k, v in table.items()}, index=list(stats["sampler"].values))
 
 
-def n_local(stats: xr.Dataset) -> xr.DataArray:
-    """N of each step, from how many terms are which share of them."""
+def n_local(idata: Any, stats: xr.Dataset) -> xr.DataArray:
+    """N of each step, from how many terms are which share of them.
+
+    Steps that move single elements record shares of the terms of these. Their N is in the stamp; without one,
+    the mean number of terms of an element is returned.
+    """
     read = stats["fraction_used"] > 0.0
     used = stats["n_used"].where(read).sum(("chain", "draw"))
     share = stats["fraction_used"].where(read).sum(("chain", "draw"))
     found: xr.DataArray = (used / share.where(share > 0.0)).round()
-    return found
+    steps = [step for step in stamped_steps(idata) or () if "n_used" in step["stats"]]
+    by_element = [step["n_local"] if step.get("elementwise") else np.nan for step in steps]
+    if not np.any(np.isfinite(by_element)):
+        return found
+    stamped = xr.DataArray(by_element, coords={"sampler": stats["sampler"]})
+    return stamped.where(np.isfinite(stamped), found)

@@ -88,7 +88,7 @@ def effective_cost(
     stats = aligned(idata, "n_used", "fraction_used", "accepted", "acceptance_rate", "exhausted")
     draws = ("chain", "draw")
     terms = stats["n_used"].sum(draws) * transitions_per_draw(idata, stats, steps_per_draw)
-    passes = (terms / n_local(stats)).sum()  # a step that has read nothing counts nothing
+    passes = (terms / n_local(idata, stats)).sum()  # a step that has read nothing counts nothing
     table = {}
     for name, values in scalars(idata, var_names).items():
         moves = np.ptp(values) > 0.0  # NaN does not

@@ -86,6 +86,8 @@ def _check_sizes(stats: xr.Dataset, records: list[dict[str, Any]]) -> None:
         return
     sums = [columns(stats, name).sum(("chain", "draw")).values for name in ("n_used", "fraction_used")]
     for record, used, share in zip(records, *sums, strict=True):
+        if record.get("elementwise"):
+            continue  # shares are of the rows of an element
         if share > 0.0 and "n_local" in record and abs(used / share / record["n_local"] - 1.0) > 1e-6:
             raise ValueError(
                 f"{label(record)} has {record['n_local']:,} local terms, but the step of idata at its place "

@@ -181,7 +181,7 @@ def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -
         terms = found["n_used"] * transitions_per_draw(idata, found, steps_per_draw)
     except NotRecordedError as error:
         raise ValueError(f"The run {name!r} does not say what it read. {error}") from error
-    shares = (terms / n_local(found)).fillna(0.0).sum("sampler").transpose(*_SAMPLE)
+    shares = (terms / n_local(idata, found)).fillna(0.0).sum("sampler").transpose(*_SAMPLE)
     return np.asarray(shares.values, dtype=float)
 
 

@@ -19,8 +19,10 @@ from pymc_austerity import (
     RandomWalk,
     SubsamplingWarning,
     Taylor,
+    probe,
     restricted_slice,
 )
+from pymc_austerity.diagnostics import data_usage_summary, effective_cost, stamp
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.testing import check_step
 from pymc_austerity.testing.models import Solved
@@ -248,3 +250,24 @@ def test_beside_another_step():
         idata = pm.sample(200, tune=100, chains=1, cores=1, step=steps, random_seed=1, **QUIET)
     assert model.free_RVs[0].name in idata.posterior
     assert idata.posterior["v"].std("draw").min() > 0
+
+
+# What is told of a run -------------------------------------------------------------------------------------
+
+
+def test_cost_of_a_run():
+    solved = groups()
+    step = MetropolisHastings(elementwise=True, model=solved.model)
+    idata = pm.sample(20, tune=5, chains=1, cores=1, step=step, model=solved.model, random_seed=1, **QUIET)
+    stamp(idata, step)
+    cost = effective_cost(idata)
+    sweeps = cost["passes_per_effective_draw"] * cost["ess"]
+    np.testing.assert_allclose(sweeps, 20)
+    assert data_usage_summary(idata)["n_local"].tolist() == [N]
+
+
+def test_probe_refuses_single_elements():
+    solved = groups()
+    step = AusterityMH(elementwise=True, batch_size=50, model=solved.model)
+    with pytest.raises(TypeError, match="moves one element at a time"):
+        probe(solved.model, step)

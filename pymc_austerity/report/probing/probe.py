@@ -175,6 +175,11 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
             f"probe looks at accept-or-reject decisions, and {name} makes none from subsamples of log "
             "ratios. Give it one step of AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
         )
+    if step.options.elementwise:
+        raise TypeError(
+            f"This {name} moves one element at a time, each on rows of its own, and probe looks at moves "
+            "that all rows decide. Compare draws with those of the exact step: compare(model, steps)."
+        )
     if step.model is not model:
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")
     for parameter, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0), ("draws", draws, 1)):

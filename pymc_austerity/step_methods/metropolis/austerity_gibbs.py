@@ -47,13 +47,11 @@ class AusterityGibbs(SubsampledStep):
         Of the stages of the test; see `AusterityMH`.
     min_terms : int, optional
         Sites with fewer terms read them all. Default: twice the batch.
-    subsample : "gather" or "block", optional
-        Read single terms at random, or blocks of neighbours of a site's terms, whose order was drawn once.
-        Default: blocks.
-    steps_per_draw : int >= 1, default 1
-        Sweeps for each draw.
-    temperature, model, blocked, rng, initial_point, compile_kwargs, progressbar
-        As of `MetropolisHastings`.
+    **options
+        `steps_per_draw` counts sweeps. `subsample` is "gather" to read single terms at random, or "block",
+        the default, to read neighbours among a site's terms, whose order is drawn once. As of
+        `MetropolisHastings` are `temperature`, `model`, `blocked`, `rng`, `initial_point`, `compile_kwargs`
+        and `progressbar`.
 
     Raises
     ------
