@@ -153,6 +153,7 @@ def test_log_ratios_of_models(name):
     assert worst[-1] < (25.0 if family in ("Poisson", "gamma") else 6.0)
 
 
+@pytest.mark.slow("compiles a certificate for several terms")
 def test_compiled_as_interpreted_for_several_terms():
     def likelihood(eta):
         for name in ("logit", "normal of another scale", "Poisson", "probit", "cloglog", "Laplace"):

@@ -37,11 +37,16 @@ def test_tuna():
     check_step(tuna, solved=log_rates(), draws=4000)
 
 
-@pytest.mark.parametrize("solved", [shares, rates], ids=["dirichlet", "gamma"])
+@pytest.mark.parametrize(
+    "solved",
+    [pytest.param(shares, id="dirichlet", marks=pytest.mark.slow("as of a gamma variable")), rates],
+    ids=lambda solved: "gamma",
+)
 def test_scir(solved):
     check_step(scir, solved=solved(), carried=CARRIED)
 
 
+@pytest.mark.slow("a second step is tested with it")
 def test_gibbs():
     check_step(gibbs, solved=allocations(), vars=["z"], partner=scir, draws=2000)
 

@@ -80,6 +80,7 @@ WITH_TAYLOR = {
 
 
 # Sharper rules than the t-test read all rows, since these remainders are large.
+@pytest.mark.slow("the same steps as above, on remainders")
 @pytest.mark.filterwarnings("ignore:The posterior is not as its expansion:pymc_austerity.SubsamplingWarning")
 @pytest.mark.parametrize("name", WITH_TAYLOR)
 def test_steps_with_a_control_variate(name):

@@ -136,7 +136,7 @@ print(json.dumps([sorted(compiled), sorted(covered), names]))
     ("step", "kernel"),
     [
         pytest.param("AusterityMH", "metropolis", marks=OUTSIDE),
-        ("TunaMH", "tuna"),
+        pytest.param("TunaMH", "tuna", marks=OUTSIDE),
         pytest.param("MHSubLhd", "metropolis", marks=OUTSIDE),
         pytest.param("MinibatchBarker", "metropolis", marks=OUTSIDE),
     ],

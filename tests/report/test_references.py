@@ -10,6 +10,7 @@ from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 from tests.report.conftest import N
 
 
+@pytest.mark.slow("compiles the reference of a hierarchy, twice")
 @pytest.mark.parametrize("is_centered", [True, False])
 def test_the_reference_of_a_plate_moves_its_effects(is_centered):
     """A proposal of the whole block stood still on 300 groups, 55 standard deviations beside the mean."""

@@ -56,7 +56,13 @@ def test_new_data(draw, same, new):
 
 
 @FORK
-@pytest.mark.parametrize(("new", "mp_ctx"), [("same length", "fork"), ("fewer rows", "forkserver")])
+@pytest.mark.parametrize(
+    ("new", "mp_ctx"),
+    [
+        ("same length", "fork"),
+        pytest.param("fewer rows", "forkserver", marks=pytest.mark.slow("workers import all anew")),
+    ],
+)
 def test_new_data_in_a_parallel_run(draw, same, new, mp_ctx):
     change = lambda: pm.set_data(NEW[new])  # noqa: E731
     check(draw, same, regression(), change, cores=2, mp_ctx=mp_ctx)
@@ -187,6 +193,7 @@ def test_a_latent_vector_that_changes_its_length(draw, same):
     check(draw, same, latent(), lambda: pm.set_data({"outcome": Y[:1500]}))
 
 
+@pytest.mark.slow("workers compile a step of another dimension")
 @FORK
 def test_a_latent_vector_that_changes_its_length_in_workers(draw, same):
     change = lambda: pm.set_data({"outcome": Y[:1500]})  # noqa: E731

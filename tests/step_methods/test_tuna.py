@@ -827,7 +827,10 @@ ALL_TERMS = pytest.mark.slow("numba compiles the gradients of all terms")
 @pytest.mark.filterwarnings("ignore:overflow encountered in dot:RuntimeWarning")
 @pytest.mark.parametrize(
     "nuts",
-    [pytest.param(restricted_nuts, id="restricted"), pytest.param(pm.NUTS, id="NUTS", marks=ALL_TERMS)],
+    [
+        pytest.param(restricted_nuts, id="restricted", marks=ALL_TERMS),
+        pytest.param(pm.NUTS, id="NUTS", marks=ALL_TERMS),
+    ],
 )
 def test_a_scale_by_another_step(scales, draw, nuts):
     model, alone = scales

@@ -8,7 +8,12 @@ from tests.kernels.plates.cases import OTHER_PRIORS, case_of, log_remainders
 SPELLINGS = ("centered", "non-centered", "crossed", "both non-centered")
 LIKELIHOODS = ("bernoulli", "poisson", "normal")
 ALL = [(likelihood, spelling) for likelihood in LIKELIHOODS for spelling in SPELLINGS]
-DISPERSED = [(one, spelling) for one in ("negative binomial", "zero inflation") for spelling in SPELLINGS]
+SLOW = pytest.mark.slow("compiles a plate with dispersions")
+DISPERSED = [
+    pytest.param(one, spelling, marks=() if spelling == "centered" else SLOW)
+    for one in ("negative binomial", "zero inflation")
+    for spelling in SPELLINGS
+]
 OTHERS = [("normal" if k % 2 else "bernoulli", spelling) for k, spelling in enumerate(OTHER_PRIORS)]
 
 

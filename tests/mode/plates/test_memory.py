@@ -37,6 +37,7 @@ def peak(n, monkeypatch):
     return found[0]
 
 
+@pytest.mark.slow("measures memory while a plate of many rows is set up")
 def test_memory_of_the_set_up(monkeypatch):
     """P + 10 doubles for each row more."""
     peak(5_000, monkeypatch)  # what is compiled is kept

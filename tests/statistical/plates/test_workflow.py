@@ -31,7 +31,9 @@ def prepared(request, data):
     return request.param, model, TunaMH(model=model)
 
 
-@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+@pytest.mark.parametrize(
+    "mp_ctx", ["fork", pytest.param("forkserver", marks=pytest.mark.slow("workers import all anew"))]
+)
 def test_same_draws_in_other_processes(prepared, mp_ctx):
     _, model, step = prepared
     options = {"draws": 50, "tune": 50, "chains": 2, "random_seed": 5, **QUIET}
