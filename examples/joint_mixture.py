@@ -11,8 +11,17 @@ are truncated at 15 components. Four steps move its parts:
 
 The sum of the weights that a truncation leaves out bounds how far the *prior* is from that of the Dirichlet
 process: 4 N exp(-(K - 1) / alpha) for the marginal distribution of N rows. Of the posterior it says nothing.
-The paper reaches the accuracy of the exact sampler in a tenth of its time, in an interpreted language. Here
-the terms of an expert are some nanoseconds each, and allocations take most of a sweep.
+What `--full` printed, means over 1500 sweeps (processor milliseconds of a sweep):
+
+                  accuracy  clusters  share of rows  ms, experts  ms, all
+    epsilon 0        0.808     6.382          1.000        0.664   11.585
+    epsilon 0.05     0.798     8.859          0.301        0.253   12.134
+    epsilon 0.3      0.771    10.183          0.102        0.162   11.180
+
+The model that made the data has an accuracy of 0.797. A coarse test reads a tenth of the rows, and leaves the
+coefficients so noisy that clusters break up. The paper reaches the accuracy of the exact sampler in a tenth
+of its time with epsilon = 0.3, in an interpreted language. Here the terms of an expert are some nanoseconds
+each, and allocations take most of a sweep: there is nothing to be won.
 
 Run `python examples/joint_mixture.py` (1500 rows, half a minute, too few sweeps to know how many clusters
 there are), or with `--full` (10,000 rows, some minutes).
@@ -101,15 +110,18 @@ def seconds_of_experts(step, point, sweeps=20):
     return (time.process_time() - started) / sweeps
 
 
-def figure(x, probability, idata):
-    """The test rows with what is predicted, and the clusters of the chain."""
+def figure(x, probability, counts):
+    """The test rows with what exact moves predict, and the clusters of every chain."""
     fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     dots = left.scatter(*x.T, c=probability, cmap="coolwarm", s=8, vmin=0, vmax=1)
     fig.colorbar(dots, ax=left, label="predictive probability of label 1")
     left.set(title="Test rows", xlabel="feature 1", ylabel="feature 2", aspect="equal")
-    counts = n_clusters(idata, "z").to_numpy().ravel()
-    right.hist(counts, bins=np.arange(counts.min(), counts.max() + 2) - 0.5, color="0.4", rwidth=0.8)
-    right.set(title="Occupied clusters", xlabel="clusters", ylabel="draws")
+    sizes = np.arange(1, K + 1)
+    for (epsilon, seen), marker in zip(counts.items(), "osv", strict=True):
+        shares = [np.mean(seen == k) for k in sizes]
+        right.plot(sizes, shares, marker=marker, label="exact" if epsilon == 0 else f"epsilon {epsilon:g}")
+    right.set(title="Occupied clusters", xlabel="clusters", ylabel="share of draws")
+    right.legend()
     return fig
 
 
@@ -121,7 +133,7 @@ def main(full=False, output=None):
     x_test, y_test = simulate(N_TEST, rng)
     # Clusters that are too many merge slowly, and such that are too few are found at once.
     _, start = kmeans2(x, 5, seed=SEED, minit="++")
-    rows = {}
+    rows, counts, predicted = {}, {}, {}
     for epsilon in EPSILONS:
         model = mixture(x, y, start)
         steps = steps_for(model, epsilon)
@@ -135,10 +147,11 @@ def main(full=False, output=None):
         used = idata.sample_stats["fraction_used"]
         share = float(used.isel({d: -1 for d in used.dims if d not in ("chain", "draw")}).mean())
         point = {**model.initial_point(), "z": idata.posterior["z"].to_numpy()[0, -1]}
-        right, probability = accuracy(idata, x_test, y_test)
+        right, predicted[epsilon] = accuracy(idata, x_test, y_test)
+        counts[epsilon] = n_clusters(idata, "z").to_numpy().ravel()
         rows[f"epsilon {epsilon:g}"] = {
             "accuracy": right,
-            "clusters": float(n_clusters(idata, "z").mean()),
+            "clusters": float(counts[epsilon].mean()),
             "share of rows": share,
             "ms, experts": 1e3 * seconds_of_experts(steps[3], point),
             "ms, all": 1e3 * seconds,
@@ -146,7 +159,7 @@ def main(full=False, output=None):
         print(pd.DataFrame(rows).T.round(3).to_string(), flush=True)
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)
-        figure(x_test, probability, idata).savefig(Path(output) / "joint_mixture.png", dpi=120)
+        figure(x_test, predicted[0.0], counts).savefig(Path(output) / "joint_mixture.png", dpi=120)
     best = np.mean((expit(best_eta(x_test)) > 0.5) == (y_test == 1))
     print(f"of the model that made the data: {best:.3f}")
     return pd.DataFrame(rows).T

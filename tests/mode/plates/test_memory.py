@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pymc as pm
+import pytest
 
 from pymc_austerity import TunaMH
 from pymc_austerity.step_methods.metropolis import exact_plan
