@@ -159,7 +159,7 @@ def main(full=False, output=None):
         print(pd.DataFrame(rows).T.round(3).to_string(), flush=True)
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)
-        figure(x_test, predicted[0.0], counts).savefig(Path(output) / "joint_mixture.png", dpi=120)
+        figure(x_test, predicted[0.0], counts).savefig(Path(output) / "joint_mixture.png", dpi=100)
     best = np.mean((expit(best_eta(x_test)) > 0.5) == (y_test == 1))
     print(f"of the model that made the data: {best:.3f}")
     return pd.DataFrame(rows).T
