@@ -4,11 +4,13 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy.special import softmax
 
 from pymc_austerity import AusterityGibbs, FactorisationError
 from pymc_austerity.testing import check_step
+from pymc_austerity.testing.compare import error_of_mean
 from pymc_austerity.testing.models import Solved
-from tests.statistical.fields import all_states, field, log_density, table_of
+from tests.statistical.fields import all_states, field, log_density, table_of, triples
 
 D = 6
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True}
@@ -137,3 +139,26 @@ def test_sites_in_no_term_are_drawn_from_the_prior():
     x = idata.posterior["X"].to_numpy()[0]
     assert abs(x[:, 2:].mean() - 0.8) < 4 * np.sqrt(0.16 / x[:, 2:].size)
     assert x[:, :2].mean() > 0.95
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Data in X contains missing values", "ignore:invalid value encountered in cast"
+)
+def test_observed_sites_stay():
+    """A field of which two sites are observed: the conditional distribution of the others."""
+    i, j, k = triples(D)
+    given = np.array([np.nan, 1.0, np.nan, np.nan, 0.0, np.nan])
+    with pm.Model():
+        X = pm.Bernoulli("X", 0.5, observed=np.ma.masked_invalid(given), shape=D)
+        cell = 4 * X[i] + 2 * X[j] + X[k]
+        pm.Potential("psi", pm.math.constant(table_of(D, 0.5, 3))[np.arange(len(i)), cell])
+        step = AusterityGibbs(["X_unobserved"], epsilon=0)
+        idata = pm.sample(8000, tune=50, chains=1, cores=1, step=step, random_seed=1, **QUIET)
+    states = all_states(D)
+    states = states[(states[:, 1] == 1) & (states[:, 4] == 0)]
+    weights = softmax(log_density(states, table_of(D, 0.5, 3)))
+    free = np.flatnonzero(np.isnan(given))
+    for x, mean in zip(
+        idata.posterior["X_unobserved"].to_numpy()[0].T, weights @ states[:, free], strict=True
+    ):
+        assert abs(x.mean() - mean) < 4 * error_of_mean(x.astype(float))
