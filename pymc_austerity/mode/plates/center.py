@@ -210,6 +210,7 @@ def find_center(survey: PlateSurvey) -> tuple[Center, ThetaMaximum]:
 def _climb(
     survey: PlateSurvey, center: Center, rows: SortedRows | None, near: float
 ) -> tuple[Center, ThetaMaximum]:
+    first = center
     for _ in range(_MOST_STEPS):
         at, sums = survey.expand(center, rows)
         safe = sums._replace(information=sums.information + at.missing)
@@ -224,9 +225,13 @@ def _climb(
         )
         if share == 1.0 and size < near:
             return center, maximum
+    name, index = survey.plate.shared.coordinate(int(np.argmax(np.abs(center.theta - first.theta))))
+    where = f"{name}[{', '.join(map(str, index))}]" if index else name
     raise NoNormalApproximationError(
         f"The search for the mode of {survey.plate.name!r} and its {survey.plate.n_groups:,} groups did not "
-        f"converge within {_MOST_STEPS} steps: the posterior may have no mode. {WHY_NO_MODE}"
+        f"converge within {_MOST_STEPS} steps, in which {where} went furthest: the posterior may have no "
+        f"mode. {WHY_NO_MODE}",
+        [name],
     )
 
 

@@ -20,7 +20,8 @@ Matrix = npt.NDArray[np.float64]
 
 # What may be the matter, and what to do about it.
 WHY_NO_MODE = (
-    "Give proper priors, to the scale of the effects too. If all are proper, the data may say nothing of the "
+    "Give proper priors, to the scale of the effects too, and to coefficients where the data separate the "
+    "responses perfectly. If all are proper, the data may say nothing of the "
     "level of the effects, as where all outcomes are zero and there is no intercept: it and their scale then "
     "drift into the tails of their priors. Add an intercept, or give the scale a prior with a lighter tail."
 )
