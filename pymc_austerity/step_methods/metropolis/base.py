@@ -230,7 +230,7 @@ class SubsampledStep(MixingStep):
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
         self.tune = bool(tune)
-        self.mixing_watch = mixing_watch.start(self._n_watched, draws if self._efficiency else 0)
+        self.mixing_watch = mixing_watch.start(self._n_watched, draws if self._efficiency else 0, tune)
 
     def reset_tuning(self) -> None:
         """Forget what the proposal has learnt."""
