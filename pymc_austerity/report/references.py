@@ -111,7 +111,7 @@ def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
     if report.n_modes > 1:
         return f"{report.n_modes} modes were found"
     if is_surrogate and report.remainder_sd >= _LARGEST_SPREAD:
-        return f"sums of remainders vary by {report.remainder_sd:.2g}"
+        return f"its log density is off by {report.remainder_sd:.2g}"
     if not is_surrogate and report.acceptance < _LEAST_ACCEPTANCE:
         return f"independent draws would be accepted at a rate of {report.acceptance:.2g}"
     return ""

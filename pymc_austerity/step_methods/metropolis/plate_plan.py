@@ -247,7 +247,9 @@ def _certificate(plate: PlateModel, *, reads_all: bool) -> str:
         return "not needed, as all rows are read"
     n = plate.n_predictors
     predictors = "1 predictor" if n == 1 else f"{n} predictors"
-    return f"third derivatives of {plate.name!r}: row function of {predictors}, by interval arithmetic"
+    return (
+        f"third derivatives of {plate.name!r}, a function of {predictors} of each row, by interval arithmetic"
+    )
 
 
 def plate_arrays(
