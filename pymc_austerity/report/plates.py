@@ -60,7 +60,7 @@ def start_of_plate(model: pm.Model, plate: PlateModel) -> dict[str, Any]:
         stage("order of rows", f", {plate.n_groups:,} groups")
         survey = PlateSurvey(plate, point)
         center, _ = find_center(survey)
-        stage("fit", f" of {plate.n_groups:,} groups")
+        stage("fit", f" 1/1, {plate.n_groups:,} groups")
         fit, _, sums = fit_shared(survey, center)
         q: np.ndarray = state_at(survey, moved_center(survey, sums, fit.theta))
     return constrained(model, point_of(plate.factorisation, q, point))

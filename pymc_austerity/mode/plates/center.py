@@ -197,13 +197,13 @@ def find_center(survey: PlateSurvey) -> tuple[Center, ThetaMaximum]:
         Of the Laplace marginal there.
     """
     center = Center(survey.start, survey.location(survey.start))
-    n, number = len(survey.rows.offsets), ""
+    n, number = len(survey.rows.offsets), "1/1"
     if n * _WORTH > _FIRST_ROWS:
         some = survey.rows.thinned(int(np.ceil(n / _FIRST_ROWS)))
         stage("mode", f" 1/2, {len(some.offsets):,} of {n:,} rows")
-        number = " 2/2,"
+        number = "2/2"
         center, _ = _climb(survey, center, some, _ROUGHLY)
-    stage("mode", f"{number} {n:,} rows")
+    stage("mode", f" {number}, {n:,} of {n:,} rows")
     return _climb(survey, center, None, _NEAR)
 
 
