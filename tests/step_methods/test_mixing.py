@@ -126,6 +126,21 @@ def test_a_block_that_mixes_badly_is_left_to_nuts(efficiency, monkeypatch, inter
         )
 
 
+def test_a_block_that_mixes_badly_is_kept_where_nuts_has_no_gradient(monkeypatch, interpreted):
+    """One function says whether there is a gradient, of a choice and of what takes its place."""
+    monkeypatch.setattr(TunaMH, "try_out", lambda step, point: Mixing(0.03, 0, 4000))
+    monkeypatch.setattr(
+        "pymc_austerity.recommendation.mixing.why_no_gradient", lambda *_: ValueError("planted")
+    )
+    rng = np.random.default_rng(8)
+    with pm.Model():
+        level = pm.Normal("level")
+        pm.Poisson("y", pm.math.exp(level) * np.ones(2000), observed=rng.poisson(3.0, 2000))
+        with pytest.warns(SubsamplingWarning, match="mixes badly: 4,000 draws .* of level"):
+            step = recommend()
+    assert isinstance(step, TunaMH)
+
+
 def test_a_step_knows_whether_it_has_tuned(interpreted):
     """One that crawls from PyMC's initial point is told so."""
     rng = np.random.default_rng(8)
