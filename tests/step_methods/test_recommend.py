@@ -31,6 +31,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import evidence, plates
+from pymc_austerity.recommendation.announcement import _as_clause
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.options import mode_fit_for
@@ -407,6 +408,12 @@ def test_no_gradient():
         pm.Normal("y", Square()(pm.Normal("mu")), 1.0, observed=ROWS[:1500])
     with pytest.raises(ValueError, match=r"cannot be differentiated twice.*needs a gradient"):
         recommend(model)
+
+
+def test_a_name_at_the_beginning_of_a_reason_is_kept():
+    assert _as_clause("Taylor(order=2) takes up to 500.") == "Taylor(order=2) takes up to 500"
+    assert _as_clause("The posterior has no mode.") == "the posterior has no mode"
+    assert _as_clause("'u' has the shape.") == "'u' has the shape"
 
 
 # Deep inside of the search, in the order in which it gets there.

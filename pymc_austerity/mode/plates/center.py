@@ -22,7 +22,13 @@ from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.group_means import locations, mean_shifts
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
-from pymc_austerity.mode.plates.theta_maximum import WHY_NO_MODE, InnerCoordinates, ThetaMaximum, maximum_at
+from pymc_austerity.mode.plates.theta_maximum import (
+    WHY_NO_MODE,
+    InnerCoordinates,
+    ThetaMaximum,
+    maximum_at,
+    require_mass,
+)
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.plates.plate_model import PlateModel, in_theta
@@ -197,6 +203,8 @@ def find_center(survey: PlateSurvey) -> tuple[Center, ThetaMaximum]:
         Of the Laplace marginal there.
     """
     center = Center(survey.start, survey.location(survey.start))
+    hyper = np.setdiff1d(np.arange(survey.plate.n_shared), survey.linear)
+    require_mass(survey.plate.name, survey.shared, survey.start, hyper)
     n, number = len(survey.rows.offsets), "1/1"
     if n * _WORTH > _FIRST_ROWS:
         some = survey.rows.thinned(int(np.ceil(n / _FIRST_ROWS)))

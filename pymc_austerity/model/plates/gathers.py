@@ -64,7 +64,13 @@ class ScaledGather(NamedTuple):
 
 
 def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather | None:
-    """The longest variable of which each row of a local term contains one element; None if all are short."""
+    """The longest variable of which each row of a local term contains one element; None if all are short.
+
+    Raises
+    ------
+    NoPlate
+        If all rows have an effect of their own.
+    """
     block, _ = block_and_others(fact)
     long = {
         var: name
@@ -79,8 +85,13 @@ def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather |
         names = {long[node.inputs[0]] for node in _lookups(rows) if node.inputs[0] in long}
         prepared = term if not names else replace(term, rows=rows)
         found += [Gather(name, prepared, int(block[name].type.shape[0])) for name in sorted(names)]
-    found = [one for one in found if not _is_itself(fact, one)]
-    return max(found, key=lambda one: one.n_groups, default=None)
+    several = [one for one in found if not _is_itself(fact, one)]
+    own = [one for one in found if one not in several and one.term.name != one.name]
+    if own and not several:
+        raise NoPlate(
+            f"each row of the term {own[0].term.name!r} has an element of {own[0].name!r} of its own"
+        )
+    return max(several, key=lambda one: one.n_groups, default=None)
 
 
 def require_no_mixture(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None:

@@ -163,6 +163,10 @@ def ordered_response():
     pm.OrderedLogistic("y", eta=eta, cutpoints=cut, observed=np.minimum(COUNTS, 2), compute_p=False)
 
 
+def effect_of_each_row():
+    bernoulli(X @ beta() + pm.Normal("u", pm.Normal("mu"), scale(), shape=N)[np.arange(N)])
+
+
 def effects_alone():
     bernoulli(pm.Normal("u", shape=G)[GROUPS])
 
@@ -172,6 +176,7 @@ REASONS = {
     column_of_rows: f"write shape={G}",
     matrix_of_one_row: f"'u' has the shape (1, {G})",
     ordered_response: "of categories, as of an ordered response",
+    effect_of_each_row: "each row of the term 'y' has an element of 'u' of its own",
     effects_alone: "no shared variables",
     zero_sum: "ZeroSumNormal",
     ordered: "ordered transform",
