@@ -41,6 +41,10 @@ _WRAPPED = -1000
 Position = tuple[int, ...]
 
 
+class ImpossibleDataError(ValueError):
+    """Rows of the data are in the way, and not where the chain starts."""
+
+
 class _Bad(NamedTuple):
     """Rows of a term whose log density is finite nowhere.
 
@@ -130,16 +134,16 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
     if not all(terms.not_finite(each) for each in near):
         for bad in terms.nowhere_finite([point]):  # half of the line may do with an infinite covariate
             if bad.name in observed and (why := _in_data(observed[bad.name], terms.graphs[bad.name], bad)):
-                raise ValueError(f"{_spoilt(bad)} at the start: {why}")
+                raise ImpossibleDataError(f"{_spoilt(bad)} at the start: {why}")
         return
     draws = dispersed_points(model, point, [v.name for v in model.value_vars], _DRAWS, rng)
     for bad in terms.nowhere_finite(near):
         if bad.name in observed:
             value = observed[bad.name]
             if why := _in_data(value, terms.graphs[bad.name], bad):
-                raise ValueError(f"{_spoilt(bad)} wherever a chain may start: {why}")
+                raise ImpossibleDataError(f"{_spoilt(bad)} wherever a chain may start: {why}")
             if why := _outside(value, terms, bad, [*near, *draws]):
-                raise ValueError(f"{bad} wherever a chain may start: {why}")
+                raise ImpossibleDataError(f"{bad} wherever a chain may start: {why}")
     for bad in terms.nowhere_finite([point]):
         there = ""
         if bad.name in observed:
@@ -152,15 +156,18 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def impossible_explained(model: pm.Model, point: Mapping[str, Any]) -> Iterator[None]:
-    """Within it, an error that is due to data that are impossible says so."""
+def impossible_explained(
+    model: pm.Model, point: Mapping[str, Any], *, by_start: bool = True
+) -> Iterator[None]:
+    """Within it, an error that is due to data that are impossible, or to the start, says so."""
     try:
         yield
     except (UnsuitableError, SelfCheckError):
         try:
             require_start(model, point)
         except ValueError as why:
-            raise why from None
+            if by_start or isinstance(why, ImpossibleDataError):
+                raise why from None
         raise
 
 

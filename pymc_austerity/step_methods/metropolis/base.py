@@ -250,7 +250,7 @@ class SubsampledStep(MixingStep):
             self._begin_chain(int(self.drift.counts[1]))
         if not self.start_checked:
             has_moved()
-            with impossible_explained(self._model, point):
+            with impossible_explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
             point = self._first_point(point)
             self.start_checked = True
