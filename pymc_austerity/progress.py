@@ -21,6 +21,8 @@ from numba.core.event import Listener, install_listener
 _VISIBLE, _LONG = 1.0, 5.0
 _TICK = 0.2
 _COLUMNS = 80
+# What is said while numba compiles: the first that fits.
+_COMPILING = (", compiling (kept for later)", ", compiling once", ", compiling")
 
 
 class Line(Protocol):
@@ -202,12 +204,17 @@ class SetUp(Listener):
         seconds = time.perf_counter() - self._began
         if not self._name or seconds < self._line.patience or (self._shown and self._line.stays):
             return
-        text = f"{self._title}: {self._name}{self._detail}"
-        if self._depth:
-            text += ", compiling (kept for later)"
         end = " ..." if self._line.stays else f", {seconds:.0f} s"
-        self._line.show(text[: _width() - len(end)] + end)
+        self._line.show(self._text(_width() - len(end)) + end)
         self._shown = self._was_shown = True
+
+    def _text(self, width: int) -> str:
+        """The stage with its number and rows, which come before what is compiled."""
+        text = f"{self._title}: {self._name}{self._detail}"
+        for compiling in _COMPILING if self._depth else ():
+            if len(text) + len(compiling) <= width:
+                return text + compiling
+        return text[:width]
 
     def stop(self, thread: Thread) -> None:
         """Take the line away, and show no more."""

@@ -86,6 +86,39 @@ class TestTerminal:
         assert max(map(len, shown)) == 79
         assert all(each.endswith(", 0 s") for each in shown)
 
+    def test_the_number_and_the_rows_come_first(self, terminal, monkeypatch):
+        """What is compiled is said as far as there is room."""
+        set_up = module.SetUp("MinibatchCategoricalGibbs", TerminalLine(terminal))
+        set_up.begin("mode", " 2/3, 20,000 of 327,346 rows")
+        set_up.on_start(None)
+        for width, end in [(90, " (kept for later)"), (79, " once"), (72, ""), (62, None)]:
+            text = set_up._text(width)
+            assert len(text) <= width
+            assert "mode 2/3, 20,000 of 327,346 rows" in text
+            assert text.endswith("rows" if end is None else f", compiling{end}")
+
+    def test_stages_of_a_plate(self, terminal, monkeypatch):
+        shown, begin = [], module.SetUp.begin
+
+        def noted(self, name, detail):
+            begin(self, name, detail)
+            shown.append(self._text(79))
+
+        monkeypatch.setattr(module.SetUp, "begin", noted)
+        monkeypatch.setattr("pymc_austerity.mode.plates.center._FIRST_ROWS", 500)
+        TunaMH(model=effects())
+        for stage_of in (
+            "reading the model",
+            "order of rows, 30 groups",
+            "mode 1/2, ",
+            "mode 2/2, 2,000 of 2,000 rows",
+            "fit 1/2, 30 groups",
+            "fit 2/2, 30 groups",
+            "bounds of 2,000 rows",
+            "pilot run of ",
+        ):
+            assert any(each.startswith(f"TunaMH: {stage_of}") for each in shown), stage_of
+
     def test_what_was_shown_is_taken_away(self, terminal):
         with watched("TunaMH", True):
             some_stages()
@@ -214,6 +247,17 @@ def poisson():
     with pm.Model() as model:
         level, slope = pm.Normal("level"), pm.Normal("slope")
         pm.Poisson("y", pm.math.exp(level + slope * x), observed=rng.poisson(np.exp(1 + 0.3 * x)))
+    return model
+
+
+def effects():
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 30, 2000)
+    y = rng.poisson(np.exp(1 + 0.5 * rng.normal(size=30)[group]))
+    with pm.Model() as model:
+        level, tau = pm.Normal("level"), pm.HalfNormal("tau")
+        effect = pm.Normal("effect", level, tau, shape=30)
+        pm.Poisson("y", pm.math.exp(effect[group]), observed=y)
     return model
 
 

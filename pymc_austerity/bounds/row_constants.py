@@ -179,11 +179,9 @@ class BoundsByJets:
     def description(self) -> str:
         """Of what the bounds are, and how loose."""
         p, loose = self._term.n_predictors, self._bounds.looseness
-        size = f"{loose:.2g} times that at the center" if np.isfinite(loose) else "not finite near the center"
-        return (
-            f"{self._term.name!r}: row function of {p} predictor{'s' if p != 1 else ''}, by interval "
-            f"arithmetic, {size}"
-        )
+        size = f"{loose:.2g} times those at the mode" if np.isfinite(loose) else "not finite near the mode"
+        predictors = f"{p} predictor{'s' if p != 1 else ''}"
+        return f"{self._term.name!r}, a function of {predictors} of each row, by interval arithmetic, {size}"
 
     def constants(self, rows: Rows) -> Matrix:
         """c_i; infinite where a guard may not hold.

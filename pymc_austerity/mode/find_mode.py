@@ -145,7 +145,7 @@ def _found(
             f"find_mode did not converge on the full data ({problem}, max_iterations={max_iterations}); the "
             "point is no worse than the start, but may be far from the mode."
         )
-    found = _constrained(model, point_of(fact, q, point))
+    found = constrained(model, point_of(fact, q, point))
     warn_of_permutations(model, fact, climber.value, q, found)
     return found
 
@@ -210,8 +210,8 @@ def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Ite
     )
 
 
-def _constrained(model: pm.Model, point: PointType) -> dict[str, np.ndarray]:
-    """Back from value variables to random variables."""
+def constrained(model: pm.Model, point: PointType) -> dict[str, np.ndarray]:
+    """Values of the free random variables by name, on their own scale, from those of value variables."""
     rvs = model.free_RVs
     values = model.replace_rvs_by_values([rv + 0 for rv in rvs])
     function = model.compile_fn(values, inputs=model.value_vars, on_unused_input="ignore", mode=INTERPRETED)

@@ -239,6 +239,6 @@ def warn_if_poor(report: ModeReport) -> None:
     if report.acceptance < _POOR_ACCEPTANCE or not report.remainder_sd < _LARGE_SPREAD:
         warn(
             "The posterior is far from the normal distribution fitted at its mode: independent draws of that "
-            f"would be accepted at a rate of about {report.acceptance:.2f}, and sums of remainders vary by "
+            f"would be accepted at a rate of about {report.acceptance:.2f}, and its log density is off by "
             f"{report.remainder_sd:.2g}. {ADVICE}"
         )

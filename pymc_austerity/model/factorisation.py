@@ -10,7 +10,7 @@ sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's gra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -128,11 +128,12 @@ class Factorisation:
         """Names of the terms evaluated in full."""
         return list(dict.fromkeys(name for name, _ in self.globals))
 
-    def longest_term(self) -> tuple[str, int]:
-        """Name and length of the longest vector in any of the terms, local or not."""
+    def longest_term(self, names: Container[str] | None = None) -> tuple[str, int]:
+        """Name and length of the longest vector in any of the terms, or of those `names`, local or not."""
         lengths = [
             (max(piece.type.shape, default=1), name)
             for name, term in self.graph.terms.items()
+            if names is None or name in names
             for piece in split(term, 2)
         ]
         length, name = max(lengths, key=lambda pair: pair[0], default=(0, "none"))

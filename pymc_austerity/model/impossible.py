@@ -41,6 +41,10 @@ _WRAPPED = -1000
 Position = tuple[int, ...]
 
 
+class ImpossibleDataError(ValueError):
+    """Rows of the data are in the way, and not where the chain starts."""
+
+
 class _Bad(NamedTuple):
     """Rows of a term whose log density is finite nowhere.
 
@@ -62,11 +66,21 @@ class _Bad(NamedTuple):
         """The first of them; an empty tuple, if the term is one number."""
         return _positions(self.rows)[0]
 
+    @property
+    def is_everywhere(self) -> bool:
+        """All rows of several?"""
+        return self.rows.size > 1 and bool(self.rows.all())
+
     def __str__(self) -> str:
         where = f" in {_listed(self.rows)}" if self.rows.ndim else ""
-        if self.rows.size > 1 and self.rows.all():
+        if self.is_everywhere:
             where = f" in all {self.rows.size:,} rows"
-        return f"The log density of the term {self.name!r} is {self.value}{where}"
+        return f"{self.without_rows}{where}"
+
+    @property
+    def without_rows(self) -> str:
+        """What is said where one number of the data spoils all rows, as in a check of parameters."""
+        return f"The log density of the term {self.name!r} is {self.value}"
 
 
 def refuse_data(model: pm.Model) -> None:
@@ -120,16 +134,16 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
     if not all(terms.not_finite(each) for each in near):
         for bad in terms.nowhere_finite([point]):  # half of the line may do with an infinite covariate
             if bad.name in observed and (why := _in_data(observed[bad.name], terms.graphs[bad.name], bad)):
-                raise ValueError(f"{bad} at the start: {why}")
+                raise ImpossibleDataError(f"{_spoilt(bad)} at the start: {why}")
         return
     draws = dispersed_points(model, point, [v.name for v in model.value_vars], _DRAWS, rng)
     for bad in terms.nowhere_finite(near):
         if bad.name in observed:
             value = observed[bad.name]
-            why = _in_data(value, terms.graphs[bad.name], bad)
-            why = why or _outside(value, terms, bad, [*near, *draws])
-            if why:
-                raise ValueError(f"{bad} wherever a chain may start: {why}")
+            if why := _in_data(value, terms.graphs[bad.name], bad):
+                raise ImpossibleDataError(f"{_spoilt(bad)} wherever a chain may start: {why}")
+            if why := _outside(value, terms, bad, [*near, *draws]):
+                raise ImpossibleDataError(f"{bad} wherever a chain may start: {why}")
     for bad in terms.nowhere_finite([point]):
         there = ""
         if bad.name in observed:
@@ -142,15 +156,18 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def impossible_explained(model: pm.Model, point: Mapping[str, Any]) -> Iterator[None]:
-    """Within it, an error that is due to data that are impossible says so."""
+def impossible_explained(
+    model: pm.Model, point: Mapping[str, Any], *, by_start: bool = True
+) -> Iterator[None]:
+    """Within it, an error that is due to data that are impossible, or to the start, says so."""
     try:
         yield
     except (UnsuitableError, SelfCheckError):
         try:
             require_start(model, point)
         except ValueError as why:
-            raise why from None
+            if by_start or isinstance(why, ImpossibleDataError):
+                raise why from None
         raise
 
 
@@ -200,6 +217,10 @@ class _Terms:
         return result
 
 
+def _spoilt(bad: _Bad) -> str:
+    return bad.without_rows if bad.is_everywhere else str(bad)
+
+
 def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
     """What is missing or infinite in the data of these rows; empty if nothing is.
 
@@ -207,7 +228,7 @@ def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
     """
     sources = [("the observation", _given(value))]
     sources += [
-        (f"the data {var.name!r}" if var.name else "a covariate", found)
+        (f"the data {var.name!r}" if var.name else f"a covariate (array of shape {found.shape})", found)
         for var in ancestors([graph])
         if var is not value and (found := _data(var)) is not None
     ]
@@ -224,7 +245,7 @@ def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
             first = _positions(wrong)[0]
             of_pymc = "PyMC does, where observations are a plain array and hold NaN"
             if found is not sources[0][1]:
-                of_pymc = "PyMC does not for what is no observation"
+                of_pymc = "PyMC imputes observations only"
             return (
                 f"{what} is {found[first]} in {_listed(wrong)}. Leave such rows out, or impute what is "
                 f"missing: {of_pymc}."
@@ -309,6 +330,8 @@ def _positions(bad: npt.NDArray[np.bool_]) -> list[Position]:
 def _listed(rows: npt.NDArray[np.bool_]) -> str:
     """The first few of some rows, and how many there are."""
     found = _positions(rows)
+    if len(found) == 1 and rows.ndim == 2:
+        return "row {}, column {}".format(*found[0])
     named = ", ".join(str(p[0] if len(p) == 1 else p) for p in found[:_NAMED_ROWS])
     if len(found) == 1:
         return f"row {named}"

@@ -55,7 +55,8 @@ def plot_data_usage(
 
     Notes
     -----
-    Shares are per transition, as `fraction_used` is: of several transitions a draw, their mean. The dashed
+    Shares are per transition, as `fraction_used` is: of several transitions a draw, their mean. A sweep over
+    a plate has two moves, which may read 200 % of N together. The dashed
     line is the mean over all chains. The axis is logarithmic where block means differ by more than a factor
     of ten. A line that falls or rises shows a chain that is still on its way, or a decision rule that reads
     more in the tails. Statistics of a sampler that records none are NaN; its panel stays empty and says so.
@@ -114,7 +115,9 @@ def plot_data_usage(
     texts = xr.DataArray(titles, dims="sampler", coords={"sampler": shares["sampler"]})
     panels.draw_title(texts, size=11, **whole)
     panels.draw("xlabel", azp.visuals.labelled_x, text="draw", **whole)
-    panels.draw("ylabel", azp.visuals.labelled_y, text="data read per transition (% of N)", **whole)
+    of_plate = "plate_n_used" in idata["sample_stats"]
+    label = "data read per sweep of two moves (% of N)" if of_plate else "data read per transition (% of N)"
+    panels.draw("ylabel", azp.visuals.labelled_y, text=label, **whole)
     panels.draw("yscale", _scale, data=blocks, ignore_aes="all")
     if panels.backend == "matplotlib":
         panels.draw("yscale", lambda da, target, **_: short_log_axis(target.yaxis), ignore_aes="all")

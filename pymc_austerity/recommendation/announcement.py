@@ -42,5 +42,5 @@ def _variables(why: Recommendation) -> str:
 def _as_clause(reason: str) -> str:
     """A sentence without a capital letter, unless it begins with a name."""
     first = reason.split(" ")[0]
-    is_word = first[:1].isupper() and first[1:].islower()
+    is_word = first.isalpha() and first[0].isupper() and first[1:].islower()
     return (reason[0].lower() + reason[1:] if is_word or first == "A" else reason).rstrip(".")

@@ -8,18 +8,16 @@ from importlib.util import find_spec
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
-from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.recommendation.advice import instead_of_nuts, too_many_rows, without_a_bound
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
-from pymc_austerity.recommendation.nuts import NUTS
+from pymc_austerity.recommendation.nuts import NUTS, why_no_gradient
 from pymc_austerity.recommendation.plates import of_plate, why_no_sweeps
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
@@ -118,8 +116,8 @@ def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> 
         otherwise = prediction.advice(report, plan.recipe.n_local)
     why = blank._replace(
         step="TunaMH()",
-        reason="few rows decide exactly: the normal distribution at the mode fits, and remainders have "
-        "bounds",
+        reason="few rows decide exactly: the posterior is near a normal distribution, and a bound is known "
+        "for what each row adds to that",
         rows=prediction.terms,
         guarantee=f"{EXACT_GUARANTEE}; every row that is drawn is compared with its bound",
         otherwise=otherwise,
@@ -227,9 +225,8 @@ def by_nuts(
 ) -> Choice:
     """`pm.NUTS`, if it can be used; `slow` says how badly another step would mix, if that is the reason."""
     reason = slow or _why_nuts(evidence)
-    try:
-        grad(model.logp(), block, disconnected_inputs="ignore")
-    except NO_GRADIENT as error:
+    error = why_no_gradient(model, block)
+    if error is not None:
         raise ValueError(
             f"{reason}; and pm.NUTS, which would be recommended then, needs a gradient ({error}). Leave "
             "step= out, and pm.sample() chooses a step without; or use MetropolisHastings(), a random walk."

@@ -120,7 +120,7 @@ def why_not_normal(evidence: Evidence) -> str | None:
         return (
             f"{report.n_modes} modes were found, and a step that is fitted to one of them stays there unseen"
         )
-    spread = f"sums of remainders vary by {report.remainder_sd:.2g}"
+    spread = f"its log density is off by {report.remainder_sd:.2g}"
     if fits_normal(report.acceptance, report.remainder_sd, is_hierarchical=evidence.is_hierarchical):
         return None
     if evidence.is_hierarchical:

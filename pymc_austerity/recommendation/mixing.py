@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pymc as pm
 from pymc.initial_point import PointType
-from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.plates.gathers import FEWEST_IF_SLOW
 from pymc_austerity.model.plates.plate_model import PlateModel
-from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.recommendation.candidate import Choice
 from pymc_austerity.recommendation.choice import blank_record, by_nuts
 from pymc_austerity.recommendation.evidence import MOST_ROWS, Evidence
-from pymc_austerity.recommendation.nuts import NUTS
+from pymc_austerity.recommendation.nuts import NUTS, why_no_gradient
 from pymc_austerity.recommendation.plates import of_plate
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
@@ -51,7 +49,7 @@ def that_mixes(
             return better
     if evidence.plates is None and not mixing.is_poor:
         return told, step
-    if not _has_gradient(model, block):
+    if why_no_gradient(model, block) is not None:
         warn_of_poor_mixing(mixing, step.name_of(mixing.dimension))
         return told, step
     choice = by_nuts(evidence, blank_record(evidence, model, block, point), model, block, point, slow)
@@ -92,11 +90,3 @@ def _small_plate(
         return None
     why = other.why._replace(reason=f"{other.why.reason}; {slow}", mixing=mixing)
     return Choice(why, other.make, other.is_of_search, other.is_exact), step
-
-
-def _has_gradient(model: pm.Model, block: list[Variable]) -> bool:
-    try:
-        grad(model.logp(), block, disconnected_inputs="ignore")
-    except NO_GRADIENT:
-        return False
-    return True

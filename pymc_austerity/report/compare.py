@@ -18,6 +18,7 @@ from pymc_austerity.report.budget import budget_of
 from pymc_austerity.report.comparison import Comparison
 from pymc_austerity.report.judgement import Judgement, judge
 from pymc_austerity.report.names import Steps, named
+from pymc_austerity.report.plates import fewest_groups, plate_of, start_of_plate
 from pymc_austerity.report.probing.of_run import probed
 from pymc_austerity.report.references import Reference, check_reference, run_reference
 from pymc_austerity.report.run import Run, Settings, run_step
@@ -67,7 +68,8 @@ def compare(
         Chains run one after the other, so that their times do not depend on each other.
     initvals : "mode", dict or None, default "mode"
         Where chains start: at the posterior mode, at given values, or (None) at PyMC's starting points, which
-        are taken too if there is no mode.
+        are taken too if there is no mode. With effects of many groups "mode" is that of what the groups
+        share, with the effects integrated out: at the joint mode their scale may be 0.
     var_names : sequence of str, optional
         Variables that are compared. Default: all free variables of the model.
     tolerance : float > 0, default 0.2
@@ -143,12 +145,13 @@ def compare(
     if not is_real(tolerance) or not 0.0 < tolerance < np.inf:
         raise ValueError(f"tolerance must be a positive number of posterior sds, got {tolerance!r}.")
     notes: list[str] = []
-    start = _start(model, initvals, notes)
+    fewest = fewest_groups(block for blocks in named_steps.values() for block in blocks)
+    start = _start(model, initvals, notes, fewest)
     settings = Settings(int(chains), int(tune), int(max_draws), start, _n_local(model))
     seeds = [int(s) for s in np.random.SeedSequence(random_seed).generate_state(2 * len(named_steps) + 1)]
 
     logger.info("compare: 1 of %d, the reference", len(named_steps) + 1)
-    standard = run_reference(model, reference, of_reference, settings, seeds[0])
+    standard = run_reference(model, reference, of_reference, settings, seeds[0], fewest)
     results = []
     for k, (name, blocks) in enumerate(named_steps.items()):
         logger.info("compare: %d of %d, %s", k + 2, len(named_steps) + 1, name)
@@ -199,8 +202,8 @@ def _n_local(model: pm.Model) -> int | None:
         return None
 
 
-def _start(model: pm.Model, initvals: Any, notes: list[str]) -> Mapping[str, Any] | None:
-    """Where chains start; what was done instead is added to `notes`."""
+def _start(model: pm.Model, initvals: Any, notes: list[str], fewest: int) -> Mapping[str, Any] | None:
+    """Where chains start; what was done instead is added to `notes`. So few groups make a plate."""
     if initvals is None:
         return None
     if isinstance(initvals, Mapping):
@@ -210,10 +213,12 @@ def _start(model: pm.Model, initvals: Any, notes: list[str]) -> Mapping[str, Any
         return initvals
     if not isinstance(initvals, str) or initvals != "mode":
         raise ValueError(f'initvals must be "mode", a dict of values, or None, got {initvals!r}.')
+    block = list(model.continuous_value_vars)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SubsamplingWarning)  # a mode that was not reached is none
         try:
-            return find_mode(model, list(model.continuous_value_vars) or None)
+            plate = plate_of(model, block, fewest) if block else None
+            return find_mode(model, block or None) if plate is None else start_of_plate(model, plate)
         except (UnsuitableError, SubsamplingWarning) as error:
             why = str(error)
     notes.append(f"Chains start where PyMC starts them, for no mode was found: {why}")

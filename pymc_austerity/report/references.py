@@ -8,23 +8,20 @@ from typing import Any, Literal
 
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
-from pytensor.graph.basic import Variable
 from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorise import factorise
-from pymc_austerity.model.plates.plate_model import PlateModel
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.report.budget import Budget
+from pymc_austerity.report.plates import exact_sweeps, plate_of
 from pymc_austerity.report.run import Run, Settings, run_step
-from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
-from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from pymc_austerity.step_methods.metropolis.options import proposal_for
 
 # Where a random walk is as good; `recommend` has the same limits.
 _LEAST_ACCEPTANCE = 0.2
@@ -56,9 +53,9 @@ def check_reference(reference: Any, var_names: Sequence[str]) -> None:
 
 
 def run_reference(
-    model: pm.Model, reference: Reference, budget: Budget, settings: Settings, seed: int
+    model: pm.Model, reference: Reference, budget: Budget, settings: Settings, seed: int, fewest: int
 ) -> Run:
-    """Draw from the reference, or take the draws that were given."""
+    """Draw from the reference, or take the draws that were given; so few groups make a plate."""
     if isinstance(reference, DataTree):
         return Run("given", "draws that were given", idata=reference)
     began = time.perf_counter()
@@ -66,7 +63,7 @@ def run_reference(
         # Without step=, so that PyMC assigns others to discrete variables.
         return run_step(model, "nuts", [], budget, settings, seed, began=began)
     try:
-        step, notes = exact_step(model)
+        step, notes = exact_step(model, fewest)
     except UnsuitableError as error:
         raise ValueError(
             'reference="exact" is not possible for this model. Give reference="nuts" or draws of your own. '
@@ -75,7 +72,7 @@ def run_reference(
     return run_step(model, "exact", [step], budget, settings, seed, notes=notes, began=began)
 
 
-def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
+def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedStep, list[str]]:
     """Exact Metropolis-Hastings on all continuous variables, with the best proposal that suits the model.
 
     Returns
@@ -90,8 +87,9 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
     if not block:
         raise UnsuitableError("The model has no continuous variable for an exact step.")
     try:
-        if _has_plate(model, block):
-            return MetropolisHastings(block, control_variate=Taylor(), model=model), []
+        plate = plate_of(model, block, fewest)
+        if plate is not None:
+            return exact_sweeps(model, block, plate), []
         taylor = Taylor(exact_rows=0)
         proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
         # Sums of terms are kept from one transition to the next, those of remainders are not.
@@ -106,13 +104,6 @@ def exact_step(model: pm.Model) -> tuple[BlockedStep, list[str]]:
     return MetropolisHastings(block, model=model), [note]
 
 
-def _has_plate(model: pm.Model, block: list[Variable]) -> bool:
-    """Has the model effects of many groups, for which no proposal of the whole block mixes?"""
-    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
-    point = model.initial_point()
-    return isinstance(plate_for(options, factorised(options, point), point), PlateModel)
-
-
 def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
     """Why a proposal that is fitted to the mode would mix slowly, if it would."""
     if report is None:
@@ -120,7 +111,7 @@ def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
     if report.n_modes > 1:
         return f"{report.n_modes} modes were found"
     if is_surrogate and report.remainder_sd >= _LARGEST_SPREAD:
-        return f"sums of remainders vary by {report.remainder_sd:.2g}"
+        return f"its log density is off by {report.remainder_sd:.2g}"
     if not is_surrogate and report.acceptance < _LEAST_ACCEPTANCE:
         return f"independent draws would be accepted at a rate of {report.acceptance:.2g}"
     return ""

@@ -66,6 +66,8 @@ class Run:
         Local terms evaluated after tuning; NaN if they are not counted.
     fraction : float
         Share of the N local terms that a transition has evaluated; NaN if it is not known.
+    moves : int
+        Moves of a transition that decide by themselves, each on up to N terms: two on a plate.
     configuration : tuple of dict
         Of each of its steps.
     messages : tuple of str
@@ -85,6 +87,7 @@ class Run:
     other_seconds: float = np.nan
     terms: float = np.nan
     fraction: float = np.nan
+    moves: int = 1
     configuration: tuple[dict[str, Any], ...] = ()
     messages: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -169,6 +172,7 @@ def run_step(
         other_seconds=time.perf_counter() - began - clock.seconds - clock.tuning_seconds,
         terms=clock.terms,
         fraction=_fraction(idata),
+        moves=2 if any("plate_n_used" in block.stats_dtypes_shapes for block in blocks) else 1,
         notes=(*notes, *_remarks(idata, clock, budget, settings, blocks)),
     )
 

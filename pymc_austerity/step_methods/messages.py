@@ -31,13 +31,15 @@ def refuse_discrete(value_vars: list[Variable]) -> None:
         )
 
 
-def refuse_short(fact: Factorisation, threshold: int) -> None:
+def refuse_short(fact: Factorisation, threshold: int, model: pm.Model) -> None:
     """Raise `UnsuitableError`: no term reaches the threshold."""
-    longest, size = fact.longest_term()
+    of_data = {str(term.name) for term in (*model.observed_RVs, *model.potentials)}
+    longest, size = fact.longest_term(of_data.intersection(fact.graph.terms) or None)
+    names = ", ".join(str(rv.name) for rv, v in model.rvs_to_values.items() if v.name in fact.var_names)
     raise UnsuitableError(
-        f"There is nothing to subsample: the longest term that contains {', '.join(fact.var_names)} is "
-        f"{longest!r} with {size} rows, fewer than threshold={threshold}. Use pm.NUTS, or lower "
-        "the threshold."
+        f"There is nothing to subsample: the longest term that contains {names} is {longest!r} with {size} "
+        f"row{'s' if size != 1 else ''}, fewer than threshold={threshold}. Use pm.NUTS, or lower the "
+        "threshold."
     )
 
 

@@ -28,7 +28,7 @@ class Recommendation(NamedTuple):
     n_dim : int
         D, the dimensions of `vars`.
     certificate : str
-        Which bound on the remainders is known, or why none is.
+        Which bound is known for what a row adds to the normal distribution at the mode, or why none is.
     rows : float or None
         Rows that a transition is expected to read; None for `pm.NUTS`, which reads all at each leapfrog step.
     fit : ModeReport or None
@@ -57,27 +57,27 @@ class Recommendation(NamedTuple):
     mixing: Mixing | None = None
 
     def __str__(self) -> str:
-        rows, fit = "all, at each leapfrog step", "not known"
+        rows = "all, at each leapfrog step"
         if self.rows is not None:
-            rows = f"about {few_digits(self.rows)} of {self.n_local:,} for a transition"
-        if self.fit is not None:
-            fit = (
-                f"predicted acceptance of independent draws {self.fit.acceptance:.2f}, standard deviation of "
-                f"the sum of remainders {self.fit.remainder_sd:.2g}"
-            )
+            rows = f"about {few_digits(self.rows)} of {self.n_local:,} for a draw"
+        n_local = "not known" if self.n_local is None else f"{self.n_local:,} rows"
         lines = {
             "because": self.reason,
-            "local terms": "not known" if self.n_local is None else f"N = {self.n_local:,}",
-            "dimensions": f"D = {self.n_dim:,}",
-            "certificate": self.certificate,
+            "size": f"N = {n_local}, D = {self.n_dim:,} dimensions",
+            "bound": self.certificate,
             "rows": rows,
-            "normal fit": fit,
             "guarantee": self.guarantee,
             "otherwise": self.otherwise,
         }
+        if self.rows is None:
+            del lines["bound"]
         if self.plate is not None:
             lines["plate"] = str(self.plate)
-            del lines["normal fit"]
+        elif self.fit is not None and self.rows is not None:
+            lines["normal fit"] = (
+                f"independent draws of it would be accepted at a rate of {self.fit.acceptance:.2f}; its log "
+                f"density is off by {self.fit.remainder_sd:.2g} (sd)"
+            )
         if self.mixing is not None:
             lines["mixing"] = str(self.mixing)
         if self.others:

@@ -1,11 +1,17 @@
 """The maximum is found where there is one, and the direction is named where there is none."""
 
+import warnings
+
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 
+from pymc_austerity.mode import newton
 from pymc_austerity.mode.newton import (
+    Counted,
     NoMaximumError,
+    climb,
     flat_direction,
     maximise,
 )
@@ -132,6 +138,40 @@ def test_values_that_are_not_finite_on_the_way():
         return value, 50.0 / q - 5.0, np.diag(-50.0 / q**2)
 
     np.testing.assert_allclose(maximise(density, np.array([60.0])).mode, 10.0, atol=1e-5)
+
+
+def steep(q):
+    """It falls to the left so steeply that a first step ends where its square cannot be written."""
+    weight = np.exp(-q)
+    return float(-q.sum() - weight.sum()), weight - 1.0, -np.diag(weight)
+
+
+def loudly(*args, **options):
+    """A search that tells of overflow, whatever is set around it."""
+    with np.errstate(over="warn"):
+        return minimize(*args, **options)
+
+
+@pytest.mark.parametrize("guard", ["size of numbers", "NumPy's state"])
+def test_numbers_that_overflow_on_the_way(guard, monkeypatch):
+    """Either guard is enough: no step is taken there, and no warning of NumPy is seen."""
+    if guard == "size of numbers":
+        monkeypatch.setattr(newton, "minimize", loudly)
+    else:
+        monkeypatch.setattr(newton, "_HUGE", np.inf)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        end, success = climb(Counted(steep), np.full(3, 10.0))
+    assert success
+    np.testing.assert_allclose(end, 0.0, atol=1e-5)
+
+
+def test_without_guards_numbers_overflow(monkeypatch):
+    """The planted bug."""
+    monkeypatch.setattr(newton, "minimize", loudly)
+    monkeypatch.setattr(newton, "_HUGE", np.inf)
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        climb(Counted(steep), np.full(3, 10.0))
 
 
 def test_start_where_the_curvature_is_far_larger():

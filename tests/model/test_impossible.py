@@ -71,7 +71,18 @@ def coupled():
     pm.set_data({"data": but(np.ones(9), 3, np.nan)})
 
 
+def spoilt_by_one_row():
+    """PyMC checks the mean of all rows together, so that one number makes all of them impossible."""
+    x = but(np.ones((N, 2)), (5, 1), np.nan)
+    pm.Poisson("y", pm.math.exp(pm.math.dot(x, pm.Normal("b", shape=2))), observed=ONES)
+
+
 IMPOSSIBLE = {
+    "one of all": (
+        spoilt_by_one_row,
+        r"'y' is -inf wherever a chain may start: a covariate \(array of shape \(300, 2\)\) is nan in row 5, "
+        "column 1. Leave such rows out",
+    ),
     "missing": (
         missing_in_data,
         r"'y' is nan in rows 3, 7 \(2 of 300\).*the observation is nan in rows 3, 7.*PyMC does, where",
@@ -80,15 +91,18 @@ IMPOSSIBLE = {
     "infinite": (lambda: normal(but(REAL, 3, np.inf)), "in row 3.*the observation is inf in row 3"),
     "infinite covariate": (
         lambda: normal_by(but(REAL, 5, np.inf)),
-        "in row 5 .*a covariate is inf in row 5",
+        r"in row 5 .*a covariate \(array of shape \(300,\)\) is inf in row 5",
     ),
-    "cell": (missing_cell, r"in row 5 .*the data 'x' is nan in row \(5, 1\).*PyMC does not for"),
+    "cell": (
+        missing_cell,
+        r"in row 5 .*the data 'x' is nan in row 5, column 1\. .*PyMC imputes observations only",
+    ),
     "group": (missing_group, r"in rows 2, 7, 12, 17, 22, \.\.\. \(60 of 300\).*the data 'u' is nan in row 2"),
     "one number": (coupled, "'y' is nan wherever.*the observation is nan in row 3"),
     "count": (lambda: poisson(but(ONES, 9, -1)), "'y' is -inf in row 9 .*the observation is -1, .*outside"),
     "table": (
         lambda: poisson(but(np.ones((30, 4), dtype=int), (9, 2), -1)),
-        r"in row \(9, 2\) .*the observation is -1, .*outside",
+        r"in row 9, column 2 .*the observation is -1, .*outside",
     ),
     # Finite where a parameter is 1, as it is at the start, and nowhere near.
     "share of 0": (lambda: beta(but(SHARE, 4, 0.0)), "in row 4 .*the observation is 0.0, .*outside"),

@@ -209,15 +209,15 @@ def test_nuts_may_be_the_reference(normal_model, steps):
 
 
 def test_a_reference_that_fails_is_told(normal_model, steps, monkeypatch):
-    def fail(model):
+    def fail(*_):
         raise UnsuitableError("planted.")
 
     monkeypatch.setattr("pymc_austerity.report.references.exact_step", fail)
     with pytest.raises(ValueError, match=r'not possible for this model. Give reference="nuts".*planted'):
         compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 30}, **QUICK)
     broken = deepcopy(steps["hot"])
-    monkeypatch.setattr("pymc_austerity.report.references.exact_step", lambda model: (broken, []))
-    monkeypatch.setattr(broken, "step", lambda point: fail(None))
+    monkeypatch.setattr("pymc_austerity.report.references.exact_step", lambda *_: (broken, []))
+    monkeypatch.setattr(broken, "step", fail)
     result = compare(normal_model, {"hot": steps["hot"]}, budget={"draws": 30}, **QUICK)
     assert result.reference is None
     assert result.verdicts == {"hot": "cannot tell"}
@@ -278,10 +278,10 @@ def test_a_warning_of_another_library_does_not_cost_the_mode(normal_model, monke
     notes = []
     monkeypatch.setattr(compare_module, "find_mode", chatty)
     with pytest.warns(UserWarning, match="planted"):
-        assert compare_module._start(normal_model, "mode", notes) is START
+        assert compare_module._start(normal_model, "mode", notes, 30) is START
     assert not notes
     monkeypatch.setattr(compare_module, "find_mode", far)
-    assert compare_module._start(normal_model, "mode", notes) is None
+    assert compare_module._start(normal_model, "mode", notes, 30) is None
     assert "no mode was found: planted: not reached." in notes[0]
 
 

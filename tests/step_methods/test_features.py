@@ -186,7 +186,7 @@ def test_refusals_name_the_term_and_the_variable():
 def test_it_is_recommended(model):
     step = recommend(model)
     assert isinstance(step, TunaMH)
-    assert "row function of 1 predictor, by interval arithmetic" in step.recommendation.certificate
+    assert "function of 1 predictor of each row, by interval arithmetic" in step.recommendation.certificate
 
 
 def test_a_scale_besides():

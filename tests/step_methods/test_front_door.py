@@ -210,8 +210,8 @@ def test_the_same_steps_made_again():
 # Data ----------------------------------------------------------------------------------------------
 
 WRONG = {
-    "nan": (lambda: poisson(x=but(X, 7, np.nan)), "a covariate is nan in row 7"),
-    "inf": (lambda: poisson(x=but(X, 7, np.inf)), "a covariate is inf in row 7"),
+    "nan": (lambda: poisson(x=but(X, 7, np.nan)), "a covariate .* is nan in row 7[.]"),
+    "inf": (lambda: poisson(x=but(X, 7, np.inf)), "a covariate .* is inf in row 7[.]"),
     "negative count": (
         lambda: poisson(counts=but(COUNTS, 7, -1)),
         "in row 7 .*the observation is -1, .*outside",
@@ -220,7 +220,7 @@ WRONG = {
         lambda: groups(counts=but(COUNTS, 7, -1)),
         "in row 7 .*the observation is -1,",
     ),
-    "nan in a group": (lambda: groups(x=but(X, 7, np.nan)), "a covariate is nan in row 7"),
+    "nan in a group": (lambda: groups(x=but(X, 7, np.nan)), "a covariate .* is nan in row 7[.]"),
     "no data": (lambda: poisson(X[:0], COUNTS[:0]), r"'y' has no observations \(shape \(0,\)\)"),
     "no data of groups": (lambda: groups(GROUP[:0], COUNTS[:0], X[:0]), "'y' has no observations"),
     "large count": (
@@ -245,6 +245,26 @@ def test_wrong_data(case, make):
     define, said = WRONG[case]
     with pytest.raises(ValueError, match=said):
         make(model=define())
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_covariate_that_is_missing_is_named_where_nothing_is_fitted(wrong):
+    """Such a step looks at the data where a chain starts."""
+    with poisson(but(X, 9, wrong)) as model:
+        step = AusterityMH()
+        with pytest.raises(ValueError, match=r"a covariate \(array of shape \(\d+,\)\) is \w+ in row 9\."):
+            step.step(model.initial_point())
+
+
+def test_data_that_separate_the_responses_of_a_plate():
+    rng = np.random.default_rng(3)
+    x, group = rng.normal(size=1500), rng.integers(0, 40, 1500)
+    with pm.Model():
+        effect = pm.Normal("effect", 0, pm.HalfNormal("tau"), shape=40)
+        eta = effect[group] + pm.Flat("slope") * x + pm.Normal("level")
+        pm.Bernoulli("y", logit_p=eta, observed=(x > 0).astype(int))
+        with pytest.raises(ValueError, match="slope went furthest.*separate the responses perfectly"):
+            TunaMH()
 
 
 def test_an_index_that_is_data():

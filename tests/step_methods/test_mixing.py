@@ -34,8 +34,8 @@ def autoregression(rho, n, n_dim, rng):
     return draws
 
 
-def watched(draws):
-    result = mixing_watch.start(draws.shape[1], len(draws))
+def watched(draws, n_tune=100):
+    result = mixing_watch.start(draws.shape[1], len(draws), n_tune)
     ends = [mixing_watch.watch(result, q) for q in draws]
     assert ends == [False] * (len(draws) - 1) + [True]
     return result
@@ -53,7 +53,7 @@ class TestWatch:
     def test_sums_are_those_of_all_draws(self):
         draws = np.random.default_rng(3).normal(5.0, 2.0, size=(1001, 3))
         found = watched(draws)
-        assert found.counts.tolist() == [1001, 1001, 16, 62]
+        assert found.counts.tolist() == [1001, 1001, 16, 62, 1]
         np.testing.assert_allclose(found.sums.sum(axis=0), (draws - draws[0]).sum(axis=0))
         np.testing.assert_allclose(found.sums[1], (draws - draws[0])[16:32].sum(axis=0))
 
@@ -69,6 +69,15 @@ class TestWatch:
                 mixing_watch.warn_if_slow(slow, announced, str)
         else:
             mixing_watch.warn_if_slow(slow, announced, str)  # warnings are errors
+
+    @pytest.mark.parametrize("n_tune", [0, 1])
+    def test_a_chain_without_tuning_is_told_where_it_started(self, n_tune):
+        slow = watched(autoregression(0.99, 4000, 2, np.random.default_rng(4)), n_tune)
+        with pytest.warns(SubsamplingWarning) as caught:
+            mixing_watch.warn_if_slow(slow, 0.9, str)
+        text = str(caught[0].message)
+        assert ("tune=100 lets it start near the mode" in text) == (n_tune == 0)
+        assert ("non-centred" in text) == (n_tune == 1)
 
     def test_no_false_alarm(self):
         rng = np.random.default_rng(5)
@@ -115,6 +124,39 @@ def test_a_block_that_mixes_badly_is_left_to_nuts(efficiency, monkeypatch, inter
         assert "4,000 draws of a pilot run were worth about 120 independent ones of slope" in (
             step.recommendation.reason
         )
+
+
+def test_a_block_that_mixes_badly_is_kept_where_nuts_has_no_gradient(monkeypatch, interpreted):
+    """One function says whether there is a gradient, of a choice and of what takes its place."""
+    monkeypatch.setattr(TunaMH, "try_out", lambda step, point: Mixing(0.03, 0, 4000))
+    monkeypatch.setattr(
+        "pymc_austerity.recommendation.mixing.why_no_gradient", lambda *_: ValueError("planted")
+    )
+    rng = np.random.default_rng(8)
+    with pm.Model():
+        level = pm.Normal("level")
+        pm.Poisson("y", pm.math.exp(level) * np.ones(2000), observed=rng.poisson(3.0, 2000))
+        with pytest.warns(SubsamplingWarning, match="mixes badly: 4,000 draws .* of level"):
+            step = recommend()
+    assert isinstance(step, TunaMH)
+
+
+def test_a_step_knows_whether_it_has_tuned(interpreted):
+    """One that crawls from PyMC's initial point is told so."""
+    rng = np.random.default_rng(8)
+    with pm.Model():
+        level = pm.Normal("level")
+        pm.Poisson("y", pm.math.exp(level) * np.ones(2000), observed=rng.poisson(3.0, 2000))
+        step = TunaMH()
+    step.mixing = Mixing(0.9, 0, 4000)
+    for n_tune in (0, 10):
+        step.setup_chain(np.random.default_rng(1), n_tune, 600)
+        step.tune = False
+        for _ in range(599):
+            step._watch_mixing(np.zeros(1))
+        said = "tune=100" if n_tune == 0 else "non-centred"
+        with pytest.warns(SubsamplingWarning, match=f"independent ones of level.*{said}"):
+            step._watch_mixing(np.zeros(1))
 
 
 @pytest.mark.slow("steps are compiled: for moves of the block, and for sweeps over a plate")

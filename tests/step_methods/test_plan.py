@@ -122,7 +122,7 @@ def test_evidence_for_few_rows(model):
     evidence = gather(model, list(model.value_vars), model.initial_point())
     assert why_not_normal(evidence) is None
     assert why_costly(evidence, model) is None
-    assert "'y': row function of 1 predictor, by interval arithmetic" in evidence.certificate
+    assert "'y', a function of 1 predictor of each row, by interval arithmetic" in evidence.certificate
 
 
 def test_reasons_against(model):
@@ -143,8 +143,8 @@ def test_reasons_against(model):
     [
         ({"n_modes": 2}, "2 modes were found"),
         ({"acceptance": 0.1}, "rate of about 0.10"),
-        ({"remainder_sd": 3.5}, "vary by 3.5"),
-        ({"remainder_sd": float("nan")}, "vary by nan"),
+        ({"remainder_sd": 3.5}, "off by 3.5"),
+        ({"remainder_sd": float("nan")}, "off by nan"),
     ],
 )
 def test_a_normal_distribution_that_does_not_fit(model, changes, said):

@@ -31,6 +31,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import evidence, plates
+from pymc_austerity.recommendation.announcement import _as_clause
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.options import mode_fit_for
@@ -228,7 +229,7 @@ def test_too_many_rows():
     assert type(step) is MetropolisHastings
     why = step.recommendation
     assert re.search("TunaMH would draw about .* of 3,000 rows", why.reason)
-    assert "row function of 1 predictor, by interval arithmetic" in why.certificate
+    assert "function of 1 predictor of each row, by interval arithmetic" in why.certificate
     assert "more data for each dimension" in why.otherwise
     by_hand = MetropolisHastings(model=model, proposal=Laplace())
     assert vars(step).keys() == vars(by_hand).keys() | {"recommendation"}
@@ -409,6 +410,12 @@ def test_no_gradient():
         recommend(model)
 
 
+def test_a_name_at_the_beginning_of_a_reason_is_kept():
+    assert _as_clause("Taylor(order=2) takes up to 500.") == "Taylor(order=2) takes up to 500"
+    assert _as_clause("The posterior has no mode.") == "the posterior has no mode"
+    assert _as_clause("'u' has the shape.") == "'u' has the shape"
+
+
 # Deep inside of the search, in the order in which it gets there.
 DEEP = [
     "pymc_austerity.model.lift.rows._lift",
@@ -535,7 +542,7 @@ def zero_inflated():
 def test_zero_inflated_counts():
     step = recommend(model_with(zero_inflated))
     assert type(step) is TunaMH
-    assert "row function of 2 predictors, by interval arithmetic" in step.recommendation.certificate
+    assert "function of 2 predictors of each row, by interval arithmetic" in step.recommendation.certificate
 
 
 # What it says --------------------------------------------------------------------------------------
@@ -545,17 +552,20 @@ def test_the_text_of_tuna(tuna):
     text = said(tuna)
     for fact in (
         "TunaMH() for beta",
-        "local terms N = 20,000",
-        "dimensions D = 2",
-        "third derivatives of 'y': row function of 1 predictor, by interval arithmetic",
-        "of 20,000 for a transition",
-        "predicted acceptance of independent draws 0.9",
-        "standard deviation of the sum of remainders 0.0",
+        "size N = 20,000 rows, D = 2 dimensions",
+        "third derivatives of 'y', a function of 1 predictor of each row, by interval arithmetic",
+        "of 20,000 for a draw",
+        "independent draws of it would be accepted at a rate of 0.9",
+        "its log density is off by 0.0",
         "exact: the posterior is the stationary distribution",
         "count: left to pm.sample()",
     ):
         assert fact in text
-    assert max(map(len, str(tuna.recommendation).splitlines())) <= 100
+    lines = str(tuna.recommendation).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) <= 16
+    for unknown in ("certificate", "local terms", "remainder", "C =", "M =", "row function"):
+        assert unknown not in text
 
 
 def test_the_text_of_nuts():

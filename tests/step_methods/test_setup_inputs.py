@@ -99,6 +99,6 @@ def test_one_impossible_row_of_many_is_named(value, monkeypatch):
     x = X.copy()
     x[4242, 1] = value
     with pytest.raises(
-        ValueError, match=rf"term 'y' is -inf in all 25,000 rows .* is {value} in row \(4242, 1\)"
+        ValueError, match=rf"term 'y' is -inf (wherever|at) .* is {value} in row 4242, column 1\."
     ):
         built(x)

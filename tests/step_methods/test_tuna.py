@@ -486,7 +486,7 @@ def test_a_bound_of_the_user_has_precedence(model):
         TunaMH(model=model, rng=1, **options)
         for options in ({}, {"curvature": {"y": smooth}}, {"curvature": {"y": lambda *of: 2 * smooth(*of)}})
     )
-    assert "row function of 1 predictor" in derived.recipe.certificate
+    assert "function of 1 predictor of each row" in derived.recipe.certificate
     assert "'y': curvature given" in given.recipe.certificate
     np.testing.assert_allclose(larger.prediction.total, 2 * given.prediction.total, rtol=1e-12)
     kinks = {"y": lambda low, high, rows: np.ones(len(low))}

@@ -22,7 +22,13 @@ from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.group_means import locations, mean_shifts
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
-from pymc_austerity.mode.plates.theta_maximum import WHY_NO_MODE, InnerCoordinates, ThetaMaximum, maximum_at
+from pymc_austerity.mode.plates.theta_maximum import (
+    WHY_NO_MODE,
+    InnerCoordinates,
+    ThetaMaximum,
+    maximum_at,
+    require_mass,
+)
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.plates.plate_model import PlateModel, in_theta
@@ -197,19 +203,22 @@ def find_center(survey: PlateSurvey) -> tuple[Center, ThetaMaximum]:
         Of the Laplace marginal there.
     """
     center = Center(survey.start, survey.location(survey.start))
-    n, number = len(survey.rows.offsets), ""
+    hyper = np.setdiff1d(np.arange(survey.plate.n_shared), survey.linear)
+    require_mass(survey.plate.name, survey.shared, survey.start, hyper)
+    n, number = len(survey.rows.offsets), "1/1"
     if n * _WORTH > _FIRST_ROWS:
         some = survey.rows.thinned(int(np.ceil(n / _FIRST_ROWS)))
         stage("mode", f" 1/2, {len(some.offsets):,} of {n:,} rows")
-        number = " 2/2,"
+        number = "2/2"
         center, _ = _climb(survey, center, some, _ROUGHLY)
-    stage("mode", f"{number} {n:,} rows")
+    stage("mode", f" {number}, {n:,} of {n:,} rows")
     return _climb(survey, center, None, _NEAR)
 
 
 def _climb(
     survey: PlateSurvey, center: Center, rows: SortedRows | None, near: float
 ) -> tuple[Center, ThetaMaximum]:
+    first = center
     for _ in range(_MOST_STEPS):
         at, sums = survey.expand(center, rows)
         safe = sums._replace(information=sums.information + at.missing)
@@ -224,9 +233,13 @@ def _climb(
         )
         if share == 1.0 and size < near:
             return center, maximum
+    name, index = survey.plate.shared.coordinate(int(np.argmax(np.abs(center.theta - first.theta))))
+    where = f"{name}[{', '.join(map(str, index))}]" if index else name
     raise NoNormalApproximationError(
         f"The search for the mode of {survey.plate.name!r} and its {survey.plate.n_groups:,} groups did not "
-        f"converge within {_MOST_STEPS} steps: the posterior may have no mode. {WHY_NO_MODE}"
+        f"converge within {_MOST_STEPS} steps, in which {where} went furthest: the posterior may have no "
+        f"mode. {WHY_NO_MODE}",
+        [name],
     )
 
 

@@ -73,6 +73,10 @@ class SharedTerms:
         )
         return SharedAt(prior, log_square, log_precision, shape, tuple(inner))
 
+    def name_of(self, k: int) -> str:
+        """The variable that a coordinate of theta belongs to."""
+        return self._fact.coordinate(k)[0]
+
     def tau_and_precision(self, theta: Vector) -> tuple[float, float]:
         """Both, tau and log lambda."""
         found = self.features(theta)

@@ -20,10 +20,14 @@ Matrix = npt.NDArray[np.float64]
 
 # What may be the matter, and what to do about it.
 WHY_NO_MODE = (
-    "Give proper priors, to the scale of the effects too. If all are proper, the data may say nothing of the "
+    "Give proper priors, to the scale of the effects too, and to coefficients where the data separate the "
+    "responses perfectly. If all are proper, the data may say nothing of the "
     "level of the effects, as where all outcomes are zero and there is no intercept: it and their scale then "
     "drift into the tails of their priors. Add an intercept, or give the scale a prior with a lighter tail."
 )
+# Logarithms of a scale that are far below all that data can tell.
+_FAR_BELOW = (-30.0, -60.0)
+_FALLS = 1e-6
 # Length of the last Newton step, in standard deviations.
 _NEAR = 1e-3
 
@@ -107,3 +111,32 @@ def _map_at(shared: SharedTerms, sums: GroupSums, inner: InnerCoordinates, theta
     prior = np.ix_(others, others)
     information[prior] -= at.prior.hessian[prior]
     return shared_map(at, inner.coordinates, inner.locations(theta), information, theta)
+
+
+def require_mass(name: str, shared: SharedTerms, theta: Vector, hyper: Index) -> None:
+    """Refuse a prior of the effects' scale that has infinite mass near zero, where data do not outweigh it.
+
+    Parameters
+    ----------
+    name : str
+        Of the likelihood, for the error.
+    shared : SharedTerms
+    theta : ndarray (q,)
+    hyper : ndarray of int
+        Coordinates of theta that are no coefficients.
+
+    Raises
+    ------
+    NoNormalApproximationError
+        The likelihood tends to that without effects as their scale goes to zero, and not to zero.
+    """
+    for k in hyper:
+        near, far = (shared(theta + step * (np.arange(len(theta)) == k)) for step in _FAR_BELOW)
+        fall = near.log_square.value - far.log_square.value
+        mass = far.prior.value - near.prior.value
+        if 0.0 < fall < np.inf and np.isfinite(mass) and mass >= -_FALLS * fall:
+            raise NoNormalApproximationError(
+                f"The posterior of the groups of {name!r} is improper: as {shared.name_of(int(k))} falls, "
+                "the scale of the effects goes to zero, and the prior gives that infinite mass (1/tau does). "
+                "Give the scale a proper prior, such as pm.HalfNormal."
+            )

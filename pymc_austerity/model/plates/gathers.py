@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
+import pymc as pm
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import TensorType
 
@@ -61,7 +64,13 @@ class ScaledGather(NamedTuple):
 
 
 def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather | None:
-    """The longest variable of which each row of a local term contains one element; None if all are short."""
+    """The longest variable of which each row of a local term contains one element; None if all are short.
+
+    Raises
+    ------
+    NoPlate
+        If all rows have an effect of their own.
+    """
     block, _ = block_and_others(fact)
     long = {
         var: name
@@ -76,8 +85,13 @@ def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather |
         names = {long[node.inputs[0]] for node in _lookups(rows) if node.inputs[0] in long}
         prepared = term if not names else replace(term, rows=rows)
         found += [Gather(name, prepared, int(block[name].type.shape[0])) for name in sorted(names)]
-    found = [one for one in found if not _is_itself(fact, one)]
-    return max(found, key=lambda one: one.n_groups, default=None)
+    several = [one for one in found if not _is_itself(fact, one)]
+    own = [one for one in found if one not in several and one.term.name != one.name]
+    if own and not several:
+        raise NoPlate(
+            f"each row of the term {own[0].term.name!r} has an element of {own[0].name!r} of its own"
+        )
+    return max(several, key=lambda one: one.n_groups, default=None)
 
 
 def require_no_mixture(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None:
@@ -103,6 +117,43 @@ def require_no_mixture(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None
                 )
 
 
+def require_vector(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None:
+    """Say so where rows look up effects that are written as a matrix of one column, or of one row.
+
+    Raises
+    ------
+    NoPlate
+    """
+    block, _ = block_and_others(fact)
+    for name, var in block.items():
+        shape = var.type.shape
+        n = math.prod(shape)
+        if len(shape) < 2 or max(shape) != n or n < fewest:
+            continue
+        for term in fact.locals:
+            if term.size == n or var not in set(ancestors([term.rows])):
+                continue
+            if any(var in set(ancestors([node.inputs[0]])) for node in _of_elements(term.rows)):
+                raise NoPlate(
+                    f"{name!r} has the shape {shape}, and effects of groups are a vector: write shape={n}"
+                )
+
+
+def require_no_categories(model: pm.Model, gather: Gather) -> None:
+    """Say so where a likelihood has several probabilities in each row.
+
+    Raises
+    ------
+    NoPlate
+    """
+    for rv in model.observed_RVs:
+        if rv.name == gather.term.name and isinstance(rv.owner.op, CategoricalRV | MultinomialRV):
+            raise NoPlate(
+                f"the likelihood {rv.name!r} is of categories, as of an ordered response: each of its "
+                f"probabilities is a function of {gather.name!r} of its own, and a plate has one"
+            )
+
+
 def _is_itself(fact: Factorisation, one: Gather) -> bool:
     """Are the rows those of the variable's own prior, each of which contains one element?"""
     return one.term.size == one.n_groups and all(
@@ -112,12 +163,12 @@ def _is_itself(fact: Factorisation, one: Gather) -> bool:
     )
 
 
+def _of_elements(rows: Variable) -> list[Apply]:
+    return [node for node in toposort([rows]) if isinstance(node.op, AdvancedSubtensor)]
+
+
 def _lookups(rows: Variable) -> list[Apply]:
-    return [
-        node
-        for node in toposort([rows])
-        if isinstance(node.op, AdvancedSubtensor) and node.op.idx_list == (0,)
-    ]
+    return [node for node in _of_elements(rows) if node.op.idx_list == (0,)]
 
 
 def is_looked_up(rows: Variable, value: Variable) -> bool:

@@ -31,7 +31,9 @@ from pymc_austerity.model.plates.gathers import (
     NoPlate,
     ScaledGather,
     largest_gather,
+    require_no_categories,
     require_no_mixture,
+    require_vector,
     scaled,
 )
 from pymc_austerity.model.plates.inner_effects import (
@@ -149,7 +151,9 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     gather = largest_gather(fact, fewest)
     if gather is None:
         require_no_mixture(fact, fewest)
+        require_vector(fact, fewest)
         return None
+    require_no_categories(model, gather)
     fact = _with_effects_last(fact, gather.name)
     if len(fact.var_names) == 1:
         raise NoPlate(f"there are no shared variables beside the effects {gather.name!r}")

@@ -23,10 +23,11 @@ from pymc_austerity.plots import (
     plot_risk,
 )
 from pymc_austerity.plots.optional import optional
-from pymc_austerity.plots.style import percent, shown
+from pymc_austerity.plots.style import shown
 from pymc_austerity.report.judgement import Judgement
 from pymc_austerity.report.probing.of_run import Probed
 from pymc_austerity.report.render.forest import most_different, plot_forest
+from pymc_austerity.report.render.words import share_of
 from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
 
@@ -129,7 +130,7 @@ class Album:
         idata = run.idata
         if idata is None or "fraction_used" not in idata["sample_stats"]:
             return []
-        share = f"On average {percent(run.fraction)} of the data."
+        share = f"On average {share_of(run)} of the data."
         return [
             self._draw(
                 lambda: plot_data_usage(idata, backend="matplotlib"),

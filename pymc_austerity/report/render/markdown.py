@@ -28,7 +28,7 @@ def as_markdown(comparison: Results) -> str:
         )
     )
     parts += ["## Agreement", _table(words.agreement_table(comparison), "step")]
-    parts += ["## Cost", words.COST_NOTE, _table(words.cost_table(comparison), "step")]
+    parts += ["## Cost", words.cost_note(comparison), _table(words.cost_table(comparison), "step")]
     parts += [_inline(line) for line in words.too_wide(comparison)]
     parts += ["## How reliable this is", _list(map(_inline, words.reliability(comparison)))]
     probes = [

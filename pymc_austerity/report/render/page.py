@@ -46,7 +46,7 @@ def as_html(comparison: Results) -> str:
         ),
         cost=_table(
             words.cost_table(comparison),
-            words.COST_NOTE,
+            words.cost_note(comparison),
         ),
         overview=overview,
         costs=costs,

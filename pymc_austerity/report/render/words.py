@@ -28,6 +28,10 @@ COST_NOTE = (
     "Draws after tuning; tuning in seconds. For NUTS terms are gradients of terms. ESS and R-hat are those "
     "of the worst scalar."
 )
+SWEEP_NOTE = (
+    " 2 x a share: a sweep over groups has two moves, one of what they share and one of their effects, and "
+    "either may read all N rows."
+)
 _DECISIONS = {
     "decisions": "decisions",
     "mean_error": "mean error at the last look",
@@ -70,11 +74,16 @@ def safety_of(judgement: Judgement) -> str:
             f"Beside the reference the step is safe here: no sd is further off than by a factor of {ratio}, "
             f"and no mean by more than {shift} sd (upper confidence limits)."
         )
-    return (
-        f"Beside the reference it is not shown that the step can be trusted: an sd may be off by a factor of "
-        f"{ratio}, and a mean by {shift} sd (upper confidence limits; {SAFE_RATIO:g} and {SAFE_SHIFT:g} are "
-        "asked for)."
-    )
+    limits = f"an sd may be off by a factor of {ratio}, and a mean by {shift} sd (upper confidence limits)"
+    needed = f"factors above {SAFE_RATIO:g} and shifts above {SAFE_SHIFT:g} sd"
+    if judgement.verdict == "differs":
+        return f"No: beside the reference {limits}."
+    if judgement.verdict == "agrees":
+        return (
+            f"As far as these draws tell, yes: {limits}. It is called safe once {needed} are excluded, which "
+            "takes more draws of both."
+        )
+    return f"Not known yet: beside the reference {limits}. More draws are needed to exclude {needed}."
 
 
 def too_wide(comparison: Results) -> list[str]:
@@ -94,7 +103,7 @@ def too_wide(comparison: Results) -> list[str]:
 def cost_table(comparison: Results) -> pd.DataFrame:
     """What each step cost, as text."""
     table = comparison.to_dataframe()
-    share = [ABSENT if np.isnan(x) else percent(x) for x in table["fraction_used"]]
+    runs = [comparison.standard, *(run for run, _, _ in comparison.results)]
     mark = [f" {WIDE}" if wide else "" for wide in table["too_wide"]]
     effective = {
         "ESS": table["ess"].map(lambda x: number(np.floor(x))),
@@ -107,11 +116,25 @@ def cost_table(comparison: Results) -> pd.DataFrame:
             "seconds": table["seconds"].map(number),
             "tuning": table["tuning_seconds"].map(number),
             "terms": table["terms"].map(number),
-            "share of data": share,
+            "share of data": [share_of(run) for run in runs],
             **{name: column + mark for name, column in effective.items()},
             "R-hat": [ABSENT if np.isnan(x) else f"{x:.3f}" for x in table["rhat"]],
         }
     )
+
+
+def share_of(run: Run) -> str:
+    """How much of the data a transition has read, as text."""
+    if np.isnan(run.fraction):
+        return ABSENT
+    share = percent(run.fraction / run.moves)
+    return share if run.moves == 1 else f"{run.moves} x {share}"
+
+
+def cost_note(comparison: Results) -> str:
+    """What the numbers of the table of costs are."""
+    runs = [comparison.standard, *(run for run, _, _ in comparison.results)]
+    return COST_NOTE + (SWEEP_NOTE if any(run.moves > 1 for run in runs) else "")
 
 
 def agreement_table(comparison: Results) -> pd.DataFrame:

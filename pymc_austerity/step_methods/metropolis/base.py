@@ -21,6 +21,7 @@ from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.impossible import impossible_explained
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import checked_progressbar, stage, watched
@@ -244,7 +245,7 @@ class SubsampledStep(MixingStep):
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
         self.tune = bool(tune)
-        self.mixing_watch = mixing_watch.start(self._n_watched, draws if self._efficiency else 0)
+        self.mixing_watch = mixing_watch.start(self._n_watched, draws if self._efficiency else 0, tune)
 
     def reset_tuning(self) -> None:
         """Forget what the proposal has learnt."""
@@ -265,7 +266,8 @@ class SubsampledStep(MixingStep):
             self._begin_chain(int(self.drift.counts[1]))
         if not self.start_checked:
             has_moved()
-            require_finite(self.factorisation, point)
+            with impossible_explained(self._model, point, by_start=False):
+                require_finite(self.factorisation, point)
             point = self._first_point(point)
             self.start_checked = True
         n = self.steps_per_draw

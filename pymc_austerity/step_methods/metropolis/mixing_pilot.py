@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
+from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
@@ -116,6 +117,7 @@ def try_out(
     n_watched : int, optional
         So many of the first coordinates are looked at. Default: all.
     """
+    stage("pilot run", f" of {_CHAINS} x {n_draws:,} draws")
     engine, rng = engine.copy(), np.random.default_rng(_SEED)
     chains = []
     for _ in range(_CHAINS):

@@ -31,7 +31,7 @@ class MixingStep(RebuiltStep):
 
     mixing: Mixing | None = None
     # Begins with a chain, and is over after its last draw.
-    mixing_watch: mixing_watch.Watched = mixing_watch.start(0, 0)
+    mixing_watch: mixing_watch.Watched = mixing_watch.start(0, 0, 0)
     _options: MetropolisOptions
     _recipe: Recipe
     _engine: CompiledKernel | None
@@ -97,4 +97,4 @@ class MixingStep(RebuiltStep):
         """After tuning, notice a chain that mixes far worse than was announced."""
         if mixing_watch.watch(self.mixing_watch, q):
             mixing_watch.warn_if_slow(self.mixing_watch, self._efficiency or 0.0, self.name_of)
-            self.mixing_watch = mixing_watch.start(0, 0)
+            self.mixing_watch = mixing_watch.start(0, 0, 0)

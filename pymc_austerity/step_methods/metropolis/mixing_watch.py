@@ -18,14 +18,25 @@ _ENOUGH = 500
 # Less than this share of what was announced is told.
 _SHARE = 0.1
 
+_SLOW = (
+    "Its decisions are what they were, but the posterior is not explored yet: make many more draws, or use "
+    "pm.NUTS. A scale near 0 does this, as where groups do not differ; written non-centred, such a model "
+    "mixes better."
+)
+_UNTUNED = (
+    "It had no tuning draws (tune=0), so it started from PyMC's initial point or from initvals, and may "
+    "still be on its way. Without initvals tune=100 lets it start near the mode."
+)
+
 
 class Watched(NamedTuple):
     """Sums over batches of the draws after tuning.
 
     Attributes
     ----------
-    counts : ndarray of int, shape (4,)
-        Draws seen, draws to come in all, length of a batch, and batches that are full.
+    counts : ndarray of int, shape (5,)
+        Draws seen, draws to come in all, length of a batch, batches that are full, and whether there were
+        draws of tuning before.
     sums : ndarray of float, shape (batches, D)
         Of the coordinates, less the first draw.
     first, square : ndarray of float, shape (D,)
@@ -38,11 +49,10 @@ class Watched(NamedTuple):
     square: npt.NDArray[np.float64]
 
 
-def start(n_dim: int, n_draws: int) -> Watched:
-    """Begin to watch `n_draws` draws after tuning."""
-    return Watched(
-        np.array([0, n_draws, 1, 0]), np.zeros((_BATCHES, n_dim)), np.zeros(n_dim), np.zeros(n_dim)
-    )
+def start(n_dim: int, n_draws: int, n_tune: int) -> Watched:
+    """Begin to watch `n_draws` draws after `n_tune` draws of tuning."""
+    counts = np.array([0, n_draws, 1, 0, n_tune > 0])
+    return Watched(counts, np.zeros((_BATCHES, n_dim)), np.zeros(n_dim), np.zeros(n_dim))
 
 
 def watch(watched: Watched, q: npt.NDArray[np.float64]) -> bool:
@@ -72,7 +82,7 @@ def efficiency(watched: Watched) -> npt.NDArray[np.float64]:
     Means of batches that are shorter than the chain remembers vary too little. So neighbours are joined, down
     to a few long batches, and the length that shows fewest effective draws counts.
     """
-    n, _, length, full = (int(count) for count in watched.counts)
+    n, _, length, full, _ = (int(count) for count in watched.counts)
     variance = watched.square / n - (watched.sums.sum(axis=0) / n) ** 2
     lowest = np.full(len(variance), np.inf)
     sums = watched.sums[:full]
@@ -105,7 +115,5 @@ def warn_if_slow(watched: Watched, announced: float, name_of: Callable[[int], st
         warn(
             f"The chain mixes far worse than was announced: its {n:,} draws are worth about "
             f"{seen[worst] * n:,.0f} independent ones of {name_of(worst)}, and {announced * n:,.0f} were "
-            "expected. Its decisions are what they were, but the posterior is not explored yet: make many "
-            "more draws, or use pm.NUTS. A scale near 0 does this, as where groups do not differ; written "
-            "non-centred, such a model mixes better."
+            f"expected. {_SLOW if watched.counts[4] else _UNTUNED}"
         )

@@ -229,7 +229,7 @@ def survey(
     """
     fact = factorised(options, point) if factorisation is None else factorisation
     if not fact.n_local:
-        refuse_short(fact, options.threshold)
+        refuse_short(fact, options.threshold, options.model)
     gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
     structure = TermStructure(fact)
     proposal = proposal_for(options.proposal, options.control_variate, structure)

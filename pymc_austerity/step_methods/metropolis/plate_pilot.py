@@ -137,7 +137,7 @@ def pilot(
     rng: np.random.Generator,
 ) -> Pilot:
     """Run some sweeps from q; `mean` is the fitted mean of theta."""
-    stage("pilot run")
+    stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
     n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
     state: tuple[int, ...] = (_COUNTED,)
     q = q.copy()

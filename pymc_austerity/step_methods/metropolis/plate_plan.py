@@ -160,7 +160,7 @@ def plan_plates(
     stage("order of rows", f", {plate.n_groups:,} groups")
     survey = PlateSurvey(plate, point)
     center, _ = find_center(survey)
-    stage("fit", f" of {plate.n_groups:,} groups")
+    stage("fit", f" 1/2, {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, center)
     reads_all = decision.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
     arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
@@ -169,7 +169,7 @@ def plan_plates(
     engine = PlateEngine(plate.shared, arrays, q, point)
     found = pilot(engine, survey, fit.theta, q, point, rng)
     del arrays, at, engine.plate  # room of size N for the next
-    stage("fit", f" of {plate.n_groups:,} groups, again")
+    stage("fit", f" 2/2, {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
     engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
     found = best_pilot(engine, survey, fit.theta, found.q, point, rng)
@@ -247,7 +247,9 @@ def _certificate(plate: PlateModel, *, reads_all: bool) -> str:
         return "not needed, as all rows are read"
     n = plate.n_predictors
     predictors = "1 predictor" if n == 1 else f"{n} predictors"
-    return f"third derivatives of {plate.name!r}: row function of {predictors}, by interval arithmetic"
+    return (
+        f"third derivatives of {plate.name!r}, a function of {predictors} of each row, by interval arithmetic"
+    )
 
 
 def plate_arrays(
@@ -255,7 +257,8 @@ def plate_arrays(
 ) -> Plate:
     """All that the kernel needs."""
     plate, rows = survey.plate, survey.rows
-    stage("bounds", f" of {survey.plate.rows.n_rows:,} rows")
+    if not reads_all:
+        stage("bounds", f" of {survey.plate.rows.n_rows:,} rows")
     program = tape_of(plate.expression, plate.n_predictors, 0)
     has_remainders = not plate.is_normal
     bounds, weights = (

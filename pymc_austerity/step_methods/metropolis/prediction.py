@@ -66,7 +66,7 @@ class Prediction(NamedTuple):
             )
         if not report.remainder_sd < _SMALL_SPREAD:
             return (
-                "The posterior is far from the normal distribution at its mode (sums of remainders vary by "
+                "The posterior is far from the normal distribution at its mode (its log density is off by "
                 f"{report.remainder_sd:.2g}), as with few data for a parameter: pm.NUTS suits it better."
             )
         why = f"The bounds are loose in {self.n_dim} dimensions, not the data difficult: "

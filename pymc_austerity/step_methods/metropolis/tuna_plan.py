@@ -182,7 +182,7 @@ def plan_tuna(
         mode_fit=mode_fit_of(surveyed),
         prediction=prediction,
         reads_all=reads_all,
-        certificate=f"{sources} (C = {prediction.total:.3g}, M = {prediction.size:.3g})",
+        certificate=sources,
     )
     return TunaPlan(options, surveyed, bound, recipe, tuna, None if reads_all else rows)
 

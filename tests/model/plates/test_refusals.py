@@ -144,11 +144,39 @@ def not_linear_in_effects():
     bernoulli(X @ beta() + pm.math.exp(_u()[GROUPS]))
 
 
+def matrix_of_one_column():
+    bernoulli(X @ beta() + pm.Normal("u", 0.0, scale(), shape=(G, 1))[GROUPS, 0])
+
+
+def column_of_rows():
+    eta = (X @ beta())[:, None] + pm.Normal("u", 0.0, scale(), shape=(G, 1))[GROUPS]
+    pm.Poisson("y", pm.math.exp(eta), observed=COUNTS[:, None])
+
+
+def matrix_of_one_row():
+    bernoulli(X @ beta() + pm.Normal("u", 0.0, scale(), shape=(1, G))[0, GROUPS])
+
+
+def ordered_response():
+    cut = pm.Normal("cut", shape=2, transform=pm.distributions.transforms.ordered, initval=[-1.0, 1.0])
+    eta = X @ beta() + _u()[GROUPS]
+    pm.OrderedLogistic("y", eta=eta, cutpoints=cut, observed=np.minimum(COUNTS, 2), compute_p=False)
+
+
+def effect_of_each_row():
+    bernoulli(X @ beta() + pm.Normal("u", pm.Normal("mu"), scale(), shape=N)[np.arange(N)])
+
+
 def effects_alone():
     bernoulli(pm.Normal("u", shape=G)[GROUPS])
 
 
 REASONS = {
+    matrix_of_one_column: f"'u' has the shape ({G}, 1), and effects of groups are a vector: write shape={G}",
+    column_of_rows: f"write shape={G}",
+    matrix_of_one_row: f"'u' has the shape (1, {G})",
+    ordered_response: "of categories, as of an ordered response",
+    effect_of_each_row: "each row of the term 'y' has an element of 'u' of its own",
     effects_alone: "no shared variables",
     zero_sum: "ZeroSumNormal",
     ordered: "ordered transform",

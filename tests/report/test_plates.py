@@ -1,0 +1,97 @@
+"""`compare` on effects of many groups: where chains start, shares of two moves, the reference."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import TunaMH, compare
+from pymc_austerity.model.plates.gathers import FEWEST_IF_SLOW
+from pymc_austerity.report.judgement import Judgement
+from pymc_austerity.report.plates import fewest_groups, plate_of, start_of_plate
+from pymc_austerity.report.references import exact_step
+from pymc_austerity.report.render.words import safety_of
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
+
+N, GROUPS, TAU = 4000, 200, 0.1
+
+
+def visits(n_groups=GROUPS, is_centered=True):
+    """Groups that hardly differ: the joint mode has tau at 0."""
+    rng = np.random.default_rng(3)
+    groups = rng.integers(0, n_groups, N)
+    y = rng.poisson(np.exp(1.0 + TAU * rng.normal(size=n_groups)[groups]))
+    with pm.Model() as model:
+        level, tau = pm.Normal("level"), pm.HalfNormal("tau")
+        if is_centered:
+            of_group = pm.Normal("u", level, tau, shape=n_groups)[groups]
+        else:
+            of_group = level + tau * pm.Normal("z", shape=n_groups)[groups]
+        pm.Poisson("y", pm.math.exp(of_group), observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def of_plate():
+    model = visits()
+    return compare(
+        model,
+        {"tuna": TunaMH(model=model)},
+        budget={"draws": 500},
+        tune=50,
+        chains=2,
+        var_names=["level", "tau"],
+        random_seed=1,
+    )
+
+
+@pytest.mark.parametrize("is_centered", [True, False])
+def test_chains_start_at_the_mode_of_what_groups_share(is_centered):
+    model = visits(is_centered=is_centered)
+    plate = plate_of(model, list(model.continuous_value_vars), 30)
+    start = start_of_plate(model, plate)
+    assert 0.5 * TAU < start["tau"] < 1.5 * TAU
+    assert abs(start["level"] - 1.0) < 0.1
+    effects = start["u"] - start["level"] if is_centered else start["tau"] * start["z"]
+    assert 0.2 * TAU < effects.std() < TAU
+
+
+def test_chains_do_not_start_far_away(of_plate):
+    """From the joint mode, with tau at 0, R-hat was 2.5 here."""
+    for run in (of_plate.standard, *(run for run, _, _ in of_plate.results)):
+        assert not any("starts" in message for message in run.messages)
+    assert of_plate.to_dataframe()["rhat"].max() < 1.2
+
+
+def test_no_share_is_above_one_without_its_reason(of_plate):
+    text = of_plate.to_markdown()
+    assert "| 2 x 100 %" in text
+    assert "a sweep over groups has two moves" in text
+    assert "200 %" not in text
+    assert "200 %" not in of_plate.to_html()
+    run = of_plate.standard
+    assert run.moves == 2
+    assert run.fraction == 2.0
+
+
+def test_a_step_on_few_groups_has_a_reference_on_them():
+    model = visits(9)
+    assert not isinstance(exact_step(model)[0].recipe, PlateRecipe)
+    step, notes = exact_step(model, FEWEST_IF_SLOW)
+    assert step.plate.prediction.n_groups == 9
+    assert notes == []
+    assert fewest_groups([step]) == FEWEST_IF_SLOW
+
+
+@pytest.mark.parametrize(
+    ("verdict", "ratio", "shift", "begins"),
+    [
+        ("agrees", 1.02, 0.01, "Beside the reference the step is safe here"),
+        ("agrees", 1.07, 0.11, "As far as these draws tell, yes"),
+        ("cannot tell", 1.4, 0.3, "Not known yet"),
+        ("differs", 1.4, 0.3, "No:"),
+    ],
+)
+def test_one_verdict(verdict, ratio, shift, begins):
+    """The word "agrees" stood beside "not shown that the step can be trusted"."""
+    text = safety_of(Judgement(verdict, "", largest_ratio=ratio, largest_shift=shift))
+    assert text.startswith(begins)
