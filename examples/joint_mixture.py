@@ -112,7 +112,7 @@ def seconds_of_experts(step, point, sweeps=20):
 
 def figure(x, probability, counts):
     """The test rows with what exact moves predict, and the clusters of every chain."""
-    fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
     dots = left.scatter(*x.T, c=probability, cmap="coolwarm", s=8, vmin=0, vmax=1)
     fig.colorbar(dots, ax=left, label="predictive probability of label 1")
     left.set(title="Test rows", xlabel="feature 1", ylabel="feature 2", aspect="equal")

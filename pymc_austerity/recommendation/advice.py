@@ -17,6 +17,7 @@ from pymc_austerity.exceptions import FactorisationError, NoNormalApproximationE
 from pymc_austerity.mode.departures import Departures
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.log_density import raw_terms
+from pymc_austerity.model.plates.gathers import largest_gather
 from pymc_austerity.recommendation.evidence import Evidence, fits_normal
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
@@ -60,6 +61,22 @@ def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], 
             "sign that is not identified a prior on one side. A step of its own for a parameter does not help"
         )
     return _of_poor_fit(evidence, model, point)
+
+
+def by_element(evidence: Evidence, model: pm.Model) -> str:
+    """How effects of groups that are no plate may be moved, if each row looks one of them up."""
+    if not evidence.no_plate or evidence.factorisation is None:
+        return ""
+    gather = largest_gather(evidence.factorisation)
+    if gather is None:
+        return ""
+    value = next(v for v in model.value_vars if v.name == gather.name)
+    name = model.values_to_rvs[value].name
+    return (
+        f"Or try MetropolisHastings([{name!r}], elementwise=True), which moves one of its "
+        f"{gather.n_groups:,} elements at a time by the rows that contain it, "
+        "beside a step for the other variables"
+    )
 
 
 def _of_coupled_rows(

@@ -14,7 +14,7 @@ from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.recommendation.advice import instead_of_nuts, too_many_rows, without_a_bound
+from pymc_austerity.recommendation.advice import by_element, instead_of_nuts, too_many_rows, without_a_bound
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
 from pymc_austerity.recommendation.nuts import NUTS, why_no_gradient
@@ -236,7 +236,11 @@ def by_nuts(
         reason=reason,
         otherwise=" ".join(
             f"{said}."
-            for said in (instead_of_nuts(evidence, model, block, point), _faster(blank, model))
+            for said in (
+                instead_of_nuts(evidence, model, block, point),
+                by_element(evidence, model),
+                _faster(blank, model),
+            )
             if said
         ),
     )

@@ -20,14 +20,24 @@ logger = logging.getLogger(__name__)
 # Recording a Deterministic of this length at every draw costs more than most draws.
 _LONG_DETERMINISTIC = 10_000
 
+# What PyMC adds to the name of a variable whose missing observations it imputes.
+_IMPUTED = "_unobserved"
+
 
 def refuse_discrete(value_vars: list[Variable]) -> None:
     """Raise `ValueError` naming variables that are not continuous."""
     discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
     if discrete:
+        imputed = [name.removesuffix(_IMPUTED) for name in discrete if name.endswith(_IMPUTED)]
+        missing = (
+            f" Observations of {', '.join(map(repr, imputed))} are missing, and PyMC makes variables of "
+            "them: leave these rows out, if they are not to be imputed."
+            if imputed
+            else ""
+        )
         raise ValueError(
-            f"Only continuous variables can be updated; discrete: {', '.join(discrete)}. Give these to "
-            "another step method, such as pm.Metropolis or pm.CategoricalGibbsMetropolis."
+            f"Only continuous variables can be updated; discrete: {', '.join(discrete)}.{missing} Give these "
+            "to another step method, such as AusterityGibbs, pm.Metropolis or pm.CategoricalGibbsMetropolis."
         )
 
 

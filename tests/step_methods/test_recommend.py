@@ -735,3 +735,20 @@ def test_an_exact_step_on_all_data(draw, exact):
     idata = draw(waiting(), exact)
     assert np.all(idata.sample_stats["n_used"] <= 1000)
     assert float(idata.sample_stats["accepted"].mean()) > 0.5
+
+
+def test_effects_that_are_no_plate_can_be_moved_one_at_a_time(told):
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(600), 4)
+
+    def two_kinds_of_groups():
+        effect = pm.NormalMixture("effect", w=[0.5, 0.5], mu=[-1, 1], sigma=0.3, shape=600)
+        pm.Normal("y", effect[group], 3.0, observed=rng.normal(size=len(group)))
+
+    model = model_with(two_kinds_of_groups)
+    recommend(model)
+    line = told()[0]
+    assert "pm.NUTS for all variables" in line or "pm.NUTS for effect" in line
+    assert "Or try MetropolisHastings(['effect'], elementwise=True), which moves one of its 600" in line
+    step = MetropolisHastings(["effect"], elementwise=True, model=model)
+    assert step.steps_per_draw == 600
