@@ -47,6 +47,7 @@ from pymc_austerity.step_methods.metropolis.statistics import (
     progress_columns,
     progress_updates,
     statistics,
+    with_rows_of_proposal,
 )
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.step_methods.siblings import has_moved
@@ -302,6 +303,7 @@ class SubsampledStep(MixingStep):
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""
+        outcome = with_rows_of_proposal(outcome, self.proposal_state)
         return statistics(outcome, n, self.engine.n_local, self.proposal_state.scale[0])
 
     def _settings(self) -> dict[str, Any]:
