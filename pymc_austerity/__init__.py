@@ -14,6 +14,7 @@ from pymc_austerity.recommendation import recommend
 from pymc_austerity.report import compare, probe
 from pymc_austerity.step_methods import (
     SCIR,
+    SGLD,
     SGRLD,
     AusterityMH,
     DecreasingStepSize,
@@ -28,6 +29,7 @@ from pymc_austerity.step_methods import (
 
 __all__ = [
     "SCIR",
+    "SGLD",
     "SGRLD",
     "AdaptiveRandomWalk",
     "AusterityMH",

@@ -77,7 +77,8 @@ class UniformStiefel(Continuous):
     --------
     The unmixing matrix of an independent component analysis of white data:
 
-    >>>     >>> import pymc as pm
+    >>> import numpy as np
+    >>> import pymc as pm
     >>> from pymc_austerity import AusterityMH, StiefelWalk, UniformStiefel
     >>> X = np.random.default_rng(1).laplace(size=(2000, 2)) / np.sqrt(2)
     >>> with pm.Model() as model:
