@@ -41,8 +41,9 @@ class Langevin:
     q' = q + (a/2) g(q) + N(0, a), with g the gradient of the global terms plus N/n times that of the local
     terms of a minibatch X, drawn without replacement (equation 9 of Korattikara et al. 2014). The densities
     of the move and of its reverse are those given the same X. So each X has a kernel of its own that keeps
-    the posterior, and so does their mixture. The test draws its own rows. If it read X, the log ratios that
-    it sees would depend on the proposal.
+    the posterior, and so does their mixture. A fresh minibatch for the way back would be right as well,
+    because the two could be exchanged. But its noise comes on top, and fewer moves are accepted. The test
+    draws its own rows. If it read X, the log ratios that it sees would depend on the proposal.
 
     With ``control_variate=Taylor()`` the minibatch estimates the gradient of the remainders only. Each move
     reads n terms, for its gradient at both states; `n_used` counts them.

@@ -58,7 +58,7 @@ class LangevinState(StepMethodState):
 
 
 class SGLD(RebuiltStep):
-    """Stochastic-gradient Langevin dynamics: moves along the gradient of a minibatch, all of them accepted.
+    """Stochastic-gradient Langevin dynamics: moves along the gradient of a minibatch, never tested.
 
     Parameters
     ----------
@@ -246,9 +246,9 @@ class SGLD(RebuiltStep):
         if dynamics.h >= largest * (1.0 - _ROUNDING):
             names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
             raise ValueError(
-                f"step_size={dynamics.h:.4g} is unstable for {names}: from the posterior mode every step "
-                f"goes further away. The largest stable step size is {largest:.4g}; below {0.1 * largest:.2g} the "
-                "distribution is not much too wide for that reason."
+                f"step_size={dynamics.h:.4g} is unstable for {names}: steps from the posterior mode go "
+                f"further and further away. The largest stable step size is {largest:.4g}. Take one of "
+                f"{0.1 * largest:.2g} or less."
             )
 
     def _warn_of_no_test(self) -> None:
