@@ -6,13 +6,14 @@ against the data read, for five values of epsilon. White data X are a mixture of
     W ~ uniform on orthogonal matrices,    (W x)_j ~ Logistic(0, 1).
 
 The paper mixes two recordings, which are not public, and *two Gaussian sources*. These leave an angle that no
-data fix: over it the log likelihood ranges by 8 to 19 at 200,000 rows, and the best angle is noise. What the paper
-takes for the true mean is then an accident of the sample. Here all four sources are simulated, and have heavier
-tails than a normal distribution: Laplace, logistic, Student's t (5 degrees of freedom), and a mixture of two
-normal distributions.
+data fix: over it the log likelihood ranges by 8 to 19 at 200,000 rows, and the best angle is noise. What the
+paper takes for the true mean is then an accident of the sample. Here all four sources are simulated, and have
+heavier tails than a normal distribution: Laplace, logistic, Student's t (5 degrees of freedom), and a mixture
+of two normal distributions.
 
-The true mean and sd of the Amari distance are found without a chain, by importance sampling in the coordinates of
-Cayley's map around the mode. All modes (orders and signs of rows) are alike, and so is their distance.
+The true mean and sd of the Amari distance are found without a chain, by importance sampling in the
+coordinates of Cayley's map around the mode. All modes (orders and signs of rows) are alike, and so is their
+distance.
 
 What `--full` printed (N = 100,000):
 
@@ -38,7 +39,7 @@ EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
 SEED = 2014
 # Rows, chains, draws and tuning draws of each, draws of the reference, and batch size.
 FAST = {"n": 5000, "chains": 4, "draws": 1500, "tune": 500, "weights": 4000, "batch": 300}
-FULL = {"n": 100_000, "chains": 10, "draws": 4000, "tune": 1000, "weights": 4000, "batch": 600}
+FULL = {"n": 100_000, "chains": 4, "draws": 2000, "tune": 500, "weights": 2000, "batch": 600}
 
 
 # Data -------------------------------------------------------------------------------------------------

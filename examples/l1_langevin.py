@@ -1,16 +1,16 @@
 """Langevin dynamics at a kink: what goes wrong without a test, and what a test does not mend by itself.
 
 Reproduces Figure 5 of Korattikara, Chen & Welling (2014), section 6.4: linear regression with one coefficient
-under a Laplace prior, N = 10,000. The paper does not say how x is distributed. Its figure needs a mean square of
-1/3. So x is uniform on (-1, 1), and the sufficient statistics are fixed: sum x^2 = N/3, residuals orthogonal to x
-with the same sum of squares, y = x/2 + r, a standard deviation of 3^-1/2, and a prior of scale 1/4950. The
-posterior has its mode at .005. To the left of zero its slope is some 9,950.
+under a Laplace prior, N = 10,000. The paper does not say how x is distributed. Its figure needs a mean square
+of 1/3. So x is uniform on (-1, 1), and the sufficient statistics are fixed: sum x^2 = N/3, residuals
+orthogonal to x with the same sum of squares, y = x/2 + r, a standard deviation of 3^-1/2, and a prior of
+scale 1/4950. The posterior has its mode at .005. To the left of zero its slope is some 9,950.
 
-* *SGLD*, step size 5e-6, minibatches of 500, and with all rows. The paper blames large gradients that are met by
-  noise. Full gradients do the same: it is the Euler step that overshoots.
+* *SGLD*, step size 5e-6, minibatches of 500, and with all rows. The paper blames large gradients that are met
+  by noise. Full gradients do the same: it is the Euler step that overshoots.
 * *Langevin moves with a test*, epsilon = .5 (one batch of 500 decides, as in the paper), .05, and exact.
-* *Without a random walk among them* (``mix=0``), from -.0001. The chain never moves: at the place where such a
-  move would have to come from, the gradient points the other way.
+* *Without a random walk among them* (``mix=0``), from -.0001. The chain never moves: at the place where such
+  a move would have to come from, the gradient points the other way.
 
 What `--full` printed, over 400,000 transitions (exact: mean .01004, sd .00699, P(> .02) .0961, P(< 0) .0051):
 

@@ -16,7 +16,7 @@ N = 3000
 
 
 def by_angle(X, W0):
-    """Mean and sd of the distance for D = 2, on a grid of angles: all modes of either determinant are alike."""
+    """Mean and sd of the distance for D = 2, on a grid of angles: both determinants are alike."""
     angles = np.linspace(0, 2 * np.pi, 4000, endpoint=False)
     turned = np.array([[[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]] for t in angles])
     log = np.array([ICA["log_likelihood"](W, X) for W in turned])

@@ -1,6 +1,7 @@
 """Langevin: its two densities, every rule, options; and reverse densities that are wrong."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -19,12 +20,14 @@ from pymc_austerity import (
 )
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
 from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
+from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals.base import Block, bind
 from pymc_austerity.proposals.langevin import langevin_move
 from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
 from pymc_austerity.target import Target
 from pymc_austerity.testing import check_proposal, check_step
 from pymc_austerity.testing.models import normal_mean
+from pymc_austerity.testing.steps import move
 from tests.statistical.errors import LIMIT, sd_with_error, z_of_mean
 
 N, BATCH, STEP = 200, 20, 0.01
@@ -210,6 +213,17 @@ def test_every_rule(name):
     assert abs(draws.mean() - solved.mean["mu"]) < 0.1 * solved.sd["mu"] + LIMIT * error
     assert abs(sd / solved.sd["mu"] - 1) < 0.15 + LIMIT * error / solved.sd["mu"]
     assert stats["scale"] == 0.01
+
+
+def test_interpreted_draws_are_those_of_compiled_ones():
+    paths = []
+    for context in (nullcontext, interpreted):
+        with context(), normal_mean().model:
+            step = AusterityMH(control_variate=Taylor(order=1), proposal=MOVES)
+            step.setup_chain(np.random.default_rng(1), 0, 5)
+            paths.append([point["mu"] for point in move(step, {"mu": np.array(0.7)}, 5)[0]])
+    np.testing.assert_allclose(*paths, rtol=1e-10)
+    assert len(set(map(float, paths[0]))) > 1
 
 
 def test_rows_of_both_minibatches_are_counted():

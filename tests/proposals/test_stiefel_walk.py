@@ -20,6 +20,7 @@ from pymc_austerity import (
     TunaMH,
     UniformStiefel,
     recommend,
+    restricted_nuts,
 )
 from pymc_austerity.proposals.base import Block, bind
 from pymc_austerity.proposals.stiefel_walk import (
@@ -29,7 +30,8 @@ from pymc_austerity.proposals.stiefel_walk import (
     propose_rotation,
     random_skew,
 )
-from pymc_austerity.testing import check_proposal
+from pymc_austerity.testing import check_proposal, check_step
+from pymc_austerity.testing.models import Solved
 from tests.statistical.errors import LIMIT, z_of_mean
 
 N_MOVES = 200_000
@@ -243,6 +245,30 @@ def test_rates_of_acceptance_are_those_of_the_dimensions_that_are_free():
     assert block((4, 4)).n_free == 6
     assert block((5, 2)).n_free == 7
     assert block((1, 1)).n_free == 1
+
+
+@pytest.mark.filterwarnings("ignore:Tuning ended")
+def test_conformance():
+    """Where rows do not depend on W the posterior is uniform; another step moves mu."""
+    y = np.random.default_rng(0).normal(0.7, 1.0, 3000)
+    with pm.Model() as model:
+        W = UniformStiefel("W", 3, 2)
+        mu = pm.Normal("mu", 0.0, 2.0)
+        pm.Normal("y", mu, 1.0, observed=y)
+        pm.Potential("flat", W[0, 0] * np.zeros(3000))
+    sd = 3000.25**-0.5
+    mean = {"W": np.zeros((3, 2)), "mu": np.array(y.sum() / 3000.25)}
+    solved = Solved(
+        model,
+        mean,
+        {"W": np.full((3, 2), 3**-0.5), "mu": np.array(sd)},
+        {"W": np.eye(3, 2), "mu": mean["mu"]},
+    )
+
+    def make_step(vars=None, **options):
+        return MetropolisHastings(vars, proposal=StiefelWalk(), steps_per_draw=10, **options)
+
+    check_step(make_step, solved=solved, vars=["W"], partner=restricted_nuts)
 
 
 def test_a_start_off_the_manifold():
