@@ -11,7 +11,7 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER, Taylor
+from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.kernels.stochastic_gradient import Dynamics
 from pymc_austerity.mode.fit import expanded_again, fit_mode
@@ -32,6 +32,8 @@ from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_
 logger = logging.getLogger(__name__)
 
 NO_FACTOR = np.empty((0, 0))
+# Dimensions up to which a prediction is worth the passes over the data that a mode takes.
+_PREDICTED_UP_TO = 50
 _UNIT = (
     "It is a, the variance of the noise: in the units of the unconstrained variables squared, or in "
     "posterior variances with preconditioner=Laplace()."
@@ -159,7 +161,7 @@ def _mode(options: SgldOptions, structure: TermStructure, point: PointType) -> F
     taylor = options.control_variate
     is_needed = taylor is not None or options.preconditioner is not None
     n_dim = len(vector_of(structure.factorisation, point))
-    if n_dim > LARGEST_SECOND_ORDER and not is_needed:
+    if n_dim > _PREDICTED_UP_TO and not is_needed:
         return None
     try:
         return fit_mode(options.model, structure, point, taylor, whole_block=True, certify=False)

@@ -112,7 +112,8 @@ class SGLD(RebuiltStep):
     over all directions. In one dimension it is sqrt((1 + aV/4) / (1 - aA/4)), with A the precision and V the
     variance of g. With several it is from the Lyapunov equation of the linear recursion. A is that of the
     mode, and V an average over draws of the normal distribution there, at the first values of all other
-    variables. Where there is no mode, or more than 500 dimensions and no preconditioner, it is NaN.
+    variables. It is NaN where there is no mode. With neither a preconditioner nor a control variate no mode
+    is looked for above 50 dimensions.
 
     A step size with aA >= 4 (with a preconditioner, a >= 4) has no stationary distribution, and is refused.
 
