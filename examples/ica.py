@@ -15,11 +15,20 @@ The true mean and sd of the Amari distance are found without a chain, by importa
 coordinates of Cayley's map around the mode. All modes (orders and signs of rows) are alike, and so is their
 distance.
 
-What `--full` printed (N = 100,000):
+What `--full` printed:
 
-    {FULL}
+    100,000 rows. Importance sampling: E d_A = 0.00972, sd 0.00285
+    (1698 effective of 2,000 draws); scale of the walk 0.0117.
 
-Run `python examples/ica.py` (5,000 rows, a minute), or with `--full` (half an hour).
+             E d_A  mc error     sd  E / true  share read  acceptance
+    epsilon
+    0.00    0.0096    0.0001 0.0029    0.9837      1.0000      0.2949
+    0.01    0.0106    0.0002 0.0034    1.0865      0.3296      0.3176
+    0.05    0.0127    0.0002 0.0039    1.3045      0.1537      0.3769
+    0.10    0.0148    0.0003 0.0046    1.5230      0.0731      0.4076
+    0.20    0.0193    0.0002 0.0064    1.9819      0.0218      0.4549
+
+Run `python examples/ica.py` (5,000 rows, a minute), or with `--full` (a quarter of an hour).
 """
 
 import argparse
