@@ -4,15 +4,17 @@ from pymc_austerity import design, diagnostics, plots
 from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.control_variates import Taylor
+from pymc_austerity.distributions import UniformStiefel
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.mode.find_mode import find_mode
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise
-from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, RandomWalk, Surrogate
+from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate
 from pymc_austerity.recommendation import recommend
 from pymc_austerity.report import compare, probe
 from pymc_austerity.step_methods import (
     SCIR,
+    SGLD,
     SGRLD,
     AusterityGibbs,
     AusterityMH,
@@ -28,6 +30,7 @@ from pymc_austerity.step_methods import (
 
 __all__ = [
     "SCIR",
+    "SGLD",
     "SGRLD",
     "AdaptiveRandomWalk",
     "AusterityGibbs",
@@ -36,16 +39,19 @@ __all__ = [
     "Exact",
     "Factorisation",
     "FactorisationError",
+    "Langevin",
     "Laplace",
     "MHSubLhd",
     "MetropolisHastings",
     "MinibatchBarker",
     "MinibatchCategoricalGibbs",
     "RandomWalk",
+    "StiefelWalk",
     "SubsamplingWarning",
     "Surrogate",
     "Taylor",
     "TunaMH",
+    "UniformStiefel",
     "__version__",
     "compare",
     "design",

@@ -14,6 +14,9 @@ from scipy.linalg import solve_triangular
 Vector = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
+# Terms evaluated at a time: memory stays small when a decision needs all of them.
+CHUNK = 8192
+
 
 @register_jitable
 def no_global_log_ratio(q_new: Vector, q: Vector, args: tuple[Any, ...]) -> float:
@@ -37,6 +40,12 @@ def no_log_terms(q: npt.NDArray[Any], index: Index, args: tuple[Any, ...]) -> Ve
 def no_global_gradient(q: Vector, args: tuple[Any, ...]) -> Vector:
     """Stub of `Target.global_gradient`."""
     raise NotImplementedError("This target has no gradient.")
+
+
+@register_jitable
+def no_local_gradient(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
+    """Stub of `Target.local_gradient`."""
+    raise NotImplementedError("This target has no gradient of local terms.")
 
 
 @register_jitable
@@ -64,13 +73,15 @@ class Target(NamedTuple):
         ``(q, args) -> ndarray (D,)``, the gradient of global(q), for proposals that move along it.
     features : callable
         ``(q, args) -> ndarray (p,)``, phi(q), the coordinates in which bounds on the terms are stated.
+    local_gradient : callable
+        ``(q, index, args) -> ndarray (D,)``, the gradient of the sum of l_i(q) over the positions in `index`.
 
     Notes
     -----
     `args` is a tuple handed through unread: the values of variables outside the block, and data. States
     are float vectors of shape (D,). Tests write a `Target` by hand; `model.compile` makes one from a
     `Factorisation`, and takes the parameters of each function from its stub. numba knows no defaults of a
-    NamedTuple: compiled code names all five functions.
+    NamedTuple: compiled code names all six functions.
     """
 
     global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float] = no_global_log_ratio
@@ -78,6 +89,7 @@ class Target(NamedTuple):
     log_terms: Callable[[npt.NDArray[Any], Index, tuple[Any, ...]], Vector] = no_log_terms
     global_gradient: Callable[[Vector, tuple[Any, ...]], Vector] = no_global_gradient
     features: Callable[[Vector, tuple[Any, ...]], Vector] = state_itself
+    local_gradient: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_local_gradient
 
 
 # Names of the parameters of each function of a `Target`; the last is `args`.

@@ -1,6 +1,7 @@
 """Diagnostics: what the approximation did, from the result of a run."""
 
 from pymc_austerity.diagnostics.agreement import agreement
+from pymc_austerity.diagnostics.amari import amari_distance
 from pymc_austerity.diagnostics.clusters import n_clusters
 from pymc_austerity.diagnostics.data_usage import data_usage_summary
 from pymc_austerity.diagnostics.decisions import decision_summary, decisions
@@ -12,6 +13,7 @@ from pymc_austerity.diagnostics.stamp import stamp
 __all__ = [
     "Normality",
     "agreement",
+    "amari_distance",
     "data_usage_summary",
     "decision_summary",
     "decisions",

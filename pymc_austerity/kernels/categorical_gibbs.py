@@ -18,8 +18,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.subsample import CHUNK, draw_without_replacement, restore_order
-from pymc_austerity.target import Index, Target, Vector
+from pymc_austerity.kernels.subsample import draw_without_replacement, restore_order
+from pymc_austerity.target import CHUNK, Index, Target, Vector
 
 Draw = Callable[[np.random.Generator, Vector], int]
 

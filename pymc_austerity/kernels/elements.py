@@ -18,8 +18,8 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
-from pymc_austerity.kernels.subsample import CHUNK, NO_ROWS, Rows
-from pymc_austerity.target import Index, Target
+from pymc_austerity.kernels.subsample import NO_ROWS, Rows
+from pymc_austerity.target import CHUNK, Index, Target
 
 RowNumbers = npt.NDArray[np.int32]
 # An element of which all rows are read at once, and nothing is tested.

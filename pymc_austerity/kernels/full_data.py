@@ -10,9 +10,8 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.proposals.base import ProposalKernel
-from pymc_austerity.target import Target, Vector
+from pymc_austerity.target import CHUNK, Target, Vector
 
 
 class Current(NamedTuple):

@@ -13,8 +13,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds import log_ratio_range, remainder
-from pymc_austerity.kernels.subsample import CHUNK, Rows, among_others
-from pymc_austerity.target import Target, Vector
+from pymc_austerity.kernels.subsample import Rows, among_others
+from pymc_austerity.target import CHUNK, Target, Vector
 
 
 @register_jitable

@@ -22,7 +22,6 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance.base import Accept, Decide, Draw, Sample, standard_error
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import (
-    CHUNK,
     Rows,
     among_others,
     draw_without_replacement,
@@ -31,7 +30,7 @@ from pymc_austerity.kernels.subsample import (
     restore_order,
 )
 from pymc_austerity.proposals.base import ProposalKernel
-from pymc_austerity.target import Target, Vector
+from pymc_austerity.target import CHUNK, Target, Vector
 
 RangeOf = Callable[[Any, Vector, Vector, tuple[Any, ...], Rows, Target], float]
 

@@ -22,8 +22,6 @@ from numba.extending import register_jitable
 from pymc_austerity.acceptance.base import Schedule
 from pymc_austerity.target import Index
 
-# Terms evaluated at a time: memory stays small when a decision needs all of them.
-CHUNK = 8192
 # Rows of a block, at most.
 _LONGEST_BLOCK = 32
 # Smaller populations stay in the cache, and have too few blocks for their means to vary as they should.

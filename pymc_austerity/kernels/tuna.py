@@ -35,9 +35,9 @@ from pymc_austerity.acceptance.base import log_uniform
 from pymc_austerity.bounds.row_draws import RowDraws
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.kernels.subsample import CHUNK, sort_rows
+from pymc_austerity.kernels.subsample import sort_rows
 from pymc_austerity.proposals.base import ProposalKernel
-from pymc_austerity.target import Index, Target, Vector
+from pymc_austerity.target import CHUNK, Index, Target, Vector
 
 # More rows than anybody waits for, if their number is finite at all.
 _TOO_MANY = 1e9

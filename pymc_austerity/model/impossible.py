@@ -23,6 +23,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
+from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal, orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.graph.log_density import as_values, raw_terms
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
@@ -129,7 +130,8 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
                 "support. Give one inside."
             )
     terms, rng = _Terms(model), np.random.default_rng(_SEED)
-    near = [_jittered(point, rng) for _ in range(_NEAR)]
+    orthonormal = orthonormal_names(terms.graphs.values())
+    near = [_jittered(point, rng, orthonormal) for _ in range(_NEAR)]
     observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
     if not all(terms.not_finite(each) for each in near):
         for bad in terms.nowhere_finite([point]):  # half of the line may do with an infinite covariate
@@ -314,13 +316,16 @@ def _data(var: Variable) -> np.ndarray | None:
     return np.asarray(value) if isinstance(value, np.ndarray) and value.ndim else None
 
 
-def _jittered(point: Mapping[str, Any], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Continuous variables moved by up to 1, as pm.sample does."""
+def _jittered(
+    point: Mapping[str, Any], rng: np.random.Generator, orthonormal: set[str]
+) -> dict[str, np.ndarray]:
+    """Continuous variables moved by up to 1, as pm.sample does; orthonormal columns remain so."""
     values = {name: np.asarray(value) for name, value in point.items()}
-    return {
+    moved = {
         name: value + rng.uniform(-1.0, 1.0, value.shape) if value.dtype.kind == "f" else value
         for name, value in values.items()
     }
+    return moved | {name: nearest_orthonormal(moved[name]) for name in orthonormal}
 
 
 def _positions(bad: npt.NDArray[np.bool_]) -> list[Position]:

@@ -14,6 +14,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 
+from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal, orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation, some_rows
 from pymc_austerity.model.graph.log_density import LogDensityGraph
@@ -29,10 +30,12 @@ _REPORT = "This is a defect of pymc_austerity: please report the model."
 def jittered(graph: LogDensityGraph) -> list[np.ndarray]:
     """Return a value for each value variable, near the point at which the graph was built."""
     rng = np.random.default_rng(_SEED)
-    return [
-        value + rng.uniform(-0.1, 0.1, value.shape) if value.dtype.kind == "f" else value
-        for value in graph.point.values()
-    ]
+    orthonormal = orthonormal_names(graph.raw.values())
+    values = []
+    for name, value in graph.point.items():
+        near = value + rng.uniform(-0.1, 0.1, value.shape) if value.dtype.kind == "f" else value
+        values.append(nearest_orthonormal(near) if name in orthonormal else near)
+    return values
 
 
 @np.errstate(all="ignore")

@@ -111,6 +111,36 @@ class Proposal(Protocol):
         """
 
 
+class Block(NamedTuple):
+    """What a proposal may need to know of the block that it moves.
+
+    Attributes
+    ----------
+    n_dim : int
+        D, the length of q.
+    n_local : int
+        N, the number of local terms.
+    matrices : tuple of (int, int)
+        Rows and columns of the matrices with orthonormal columns in q, if these are all of it.
+    """
+
+    n_dim: int
+    n_local: int
+    matrices: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def n_free(self) -> int:
+        """Dimensions in which q can move."""
+        return max(1, self.n_dim - sum(k * (k + 1) // 2 for _, k in self.matrices))
+
+
+class BlockProposal(Protocol):
+    """A built-in proposal for some kinds of blocks only, or that reads local terms."""
+
+    def bind_to_block(self, block: Block, target_accept: float) -> BoundProposal:
+        """Return the initial state and the functions."""
+
+
 class FittedProposal(Protocol):
     """A built-in proposal that starts from a normal approximation of the posterior."""
 
@@ -121,6 +151,11 @@ class FittedProposal(Protocol):
 def is_fitted(proposal: Any) -> bool:
     """Does the proposal need a normal approximation of the posterior?"""
     return hasattr(proposal, "bind_to") and not isinstance(proposal, type)
+
+
+def is_for_blocks(proposal: Any) -> bool:
+    """Does the proposal need to know the block?"""
+    return hasattr(proposal, "bind_to_block") and not isinstance(proposal, type)
 
 
 class NoState(NamedTuple):
@@ -134,10 +169,28 @@ def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
     """Leave the proposal as it is."""
 
 
+@register_jitable
+def no_density(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
+    """Stub of `ProposalKernel.propose`, for proposals whose q_new depends on the target."""
+    raise NotImplementedError("This proposal needs the target: it has a move of its own.")
+
+
 def bind(
-    proposal: Any, n_dim: int, target_accept: float, proxy: QuadraticProxy | None = None
+    proposal: Any,
+    n_dim: int,
+    target_accept: float,
+    proxy: QuadraticProxy | None = None,
+    block: Block | None = None,
 ) -> BoundProposal:
     """Bind a built-in proposal, or wrap a user's function or object."""
+    if is_for_blocks(proposal):
+        if block is None:
+            raise TypeError(
+                f"{type(proposal).__name__} needs to know the block that it moves, and the model: try it "
+                "in a step, with testing.check_step."
+            )
+        of_block: BoundProposal = proposal.bind_to_block(block, target_accept)
+        return of_block
     if proxy is not None and is_fitted(proposal):
         fitted: BoundProposal = proposal.bind_to(proxy)
         return fitted
@@ -147,8 +200,9 @@ def bind(
     function = getattr(proposal, "propose", proposal)
     if not callable(function) or isinstance(proposal, type):
         raise TypeError(
-            f"proposal must be RandomWalk, AdaptiveRandomWalk, Laplace, Surrogate, a function (q, rng) -> "
-            f"(q_new, log_hastings) or an object with such a method `propose`, got {proposal!r}."
+            f"proposal must be RandomWalk, AdaptiveRandomWalk, Laplace, Surrogate, Langevin, StiefelWalk, a "
+            f"function (q, rng) -> (q_new, log_hastings) or an object with such a method `propose`, got "
+            f"{proposal!r}."
         )
 
     plain = function

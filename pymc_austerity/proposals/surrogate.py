@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
-from pymc_austerity.proposals.base import BoundProposal, ProposalKernel
+from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, no_density
 from pymc_austerity.proposals.laplace import squared, times_upper
 from pymc_austerity.target import QuadraticProxy, Target, Vector
 from pymc_austerity.validation import is_whole
@@ -117,12 +117,6 @@ class SurrogateState(NamedTuple):
     n_inner: npt.NDArray[np.int64]
     accepted: Vector
     counts: npt.NDArray[np.int64]
-
-
-@register_jitable
-def no_density(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
-    """Stub of `ProposalKernel.propose`: q_new depends on the target, and its density is not known."""
-    raise NotImplementedError("A surrogate has no proposal density.")
 
 
 @register_jitable

@@ -3,7 +3,7 @@
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR
 from pymc_austerity.step_methods.gamma.sgrld import SGRLD
-from pymc_austerity.step_methods.gamma.step_size import DecreasingStepSize
+from pymc_austerity.step_methods.langevin.sgld import SGLD
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.austerity_gibbs import AusterityGibbs
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
@@ -11,9 +11,11 @@ from pymc_austerity.step_methods.metropolis.mhsublhd import MHSubLhd
 from pymc_austerity.step_methods.metropolis.minibatch_barker import MinibatchBarker
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.restricted import restricted_nuts, restricted_slice
+from pymc_austerity.step_methods.step_size import DecreasingStepSize
 
 __all__ = [
     "SCIR",
+    "SGLD",
     "SGRLD",
     "AusterityGibbs",
     "AusterityMH",

@@ -7,15 +7,21 @@ import pytest
 
 from pymc_austerity import (
     SCIR,
+    SGLD,
     AusterityMH,
+    DecreasingStepSize,
+    Langevin,
     MetropolisHastings,
     MHSubLhd,
     MinibatchBarker,
     MinibatchCategoricalGibbs,
+    StiefelWalk,
     TunaMH,
+    UniformStiefel,
 )
 
 pytestmark = [
+    pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
     pytest.mark.filterwarnings("ignore:range_bound=:pymc_austerity.SubsamplingWarning"),
     # The process is multi-threaded, says Python 3.12 when it forks.
     pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
@@ -45,6 +51,10 @@ def model():
         z = pm.Categorical("z", w, shape=5)
         levels = pt.as_tensor(np.array([-1.0, 0.3, 1.5]))
         pm.Normal("y", levels[z], 1.0, observed=[-0.9, -0.2, 0.3, 0.5, 1.6])
+        for name in ("langevin", "dynamics"):
+            pm.Normal(f"y_{name}", pm.Normal(name), 1.0, observed=rng.normal(0.7, 1.0, N))
+        W = UniformStiefel("W", 2)
+        pm.Potential("x", pm.logp(pm.Logistic.dist(0, 1), rng.laplace(size=(N, 2)) @ W.T).sum(1))
     return model
 
 
@@ -53,6 +63,9 @@ def sample(model):
     with model:
         steps = [kind([model[kind.__name__]], **options) for kind, options in METROPOLIS.items()]
         steps += [TunaMH([model["eta"]]), SCIR([model["w"]]), MinibatchCategoricalGibbs([model["z"]])]
+        steps.append(AusterityMH(["W"], epsilon=0.05, proposal=StiefelWalk()))
+        steps.append(AusterityMH(["langevin"], epsilon=0.05, proposal=Langevin(1e-3)))
+        steps.append(SGLD(["dynamics"], step_size=DecreasingStepSize(1e-4, 10)))
 
     def run(**options):
         return pm.sample(

@@ -184,6 +184,18 @@ CASES: dict[str, Callable[[], Arrays]] = {
     "minibatch_barker_taylor": Chain(
         models.poisson, lambda m: pa.MinibatchBarker(control_variate=pa.Taylor())
     ),
+    "austerity_langevin": Chain(
+        models.poisson, lambda m: pa.AusterityMH(batch_size=100, proposal=pa.Langevin(4e-4, batch_size=50))
+    ),
+    "austerity_stiefel": Chain(
+        lambda: models.unmixing(pa.UniformStiefel),
+        lambda m: pa.AusterityMH(batch_size=100, epsilon=0.05, proposal=pa.StiefelWalk()),
+    ),
+    "sgld": Chain(models.poisson, lambda m: pa.SGLD(step_size=pa.DecreasingStepSize(2e-4), batch_size=50)),
+    "sgld_taylor": Chain(
+        models.logistic,
+        lambda m: pa.SGLD(step_size=0.1, control_variate=pa.Taylor(), preconditioner=pa.Laplace()),
+    ),
     "exact": Chain(
         models.line, lambda m: pa.MetropolisHastings(acceptance=pa.Exact(), proposal=pa.RandomWalk(0.02))
     ),

@@ -41,6 +41,16 @@ def line():
     return model
 
 
+def unmixing(uniform_stiefel):
+    """Two white sources, of which the variable is the unmixing matrix."""
+    rng, _ = _data(10)
+    rows = rng.laplace(size=(N, 2)) / np.sqrt(2)
+    with pm.Model() as model:
+        W = uniform_stiefel("W", 2)
+        pm.Potential("sources", pm.logp(pm.Logistic.dist(0, 1), rows @ W.T).sum(1))
+    return model
+
+
 def skewed():
     """Terms of a family without known bounds."""
     rng, x = _data(9)

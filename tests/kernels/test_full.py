@@ -17,12 +17,12 @@ from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.acceptance.exact import logistic
 from pymc_austerity.kernels.full_data import Current, full_transitions, total, unknown_sum
 from pymc_austerity.kernels.metropolis import transitions
-from pymc_austerity.kernels.subsample import CHUNK, rows_of
+from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
-from pymc_austerity.target import Target
+from pymc_austerity.target import CHUNK, Target
 from tests.kernels.engines import (
     REGRESSION,
     ScriptedRng,

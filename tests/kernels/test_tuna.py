@@ -20,13 +20,12 @@ from pymc_austerity.bounds.block_table import block_table, rounded_up
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import Move, RowSampler
 from pymc_austerity.kernels import tuna
-from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.kernels.tuna import TunaRule
 from pymc_austerity.model.compile.cache_key import modules_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals import AdaptiveRandomWalk
 from pymc_austerity.proposals.base import no_adaptation
-from pymc_austerity.target import Target
+from pymc_austerity.target import CHUNK, Target
 from tests.bounds.test_block_table import recovered
 from tests.kernels.engines import ScriptedRng, by
 from tests.kernels.three_states import (

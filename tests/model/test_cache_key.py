@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
+from pymc_austerity import target
 from pymc_austerity.acceptance import barker
 from pymc_austerity.acceptance.ttest import TTest
 from pymc_austerity.applications.topics import lda
-from pymc_austerity.kernels import subsample
 from pymc_austerity.kernels.metropolis import no_range, transitions
 from pymc_austerity.model.compile import cache_key
 from pymc_austerity.target import Target
@@ -66,7 +66,7 @@ def test_constants_of_what_is_used_matter(monkeypatch):
     before = key()
     monkeypatch.setattr(lda, "_ANY", 1, raising=False)
     assert key() == before
-    monkeypatch.setattr(subsample, "CHUNK", 4096)
+    monkeypatch.setattr(target, "CHUNK", 4096)
     assert key() != before
 
 

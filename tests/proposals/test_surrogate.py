@@ -44,7 +44,7 @@ def test_binding():
     bound = bind(Surrogate(), 3, 0.44, PROXY)
     assert bound.is_surrogate
     assert bound.target_functions == ("global_log_ratio", "global_gradient")
-    with pytest.raises(NotImplementedError, match="no proposal density"):
+    with pytest.raises(NotImplementedError, match="a move of its own"):
         bound.propose(bound.state, np.zeros(3), np.random.default_rng(1))
     assert bound.compilable
     assert is_fitted(Surrogate())

@@ -15,7 +15,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR
 from pymc_austerity.step_methods.gamma.sgrld import SGRLD
-from pymc_austerity.step_methods.gamma.step_size import DecreasingStepSize
+from pymc_austerity.step_methods.step_size import DecreasingStepSize
 from pymc_austerity.testing.steps import check_interface, check_points, check_state, fresh, move
 
 # Small batches are told of; see `test_minibatches_that_widen_the_law_are_told_of`.

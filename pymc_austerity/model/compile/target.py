@@ -17,6 +17,7 @@ from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
+from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.protocol import ReadyKernel
@@ -25,9 +26,13 @@ from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.compile.row_order import in_random_order
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import extract_given
-from pymc_austerity.model.graph.rewrite import parts_of, rebuild
+from pymc_austerity.model.graph.rewrite import parts_of, rebuild, stable
 from pymc_austerity.model.population import Positions
+from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.target import TARGET_PARAMETERS, Target
+
+# Made from the log densities when they are asked for.
+_GRADIENTS = ("global_gradient", "local_gradient")
 
 
 def state_type(block: Iterable[Variable]) -> str:
@@ -143,10 +148,8 @@ class CompiledTarget:
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
         result = {"global_log_ratio": pt.as_tensor(global_)}
         if local:
-            result |= {
-                "log_ratios": positions.in_order(local),
-                "log_terms": positions.in_order(old[:-1]),
-            }
+            self._local = positions.in_order(old[:-1])
+            result |= {"log_ratios": positions.in_order(local), "log_terms": self._local}
         return result if features is None else {**result, "features": features}
 
     @cached_property
@@ -162,11 +165,24 @@ class CompiledTarget:
     def _graph(self, name: str) -> Variable:
         if name == "global_gradient":
             return grad(self._global, self._q, disconnected_inputs="ignore")
+        if name == "local_gradient":
+            return self._gradient_of_rows()
         return self._outputs[name]
+
+    def _gradient_of_rows(self) -> Variable:
+        """The gradient of the sum of some rows."""
+        try:
+            return grad(stable(self._local).sum(), self._q, disconnected_inputs="ignore")
+        except NO_GRADIENT as error:
+            names = ", ".join(repr(name) for name, _ in self.factorisation.local_terms)
+            raise UnsuitableError(
+                f"The local terms ({names}) have no gradient, which Langevin moves go along: {error}. Use "
+                "AusterityMH with proposal=RandomWalk(scale) for the variables in them."
+            ) from None
 
     def _has(self, name: str) -> bool:
         """Whether the model has this function; without features, they are the state itself."""
-        return name in self._outputs or name == "global_gradient"
+        return name in self._outputs or name in _GRADIENTS
 
     def interpreted(self) -> Target:
         """The target as functions that Python can call; each is made when it is first called."""

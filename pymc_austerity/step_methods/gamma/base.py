@@ -42,13 +42,15 @@ from pymc_austerity.step_methods.gamma.state import (
     progress_columns,
     progress_updates,
 )
-from pymc_austerity.step_methods.gamma.step_size import DecreasingStepSize, step_size_of
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
 from pymc_austerity.step_methods.siblings import has_moved
+from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 
 # The order of rows and random points of a build: the same in every process.
 _SEED = 2018
+# What a step size is measured in.
+_UNIT = "It is in relaxation times of the process; 0.1 is a usual value."
 # Transitions after which forms are verified once more.
 _SETTLED = 50
 # Values of a given initial point up to this size are kept for when data are replaced.
@@ -95,7 +97,7 @@ class GammaProcessStep(RebuiltStep):
             threshold=threshold,
         )
         warn_of_compile_kwargs(self, compile_kwargs)
-        self._schedule = step_size_of(step_size)
+        self._schedule = step_size_of(step_size, _UNIT)
         self._model = model_of(model)
         self.vars = value_variables(self._model, vars)
         self.rng = get_random_generator(rng)

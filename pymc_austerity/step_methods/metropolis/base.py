@@ -320,7 +320,7 @@ class SubsampledStep(MixingStep):
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""
-        return statistics(outcome, n, self.engine.n_local, self.proposal_state.scale)
+        return statistics(outcome, n, self.engine.n_local, self.proposal_state)
 
     def _settings(self) -> dict[str, Any]:
         options, recipe = self._options, self._recipe

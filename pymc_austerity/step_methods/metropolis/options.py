@@ -24,6 +24,7 @@ from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import checked_steps_per_draw
 from pymc_austerity.step_methods.messages import refuse_discrete
+from pymc_austerity.step_methods.metropolis.orthonormal import refuse_orthonormal
 from pymc_austerity.validation import is_real
 
 Subsample = Literal["gather", "block"]
@@ -152,6 +153,7 @@ def checked_options(
     value_vars = value_variables(model, vars)
     if not discrete:
         refuse_discrete(value_vars)
+    refuse_orthonormal(model, value_vars, proposal, control_variate is not None)
     return MetropolisOptions(
         model=model,
         vars=tuple(value_vars),

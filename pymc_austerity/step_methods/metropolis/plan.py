@@ -25,7 +25,7 @@ from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
-from pymc_austerity.proposals.base import BoundProposal, bind
+from pymc_austerity.proposals.base import Block, BoundProposal, bind
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.range_bound import (
@@ -40,7 +40,8 @@ from pymc_austerity.step_methods.metropolis.options import (
     proposal_for,
     share_of_independent_moves,
 )
-from pymc_austerity.target import Index
+from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
+from pymc_austerity.target import Index, QuadraticProxy
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class Recipe:
         Bounds on the range of the log ratios, if the rule needs one and none was given.
     sweep : int
         Transitions of a draw, if `steps_per_draw` was not given: 1, or one for each element.
+    matrices : tuple of (int, int)
+        Rows and columns of the matrices with orthonormal columns, if the block is made of these.
     """
 
     n_local: int
@@ -98,11 +101,12 @@ class Recipe:
     mode_fit: ModeFit | None
     certificates: RangeCertificates | RemainderCertificate | None = None
     sweep: int = 1
+    matrices: tuple[tuple[int, int], ...] = ()
 
     def bind(self) -> BoundProposal:
         """The proposal, ready for the dimensions of the block."""
         proxy = None if self.mode_fit is None else self.mode_fit.proxy
-        return bind(self.proposal, self.n_dim, self.rule.target_accept(self.n_dim), proxy)
+        return bound_to(self.proposal, Block(self.n_dim, self.n_local, self.matrices), self.rule, proxy)
 
     @property
     def exact_rows(self) -> Index:
@@ -262,7 +266,10 @@ def plan_metropolis(
         stage("range of the log ratios")
         certificates = certificates_of(surveyed.structure, point, mode_fit)
     n_local, n_dim = surveyed.factorisation.n_local, len(vector_of(surveyed.factorisation, point))
-    recipe = Recipe(n_local, n_dim, rule, surveyed.proposal, bound.state, mode_fit, certificates)
+    matrices = matrices_of(options.model, options.vars)
+    recipe = Recipe(
+        n_local, n_dim, rule, surveyed.proposal, bound.state, mode_fit, certificates, matrices=matrices
+    )
     return MetropolisPlan(options, surveyed, bound, recipe)
 
 
@@ -297,6 +304,14 @@ def bound_proposal(
     q = vector_of(surveyed.factorisation, point)
     mode_fit = mode_fit_of(surveyed)
     proxy = None if mode_fit is None else mode_fit.proxy
-    bound = bind(surveyed.proposal, len(q), rule.target_accept(len(q)), proxy)
+    block = Block(len(q), surveyed.factorisation.n_local, matrices_of(options.model, options.vars))
+    bound = bound_to(surveyed.proposal, block, rule, proxy)
     try_proposal(bound, q)
     return bound
+
+
+def bound_to(
+    proposal: ProposalOption, block: Block, rule: AcceptanceRule, proxy: QuadraticProxy | None
+) -> BoundProposal:
+    """A proposal for a block, with the acceptance rate that suits the rule."""
+    return bind(proposal, block.n_dim, rule.target_accept(block.n_free), proxy, block)

@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.kernels.subsample import CHUNK
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.proposals.base import no_adaptation
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
-from pymc_austerity.target import Vector
+from pymc_austerity.target import CHUNK, Vector
 
 # Moves that are decided without the data are proposed anew so many times.
 _ATTEMPTS = 100

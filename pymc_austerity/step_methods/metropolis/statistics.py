@@ -49,6 +49,16 @@ def plate_statistics(outcome: Any, n: int, n_groups: int) -> dict[str, Any]:
     }
 
 
+def with_rows_of_proposal(outcome: Outcome, proposal_state: Any) -> Outcome:
+    """The outcome with what the proposal has read since the last draw, if it reads local terms."""
+    n_read = getattr(proposal_state, "n_read", None)
+    if n_read is None:
+        return outcome
+    total = outcome.n_used + int(n_read[0])
+    n_read[0] = 0
+    return outcome._replace(n_used=total)
+
+
 def statistics(outcome: Outcome | ElementOutcome, n: int, n_local: int, scales: Vector) -> dict[str, Any]:
     """Means over the n transitions of a draw; the last three but `scale` are those of the last transition.
 

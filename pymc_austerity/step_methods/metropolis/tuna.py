@@ -13,6 +13,7 @@ from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.proposals import Langevin, StiefelWalk
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
@@ -178,6 +179,11 @@ class TunaMH(PlateStep):
     ) -> None:
         self._tuna = checked_tuna_options(chi, switch_above, curvature, debug)
         taylor = checked_control_variate(control_variate)
+        if isinstance(options.get("proposal"), Langevin | StiefelWalk):
+            raise ValueError(
+                f"TunaMH has no decision rule for the moves of {type(options['proposal']).__name__}. Use it "
+                "with AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
+            )
         super().__init__(vars, EXACT, control_variate=taylor, **options)
 
     @classmethod

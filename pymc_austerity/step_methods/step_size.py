@@ -63,8 +63,14 @@ class DecreasingStepSize:
         return float(self.h * (1.0 + m / self.tau) ** -self.kappa)
 
 
-def step_size_of(given: Any) -> DecreasingStepSize:
+def step_size_of(given: Any, unit: str) -> DecreasingStepSize:
     """Check `step_size`; a number is a step size that does not decrease.
+
+    Parameters
+    ----------
+    given : float or DecreasingStepSize
+    unit : str
+        A sentence on what it is measured in.
 
     Raises
     ------
@@ -75,7 +81,6 @@ def step_size_of(given: Any) -> DecreasingStepSize:
         return given
     if not is_real(given) or not 0.0 < given < float("inf"):
         raise ValueError(
-            f"step_size must be a positive number or DecreasingStepSize(h, tau, kappa), got {given!r}. It is "
-            "in relaxation times of the process; 0.1 is a usual value."
+            f"step_size must be a positive number or DecreasingStepSize(h, tau, kappa), got {given!r}. {unit}"
         )
     return DecreasingStepSize(float(given), kappa=0.0)

@@ -1,0 +1,123 @@
+"""Stochastic-gradient Langevin dynamics, of which every move is accepted (Welling & Teh 2011).
+
+    q' = q + (a/2) M g + N(0, a M)
+
+with g the gradient of the global terms plus N/n times that of n local terms, drawn without replacement, and
+M = L L' a fixed preconditioner. The step size a = h (1 + m / tau)^(-kappa) may decrease.
+
+Guarantee
+---------
+None at a fixed step size. On a normal posterior the stationary distribution is known
+(`step_methods.langevin`).
+
+When it fails
+-------------
+Where a step overshoots: near kinks, and where curvatures are larger than at the mode.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import register_jitable
+
+from pymc_austerity.exceptions import CompiledError
+from pymc_austerity.proposals.laplace import times_upper
+from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
+from pymc_austerity.target import Target, Vector
+
+
+class DivergedError(CompiledError):
+    """A state is no longer finite; its numbers are the coordinate, the step size and the transition."""
+
+    sentence = "Coordinate {0} is no longer finite after a step of size {1} (transition {2} of the chain)."
+
+
+class Dynamics(NamedTuple):
+    """What the transitions of a chain have in common.
+
+    Attributes
+    ----------
+    h, tau, kappa : float
+        Of the step size.
+    n, n_local : int
+        Rows of a minibatch, and all.
+    factor : ndarray of shape (D, D) or (0, 0)
+        L, upper triangular; empty for the identity.
+    """
+
+    h: float
+    tau: float
+    kappa: float
+    n: int
+    n_local: int
+    factor: npt.NDArray[np.float64]
+
+
+class LangevinOutcome(NamedTuple):
+    """What several transitions in a row did; `step_size` is that of the last."""
+
+    q: Vector
+    n_used: int
+    step_size: float
+
+
+@register_jitable
+def langevin_transitions(
+    n_transitions: int,
+    first: int,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    dynamics: Dynamics,
+    target: Target,
+) -> LangevinOutcome:
+    """Run transitions number `first`, `first` + 1, ... of a chain from `q`.
+
+    Parameters
+    ----------
+    n_transitions, first : int
+    rng : numpy.random.Generator
+    q : ndarray of shape (D,)
+    args : tuple
+        Handed to the functions of `target`.
+    dynamics : Dynamics
+    target : Target
+        Its `global_gradient` and `local_gradient` are called.
+
+    Returns
+    -------
+    LangevinOutcome
+
+    Raises
+    ------
+    DivergedError
+    """
+    n, factor = dynamics.n, dynamics.factor
+    a = dynamics.h
+    for m in range(first, first + n_transitions):
+        a = dynamics.h * (1.0 + m / dynamics.tau) ** -dynamics.kappa
+        batch = distinct_positions(rng, n, dynamics.n_local)
+        gradient = estimated_gradient(q, batch, dynamics.n_local, args, target)
+        z = rng.standard_normal(len(q))
+        if factor.shape[0] == 0:
+            q = q + 0.5 * a * gradient + math.sqrt(a) * z
+        else:
+            q = q + times_upper(factor, 0.5 * a * times_transposed(factor, gradient) + math.sqrt(a) * z)
+        for d in range(len(q)):
+            if not math.isfinite(q[d]):
+                raise DivergedError(d, a, m)
+    return LangevinOutcome(q, n_transitions * n, a)
+
+
+@register_jitable
+def times_transposed(upper: npt.NDArray[np.float64], vector: Vector) -> Vector:
+    """The transpose of an upper triangular matrix times a vector."""
+    result = np.zeros(len(vector))
+    for i in range(len(vector)):
+        for j in range(i, len(vector)):
+            result[j] += upper[i, j] * vector[i]
+    return result

@@ -1,0 +1,1 @@
+"""Langevin dynamics along stochastic gradients, without a test."""

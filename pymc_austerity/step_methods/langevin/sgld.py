@@ -1,0 +1,345 @@
+"""Stochastic-gradient Langevin dynamics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import PointType
+from pymc.step_methods.compound import StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import get_random_generator
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.exceptions import warn
+from pymc_austerity.kernels.stochastic_gradient import DivergedError, LangevinOutcome
+from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
+from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.proposals.laplace import Laplace
+from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.configuration import plain
+from pymc_austerity.step_methods.gamma.state import progress_columns, progress_updates
+from pymc_austerity.step_methods.langevin.engine import LangevinEngine
+from pymc_austerity.step_methods.langevin.inflation import Inflation, linear_dynamics
+from pymc_austerity.step_methods.langevin.plan import (
+    SgldPlan,
+    SgldRecipe,
+    checked_options,
+    plan_sgld,
+    replan_sgld,
+)
+from pymc_austerity.step_methods.messages import warn_of_long_deterministics
+from pymc_austerity.step_methods.siblings import has_moved
+from pymc_austerity.step_methods.step_size import DecreasingStepSize
+
+# Of eigenvalues.
+_ROUNDING = 1e-9
+
+
+@dataclass_state
+class LangevinState(StepMethodState):
+    """All that the step carries from draw to draw.
+
+    Attributes
+    ----------
+    n_transitions : int
+        m, since the chain began, where the step size decreases.
+    """
+
+    n_transitions: int
+
+
+class SGLD(RebuiltStep):
+    """Stochastic-gradient Langevin dynamics: moves along the gradient of a minibatch, never tested.
+
+    Parameters
+    ----------
+    vars : variables or their names, optional
+        Continuous variables to update together. Default: all of the model.
+    step_size : float > 0 or DecreasingStepSize
+        a: the variance of the noise of a move, in the units of the value variables squared (the unconstrained
+        scale). With ``preconditioner=Laplace()`` in posterior variances.
+    batch_size : int, float in (0, 1) or None, default 100
+        Local terms of a minibatch, as a number or as a share. None: all.
+    control_variate : Taylor, optional
+        Minibatches estimate the gradient of the Taylor remainders only.
+    preconditioner : Laplace, optional
+        ``Laplace()``: M is the inverse precision at the posterior mode. Default: the unit matrix.
+    steps_per_draw : int, default 1
+        Transitions for each draw.
+    threshold : int, default 1000
+        A vector of at least so many terms is subsampled.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    blocked : bool, default True
+        False makes one step for each variable.
+    rng : int or numpy.random.Generator, optional
+    initial_point : dict, optional
+        A point as ``model.initial_point()`` gives it, for models where that is slow.
+    compile_kwargs : dict, optional
+        Not used, with a warning: transitions are compiled by numba.
+    progressbar : bool, default True
+        Whether a set-up that takes more than a second is shown while it lasts.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, a variable is discrete, the model has nothing to subsample, the
+        step size is unstable at the mode, or a state of a chain is no longer finite.
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+
+    Warns
+    -----
+    SubsamplingWarning
+        Once for each step: nothing corrects the distribution.
+
+    Notes
+    -----
+    q' = q + (a/2) M g + N(0, a M), with g the gradient of the global terms plus N/n times that of the local
+    terms of a minibatch, drawn without replacement (Welling & Teh 2011). There is never a test.
+
+    *Sample statistics*: `step_size`, `n_used` and `fraction_used`. `sd_inflation` is the ratio of the
+    stationary to the posterior standard deviation that theory predicts on a normal posterior, the largest
+    over all directions. In one dimension it is sqrt((1 + aV/4) / (1 - aA/4)), with A the precision and V the
+    variance of g. With several it is from the Lyapunov equation of the linear recursion. A is that of the
+    mode, and V an average over draws of the normal distribution there, at the first values of all other
+    variables. It is NaN where there is no mode. With neither a preconditioner nor a control variate no mode
+    is looked for above 50 dimensions.
+
+    A step size with aA >= 4 (with a preconditioner, a >= 4) has no stationary distribution, and is refused.
+
+    *The paper, corrected*: Korattikara et al. (2014, section 6.4) blame large gradients met by noise for what
+    goes wrong at a kink. On their example full gradients do the same: a mean of 0.0153, against the exact
+    0.0100. With minibatches of 500 it is 0.0164. It is the Euler step, and no smaller noise mends it.
+
+    *Guarantee*: none at a fixed step size. The error shrinks with it, and on a normal posterior
+    `sd_inflation` says how large it is.
+
+    *When it fails*: where `sd_inflation` is well above 1, and at kinks and other places where curvatures are
+    larger than at the mode. `Langevin` makes the same moves and tests them.
+
+    References
+    ----------
+    .. [1] Welling, M. & Teh, Y. W. (2011). Bayesian learning via stochastic gradient Langevin dynamics. ICML.
+    .. [2] Baker, J., Fearnhead, P., Fox, E. & Nemeth, C. (2019). Control variates for stochastic gradient
+       MCMC. Statistics and Computing 29.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import SGLD, Laplace, SubsamplingWarning, Taylor
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2000)
+    >>> y = rng.poisson(np.exp(1 + 0.3 * x))
+    >>> with pm.Model() as model:
+    ...     level, slope = pm.Normal("level"), pm.Normal("slope")
+    ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
+    >>> with model, warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", SubsamplingWarning)
+    ...     step = SGLD(step_size=0.1, control_variate=Taylor(), preconditioner=Laplace())
+    ...     idata = pm.sample(100, tune=100, chains=1, step=step, progressbar=False)
+    >>> round(idata.sample_stats["sd_inflation"].mean().item(), 2)
+    1.01
+    """
+
+    name = "sgld"
+    _rebuilt = ("_factorisation", "_engine")
+    _state_class = LangevinState
+    _factorisation: Factorisation | None = None
+    _engine: LangevinEngine | None = None
+    _recipe: SgldRecipe
+    _is_started = False
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
+        "step_size": (np.float64, []),
+        "n_used": (np.float64, []),
+        "fraction_used": (np.float64, []),
+        "sd_inflation": (np.float64, []),
+    }
+
+    def __init__(
+        self,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
+        *,
+        step_size: float | DecreasingStepSize,
+        batch_size: int | float | None = 100,
+        control_variate: Taylor | None = None,
+        preconditioner: Laplace | None = None,
+        steps_per_draw: int = 1,
+        threshold: int = 1000,
+        model: pm.Model | None = None,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: PointType | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
+        progressbar: bool = True,
+    ) -> None:
+        shown = checked_progressbar(progressbar)
+        warn_of_compile_kwargs(self, compile_kwargs)
+        self._options = checked_options(
+            vars,
+            step_size=step_size,
+            batch_size=batch_size,
+            control_variate=control_variate,
+            preconditioner=preconditioner,
+            steps_per_draw=steps_per_draw,
+            threshold=threshold,
+            model=model,
+        )
+        self._model, self.vars = self._options.model, list(self._options.vars)
+        self.rng, self.tune = get_random_generator(rng), False
+        self.n_transitions = 0
+        with watched(type(self).__name__, shown):
+            stage("reading the model")
+            point = default_point(self._model) if initial_point is None else initial_point
+            warn_of_long_deterministics(self._model, point)
+            self._build_anew(point)
+        self._warn_of_no_test()
+
+    # Building -------------------------------------------------------------------------------
+
+    def _build(self, point: PointType) -> None:
+        plan = plan_sgld(self._options, point)
+        self._require_stable(plan)
+        engine = self._compiled(plan, point)
+        recipe, mode_fit = plan.recipe, plan.recipe.mode_fit
+        if mode_fit is not None:
+            noise = engine.gradient_noise(mode_fit, point)
+            if np.all(np.isfinite(noise)):
+                linear = linear_dynamics(mode_fit.proxy.precision, recipe.dynamics.factor, noise)
+                recipe = recipe._replace(linear=linear)
+        self._keep(plan, recipe, engine)
+
+    def _rebuild(self, point: PointType) -> bool:
+        assert self._data_seen is not None
+        plan = replan_sgld(self._options, self._recipe, self._data_seen[0], point)
+        if plan is None:
+            return False
+        self._keep(plan, self._recipe, self._compiled(plan, point))
+        return True
+
+    def _compiled(self, plan: SgldPlan, point: PointType) -> LangevinEngine:
+        stage("transitions")
+        return LangevinEngine(plan.terms, plan.recipe.dynamics, vector_of(plan.factorisation, point), point)
+
+    def _keep(self, plan: SgldPlan, recipe: SgldRecipe, engine: LangevinEngine) -> None:
+        self._factorisation, self._recipe = plan.factorisation, recipe
+        self._inflation = Inflation(recipe.linear, self._options.step_size.h)
+        self._engine = engine
+
+    def _require_stable(self, plan: SgldPlan) -> None:
+        """Raise `ValueError` if the dynamics have no stationary distribution at the mode."""
+        mode_fit, dynamics = plan.recipe.mode_fit, plan.recipe.dynamics
+        if mode_fit is None:
+            return
+        precision = mode_fit.proxy.precision
+        largest = linear_dynamics(precision, dynamics.factor, np.zeros_like(precision)).largest_stable
+        if dynamics.h >= largest * (1.0 - _ROUNDING):
+            names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
+            raise ValueError(
+                f"step_size={dynamics.h:.4g} is unstable for {names}: steps from the posterior mode go "
+                f"further and further away. The largest stable step size is {largest:.4g}. Take one of "
+                f"{0.1 * largest:.2g} or less."
+            )
+
+    def _warn_of_no_test(self) -> None:
+        predicted = self._inflation(self._options.step_size.h)
+        known = (
+            f" On a normal posterior standard deviations would come out up to {predicted:.3g} times too "
+            "large (sample statistic sd_inflation)."
+            if math.isfinite(predicted)
+            else ""
+        )
+        warn(
+            "SGLD accepts every move: nothing corrects what the step size and the minibatches do to the "
+            f"posterior.{known} proposal=Langevin(step_size) makes the same moves, with a test."
+        )
+
+    @property
+    def is_built(self) -> bool:
+        """Whether this process has built the step."""
+        return self._engine is not None
+
+    def _graphs(self) -> list[LogDensityGraph]:
+        return [self.factorisation.graph]
+
+    @property
+    def factorisation(self) -> Factorisation:
+        """The local terms. They have size N, and are not there before `require_built`."""
+        assert self._factorisation is not None
+        return self._factorisation
+
+    @property
+    def mode_fit(self) -> ModeReport | None:
+        """What the search for the posterior mode found; None if there is no mode."""
+        return None if self._recipe.mode_fit is None else self._recipe.mode_fit.report
+
+    # PyMC's contract ------------------------------------------------------------------------
+
+    def _begin_chain(self, n_tune: int) -> None:
+        self.tune, self.n_transitions, self._is_started = False, 0, False
+
+    def reset_tuning(self) -> None:
+        """Nothing is tuned."""
+
+    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+        """Make `steps_per_draw` transitions from `point`."""
+        self.require_built(point)
+        if not self._is_started:
+            has_moved()
+            require_finite(self.factorisation, point)
+            self._is_started = True
+        outcome = self._run(self._options.steps_per_draw, point)
+        n_used = outcome.n_used / self._options.steps_per_draw
+        stats = {
+            "step_size": outcome.step_size,
+            "n_used": n_used,
+            "fraction_used": n_used / self._recipe.dynamics.n_local,
+            "sd_inflation": self._inflation(outcome.step_size),
+        }
+        return point_of(self.factorisation, outcome.q, point), [stats]
+
+    def _run(self, n: int, point: PointType) -> LangevinOutcome:
+        assert self._engine is not None
+        q = vector_of(self.factorisation, point)
+        try:
+            outcome = self._engine.run(n, self.n_transitions, self.rng, q, point)
+        except DivergedError as error:
+            name, index = self.factorisation.coordinate(int(error.args[0]))
+            place = f"[{', '.join(map(str, index))}]" if index else ""
+            raise ValueError(
+                f"The state of {name}{place} is no longer finite after a step of size {error.args[1]:.4g}, "
+                "or a gradient is not: the dynamics are unstable there. Take a smaller step_size, or start "
+                "nearer to the mode, with initvals=find_mode(model)."
+            ) from None
+        if self._recipe.dynamics.kappa:
+            self.n_transitions += n
+        return outcome
+
+    def _settings(self) -> dict[str, Any]:
+        options = self._options
+        size = options.step_size
+        return {
+            "step_size": plain(size if size.kappa else size.h),
+            "batch_size": self._recipe.dynamics.n,
+            "control_variate": plain(options.control_variate),
+            "preconditioner": plain(options.preconditioner),
+            "steps_per_draw": options.steps_per_draw,
+            "threshold": plain(options.threshold),
+            "n_local": self._recipe.dynamics.n_local,
+        }
+
+    # Progress bar ---------------------------------------------------------------------------
+
+    _progressbar_config = staticmethod(progress_columns)
+    _make_progressbar_update_functions = staticmethod(progress_updates)

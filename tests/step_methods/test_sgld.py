@@ -1,0 +1,248 @@
+"""SGLD: PyMC's contract, workers, replaced data, options, and errors that say what to do."""
+
+import logging
+import math
+import re
+import warnings
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_austerity import (
+    SGLD,
+    DecreasingStepSize,
+    Laplace,
+    SubsamplingWarning,
+    Taylor,
+    UniformStiefel,
+    restricted_nuts,
+)
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.testing import check_step
+from pymc_austerity.testing.steps import fresh, move
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:SGLD accepts every move:pymc_austerity.SubsamplingWarning"),
+    # The process is multi-threaded, says Python 3.12 when it forks.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
+]
+N = 2000
+INTERPRETED = pytest.mark.usefixtures("interpreted")
+
+
+def build_model(n=N):
+    rng = np.random.default_rng(1)
+    with pm.Model(coords={"term": ["level", "slope"]}) as model:
+        x = pm.Data("x", rng.normal(size=n))
+        y = pm.Data("y", rng.poisson(np.exp(1 + 0.3 * rng.normal(size=n))))
+        beta = pm.Normal("beta", dims="term")
+        sigma = pm.HalfNormal("sigma")
+        pm.Poisson("visits", pt.exp(beta[0] + beta[1] * x), observed=y)
+        pm.Normal("z", beta[0], sigma, observed=rng.normal(1.0, 0.5, n))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_model()
+
+
+@pytest.fixture(scope="module")
+def step(model):
+    """For some variables, by name; the others are moved by NUTS."""
+    with model, warnings.catch_warnings():
+        warnings.simplefilter("ignore", SubsamplingWarning)
+        return SGLD(["beta"], step_size=DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
+
+
+def sample(model, step, **options):
+    with model:
+        return pm.sample(
+            step=step, draws=15, tune=15, chains=2, random_seed=3, progressbar=False, quiet=True,
+            compute_convergence_checks=False, **options,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, {"control_variate": Taylor(), "preconditioner": Laplace()}])
+def test_conformance(options):
+    """Steps of a hundredth of a posterior variance widen it by little, if gradients are not noisy."""
+    size = 0.2 if options else 6e-6
+
+    def make_step(vars=None, **given):
+        if vars:  # a part of the predictor has no expansion
+            return SGLD(vars, step_size=6e-6, batch_size=None, steps_per_draw=50, **given)
+        return SGLD(
+            vars, step_size=size, batch_size=100 if options else None, steps_per_draw=50, **options, **given
+        )
+
+    check_step(make_step, tolerance=0.05)
+
+
+def test_with_nuts_beside_it(model, step):
+    with model:
+        nuts = restricted_nuts(["sigma"])
+    one = sample(model, [step, nuts], cores=1)
+    assert one.posterior["beta"].dims == ("chain", "draw", "term")
+    sizes = one.sample_stats["step_size"].to_numpy()
+    assert sizes.shape == (2, 15, 2)
+    assert np.any(np.all(np.diff(sizes[0], axis=0) < 0, axis=0))  # of SGLD, without an end at that of tuning
+
+
+def test_statistics(step, model):
+    point, (stats,) = fresh(step).step(model.initial_point())
+    assert set(stats) == {"step_size", "n_used", "fraction_used", "sd_inflation"}
+    assert stats["step_size"] == pytest.approx(2e-5 * 1.2**-0.5)
+    assert (stats["n_used"], stats["fraction_used"]) == (100.0, 100 / (2 * N))
+    assert 1 < stats["sd_inflation"] < 10
+    assert "sigma_log__" in point
+
+
+def test_no_array_of_the_size_of_the_data_travels(step):
+    state = step.__getstate__()
+    state.pop("_model")
+    state.pop("_vars", None)
+    state["_options"] = state["_options"]._replace(model=None, vars=())
+    assert len(cloudpickle.dumps(state)) < 15_000
+    assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
+
+
+def test_data_are_replaced(step):
+    model = build_model()
+    with model:
+        step = SGLD(["beta"], step_size=2e-5, batch_size=None)
+        assert "4,000 local terms" in repr(step)
+        before = sample(model, step, cores=1)
+        pm.set_data({"y": model["y"].get_value() + 5})
+    after = sample(model, step, cores=1)
+    assert np.all(after.posterior["beta"][:, -1, 0] > before.posterior["beta"][:, -1, 0])
+
+
+@INTERPRETED
+def test_interpreted_draws_are_those_of_compiled_ones(step, model):
+    with model:
+        slow = SGLD(["beta"], step_size=DecreasingStepSize(2e-5, 10, 0.5), steps_per_draw=3)
+    one, other = (move(fresh(each), model.initial_point(), 5)[0][-1] for each in (slow, step))
+    np.testing.assert_allclose(one["beta"], other["beta"], rtol=1e-9)
+
+
+@INTERPRETED
+def test_it_warns_once_and_says_how_wide(model):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        step = SGLD([model["beta"]], model=model, step_size=2e-5)
+        step.setup_chain(np.random.default_rng(1), 0, 3)
+        move(step, model.initial_point(), 3)
+    (warning,) = told
+    assert warning.category is SubsamplingWarning
+    assert re.search(r"accepts every move.*up to [\d.]+ times too large", str(warning.message))
+
+
+@INTERPRETED
+def test_without_a_mode_there_is_no_prediction(caplog):
+    with pm.Model():
+        mu = pm.Normal("mu")
+        pm.Potential("p", -pt.sqrt(pt.abs(mu - np.linspace(-1, 1, N))))
+        with caplog.at_level(logging.INFO, logger="pymc_austerity"):
+            step = SGLD(step_size=1e-5)
+        _, (stats,) = step.step({"mu": np.array(0.3)})
+    assert math.isnan(stats["sd_inflation"])
+
+
+@INTERPRETED
+@pytest.mark.parametrize("size", [0, 0.0, -1e-3, math.inf, math.nan, "a", True, None])
+def test_bad_step_size(model, size):
+    with model, pytest.raises(ValueError, match="^step_size must be a positive number or DecreasingStepSize"):
+        SGLD(["beta"], step_size=size)
+
+
+@INTERPRETED
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"step_size": 1e-5, "batch_size": 5000}, ValueError, "batch_size must be at most 4000.*got 5000"),
+        ({"step_size": 1e-5, "batch_size": 0}, ValueError, "batch_size must be None, a positive integer"),
+        ({"step_size": 1e-5, "steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer"),
+        ({"step_size": 1e-5, "preconditioner": "mode"}, ValueError, "preconditioner must be None or Laplace"),
+        (
+            {"step_size": 1e-5, "preconditioner": Laplace("pcn")},
+            ValueError,
+            "its parameters are for proposals",
+        ),
+        ({"step_size": 1e-5, "control_variate": 2}, TypeError, "control_variate must be None or Taylor"),
+        (
+            {"step_size": 1e-5, "control_variate": Taylor(exact_rows=5)},
+            ValueError,
+            "exact_rows=5 is for steps",
+        ),
+        ({"step_size": 1e-5, "epsilon": 0.1}, TypeError, "SGLD has no option 'epsilon'"),
+        ({}, TypeError, "step_size"),
+        ({"step_size": 4.0, "preconditioner": Laplace()}, ValueError, "The largest stable step size is 4;"),
+        (
+            {"step_size": 1.0},
+            ValueError,
+            r"step_size=1 is unstable for beta: .* largest stable step size is 0.000",
+        ),
+        ({"step_size": DecreasingStepSize(1.0)}, ValueError, "step_size=1 is unstable"),
+        ({"step_size": 1e-5, "threshold": 10**6}, ValueError, "nothing to subsample"),
+    ],
+)
+def test_bad_options(model, options, error, message):
+    with model, pytest.raises(error, match=message):
+        SGLD(["beta"], **options)
+
+
+@INTERPRETED
+def test_other_variables(model):
+    with (
+        model,
+        pytest.raises(ValueError, match="sigma_log__, which it contains|would be moved by another step"),
+    ):
+        SGLD(["beta"], step_size=1e-5, control_variate=Taylor())
+    with pm.Model():
+        k = pm.Poisson("k", 3.0)
+        W = UniformStiefel("W", 2)
+        pm.Normal("y", k * W[0, 0], 1.0, observed=np.zeros(N))
+        with pytest.raises(ValueError, match="Only continuous variables can be updated; discrete: k"):
+            SGLD([k], step_size=1e-5)
+        with pytest.raises(ValueError, match=r"W has orthonormal columns.*proposal=StiefelWalk"):
+            SGLD([W], step_size=1e-5)
+
+
+@INTERPRETED
+def test_a_share_of_the_rows_and_a_few_transitions_of_each_draw(model):
+    with model:
+        step = SGLD(["beta"], step_size=1e-5, batch_size=0.1, steps_per_draw=2)
+    _, (stats,) = step.step(model.initial_point())
+    assert stats["n_used"] == 400
+    assert step.configuration["batch_size"] == 400
+
+
+@INTERPRETED
+def test_a_state_that_is_not_finite_is_an_error():
+    """The curvature grows without bound away from the mode."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", shape=2)
+        pm.Potential("p", -((mu[0] + mu[1] - np.linspace(-1, 1, N)) ** 4))
+        step = SGLD(step_size=1e-4)
+    point = {"mu": np.array([50.0, 0.0])}
+    with pytest.raises(
+        ValueError, match=r"^The state of mu\[[01]\] is no longer finite after a step of size 0.0001"
+    ):
+        move(step, point, 50)
+    assert model
+
+
+@INTERPRETED
+def test_a_start_outside_the_support(model):
+    with model:
+        step = SGLD(["beta"], step_size=1e-5)
+    with pytest.raises(ValueError, match="log density of the term"):
+        step.step({**model.initial_point(), "beta": np.array([np.nan, 0.0])})
+
+
+def test_interpreted_needs_no_compiler(model):
+    with interpreted(), model:
+        assert SGLD(["beta"], step_size=1e-5).is_built
