@@ -10,7 +10,6 @@ from rich.table import Column
 
 from pymc_austerity.kernels.elements import ElementOutcome
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.target import Vector
 
 DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
     # A float, as in pm.Metropolis: equal names must have equal types.
@@ -49,7 +48,7 @@ def plate_statistics(outcome: Any, n: int, n_groups: int) -> dict[str, Any]:
     }
 
 
-def with_rows_of_proposal(outcome: Outcome, proposal_state: Any) -> Outcome:
+def _with_rows_of_proposal(outcome: Outcome, proposal_state: Any) -> Outcome:
     """The outcome with what the proposal has read since the last draw, if it reads local terms."""
     n_read = getattr(proposal_state, "n_read", None)
     if n_read is None:
@@ -59,16 +58,17 @@ def with_rows_of_proposal(outcome: Outcome, proposal_state: Any) -> Outcome:
     return outcome._replace(n_used=total)
 
 
-def statistics(outcome: Outcome | ElementOutcome, n: int, n_local: int, scales: Vector) -> dict[str, Any]:
+def statistics(outcome: Outcome | ElementOutcome, n: int, n_local: int, state: Any) -> dict[str, Any]:
     """Means over the n transitions of a draw; the last three but `scale` are those of the last transition.
 
     Of moves of single elements `fraction_used` is a share of the rows that contain them, and `scale` the mean
-    over the elements.
+    over the elements. `state` is that of the proposal.
     """
     if isinstance(outcome, ElementOutcome):
-        share, scale = outcome.n_used / max(1, outcome.n_possible), float(np.mean(scales))
+        share, scale = outcome.n_used / max(1, outcome.n_possible), float(np.mean(state.scale))
     else:
-        share, scale = outcome.n_used / n / n_local, scales[0]
+        outcome = _with_rows_of_proposal(outcome, state)
+        share, scale = outcome.n_used / n / n_local, state.scale[0]
     return {
         "accepted": float(outcome.accepted),
         "mean_tree_accept": outcome.n_accepted / n,
