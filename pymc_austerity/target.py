@@ -45,6 +45,12 @@ def state_itself(q: Vector, args: tuple[Any, ...]) -> Vector:
     return q
 
 
+@register_jitable
+def no_transitions(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
+    """Stub of `Target.transitions`."""
+    raise NotImplementedError("This target is no chain of states.")
+
+
 class Target(NamedTuple):
     """A log density that is global(q) + sum over i < N of l_i(q), as a kernel sees it.
 
@@ -64,13 +70,16 @@ class Target(NamedTuple):
         ``(q, args) -> ndarray (D,)``, the gradient of global(q), for proposals that move along it.
     features : callable
         ``(q, args) -> ndarray (p,)``, phi(q), the coordinates in which bounds on the terms are stated.
+    transitions : callable
+        ``(q, index, args) -> ndarray``, of chains of states: what says how the states q go on to the sites in
+        `index` (`kernels.particle_gibbs`).
 
     Notes
     -----
     `args` is a tuple handed through unread: the values of variables outside the block, and data. States
     are float vectors of shape (D,). Tests write a `Target` by hand; `model.compile` makes one from a
     `Factorisation`, and takes the parameters of each function from its stub. numba knows no defaults of a
-    NamedTuple: compiled code names all five functions.
+    NamedTuple: compiled code names all six functions.
     """
 
     global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float] = no_global_log_ratio
@@ -78,6 +87,7 @@ class Target(NamedTuple):
     log_terms: Callable[[npt.NDArray[Any], Index, tuple[Any, ...]], Vector] = no_log_terms
     global_gradient: Callable[[Vector, tuple[Any, ...]], Vector] = no_global_gradient
     features: Callable[[Vector, tuple[Any, ...]], Vector] = state_itself
+    transitions: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_transitions
 
 
 # Names of the parameters of each function of a `Target`; the last is `args`.

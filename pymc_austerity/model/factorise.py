@@ -110,10 +110,10 @@ def build(
     model = model_of(model)
     value_vars = None if vars is None else value_variables(model, vars)
     point = default_point(model) if initial_point is None else initial_point
-    _refuse_single_precision(model)
+    refuse_single_precision(model)
     raw = raw_terms(model, value_vars)
     for name, term in raw.items():
-        _refuse_scaled_or_random(model[name], term)
+        refuse_scaled_or_random(model[name], term)
     if temperature != 1.0:
         likelihood = {rv.name for rv in (*model.observed_RVs, *model.potentials)}
         raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
@@ -216,7 +216,8 @@ def _not_free(model: pm.Model, var: Variable | str) -> str:
     )
 
 
-def _refuse_single_precision(model: pm.Model) -> None:
+def refuse_single_precision(model: pm.Model) -> None:
+    """Raise `FactorisationError` naming a variable that is not in double precision."""
     for value in model.value_vars:
         if np.dtype(value.type.dtype).kind == "f" and value.type.dtype != "float64":
             raise FactorisationError(
@@ -225,7 +226,7 @@ def _refuse_single_precision(model: pm.Model) -> None:
             )
 
 
-def _refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
+def refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
     """`total_size` and `pm.Minibatch` are a subsampling scheme of their own: N would be wrong."""
     if rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
         raise FactorisationError(

@@ -208,6 +208,7 @@ _log_ratios = _call("log_ratios", VECTOR)
 _log_terms = _call("log_terms", VECTOR)
 _global_gradient = _call("global_gradient", VECTOR)
 _features = _call("features", VECTOR)
+_transitions = _call("transitions", VECTOR)
 
 
 @register_jitable
@@ -240,5 +241,11 @@ def features(q: Vector, table: Any) -> Vector:
     return _features((q, table)) if table[_FEATURES] != 0 else q
 
 
+@register_jitable
+def transitions(q: Vector, index: Index, table: Any) -> Vector:
+    """`Target.transitions` of a table."""
+    return _transitions((q, index, table))
+
+
 _FEATURES = Target._fields.index("features")
-TARGET = Target(global_log_ratio, log_ratios, log_terms, global_gradient, features)
+TARGET = Target(global_log_ratio, log_ratios, log_terms, global_gradient, features, transitions)
