@@ -116,7 +116,7 @@ class ParticleGibbs(RebuiltStep):
             "linear": LinearMoves(..., ..., ..., ..., ...),
             "rule": ParticleFilter(..., ..., ..., normalise, add_links),
         }
-        self._sweeps = chain.compile(particle_gibbs, records, chain.needed)
+        self._sweeps = chain.compile(particle_gibbs, records, chain.function_names)
         self._chain = chain
         stage("sweeps")
         with exact_arithmetic():  # the first call compiles

@@ -118,7 +118,9 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
             for reading in readings
         ]
         layout = find_layout(name, shape, _read(readings, cells))
-    sorted_terms = [site_term(r, own, layout) for r, own in zip(readings, cells, strict=True)]
+    sorted_terms = [
+        site_term(r, own, layout) for r, own in zip(readings, cells, strict=True) if (own >= 0).any()
+    ]
     return FoundChain(name, graph, states, layout, sorted_terms, leaves, data)
 
 

@@ -16,8 +16,8 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.chains.found import FoundChain
-from pymc_austerity.model.chains.normal import derivatives, is_quadratic
 from pymc_austerity.model.chains.site_terms import SiteGraphs, SiteTerm
+from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.self_check import jittered
 
@@ -73,37 +73,28 @@ def divide(found: FoundChain) -> ChainParts:
 def _is_normal(found: FoundChain, term: SiteTerm) -> bool:
     """Is a term a quadratic function of the present state, with a maximum?"""
     n = found.layout.n_components
-    present = [pt.vector(f"present{k}") for k in range(n)]
-    before = [pt.vector(f"before{k}") for k in range(n)]
-    sites = pt.vector("sites", dtype="int64")
-    graphs = SiteGraphs(sites, present, before)
     mine = (term.rows >= 0).any(axis=1)
-    rows = graphs.log_density(term, mine)
-    if not is_quadratic(rows, present):
+    states = [pt.vector(f"state{k}") for k in range(2 * n)]
+    sites = pt.vector("sites", dtype="int64")
+    graphs = SiteGraphs(sites, mine, states)
+    if not graphs.is_quadratic(term, n):
         return False
-    if term.links:
-        return True
-    second = derivatives(rows, present)
-    assert second is not None
-    inputs, values = inputs_of(found, graphs)
+    return term.links or _is_concave(found, graphs.expansion([term], n)[2], [sites, *states], graphs.tables, mine)
+
+
+def _is_concave(
+    found: FoundChain, hessian: list[Variable], inputs: list[Variable], tables: list[Leaf], among: np.ndarray
+) -> bool:
+    """Does the diagonal of a Hessian, near the initial point, say that a term has a maximum?"""
+    leaves = [*found.leaves, *tables]
     function = pytensor.function(
-        [sites, *present, *inputs],
-        [second[1][a][a] for a in range(n)],
+        [*inputs, *found.graph.values.values(), *(leaf.placeholder for leaf in leaves)],
+        hessian[:: found.layout.n_components + 1],
         mode=INTERPRETED,
         on_unused_input="ignore",
     )
-    where = np.flatnonzero(mine)
-    at = np.random.default_rng(_SEED).normal(size=(n, len(where)))
-    curvature = np.broadcast_arrays(*function(where, *at, *values))
-    return bool(np.all(np.stack(curvature) <= 0) and np.any(np.stack(curvature) < 0))
-
-
-def inputs_of(found: FoundChain, graphs: SiteGraphs) -> tuple[list[Variable], list[np.ndarray]]:
-    """What graphs of terms depend on besides states and sites, and its values near the initial point."""
-    inputs = [
-        *found.graph.values.values(),
-        *(leaf.placeholder for leaf in found.leaves),
-        *(leaf.placeholder for leaf in graphs.tables),
-    ]
-    tables = [np.asarray(leaf.source.data) for leaf in graphs.tables]
-    return inputs, [*jittered(found.graph), *found.leaf_values, *tables]
+    where = np.flatnonzero(among)
+    at = np.random.default_rng(_SEED).normal(size=(len(inputs) - 1, len(where)))
+    data = [*found.leaf_values, *(np.asarray(leaf.source.data) for leaf in tables)]
+    curvature = np.stack([np.broadcast_to(c, len(where)) for c in function(where, *at, *jittered(found.graph), *data)])
+    return bool((curvature <= 0.0).all() and (curvature < 0.0).any())

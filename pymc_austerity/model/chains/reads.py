@@ -2,7 +2,7 @@
 
 The log density of a model is a sum of tables, each with one number for each row, cell by cell where possible
 (`graph.terms.tables`). Their rows are lifted, as those of local terms are. What is left of the variable h in
-the graph of a row are selections ``h[position]``. The same selections of a table of numbers 0, 1, 2, ... say
+the graph of a row are selections ``h[position]``, in one step or several. The same selections of a table of numbers 0, 1, 2, ... say
 which elements are read.
 """
 
@@ -18,17 +18,23 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 
 Cells = npt.NDArray[np.int64]
 # Values of elements at which it is tried out whether a row depends on them.
 _SCALES = (0.3, 1.0, 3.0, 30.0)
 _SEED = 24
+# Operations of which each element of the result is one of the input.
+_MOVES_ELEMENTS = (AdvancedSubtensor, Subtensor, DimShuffle, SpecifyShape, Reshape, JoinDims, SplitDims)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +67,7 @@ class ReadingTerm:
     is_single : bool
         Whether that is so: `rows` is then one number.
     selections : list of Selection
+        None of them, if the term does not depend on h.
     """
 
     term: LocalTerm
@@ -95,17 +102,22 @@ def reading_term(
     FactorisationError
         If h is used otherwise than element by element, or which elements are read depends on parameters.
     """
-    found = []
+    (simple,) = rewrite_graph([term.rows], include=("canonicalize", "specialize"), clone=True)
+    if not depends_on([simple], [h]).get(simple, False):  # as of pm.Flat
+        return ReadingTerm(term, is_single, [])
+    moved, found = {h}, []
     for node in toposort([term.rows]):
-        for place, given in enumerate(node.inputs):
-            if given is h and not (place == 0 and isinstance(node.op, AdvancedSubtensor | Subtensor)):
-                raise FactorisationError(
-                    f"The states {name!r} are not a chain: the term {term.name!r} takes all of them in one "
-                    "row. ParticleGibbs needs terms whose rows contain one state, or a state and the next."
-                )
-        if h in node.inputs:
-            found.append(node.outputs[0])
-    selections = [_selection(term, var, h, name, leaves) for var in found]
+        if isinstance(node.op, _MOVES_ELEMENTS) and node.inputs[0] in moved:
+            moved.add(node.outputs[0])
+            continue
+        found += [given for given in node.inputs if given in moved]
+    found += [term.rows] if term.rows in moved else []
+    if h in found:
+        raise FactorisationError(
+            f"The states {name!r} are not a chain: the term {term.name!r} takes all of them in one row. "
+            "ParticleGibbs needs terms whose rows contain one state, or a state and the next."
+        )
+    selections = [_selection(term, var, h, name, leaves) for var in dict.fromkeys(found)]
     if not is_single and any(each.row_axis is None for each in selections):
         raise FactorisationError(
             f"The states {name!r} are not a chain: all rows of the term {term.name!r} read the same state. "

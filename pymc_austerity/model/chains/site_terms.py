@@ -8,11 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.tensor.type import TensorType
 
+from pymc_austerity.model.chains.derivatives import derivatives
 from pymc_austerity.model.chains.layout import ChainLayout
 from pymc_austerity.model.chains.reads import Cells, ReadingTerm, replaced
 from pymc_austerity.model.graph.leaves import Leaf
-from pymc_austerity.model.graph.rewrite import rebuild
+from pymc_austerity.model.graph.rewrite import depends_on, rebuild
+from pymc_austerity.model.refusal import NO_GRADIENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,60 +98,89 @@ def _by_site(own: Cells, n_sites: int) -> Cells:
 
 
 class SiteGraphs:
-    """Graphs of terms at some sites, for some states.
+    """Sums of terms at some sites, and their derivatives in the states.
 
     Parameters
     ----------
     sites : TensorVariable
         Numbers of sites, an integer vector of any length m.
-    present, before : sequence of TensorVariable
-        For each component, m numbers: the states there, and at the sites before.
+    among : ndarray of bool, shape (n_sites,)
+        The sites that are asked for: only for these it matters whether rows are missing.
+    states : sequence of TensorVariable
+        For each component m numbers: the states there, and after all components those at the sites before.
 
     Attributes
     ----------
     tables : list of Leaf
-        Data that the graphs read, with the arrays as constants in `source`.
+        Data that the graphs read; `source` are constants.
     """
 
-    def __init__(self, sites: Variable, present: Sequence[Variable], before: Sequence[Variable]) -> None:
-        self._sites = sites
-        self._columns = [*present, *before]
+    def __init__(self, sites: Variable, among: np.ndarray, states: Sequence[Variable]) -> None:
+        self._sites, self._among = sites, among
+        self._states = list(states)
         self.tables: list[Leaf] = []
 
-    def zeros(self) -> Variable:
-        """Zero at each site."""
-        return pt.zeros_like(self._sites, dtype="float64")
+    def total(self, terms: Sequence[SiteTerm]) -> Variable:
+        """Sum of the rows of terms at each site, (m,)."""
+        return self._sum([self._entries(term, 0)[0] for term in terms])
 
-    def log_density(self, term: SiteTerm, among: np.ndarray) -> Variable:
-        """Sum of the rows of a term at each site, (m,).
+    def expansion(self, terms: Sequence[SiteTerm], n: int) -> tuple[Variable, list[Variable], list[Variable]]:
+        """The same with gradient and Hessian in the first n numbers of the states, entry by entry.
 
-        Parameters
-        ----------
-        term : SiteTerm
-        among : ndarray of bool, shape (n_sites,)
-            The sites that are asked for: only for these it matters whether rows are missing.
+        Raises
+        ------
+        NotImplementedError, NullTypeGradError, MethodNotDefined
+            If a term has no derivatives.
         """
-        rows = term.rows
-        n_rows = rows.shape[1]
-        is_missing = bool((rows[among] < 0).any())
-        number, columns = self._row_numbers(rows, among), self._columns
-        if n_rows > 1:
-            number = number.flatten()
-            columns = [pt.repeat(column, n_rows) for column in columns]
-        index = pt.maximum(number, 0) if is_missing else number
-        roles = term.roles
-        values = [self._by_role(roles[:, k], index, columns) for k in range(roles.shape[1])]
-        graph = replaced(term.reading, values)
-        (graph,) = rebuild([graph], {term.reading.term.index: index})
-        if is_missing:
-            graph = pt.switch(pt.ge(number, 0), graph, 0.0)
-        return graph.reshape((-1, n_rows)).sum(axis=1) if n_rows > 1 else graph
+        entries = [self._entries(term, n) for term in terms]
+        sums = [self._sum([own[k] for own in entries]) for k in range(1 + n + n * n)]
+        return sums[0], sums[1 : 1 + n], sums[1 + n :]
 
-    def _row_numbers(self, rows: Cells, among: np.ndarray) -> Variable:
-        """Numbers of rows of the sites, (m,), or (m, K) if there are several; -1 where there is none."""
-        numbers = np.flatnonzero(among)
+    def is_quadratic(self, term: SiteTerm, n: int) -> bool:
+        """Is each row a quadratic function of the first n numbers, as the graph of its Hessian shows?"""
+        rows, _, unknown = self._rows(term)
+        try:
+            _, hessian = derivatives(rows, unknown[:n])
+        except NO_GRADIENT:
+            return False
+        simple = rewrite_graph(hessian, include=("canonicalize", "stabilize", "specialize"), clone=True)
+        depends = depends_on(simple, unknown[:n])
+        return not any(depends.get(second, False) for second in simple)
+
+    def _sum(self, parts: list[Variable]) -> Variable:
+        if len(parts) == 1:
+            return parts[0]
+        return pt.add(*parts) if parts else pt.zeros_like(self._sites, dtype="float64")
+
+    def _entries(self, term: SiteTerm, n: int) -> list[Variable]:
+        """A term at each site, and its derivatives in the first n numbers of the states."""
+        rows, number, unknown = self._rows(term)
+        entries = [rows]
+        if n:
+            gradient, hessian = derivatives(rows, unknown[:n])
+            entries += [*gradient, *hessian]
+        n_rows = term.rows.shape[1]
+        columns = [pt.repeat(column, n_rows) for column in self._states] if n_rows > 1 else self._states
+        entries = rebuild(entries, dict(zip(unknown, columns, strict=True)))
+        if bool((term.rows[self._among] < 0).any()):
+            there = pt.ge(number, 0)
+            entries = [pt.switch(there, entry, 0.0) for entry in entries]
+        return [e.reshape((-1, n_rows)).sum(axis=1) for e in entries] if n_rows > 1 else entries
+
+    def _rows(self, term: SiteTerm) -> tuple[Variable, Variable, list[Variable]]:
+        """The rows of a term at the sites, one after the other; their numbers; the states that they take."""
+        number = self._row_numbers(term.rows)
+        index = pt.maximum(number, 0) if bool((term.rows[self._among] < 0).any()) else number
+        unknown = [pt.vector(f"state{k}") for k in range(len(self._states))]
+        values = [self._by_role(roles, index, unknown) for roles in term.roles.T]
+        (rows,) = rebuild([replaced(term.reading, values)], {term.reading.term.index: index})
+        return rows, number, unknown
+
+    def _row_numbers(self, rows: Cells) -> Variable:
+        """Numbers of rows of the sites, one site after the other; -1 where there is none."""
         if rows.shape[1] > 1:
-            return self._table(rows)[self._sites]
+            return self._table(rows)[self._sites].flatten()
+        numbers = np.flatnonzero(self._among)
         shift = rows[numbers, 0] - numbers
         if (shift == shift[0]).all():  # they are in the same order
             return self._sites + int(shift[0]) if shift[0] else self._sites
@@ -164,6 +197,11 @@ class SiteGraphs:
         return result
 
     def _table(self, values: np.ndarray) -> Variable:
-        table = pt.constant(np.ascontiguousarray(values, dtype=np.int64))
-        self.tables.append(Leaf(table.type(name=f"table{len(self.tables)}"), table))
-        return self.tables[-1].placeholder
+        return data_leaf(values, self.tables)
+
+
+def data_leaf(values: np.ndarray, leaves: list[Leaf]) -> Variable:
+    """Whole numbers as an argument of functions; added to `leaves`."""
+    table = pt.constant(np.ascontiguousarray(values, dtype=np.int64))
+    leaves.append(Leaf(TensorType("int64", (None,) * table.type.ndim)(name=f"table{len(leaves)}"), table))
+    return leaves[-1].placeholder

@@ -99,11 +99,11 @@ def tables(var: Variable) -> list[Variable]:
 
 
 def _reaches_sum(var: Variable) -> bool:
-    """Is `var` a sum, behind operations that sums pass through?"""
+    """Is `var` a sum, or put together from parts, behind operations that sums pass through?"""
     node = var.owner
     if node is None:
         return False
-    if isinstance(node.op, Sum) or (_is_product(node.op) and _inner_product(*node.inputs) is not None):
+    if isinstance(node.op, Sum | Join) or (_is_product(node.op) and _inner_product(*node.inputs) is not None):
         return True
     if isinstance(node.op, SpecifyShape | DimShuffle | CheckAndRaise) or is_elemwise(var, ps.Neg):
         return _reaches_sum(node.inputs[0])
@@ -129,9 +129,10 @@ def _open(var: Variable, inner: Callable[[Variable], list[Variable]]) -> list[Va
     if isinstance(op, Sum):
         x = inputs[0]
         if isinstance(x.owner.op if x.owner else None, Join):
-            parts = x.owner.inputs
-            return [p.astype(var.type.dtype) for part in parts for p in inner(part)]
+            return [p.astype(var.type.dtype) for part in x.owner.inputs for p in inner(part)]
         return [piece.astype(var.type.dtype) for piece in inner(x)]
+    if isinstance(op, Join):
+        return [p.astype(var.type.dtype) for part in inputs for p in inner(part)]
     if isinstance(op, SpecifyShape):
         return inner(inputs[0])
     if isinstance(op, DimShuffle):  # axes of length one come and go without changing the sum
