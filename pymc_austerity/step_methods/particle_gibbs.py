@@ -15,13 +15,12 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.kernels.particle_gibbs import (
     Chains,
     ImpossibleStateError,
-    LinearMoves,
     ParticleFilter,
     ParticleOutcome,
-    add_links,
     normalise,
     particle_gibbs,
 )
+from pymc_austerity.kernels.particle_moves import LinearMoves, add_links
 from pymc_austerity.model.chains.chain_model import ChainModel
 from pymc_austerity.model.chains.found import find_chain
 from pymc_austerity.model.chains.proposal import divide
@@ -166,9 +165,9 @@ class ParticleGibbs(RebuiltStep):
         except ImpossibleStateError as error:
             site = int(error.args[0])
             raise ValueError(
-                f"No particle for {found.layout.label(found.name, site)} has a positive, finite density given "
-                f"all other variables (terms {found.names_at(site)}). Check the data of this time and the "
-                "support of the likelihood, and start the chain where the density is positive."
+                f"No particle for {found.layout.label(found.name, site)} has a positive, finite density "
+                f"given all other variables (terms {found.names_at(site)}). Check the data of this "
+                "time and the support of the likelihood, and start the chain where the density is positive."
             ) from None
         return outcome
 
@@ -185,7 +184,7 @@ class ParticleGibbs(RebuiltStep):
 def _checked_particles(given: Any) -> int:
     if not is_whole(given) or given < 2:
         raise ValueError(
-            f"particles must be an integer of at least 2, got {given!r}: one is the present path, which alone "
-            "would never move."
+            f"particles must be an integer of at least 2, got {given!r}: one is the present path, which "
+            "alone would never move."
         )
     return int(given)

@@ -68,7 +68,8 @@ class ChainModel(CompiledTarget):
         self.given, called = extract_given(called, moving, 0)
         self._set_arguments([*called, *whole], tables)
         self._outputs = dict(zip(names, called, strict=True))
-        self._inputs = dict.fromkeys(names, [*moving, *self._args, *(g.placeholder for g in self.given)])
+        arguments = [*moving, *self._args, *(given.placeholder for given in self.given)]
+        self._inputs = {name: arguments for name in names}
         self._functions = {}
         # Arguments that are given are for what is called, and not among these.
         self._moves = interruptible(self.backend.entry(self.backend.function(self._args, whole)))
@@ -95,7 +96,7 @@ class ChainModel(CompiledTarget):
         return all(SiteGraphs(self._index, among, states).is_quadratic(t, n) for t in _only(terms, among))
 
     def _linear_graph(self, terms: list[SiteTerm], tables: list[Leaf]) -> Variable:
-        """Gradients and Hessians of the log density of all other states together with those before, at zero."""
+        """Gradients and Hessians of the log density of a state and the one before together, at zero."""
         n, among = 2 * self.found.layout.n_components, ~self.found.layout.is_first()
         sites = data_leaf(np.flatnonzero(among), tables)
         graphs = SiteGraphs(sites, among, [pt.zeros_like(sites, dtype="float64")] * n)
@@ -104,7 +105,7 @@ class ChainModel(CompiledTarget):
         return pt.concatenate([*gradient, *hessian])
 
     def _moves_graph(self, terms: list[SiteTerm], tables: list[Leaf]) -> Variable:
-        """Log density, gradient and negative Hessian of the next state, where it is equal to the one before."""
+        """Log density, gradient and negative Hessian of the next state, where it is equal to this one."""
         n, among = self.found.layout.n_components, ~self.found.layout.is_first()
         graphs = SiteGraphs(self._index, among, self._columns() * 2)
         start, gradient, hessian = graphs.expansion(_only(terms, among), n)

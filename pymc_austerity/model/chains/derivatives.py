@@ -31,7 +31,9 @@ def derivatives(rows: Variable, columns: Sequence[Variable]) -> tuple[list[Varia
     """
     gradient = _slopes(rows, columns)
     n = len(columns)
-    upper = {(a, b): second for a in range(n) for b, second in enumerate(_slopes(gradient[a], columns[a:]), a)}
+    upper = {
+        (a, b): second for a in range(n) for b, second in enumerate(_slopes(gradient[a], columns[a:]), a)
+    }
     return gradient, [upper[min(a, b), max(a, b)] for a in range(n) for b in range(n)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -83,13 +84,19 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
         refuse_scaled_or_random(model[term_name], term)
     graph = typed_log_density(model, raw, point)
     states = graph.values[value.name]
+    shape = tuple(int(k) for k in states.type.shape)
+    if math.prod(shape) < _SHORTEST:
+        raise FactorisationError(
+            f"The variable {name!r} of shape {shape} is not a chain: it has one element, and a chain "
+            "has at least two times. Use pm.NUTS for it."
+        )
     try:
         terms, single = _rows_of(graph, states)
     except FactorisationError as error:
         reason = str(error).split(" Use another step method")[0].rstrip(".")
         raise FactorisationError(
-            f"The states {name!r} are not a chain: {reason}. ParticleGibbs needs terms whose rows contain one "
-            "state, or a state and the next."
+            f"The states {name!r} are not a chain: {reason}. ParticleGibbs needs terms whose rows contain "
+            "one state, or a state and the next."
         ) from error
     values = list(graph.values.values())
     leaves, rows = extract_leaves(
@@ -104,7 +111,6 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
         found = reading_term(lifted_term, states, name=name, is_single=is_single, leaves=named_data)
         if found.selections:
             readings.append(found)
-    shape = tuple(int(k) for k in states.type.shape)
     try:
         cells = [reading.cells for reading in readings]
         layout = find_layout(name, shape, _read(readings, cells))
@@ -145,6 +151,4 @@ def _rows_of(graph: LogDensityGraph, states: Variable) -> tuple[list[LocalTerm],
                 index = pt.vector("index", dtype="int64")
                 terms.append(LocalTerm(name, 1, index, table.sum()))
     rows = select_early(lifter, [term.rows for term in terms])
-    return [
-        LocalTerm(t.name, t.size, t.index, own) for t, own in zip(terms, rows, strict=True)
-    ], single
+    return [LocalTerm(t.name, t.size, t.index, own) for t, own in zip(terms, rows, strict=True)], single

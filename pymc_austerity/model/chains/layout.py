@@ -1,8 +1,8 @@
 """Which elements of a latent variable are states of which chain, found from what the rows of terms read.
 
 A *site* is a time of a series. A row reads one site, or a site and the one before. A state is one element,
-or a few that stand along an axis of the variable. Rows of single elements are tried first: their pairs are the
-links of the chains, in whatever order the elements are stored.
+or a few that stand along an axis of the variable. Rows of single elements are tried first: their pairs are
+the links of the chains, in whatever order the elements are stored.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -114,8 +115,8 @@ def find_layout(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> 
         found = vectors
     if found.n_components > MOST_COMPONENTS:
         raise FactorisationError(
-            f"The states {name!r} have {found.n_components} components each. ParticleGibbs draws states of at "
-            f"most {MOST_COMPONENTS}: with more, particles are too far apart."
+            f"The states {name!r} have {found.n_components} components each. ParticleGibbs draws states of "
+            f"at most {MOST_COMPONENTS}: with more, particles are too far apart."
         )
     if np.diff(found.starts).max() < 2:
         raise FactorisationError(
@@ -129,6 +130,7 @@ def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRe
     """Chains of single elements: the later of two that a row reads follows upon the earlier."""
     size = math.prod(shape)
     after, before = np.full(size, -1), np.full(size, -1)
+    pairs = []
     for term in rows:
         low, high = _extremes(term.cells, size)
         between = (term.cells >= 0) & (term.cells != low[:, None]) & (term.cells != high[:, None])
@@ -138,22 +140,30 @@ def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRe
         links = np.flatnonzero((low != high) & (high >= 0))
         after[low[links]] = high[links]
         before[high[links]] = low[links]
-    for term in rows:  # again, when all links are known: one that was overwritten does not fit
-        low, high = _extremes(term.cells, size)
-        linked = (low != high) & (high >= 0)
-        bad = np.flatnonzero(linked & ((after[np.minimum(low, size - 1)] != high) | (before[high] != low)))
+        pairs.append((term.name, links, low[links], high[links]))
+    for name_of_term, links, low, high in pairs:  # when all are known: one that was overwritten does not fit
+        bad = np.flatnonzero((after[low] != high) | (before[high] != low))
         if len(bad):
-            r = int(bad[0])
-            others = _others_of(int(low[r]), int(high[r]), after, before)
+            k = int(bad[0])
+            read = element(name, shape, [low[k], high[k]])
+            if after[low[k]] != high[k]:
+                other = int(low[k]), int(after[low[k]])
+            else:
+                other = int(before[high[k]]), int(high[k])
             raise NoChainError(
-                f"{_too_many(name, shape, term, r)}, and another row contains {element(name, shape, others)}"
+                f"row {links[k]} of the term {name_of_term!r} contains {read}, and "
+                f"{_row_with(name, shape, other, pairs)}"
             )
     return ChainLayout(shape, *_in_order(after, before))
 
 
-def _others_of(low: int, high: int, after: Cells, before: Cells) -> list[int]:
-    """The link that was found besides that of two elements."""
-    return [low, int(after[low])] if after[low] != high else [int(before[high]), high]
+def _row_with(name: str, shape: tuple[int, ...], pair: tuple[int, int], pairs: list[Any]) -> str:
+    """The row of a term that contains two elements."""
+    for name_of_term, links, low, high in pairs:
+        found = np.flatnonzero((low == pair[0]) & (high == pair[1]))
+        if len(found):
+            return f"row {links[found[0]]} of the term {name_of_term!r} contains {element(name, shape, pair)}"
+    raise AssertionError("the pair is of some row")
 
 
 def _extremes(cells: Cells, size: int) -> tuple[Cells, Cells]:
@@ -181,7 +191,7 @@ def _in_order(after: Cells, before: Cells) -> tuple[Cells, Cells]:
 
 
 def _along_axes(shape: tuple[int, ...]) -> Iterator[ChainLayout]:
-    """Time along one axis, the components of a state along others, series along the rest; few components first."""
+    """Time along one axis, components of states along others, series along the rest; few components first."""
     axes = range(len(shape))
     choices = [
         (time, state)

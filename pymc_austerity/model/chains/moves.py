@@ -58,7 +58,7 @@ def linear_table(found: FoundChain, values: np.ndarray) -> tuple[LinearTable, bo
     ----------
     found : FoundChain
     values : ndarray
-        As of `first_moves`, of the log density in the present state and in the one before, for all sites each.
+        As of `first_moves`, of the log density in a state and the one before, for all sites each.
 
     Raises
     ------
@@ -125,10 +125,11 @@ def no_proposal(found: FoundChain, site: int) -> FactorisationError:
     if found.layout.is_first()[site]:
         return FactorisationError(
             f"The first state {state} cannot be drawn: the terms that contain it ({terms}) give it no normal "
-            "distribution. Give the chain a normal start, as in init_dist=pm.Normal.dist(0, 1), or use pm.NUTS."
+            "distribution. Give the chain a normal start, as in init_dist=pm.Normal.dist(0, 1), or use "
+            "pm.NUTS."
         )
     return FactorisationError(
-        f"The state {state} cannot be drawn given the one before: the terms that contain it ({terms}) give it "
-        "no normal distribution with a finite, positive variance. Check the parameters of the transitions, or "
-        "use pm.NUTS."
+        f"The state {state} cannot be drawn given the one before: the terms that contain it ({terms}) give "
+        "it no normal distribution with a finite, positive variance. Check the parameters of the "
+        "transitions, or use pm.NUTS."
     )

@@ -61,8 +61,8 @@ def divide(found: FoundChain) -> ChainParts:
             normal.append(term)
         elif term.links:
             raise FactorisationError(
-                f"The transitions of {found.name!r} in the term {term.name!r} cannot be drawn: the log density "
-                "of a state given the one before is no quadratic function of it, as that of a normal "
+                f"The transitions of {found.name!r} in the term {term.name!r} cannot be drawn: the log "
+                "density of a state given the one before is no quadratic function of it, as that of a normal "
                 "distribution is. Write them with pm.Normal, pm.AR or pm.GaussianRandomWalk, or use pm.NUTS."
             )
         else:
@@ -79,7 +79,9 @@ def _is_normal(found: FoundChain, term: SiteTerm) -> bool:
     graphs = SiteGraphs(sites, mine, states)
     if not graphs.is_quadratic(term, n):
         return False
-    return term.links or _is_concave(found, graphs.expansion([term], n)[2], [sites, *states], graphs.tables, mine)
+    return term.links or _is_concave(
+        found, graphs.expansion([term], n)[2], [sites, *states], graphs.tables, mine
+    )
 
 
 def _is_concave(
@@ -96,5 +98,7 @@ def _is_concave(
     where = np.flatnonzero(among)
     at = np.random.default_rng(_SEED).normal(size=(len(inputs) - 1, len(where)))
     data = [*found.leaf_values, *(np.asarray(leaf.source.data) for leaf in tables)]
-    curvature = np.stack([np.broadcast_to(c, len(where)) for c in function(where, *at, *jittered(found.graph), *data)])
+    curvature = np.stack(
+        [np.broadcast_to(c, len(where)) for c in function(where, *at, *jittered(found.graph), *data)]
+    )
     return bool((curvature <= 0.0).all() and (curvature < 0.0).any())

@@ -2,8 +2,8 @@
 
 The log density of a model is a sum of tables, each with one number for each row, cell by cell where possible
 (`graph.terms.tables`). Their rows are lifted, as those of local terms are. What is left of the variable h in
-the graph of a row are selections ``h[position]``, in one step or several. The same selections of a table of numbers 0, 1, 2, ... say
-which elements are read.
+the graph of a row are selections ``h[position]``, in one step or several. The same selections of
+a table of numbers 0, 1, 2, ... say which elements are read.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _selection(
     inputs = [term.index, *leaves]
     unknown = [v for v in ancestors([positions]) if v.owner is None and not hasattr(v, "data")]
     if not set(unknown) <= set(inputs):
-        names = ", ".join(sorted(str(v.name) for v in unknown if v not in inputs))
+        others = ", ".join(sorted(str(v.name) for v in unknown if v not in inputs))
         raise FactorisationError(
             f"The states {name!r} are not a chain: which of them a row of the term {term.name!r} reads "
             f"depends on {others}."

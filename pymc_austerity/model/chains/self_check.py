@@ -103,7 +103,7 @@ def check_chain(chain: ChainModel, model: pm.Model) -> None:
     error = 1e-8 * (1.0 + max(map(abs, theirs)))
     if np.isfinite(change) and np.isfinite(expected) and abs(change - expected) > error:
         raise SelfCheckError(
-            f"Self-check failed for the states {chain.found.name!r}: another path changes the log density by "
-            f"{expected!r}, and the terms of its states by {change!r} (terms {', '.join(graph.raw)}). This is "
-            "a defect of pymc_austerity: please report the model."
+            f"Self-check failed for the states {chain.found.name!r}: another path changes the log density "
+            f"by {expected!r}, and the terms of its states by {change!r} (terms {', '.join(graph.raw)}). "
+            "This is a defect of pymc_austerity: please report the model."
         )

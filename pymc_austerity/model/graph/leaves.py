@@ -53,8 +53,7 @@ def extract_given(
     sources = [
         var
         for var in _frontier(outputs, moving)
-        if var.owner is not None
-        and any(_longest(a) >= threshold for a in ancestors([var]))
+        if var.owner is not None and any(_longest(a) >= threshold for a in ancestors([var]))
     ]
     return _replaced(outputs, sources, "given")
 

@@ -28,8 +28,14 @@ from pymc_austerity.model.graph.checks import is_elemwise, is_minus_infinity
 
 
 def long_axes(var: Variable, threshold: int) -> tuple[int, ...]:
-    """The axes of `var` with at least `threshold` rows."""
-    return tuple(a for a, k in enumerate(var.type.shape) if k >= threshold)
+    """The axes of `var` with at least `threshold` rows; if none has, the fewest that have so many cells."""
+    shape = var.type.shape
+    found = [a for a, k in enumerate(shape) if k >= threshold]
+    if not found and math.prod(shape) >= threshold:
+        by_length = sorted(range(len(shape)), key=lambda a: -shape[a])
+        while math.prod(shape[a] for a in found) < threshold:
+            found.append(by_length[len(found)])
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +49,7 @@ class Piece:
     graph : TensorVariable
     axes : tuple of int
         The axes whose cells are local terms: one for a vector or the rows of a table, two for the cells
-        of a table that is long both ways, none for a part that is evaluated in full.
+        of a table that is long both ways, or in cells alone, none for a part that is evaluated in full.
     kept : bool
         Whether the part contains a variable of the block.
     """
@@ -62,6 +68,10 @@ class Piece:
     def lengths(self) -> list[int]:
         """Length of each of `axes`."""
         return [self.graph.type.shape[a] for a in self.axes]
+
+    def is_long_in_cells(self, threshold: int) -> bool:
+        """Are there many local terms, though none of the axes is long?"""
+        return self.is_local and max(self.lengths) < threshold
 
     @property
     def size(self) -> int:
