@@ -48,7 +48,7 @@ def state_itself(q: Vector, args: tuple[Any, ...]) -> Vector:
 @register_jitable
 def no_transitions(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     """Stub of `Target.transitions`."""
-    raise NotImplementedError("This target is no chain of states.")
+    raise NotImplementedError("This target has no transitions.")
 
 
 class Target(NamedTuple):

@@ -39,7 +39,82 @@ from pymc_austerity.validation import is_whole
 
 
 class ParticleGibbs(RebuiltStep):
-    """Draw latent chains of states by particle Gibbs."""
+    """Draw latent chains of states: particle Gibbs with ancestor sampling.
+
+    For state-space models with any observations: stochastic volatility, counts with a level that moves, and
+    the like. Other steps move the parameters beside it.
+
+    Parameters
+    ----------
+    vars : variable or its name
+        The states h, one variable: `pm.AR` of order 1, `pm.GaussianRandomWalk`, `pm.MvGaussianRandomWalk`, or
+        a `pm.CustomDist` or `pm.Flat` with a `pm.Potential` whose rows contain h[t] and h[t - 1]. It may hold
+        a batch of series, and states of up to four components; which elements follow upon which is found on
+        the graph.
+    particles : int, default 20
+        At least 2. With more, the states of late and early times move more in a sweep.
+    steps_per_draw : int, default 1
+        Sweeps over all states for each draw.
+    model : pymc.Model, optional
+        Default: the model of the context.
+    blocked : bool, default True
+        PyMC's keyword; there is one variable.
+    rng : int or numpy.random.Generator, optional
+        `pm.sample` replaces it for each chain.
+    initial_point : dict, optional
+        A point at which the model can be evaluated. Default: the model's.
+    compile_kwargs : dict, optional
+        PyMC's keyword, not used.
+    progressbar : bool, default True
+        Tell how far the set-up is.
+
+    Raises
+    ------
+    FactorisationError
+        If the variable is no chain, or its transitions are not normal. The message names the term, and the
+        states that a row of it contains.
+    ValueError
+        If at some time no particle has a positive, finite density. The message names the state.
+
+    Notes
+    -----
+    Conditional sequential Monte Carlo with ancestor sampling (Lindsten, Jordan & Schoen, 2014). States are
+    proposed from the transition, times whatever else of a row is quadratic in the state, as a normal
+    observation is. All other terms that contain a single state weigh the particles. Particles are drawn anew
+    by independent draws at every time. A missing observation has no term, and weighs nothing.
+
+    A sweep costs O(particles x T) terms, and memory for the particles of the longest series.
+
+    Sample statistics: `moved`, the share of states that changed; `smallest_ess`, the smallest effective
+    sample size of the weights of a time; `n_used`, rows of terms that contain states, all of which are read,
+    so that `fraction_used` is 1.
+
+    *Guarantee*: exact. A sweep leaves the conditional distribution of the states given all other variables
+    invariant, for any number of particles.
+
+    *When it fails*: it refuses chains of order 2, rows that contain h[t] and h[t + 2] or sums over all times,
+    transitions and first states without a normal distribution. Particles say little where an observation is
+    far out in the tail of all of them: `smallest_ess` is 1 there, and states stay as they are. The same is
+    true of a first state with a wide prior, such as the one of PyMC's default ``init_dist``, if observations
+    are not normal. Parameters of a chain that follow its states closely mix slowly, whatever moves the states.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import ParticleGibbs
+    >>> rng = np.random.default_rng(1)
+    >>> y = rng.poisson(np.exp(1 + 0.2 * rng.normal(size=50).cumsum()))
+    >>> with pm.Model() as model:
+    ...     h = pm.GaussianRandomWalk("h", sigma=0.2, init_dist=pm.Normal.dist(1, 1), shape=50)
+    ...     count = pm.Poisson("count", pm.math.exp(h), observed=y)
+    ...     step = ParticleGibbs([h], rng=1)
+    ...     point, (stats,) = step.step(model.initial_point())
+    >>> point["h"].shape, stats["n_used"]
+    ((50,), 100.0)
+
+    Beside it another step moves the parameters: ``pm.sample(step=[step, AusterityMH([phi, sigma])])``.
+    """
 
     name = "particle_gibbs"
     _rebuilt = ("_chain", "_sweeps")
