@@ -96,7 +96,7 @@ class ParticleGibbs(RebuiltStep):
     transitions and first states without a normal distribution. Particles say little where an observation is
     far out in the tail of all of them: `smallest_ess` is 1 there, and states stay as they are. The same is
     true of a first state with a wide prior, such as the one of PyMC's default ``init_dist``, if observations
-    are not normal. Parameters of a chain that follow its states closely mix slowly, whatever moves the states.
+    are not normal. Parameters that follow the states closely mix slowly, whatever moves the states.
 
     Examples
     --------
