@@ -411,7 +411,7 @@ def test_no_gradient():
 
 # Deep inside of the search, in the order in which it gets there.
 DEEP = [
-    "pymc_austerity.model.lift.rows._lift",
+    "pymc_austerity.model.lift.rows.lift_cells",
     "pymc_austerity.model.factorise.extract_leaves",
     "pymc_austerity.model.self_check._compare_rows",
     "pymc_austerity.model.structure.derivatives.pushforward",
