@@ -54,6 +54,12 @@ def state_itself(q: Vector, args: tuple[Any, ...]) -> Vector:
     return q
 
 
+@register_jitable
+def no_transitions(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
+    """Stub of `Target.transitions`."""
+    raise NotImplementedError("This target has no transitions.")
+
+
 class Target(NamedTuple):
     """A log density that is global(q) + sum over i < N of l_i(q), as a kernel sees it.
 
@@ -75,13 +81,16 @@ class Target(NamedTuple):
         ``(q, args) -> ndarray (p,)``, phi(q), the coordinates in which bounds on the terms are stated.
     local_gradient : callable
         ``(q, index, args) -> ndarray (D,)``, the gradient of the sum of l_i(q) over the positions in `index`.
+    transitions : callable
+        ``(q, index, args) -> ndarray``, of chains of states: what says how the states q go on to the sites in
+        `index` (`kernels.particle_gibbs`).
 
     Notes
     -----
     `args` is a tuple handed through unread: the values of variables outside the block, and data. States
     are float vectors of shape (D,). Tests write a `Target` by hand; `model.compile` makes one from a
     `Factorisation`, and takes the parameters of each function from its stub. numba knows no defaults of a
-    NamedTuple: compiled code names all six functions.
+    NamedTuple: compiled code names all seven functions.
     """
 
     global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float] = no_global_log_ratio
@@ -90,6 +99,7 @@ class Target(NamedTuple):
     global_gradient: Callable[[Vector, tuple[Any, ...]], Vector] = no_global_gradient
     features: Callable[[Vector, tuple[Any, ...]], Vector] = state_itself
     local_gradient: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_local_gradient
+    transitions: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_transitions
 
 
 # Names of the parameters of each function of a `Target`; the last is `args`.

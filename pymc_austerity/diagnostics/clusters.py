@@ -48,7 +48,7 @@ def n_clusters(idata: Any, name: str) -> xr.DataArray:
         raise ValueError(
             f"The posterior has no variable {name!r}.{nearest(name, known)} It has {', '.join(known)}."
         )
-    z = posterior[name]
+    z = posterior[name].transpose("chain", "draw", ...)
     if z.dtype.kind not in "iub":
         raise ValueError(f"{name!r} holds numbers of type {z.dtype}; categories are whole numbers.")
     values = np.sort(z.to_numpy().reshape(*z.shape[:2], -1), axis=-1)

@@ -18,7 +18,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
-from pymc_austerity.kernels.subsample import NO_ROWS, Rows
+from pymc_austerity.kernels.subsample import NO_ROWS, Rows, restore_order
 from pymc_austerity.target import CHUNK, Index, Target
 
 RowNumbers = npt.NDArray[np.int32]
@@ -168,7 +168,7 @@ def element_transitions(
         n_accepted += accepted
         if tune:
             proposal.adapt(proposal.state, e, accepted)
-    restore(elements.order)
+    restore_order(elements.order, min(n_transitions, elements.order.shape[0]))
     return ElementOutcome(
         q, n_accepted, n_used, n_possible, n_stages, n_exhausted, accepted, mean, error, psi
     )
@@ -184,13 +184,6 @@ def next_element(order: Index, t: int, n_elements: int, rng: np.random.Generator
     order[other] = order[t]
     order[t] = chosen
     return chosen
-
-
-@register_jitable
-def restore(order: Index) -> None:
-    """Bring the work space back in order, so that a kernel keeps no state."""
-    for e in range(order.shape[0]):
-        order[e] = e
 
 
 @register_jitable

@@ -25,7 +25,7 @@ from pymc_austerity.target import Index
 # Rows of a block, at most.
 _LONGEST_BLOCK = 32
 # Smaller populations stay in the cache, and have too few blocks for their means to vary as they should.
-_SMALLEST_POPULATION = 50_000
+SMALLEST_POPULATION = 50_000
 
 
 def in_blocks(schedule: Schedule, *, always: bool = False) -> Schedule:
@@ -33,7 +33,7 @@ def in_blocks(schedule: Schedule, *, always: bool = False) -> Schedule:
 
     Small populations are left as they are, unless `always`.
     """
-    if schedule.ends[-1] < _SMALLEST_POPULATION and not always:
+    if schedule.ends[-1] < SMALLEST_POPULATION and not always:
         return schedule
     return schedule._replace(block=longest_block(schedule.ends[:-1]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from pytensor.tensor.random.type import RandomType
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import extract_leaves, leaf_values
-from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
+from pymc_austerity.model.graph.log_density import LogDensityGraph, raw_terms, typed_log_density
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.graph.terms import Piece, long_axes, split
 from pymc_austerity.model.lift.cost import check_cost_of_global, check_cost_of_rows
 from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
-from pymc_austerity.model.lift.rows import lift_piece
+from pymc_austerity.model.lift.rows import lift_cells, lift_piece
+from pymc_austerity.model.refusal import Coupled
 from pymc_austerity.model.self_check import check_against_model
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.validation import is_whole, nearest
@@ -44,7 +46,8 @@ def factorise(
     vars : variables or their names, optional
         Keep only the terms that contain one of these. Default: all.
     threshold : int, default 1000
-        A vector of at least so many terms is local; shorter ones are evaluated in full.
+        A vector of at least so many terms, or a table of so many cells, is local; shorter ones are evaluated
+        in full.
     initial_point : dict, optional
         A point as ``model.initial_point()`` gives it, for models where that is slow.
 
@@ -112,10 +115,10 @@ def build(
     model = model_of(model)
     value_vars = None if vars is None else value_variables(model, vars)
     point = default_point(model) if initial_point is None else initial_point
-    _refuse_single_precision(model)
+    refuse_single_precision(model)
     raw = raw_terms(model, value_vars)
     for name, term in raw.items():
-        _refuse_scaled_or_random(model[name], term)
+        refuse_scaled_or_random(model[name], term)
     if temperature != 1.0:
         likelihood = {rv.name for rv in (*model.observed_RVs, *model.potentials)}
         raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
@@ -129,7 +132,14 @@ def build(
         Piece(name, p, long_axes(p, threshold), kept=vars is None or in_block.get(p, False))
         for name, p in parts
     ]
-    lifted_pieces = [lift_piece(lifter, p) if p.is_local else (p, None) for p in pieces]
+    lifted_pieces = [
+        _lifted_table(graph, p, block)
+        if p.is_long_in_cells(threshold)
+        else lift_piece(lifter, p)
+        if p.is_local
+        else (p, None)
+        for p in pieces
+    ]
     pieces = [p for p, _ in lifted_pieces]
     locals_ = [term for _, term in lifted_pieces if term is not None]
     globals_ = [(p.name, p.graph) for p in pieces if p.kept and not p.is_local]
@@ -161,6 +171,24 @@ def build(
     if check:
         check_against_model(result, model, pieces)
     return result
+
+
+def _lifted_table(
+    graph: LogDensityGraph, piece: Piece, block: list[Variable]
+) -> tuple[Piece, LocalTerm | None]:
+    """The cells of a table whose sides are short; if these cannot be had one by one, it is not local."""
+    side = max(piece.lengths)
+    lifter = Lifter([piece.graph], graph.values.values(), block, side, graph.evaluate)
+    example = {
+        **dict(zip(graph.values.values(), graph.point.values(), strict=True)),
+        **dict(zip(graph.data, graph.data_values(), strict=True)),
+    }
+    try:
+        term = lift_cells(lifter, piece)
+        check_cost_of_rows(term, example, list(graph.values.values()), block, side)
+    except (Coupled, FactorisationError):
+        return replace(piece, axes=()), None
+    return piece, term
 
 
 def model_of(model: Any) -> pm.Model:
@@ -218,7 +246,8 @@ def _not_free(model: pm.Model, var: Variable | str) -> str:
     )
 
 
-def _refuse_single_precision(model: pm.Model) -> None:
+def refuse_single_precision(model: pm.Model) -> None:
+    """Raise `FactorisationError` naming a variable that is not in double precision."""
     for value in model.value_vars:
         if np.dtype(value.type.dtype).kind == "f" and value.type.dtype != "float64":
             raise FactorisationError(
@@ -227,7 +256,7 @@ def _refuse_single_precision(model: pm.Model) -> None:
             )
 
 
-def _refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
+def refuse_scaled_or_random(rv: Variable, term: Variable) -> None:
     """`total_size` and `pm.Minibatch` are a subsampling scheme of their own: N would be wrong."""
     if rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
         raise FactorisationError(

@@ -10,6 +10,7 @@ from pymc_austerity.step_methods.metropolis.metropolis_hastings import Metropoli
 from pymc_austerity.step_methods.metropolis.mhsublhd import MHSubLhd
 from pymc_austerity.step_methods.metropolis.minibatch_barker import MinibatchBarker
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
+from pymc_austerity.step_methods.particle_gibbs import ParticleGibbs
 from pymc_austerity.step_methods.restricted import restricted_nuts, restricted_slice
 from pymc_austerity.step_methods.step_size import DecreasingStepSize
 
@@ -24,6 +25,7 @@ __all__ = [
     "MetropolisHastings",
     "MinibatchBarker",
     "MinibatchCategoricalGibbs",
+    "ParticleGibbs",
     "TunaMH",
     "restricted_nuts",
     "restricted_slice",

@@ -16,6 +16,14 @@ def test_occupied_clusters_of_each_draw():
     assert found.dims == ("chain", "draw")
 
 
+def test_axes_in_another_order():
+    z = np.random.default_rng(2).integers(0, 4, size=(2, 5, 6))
+    idata = from_dict({"posterior": {"z": z}})
+    turned = from_dict({"posterior": {"z": z}})
+    turned["posterior"] = turned["posterior"].dataset.transpose()
+    assert n_clusters(turned, "z").equals(n_clusters(idata, "z"))
+
+
 def test_tables_and_single_rows():
     idata = from_dict({"posterior": {"z": np.array([[[[0, 1], [1, 2]]]]), "one": np.array([[[4]]])}})
     assert n_clusters(idata, "z").item() == 3

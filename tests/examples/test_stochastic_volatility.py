@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import logit
 
-pytestmark = pytest.mark.slow("samples by NUTS, and by several steps in turn")
+pytestmark = [
+    pytest.mark.slow("particle Gibbs on 5,000 states, and quadrature"),
+    # Chains as short as these have not settled.
+    pytest.mark.filterwarnings("ignore:Tuning ended"),
+]
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "stochastic_volatility.py"
-
-# Chains as short as these hardly know their own Monte Carlo error: some ten effective draws of sigma.
-EFFECTIVE = 4
 
 
 @pytest.fixture(scope="module")
@@ -26,41 +26,37 @@ def result(example, tmp_path_factory):
 
 
 def test_only_transitions_are_local(result):
-    assert result["factorisation"].local_terms == [("h", 1000)]
-    assert result["factorisation"].global_terms == ["phi", "sigma2"]
+    assert result["factorisation"].local_terms == [("h", 50 * 99)]
 
 
-def test_parametrisations_agree(example):
-    """Densities differ by the Jacobian of h(z), sigma for each state."""
-    x, h = example["simulate"]()
-    phi, sigma = 0.9, 0.2
-    before = np.column_stack([np.zeros(200), h.reshape(200, 5)[:, :-1]])
-    z = (h.reshape(200, 5) - phi * before) / sigma
-    point = {"phi_logodds__": logit(phi), "sigma2_log__": 2 * np.log(sigma)}
-    centred = example["centred_model"](x).compile_logp()({**point, "h": h})
-    innovations = example["non_centred_model"](x).compile_logp()({**point, "z": z})
-    assert innovations - centred == pytest.approx(1000 * np.log(sigma), abs=1e-6)
+def test_quadrature(result):
+    """As computed before, on another grid."""
+    mean, sd, correlation = result["exact"]
+    assert mean == pytest.approx({"phi": 0.95496, "sigma": 0.3245}, abs=1e-4)
+    assert sd == pytest.approx({"phi": 0.00694, "sigma": 0.0195}, rel=0.01)
+    assert correlation == pytest.approx(-0.683, abs=0.005)
 
 
-def test_means_agree_within_monte_carlo_error(result):
-    table = result["table"]
-    assert np.all(table.xs("truth", level="run")["rhat"] < 1.02)
-    error = np.maximum(table["mcse  "], 1 / np.sqrt(EFFECTIVE))
-    assert np.all(table["shift"].abs() < 4 * error), table
+def test_quadrature_of_a_single_observation(example):
+    """x ~ N(0, exp(h / 2)) with h ~ N(0, sigma), by another rule."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    h = 0.3 * nodes
+    density = np.exp(-0.5 * (h + 1.2**2 * np.exp(-h) + np.log(2 * np.pi)))
+    expected = np.log(weights @ density / weights.sum())
+    grid = np.linspace(-7, 7, 121)
+    assert example["log_likelihood"](np.array([[1.2]]), 0.9, 0.3, grid) == pytest.approx(expected, abs=1e-8)
 
 
-def test_share_of_data(result):
-    runs = result["runs"]
-    assert np.all(runs["epsilon 0 (exact)"]["stats"]["fraction_used"] == 1)
-    assert 0.7 < float(runs["epsilon 0.01, batch 500"]["stats"]["fraction_used"].mean()) < 0.95
+def test_means_are_near(result):
+    """Some five effective draws of sigma are all that there are."""
+    assert np.all(result["table"]["shift"].abs() < 2.5)
+    assert np.all(result["table"]["states moved"] > 0.85)
 
 
-def test_autocorrelation_of_a_known_process(example):
-    rng = np.random.default_rng(1)
-    draws = np.zeros((2, 20_000))
-    for t in range(1, draws.shape[1]):
-        draws[:, t] = 0.8 * draws[:, t - 1] + rng.normal(size=2)
-    assert example["autocorrelation"](draws, [0, 1, 3]) == pytest.approx([1, 0.8, 0.8**3], abs=0.03)
+def test_share_of_transitions(result):
+    table = result["table"]["share of transitions"]
+    assert np.all(table.xs("epsilon 0", level="run") == 1)
+    assert np.all(table.xs("epsilon 0.01", level="run") < 0.9)
 
 
 def test_figure_is_saved(result):

@@ -170,6 +170,7 @@ CASES: dict[str, Callable[[], Arrays]] = {
         lambda m: pa.AusterityMH(temperature=10.0, batch_size=100, proposal=pa.RandomWalk(0.1)),
     ),
     "elementwise": Chain(models.hierarchy, lambda m: one_by_one(m, "theta", epsilon=0.1, batch_size=20)),
+    "particle_gibbs": Chain(models.states, lambda m: pa.ParticleGibbs(["h"], particles=5)),
     "gibbs_field": Chain(models.field, lambda m: pa.AusterityGibbs(epsilon=0.1, batch_size=20)),
     "mhsublhd": Chain(models.logistic, lambda m: pa.MHSubLhd(growth=1.5, **HOT)),
     "mhsublhd_hoeffding": Chain(models.poisson, lambda m: pa.MHSubLhd(bound="hoeffding-serfling", **HOT)),

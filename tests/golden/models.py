@@ -82,6 +82,15 @@ def field():
     return model
 
 
+def states():
+    """A chain of latent states."""
+    rng, _ = _data(11)
+    with pm.Model() as model:
+        h = pm.AR("h", [0.9], sigma=0.5, init_dist=pm.Normal.dist(), shape=60, ar_order=1)
+        pm.Poisson("counts", pm.math.exp(h), observed=rng.poisson(1.0, 60))
+    return model
+
+
 def two_terms():
     """Counts and measurements, with a common slope."""
     rng, x = _data(5)

@@ -156,6 +156,7 @@ REFUSED = [
     (MetropolisHastings, {"proposal": RandomWalk(cov=np.eye(G))}, ValueError, r"RandomWalk\(scale\)"),
     (MHSubLhd, {}, UnboundedError, 'range_bound="exact"'),
     (MHSubLhd, {"range_bound": lambda q, q_new: 9.0, "subsample": "block"}, ValueError, "gather"),
+    (AusterityMH, {"threshold": 5}, ValueError, "threshold=5 has no meaning"),
     (AusterityMH, {"elementwise": "yes"}, ValueError, "elementwise must be True or False, got 'yes'"),
     (AusterityMH, {"steps_per_draw": 0}, ValueError, "steps_per_draw must be a positive integer, got 0"),
 ]
@@ -165,6 +166,20 @@ REFUSED = [
 def test_options_without_a_meaning(kind, options, error, message):
     with pytest.raises(error, match=message):
         kind(["v"], model=groups().model, **{"elementwise": True, **options})
+
+
+def test_elements_that_are_too_small_for_a_test():
+    with pytest.warns(SubsamplingWarning, match="No element of v has more than 900 rows.* begins at 1,000"):
+        AusterityMH(elementwise=True, model=groups().model)
+
+
+def test_blocks_are_for_many_rows():
+    """One order of few rows would be the same error at each decision."""
+    for subsample, block in ((None, 1), ("gather", 1), ("block", 25)):
+        with groups().model as model:
+            step = AusterityMH(elementwise=True, batch_size=50, subsample=subsample, rng=1)
+        step.step(model.initial_point())
+        assert step.engine._made[2].block == block
 
 
 def test_a_number_has_no_elements():

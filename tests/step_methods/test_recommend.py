@@ -418,7 +418,7 @@ def test_a_name_at_the_beginning_of_a_reason_is_kept():
 
 # Deep inside of the search, in the order in which it gets there.
 DEEP = [
-    "pymc_austerity.model.lift.rows._lift",
+    "pymc_austerity.model.lift.rows.lift_cells",
     "pymc_austerity.model.factorise.extract_leaves",
     "pymc_austerity.model.self_check._compare_rows",
     "pymc_austerity.model.structure.derivatives.pushforward",

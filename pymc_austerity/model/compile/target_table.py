@@ -209,6 +209,7 @@ _log_terms = _call("log_terms", VECTOR)
 _global_gradient = _call("global_gradient", VECTOR)
 _features = _call("features", VECTOR)
 _local_gradient = _call("local_gradient", VECTOR)
+_transitions = _call("transitions", VECTOR)
 
 
 @register_jitable
@@ -247,5 +248,13 @@ def local_gradient(q: Vector, index: Index, table: Any) -> Vector:
     return _local_gradient((q, index, table))
 
 
+@register_jitable
+def transitions(q: Vector, index: Index, table: Any) -> Vector:
+    """`Target.transitions` of a table."""
+    return _transitions((q, index, table))
+
+
 _FEATURES = Target._fields.index("features")
-TARGET = Target(global_log_ratio, log_ratios, log_terms, global_gradient, features, local_gradient)
+TARGET = Target(
+    global_log_ratio, log_ratios, log_terms, global_gradient, features, local_gradient, transitions
+)

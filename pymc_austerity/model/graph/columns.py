@@ -9,12 +9,23 @@ from __future__ import annotations
 from itertools import accumulate
 
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.tensor.basic import Join
+from pytensor.tensor.basic import Join, Split
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import indices_from_subtensor
 
 # Columns that were looked for: of which variable, along which axis, and which; None if there was no join.
 type FittedTerms = dict[tuple[Variable, int, int], Variable | None]
+
+
+def parts_of_join(op: Split, inputs: list[Variable]) -> list[Variable] | None:
+    """What a join is split into, if these are its own parts; None if not. Increments of a walk are."""
+    joined, lengths = inputs[0], inputs[-1]
+    is_join = joined.owner is not None and isinstance(joined.owner.op, Join)
+    if not is_join or joined.owner.op.axis != op.axis or not isinstance(lengths, Constant):
+        return None
+    parts = list(joined.owner.inputs)
+    own = [part.type.shape[op.axis] for part in parts]
+    return parts if own == [int(k) for k in lengths.data] else None
 
 
 def single_column(node: Apply, inputs: list[Variable]) -> Variable | None:

@@ -6,6 +6,7 @@ log-factorials of counts. That is why operations that couple rows are allowed on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,10 +53,15 @@ def extract_given(
     sources = [
         var
         for var in _frontier(outputs, moving)
-        if var.owner is not None
-        and any(max(getattr(a.type, "shape", None) or (0,)) >= threshold for a in ancestors([var]))
+        if var.owner is not None and any(_longest(a) >= threshold for a in ancestors([var]))
     ]
     return _replaced(outputs, sources, "given")
+
+
+def _longest(var: Variable) -> float:
+    """The longest axis of a variable, infinity if one is unknown."""
+    shape = getattr(var.type, "shape", ())
+    return max((math.inf if k is None else k for k in shape), default=0)
 
 
 def _frontier(outputs: list[Variable], changing: list[Variable]) -> list[Variable]:

@@ -25,6 +25,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.scan.op import Scan
+from pytensor.tensor.basic import Split
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
@@ -34,7 +35,7 @@ from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from pytensor.xtensor.type import XTensorConstant
 
 from pymc_austerity.model.graph.checks import check_in_full, is_elemwise
-from pymc_austerity.model.graph.columns import single_column
+from pymc_austerity.model.graph.columns import parts_of_join, single_column
 from pymc_austerity.model.graph.loops import is_map, written_out
 from pymc_austerity.model.refusal import Coupled
 
@@ -152,6 +153,8 @@ def _rebuild_node(
         return [pt.constant(np.array(shape[op.i], dtype="int64"))]
     if isinstance(op, Subtensor) and (column := single_column(node, new_inputs)) is not None:
         return [column]
+    if isinstance(op, Split) and (parts := parts_of_join(op, new_inputs)) is not None:
+        return parts
     if isinstance(op, CheckParameterValue) and drop_checks:
         return [first]
     if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:

@@ -16,6 +16,7 @@ import numpy as np
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
+from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import Join, MakeVector
 from pytensor.tensor.blockwise import Blockwise
@@ -30,8 +31,14 @@ _WRITTEN_OUT = 100
 
 
 def long_axes(var: Variable, threshold: int) -> tuple[int, ...]:
-    """The axes of `var` with at least `threshold` rows."""
-    return tuple(a for a, k in enumerate(var.type.shape) if k >= threshold)
+    """The axes of `var` with at least `threshold` rows; if none has, the fewest that have so many cells."""
+    shape = var.type.shape
+    found = [a for a, k in enumerate(shape) if k >= threshold]
+    if not found and math.prod(shape) >= threshold:
+        by_length = sorted(range(len(shape)), key=lambda a: -shape[a])
+        while math.prod(shape[a] for a in found) < threshold:
+            found.append(by_length[len(found)])
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +52,7 @@ class Piece:
     graph : TensorVariable
     axes : tuple of int
         The axes whose cells are local terms: one for a vector or the rows of a table, two for the cells
-        of a table that is long both ways, none for a part that is evaluated in full.
+        of a table that is long both ways, or in cells alone, none for a part that is evaluated in full.
     kept : bool
         Whether the part contains a variable of the block.
     """
@@ -64,6 +71,10 @@ class Piece:
     def lengths(self) -> list[int]:
         """Length of each of `axes`."""
         return [self.graph.type.shape[a] for a in self.axes]
+
+    def is_long_in_cells(self, threshold: int) -> bool:
+        """Are there many local terms, though none of the axes is long?"""
+        return self.is_local and max(self.lengths) < threshold
 
     @property
     def size(self) -> int:
@@ -86,35 +97,62 @@ def split(var: Variable, threshold: int) -> list[Variable]:
     """Return pieces whose sums add up to ``var.sum()``, opened as far as that finds long vectors."""
     if long_axes(var, threshold):
         return list(var.owner.inputs) if _is_written_out(var) else [var]
-    pieces = _open(var, threshold)
+    pieces = _open(var, lambda x: split(x, threshold))
     if pieces is None or not any(long_axes(p, threshold) for p in pieces):
         return [var]
     return pieces
 
 
-def _open(var: Variable, threshold: int) -> list[Variable] | None:
-    """Open the outermost operation, if sums pass through it."""
+def tables(var: Variable) -> list[Variable]:
+    """Return pieces whose sums add up to ``var.sum()``: what is inside of its sums, whatever their sizes.
+
+    A table is not opened further: the summands of a log density of one row belong together.
+    """
+    return (_open(var, tables) or [var]) if _reaches_sum(var) else [var]
+
+
+def _reaches_sum(var: Variable) -> bool:
+    """Is `var` a sum, or put together from parts, behind operations that sums pass through?"""
+    node = var.owner
+    if node is None:
+        return False
+    if isinstance(node.op, Sum | Join) or (_is_product(node.op) and _inner_product(*node.inputs) is not None):
+        return True
+    if isinstance(node.op, SpecifyShape | DimShuffle | CheckAndRaise) or is_elemwise(var, ps.Neg):
+        return _reaches_sum(node.inputs[0])
+    if is_elemwise(var, ps.Add, ps.Sub, ps.Mul, ps.TrueDiv):
+        return any(_reaches_sum(x) for x in node.inputs)
+    return is_elemwise(var, ps.Switch) and _reaches_sum(node.inputs[1])
+
+
+def _is_product(op: Op) -> bool:
+    return isinstance(op, Dot) or (isinstance(op, Blockwise) and isinstance(op.core_op, Dot))
+
+
+def _open(var: Variable, inner: Callable[[Variable], list[Variable]]) -> list[Variable] | None:
+    """Open the outermost operation, if sums pass through it, and what is in it by `inner`."""
     node = var.owner
     if node is None:
         return None
     op, inputs = node.op, node.inputs
 
     def each(x: Variable, wrap: Callable[[Variable], Variable]) -> list[Variable]:
-        return [wrap(piece) for piece in split(x, threshold)]
+        return [wrap(piece) for piece in inner(x)]
 
     if isinstance(op, Sum):
         x = inputs[0]
         if isinstance(x.owner.op if x.owner else None, Join):
-            parts = x.owner.inputs
-            return [p.astype(var.type.dtype) for part in parts for p in split(part, threshold)]
-        return [piece.astype(var.type.dtype) for piece in split(x, threshold)]
+            return [p.astype(var.type.dtype) for part in x.owner.inputs for p in inner(part)]
+        return [piece.astype(var.type.dtype) for piece in inner(x)]
+    if isinstance(op, Join):
+        return [p.astype(var.type.dtype) for part in inputs for p in inner(part)]
     if isinstance(op, SpecifyShape):
-        return split(inputs[0], threshold)
+        return inner(inputs[0])
     if isinstance(op, DimShuffle):  # axes of length one come and go without changing the sum
-        return split(inputs[0], threshold)
+        return inner(inputs[0])
     if isinstance(op, CheckAndRaise):
         return each(inputs[0], lambda piece: op(piece, *inputs[1:]))
-    if isinstance(op, Dot) or (isinstance(op, Blockwise) and isinstance(op.core_op, Dot)):
+    if _is_product(op):
         return _inner_product(*inputs)
     if is_elemwise(var, ps.Neg):
         return each(inputs[0], pt.neg)
@@ -125,7 +163,7 @@ def _open(var: Variable, threshold: int) -> list[Variable] | None:
             pieces += each(x, pt.neg if minus else lambda piece: piece)
         return pieces
     if is_elemwise(var, ps.Mul, ps.TrueDiv):
-        return _multiple(var, threshold, each)
+        return _multiple(var, inner, each)
     if is_elemwise(var, ps.Switch) and _is_single(inputs[0]) and is_minus_infinity(inputs[2]):
         condition = _scalar(inputs[0])
         return each(inputs[1], lambda piece: pt.switch(condition, piece, -np.inf))
@@ -139,7 +177,7 @@ def _is_written_out(var: Variable) -> bool:
 
 def _multiple(
     var: Variable,
-    threshold: int,
+    inner: Callable[[Variable], list[Variable]],
     each: Callable[[Variable, Callable[[Variable], Variable]], list[Variable]],
 ) -> list[Variable] | None:
     """C * x and x / c, with c a single number."""
@@ -152,8 +190,8 @@ def _multiple(
     for k, x in enumerate(inputs):
         rest = [c for i, c in enumerate(inputs) if i != k]
         if x.type.shape == var.type.shape and all(_is_single(c) for c in rest):
-            pieces = split(x, threshold)
-            if any(long_axes(p, threshold) for p in pieces):
+            pieces = inner(x)
+            if pieces != [x]:
                 factor = pt.mul(*[_scalar(c) for c in rest]) if len(rest) > 1 else _scalar(rest[0])
                 return [factor * piece for piece in pieces]
     return None

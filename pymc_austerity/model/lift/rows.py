@@ -31,15 +31,16 @@ def lift_piece(lifter: Lifter, piece: Piece) -> tuple[Piece, LocalTerm]:
     """
     with named(piece.name, piece.size):
         try:
-            return piece, _lift(lifter, piece)
+            return piece, lift_cells(lifter, piece)
         except Coupled:
             if len(piece.axes) == 1:
                 raise
         piece = piece.by_longest_axis()
-        return piece, _lift(lifter, piece)
+        return piece, lift_cells(lifter, piece)
 
 
-def _lift(lifter: Lifter, piece: Piece) -> LocalTerm:
+def lift_cells(lifter: Lifter, piece: Piece) -> LocalTerm:
+    """Compute only the cells in an index; `Coupled` if they cannot be had one by one."""
     graph, axes = piece.graph, piece.axes
     index = pt.vector("index", dtype="int64")
     lifter.conditions = []

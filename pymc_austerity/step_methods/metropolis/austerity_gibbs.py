@@ -22,6 +22,7 @@ from pymc_austerity.step_methods.metropolis.element_plan import (
     fewest_rows,
     planned,
     require_elements,
+    tell_if_all_is_read,
 )
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
@@ -48,10 +49,10 @@ class AusterityGibbs(SubsampledStep):
     min_terms : int, optional
         Sites with fewer terms read them all. Default: twice the batch.
     **options
-        `steps_per_draw` counts sweeps. `subsample` is "gather" to read single terms at random, or "block",
-        the default, to read neighbours among a site's terms, whose order is drawn once. As of
-        `MetropolisHastings` are `temperature`, `model`, `blocked`, `rng`, `initial_point`, `compile_kwargs`
-        and `progressbar`.
+        `steps_per_draw` counts sweeps. `subsample` is "gather" to read single terms at random, or "block" to
+        read neighbours among a site's terms, whose order is drawn once: by default from 50,000 terms on.
+        As of `MetropolisHastings` are `temperature`, `model`, `blocked`, `rng`, `initial_point`,
+        `compile_kwargs` and `progressbar`.
 
     Raises
     ------
@@ -129,7 +130,8 @@ class AusterityGibbs(SubsampledStep):
         require_elements(options.vars, point)
         values = self._numbers_of_values(point)
         terms = ElementTerms(options.model, options.vars, point, check=True, temperature=options.temperature)
-        terms.forget()
+        fewest = fewest_rows(options.acceptance, self._min_terms)
+        tell_if_all_is_read(terms, options.acceptance, fewest, point)
         return self._plan(terms, values)
 
     def _planned_again(self, point: PointType) -> ElementPlan | None:

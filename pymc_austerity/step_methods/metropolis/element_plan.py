@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.acceptance.exact import all_seen
-from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.kernels.elements import ElementProposal
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.factorisation import Factorisation, vector_of
@@ -25,6 +25,8 @@ from pymc_austerity.step_methods.metropolis.plan import Recipe
 
 # Elements with fewer rows than this many first batches read all of them: a test would save nothing.
 _BATCHES = 2
+# The default of an option that has no meaning here.
+_THRESHOLD = MetropolisOptions.threshold
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,12 @@ class ElementPlan:
         """Compile the transitions."""
         q = vector_of(self.survey.factorisation, point)
         options, rule = self.options, self.recipe.rule
-        needs_range = getattr(rule, "needs_range", False)
+        needs_range, uniform = getattr(rule, "needs_range", False), getattr(rule, "uniform", False)
         return ElementEngine(
             self.survey.terms,
             rule,
             self.fewest,
-            options.subsample != "gather" and not getattr(rule, "uniform", False),
+            None if options.subsample is None and not uniform else options.subsample == "block",
             self.in_order,
             self.bound,
             range_bound_of(options.range_bound, q) if needs_range else NO_RANGE,
@@ -95,9 +97,21 @@ def plan_elements(options: MetropolisOptions, point: PointType) -> ElementPlan:
     _refuse(options)
     require_elements(options.vars, point)
     terms = ElementTerms(options.model, options.vars, point, check=True, temperature=options.temperature)
-    found = planned(options, terms, walk_for(options, terms), fewest_rows(options.acceptance), in_order=False)
+    fewest = fewest_rows(options.acceptance)
+    tell_if_all_is_read(terms, options.acceptance, fewest, point)
+    return planned(options, terms, walk_for(options, terms), fewest, in_order=False)
+
+
+def tell_if_all_is_read(terms: ElementTerms, rule: AcceptanceRule, fewest: int, point: PointType) -> None:
+    """Say so where no element has enough rows for a test."""
+    largest = int(np.diff(terms.rows(point).tested.starts).max(initial=0))
     terms.forget()
-    return found
+    if rule.functions.decide is not all_seen and largest < fewest and not terms.followed:
+        names = ", ".join(terms.factorisation.var_names)
+        warn(
+            f"No element of {names} has more than {largest:,} rows, and a test begins at {fewest:,}: all "
+            "rows are read, and every decision is exact. A smaller batch_size tests elements with fewer rows."
+        )
 
 
 def replan_elements(
@@ -175,6 +189,11 @@ def require_elements(vars: Sequence[Variable], point: PointType) -> None:
 
 def _refuse(options: MetropolisOptions) -> None:
     """Refuse options that have no meaning for single elements."""
+    if options.threshold != _THRESHOLD:
+        raise ValueError(
+            "With elementwise=True every vector of terms is taken apart, and "
+            f"threshold={options.threshold!r} has no meaning: leave it out. Elements with fewer rows than two batches read all of them."
+        )
     if options.control_variate is not None:
         raise ValueError(
             "control_variate=Taylor() is for a block that is moved together; with elementwise=True leave it "

@@ -61,7 +61,7 @@ class MetropolisHastings(PlateStep):
         Move one element of the variables at a time (a row, of tables), each with a random walk of its own
         scale, and decide on the rows that contain it. Rows have to look elements up, as in ``a[group]``.
         Elements with fewer rows than two batches read all of them. `fraction_used` is then the share of the
-        rows of the elements that moved, and `threshold` has no meaning: all vectors of terms are taken apart.
+        rows of the elements that moved, and `threshold` has no meaning.
     steps_per_draw : int >= 1, optional
         Transitions for each recorded draw. Default: 1; with `elementwise` one for each element.
     threshold : int, default 1000

@@ -11,7 +11,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.kernels.elements import READS_ALL, ElementOutcome, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import Rule
-from pymc_austerity.kernels.subsample import longest_block
+from pymc_austerity.kernels.subsample import SMALLEST_POPULATION, longest_block
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.element_terms import ElementRows, ElementTerms
 from pymc_austerity.model.structure.incidence_table import shuffle
@@ -35,8 +35,9 @@ class ElementEngine(CompiledKernel):
         With its batch size.
     fewest : int
         Elements with fewer rows read all of them.
-    in_blocks : bool
-        Whether the rows of an element are in a random order, of which neighbours are read.
+    in_blocks : bool or None
+        Whether the rows of an element are put in a random order once, of which neighbours are read; None
+        chooses.
     in_order : bool
         Whether a sweep goes through the elements in order, or at random.
     proposal : BoundElements
@@ -57,7 +58,7 @@ class ElementEngine(CompiledKernel):
         terms: ElementTerms,
         rule: AcceptanceRule,
         fewest: int,
-        in_blocks: bool,
+        in_blocks: bool | None,
         in_order: bool,
         proposal: BoundElements,
         range_bound: RangeBound,
@@ -118,7 +119,9 @@ class ElementEngine(CompiledKernel):
         sizes = np.diff(rows.tested.starts)
         different = np.unique(sizes[sizes >= self._fewest])
         schedule, firsts = joined([self._stages_of(int(size)) for size in different], self._rule)
-        if self._in_blocks:
+        # One order of few rows is the same error at each decision.
+        large = len(different) > 0 and different[0] >= SMALLEST_POPULATION
+        if self._in_blocks or (self._in_blocks is None and large):
             inner = [self._stages_of(int(size)).ends[:-1] for size in different]
             schedule = schedule._replace(block=longest_block(np.concatenate([*inner, []]).astype(int)))
         first_stage = np.full(len(sizes), READS_ALL)

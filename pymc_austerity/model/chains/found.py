@@ -1,0 +1,154 @@
+"""Find a latent chain in a model: its layout, and the rows of all terms that contain it, by site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+
+from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.model.chains.layout import ChainLayout, RowsRead, find_layout
+from pymc_austerity.model.chains.reads import ReadingTerm, cells_that_matter, reading_term
+from pymc_austerity.model.chains.site_terms import SiteTerm, site_term
+from pymc_austerity.model.factorisation import LocalTerm
+from pymc_austerity.model.factorise import refuse_scaled_or_random, refuse_single_precision
+from pymc_austerity.model.graph.leaves import Leaf, extract_leaves, leaf_values
+from pymc_austerity.model.graph.log_density import LogDensityGraph, raw_terms, typed_log_density
+from pymc_austerity.model.graph.terms import Piece, tables
+from pymc_austerity.model.lift.indexing import select_early
+from pymc_austerity.model.lift.lifter import Lifter
+from pymc_austerity.model.lift.rows import lift_piece
+from pymc_austerity.model.self_check import jittered
+
+# Every axis has rows: none may be computed in full.
+_SHORTEST = 2
+# Tables of data that are longer than this are arguments of what is compiled.
+_LONG_DATA = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class FoundChain:
+    """A latent chain of a model.
+
+    Attributes
+    ----------
+    name : str
+        Of the random variable.
+    graph : LogDensityGraph
+        Of the terms that contain it.
+    states : TensorVariable
+        The variable, in that graph.
+    layout : ChainLayout
+    terms : list of SiteTerm
+    leaves : list of Leaf
+    leaf_values : list of ndarray
+    """
+
+    name: str
+    graph: LogDensityGraph
+    states: Variable
+    layout: ChainLayout
+    terms: list[SiteTerm]
+    leaves: list[Leaf]
+    leaf_values: list[np.ndarray]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all terms that contain states."""
+        return sum(int((term.rows >= 0).sum()) for term in self.terms)
+
+    def names_at(self, site: int) -> str:
+        """Names of the terms that have rows at a site."""
+        return ", ".join(dict.fromkeys(term.name for term in self.terms if (term.rows[site] >= 0).any()))
+
+
+def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain:
+    """Take all terms that contain a variable apart, and find the chains that their rows form.
+
+    Raises
+    ------
+    FactorisationError
+        If they form none; it says which term is in the way.
+    """
+    name = model.values_to_rvs[value].name
+    refuse_single_precision(model)
+    raw = raw_terms(model, [value])
+    for term_name, term in raw.items():
+        refuse_scaled_or_random(model[term_name], term)
+    graph = typed_log_density(model, raw, point)
+    states = graph.values[value.name]
+    shape = tuple(int(k) for k in states.type.shape)
+    if math.prod(shape) < _SHORTEST:
+        raise FactorisationError(
+            f"The variable {name!r} of shape {shape} is not a chain: it has one element, and a chain "
+            "has at least two times. Use pm.NUTS for it."
+        )
+    try:
+        terms, single = _rows_of(graph, states)
+    except FactorisationError as error:
+        reason = str(error).split(" Use another step method")[0].rstrip(".")
+        raise FactorisationError(
+            f"The states {name!r} are not a chain: {reason}. ParticleGibbs needs terms whose rows contain "
+            "one state, or a state and the next."
+        ) from error
+    values = list(graph.values.values())
+    leaves, rows = extract_leaves(
+        [term.rows for term in terms], [*values, *(term.index for term in terms)], _LONG_DATA
+    )
+    data = leaf_values(graph, leaves)
+    placeholders = [leaf.placeholder for leaf in leaves]
+    named_data = dict(zip(placeholders, data, strict=True))
+    readings = []
+    for term, lifted, is_single in zip(terms, rows, single, strict=True):
+        lifted_term = LocalTerm(term.name, term.size, term.index, lifted)
+        found = reading_term(lifted_term, states, name=name, is_single=is_single, leaves=named_data)
+        if found.selections:
+            readings.append(found)
+    try:
+        cells = [reading.cells for reading in readings]
+        layout = find_layout(name, shape, _read(readings, cells))
+    except FactorisationError:  # some of what is read may not matter
+        inputs = [*values, *placeholders]
+        numbers = [*jittered(graph), *data]
+        cells = [
+            reading.cells
+            if reading.is_single
+            else np.where(cells_that_matter(reading, inputs, numbers), reading.cells, -1)
+            for reading in readings
+        ]
+        layout = find_layout(name, shape, _read(readings, cells))
+    sorted_terms = [
+        site_term(r, own, layout) for r, own in zip(readings, cells, strict=True) if (own >= 0).any()
+    ]
+    return FoundChain(name, graph, states, layout, sorted_terms, leaves, data)
+
+
+def _read(readings: Sequence[ReadingTerm], cells: Sequence[np.ndarray]) -> list[RowsRead]:
+    return [RowsRead(r.term.name, own) for r, own in zip(readings, cells, strict=True)]
+
+
+def _rows_of(graph: LogDensityGraph, states: Variable) -> tuple[list[LocalTerm], list[bool]]:
+    """The rows of all tables that contain the states, lifted; those of a single row are as they are."""
+    values = list(graph.values.values())
+    lifter = Lifter(graph.terms.values(), values, [states], _SHORTEST, graph.evaluate)
+    terms, single = [], []
+    for name, term in graph.terms.items():
+        for table in tables(term):
+            if states not in ancestors([table]):
+                continue
+            axes = tuple(a for a, k in enumerate(table.type.shape) if k >= _SHORTEST)
+            single.append(not axes)
+            if axes:
+                terms.append(lift_piece(lifter, Piece(name, table, axes, kept=True))[1])
+            else:
+                index = pt.vector("index", dtype="int64")
+                terms.append(LocalTerm(name, 1, index, table.sum()))
+    rows = select_early(lifter, [term.rows for term in terms])
+    return [LocalTerm(t.name, t.size, t.index, own) for t, own in zip(terms, rows, strict=True)], single

@@ -1,0 +1,259 @@
+"""`ParticleGibbs` as a step: against a smoother, in several processes, beside other steps, and refusals."""
+
+import logging
+import time
+from copy import deepcopy
+
+import arviz as az
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from numba import njit
+
+from pymc_austerity import AusterityMH, FactorisationError, ParticleGibbs, restricted_nuts
+from pymc_austerity.testing import check_step
+from pymc_austerity.testing.models import Solved
+
+LIMIT = 4.0
+PHI, Q = 0.9, 0.5
+
+
+def smoothed(y, seen):
+    """Means and standard deviations of the states, with y ~ N(h, 1) where it was seen."""
+    n = len(y)
+    precision = np.diag(seen.astype(float))
+    precision[0, 0] += (1 - PHI**2) / Q**2
+    for t in range(1, n):
+        precision[t - 1 : t + 1, t - 1 : t + 1] += np.outer([-PHI, 1], [-PHI, 1]) / Q**2
+    covariance = np.linalg.inv(precision)
+    return covariance @ np.where(seen, y, 0.0), np.sqrt(np.diag(covariance))
+
+
+def linear_gaussian(n=300, seed=24, share_seen=0.9):
+    """A model with missing observations, and its posterior."""
+    rng = np.random.default_rng(seed)
+    h = np.zeros(n)
+    for t in range(1, n):
+        h[t] = PHI * h[t - 1] + Q * rng.normal()
+    y, seen = h + rng.normal(size=n), rng.random(n) < share_seen
+    with pm.Model() as model:
+        start = pm.Normal.dist(0, Q / np.sqrt(1 - PHI**2))
+        states = pm.AR("h", rho=[PHI], sigma=Q, init_dist=start, shape=n)
+        # Written so that it is no part of the proposal: weights are what is tested.
+        residual = pm.math.abs(y[seen] - states[np.flatnonzero(seen)])
+        pm.Potential("y", -0.5 * residual**2)
+    mean, sd = smoothed(y, seen)
+    return Solved(model, {"h": mean}, {"h": sd})
+
+
+def draws_of(step, point, n):
+    """States and statistics of n steps."""
+    found = []
+    for _ in range(n):
+        point, (stats,) = step.step(point)
+        found.append((point["h"], stats))
+    return np.stack([h for h, _ in found]), [stats for _, stats in found]
+
+
+@pytest.mark.parametrize(("particles", "n"), [(5, 12_000), (20, 8000), (100, 3000)])
+def test_a_smoother_says_the_same(particles, n):
+    problem = linear_gaussian()
+    step = ParticleGibbs(["h"], particles=particles, model=problem.model, rng=particles)
+    found, stats = draws_of(step, {"h": problem.mean["h"]}, n)
+    found = found[n // 20 :]
+    batches = found[: len(found) // 30 * 30].reshape(30, -1, found.shape[1])
+    error = batches.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(30)
+    z = (found.mean(axis=0) - problem.mean["h"]) / error
+    # 300 times: the largest of as many t variables of 29 degrees of freedom is below 5.
+    assert np.abs(z).max() < 5.0
+    assert np.sqrt(np.mean(z**2)) < 1.3
+    ratio = np.log(found.std(axis=0) / problem.sd["h"])
+    assert abs(ratio.mean()) < 0.02
+    moved = np.mean([each["moved"] for each in stats])
+    assert moved > 1 - 1.5 / particles - 0.2
+    assert all(1.0 <= each["smallest_ess"] <= particles for each in stats)
+
+
+def test_statistics():
+    problem = linear_gaussian(n=40)
+    step = ParticleGibbs(["h"], model=problem.model, rng=1, steps_per_draw=2)
+    _, (stats,) = step.step({"h": problem.mean["h"]})
+    assert stats["n_used"] == 40 + (problem.model["y"].eval({"h": np.zeros(40)}).size)
+    assert stats["fraction_used"] == 1.0
+    assert 0.0 <= stats["moved"] <= 1.0
+    assert step.configuration["particles"] == 20
+    assert "particles=20" in repr(step)
+
+
+def test_what_changes_a_parameter_changes_the_states():
+    """The transitions are those of the present value of sigma."""
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.AR("h", rho=[0.9], sigma=sigma, init_dist=pm.Normal.dist(0, sigma), shape=200)
+    step = ParticleGibbs(["h"], model=model, rng=1)
+    sds = []
+    for log_sigma in (-3.0, 0.0):
+        found, _ = draws_of(step, {"h": np.zeros(200), "sigma_log__": np.array(log_sigma)}, 200)
+        sds.append(np.diff(found[20:], axis=1).std())
+    expected = np.exp([-3.0, 0.0]) * np.sqrt(2 / 1.9)
+    np.testing.assert_allclose(sds, expected, rtol=0.05)
+
+
+class TestContract:
+    def test_check_step(self):
+        def make_step(vars=None, **options):
+            return ParticleGibbs(vars, steps_per_draw=2, **options)
+
+        check_step(make_step, solved=linear_gaussian(n=12), draws=2000)
+
+    def test_copies_and_pickles_draw_the_same(self):
+        problem = linear_gaussian(n=30)
+        step = ParticleGibbs(["h"], model=problem.model, rng=1)
+        point = {"h": problem.mean["h"]}
+        others = [deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))]
+        expected = draws_of(step, point, 5)[0]
+        for other in others:
+            np.testing.assert_array_equal(draws_of(other, point, 5)[0], expected)
+
+
+@pytest.fixture(scope="module")
+def volatility():
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        phi, sigma = pm.Beta("phi", 5, 1), pm.HalfNormal("sigma", 1)
+        scale = pm.HalfNormal("scale", 1)
+        h = pm.AR("h", rho=[phi], sigma=sigma, init_dist=pm.Normal.dist(0, sigma), shape=(20, 60))
+        pm.Normal("x", 0, scale * pm.math.exp(h / 2), observed=rng.normal(size=(20, 60)))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning", "ignore:Tuning ended")
+def test_processes_draw_the_same(volatility):
+    """With (phi, sigma) by `AusterityMH`, whose local terms are the transitions, and NUTS beside it."""
+    with volatility:
+        steps = [
+            AusterityMH(["phi", "sigma"], epsilon=0.0),
+            ParticleGibbs(["h"]),
+            restricted_nuts(["scale"]),
+        ]
+
+    def run(**options):
+        return pm.sample(
+            15, tune=15, chains=2, step=deepcopy(steps), model=volatility, random_seed=3, progressbar=False,
+            quiet=True, compute_convergence_checks=False, **options,
+        )  # fmt: skip
+
+    assert steps[0].configuration["n_local"] == 20 * 59
+    expected = run(cores=1)
+    assert (expected.sample_stats["moved"] > 0.5).all()
+    for mp_ctx in ("fork", "forkserver"):
+        found = run(cores=2, mp_ctx=mp_ctx)
+        for name in ("phi", "sigma", "scale", "h"):
+            np.testing.assert_array_equal(found.posterior[name], expected.posterior[name])
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("particles", [1, 0, 2.5, True, "many"])
+    def test_particles(self, particles):
+        with pytest.raises(ValueError, match="particles must be an integer of at least 2"):
+            ParticleGibbs(["h"], particles=particles, model=linear_gaussian(n=5).model)
+
+    def test_several_variables(self):
+        with pm.Model() as model:
+            for name in "hg":
+                pm.AR(name, rho=[0.5], sigma=1, init_dist=pm.Normal.dist(0, 1), shape=5)
+        with pytest.raises(ValueError, match="got h, g"):
+            ParticleGibbs(["h", "g"], model=model)
+
+    def test_discrete_states(self):
+        with pm.Model() as model:
+            pm.Poisson("h", 3, shape=5)
+        with pytest.raises(ValueError, match="discrete: h"):
+            ParticleGibbs(["h"], model=model)
+
+    def test_a_chain_of_order_two(self):
+        with pm.Model() as model:
+            pm.AR("h", rho=[0.5, 0.2], sigma=1, init_dist=pm.Normal.dist(0, 1, shape=2), shape=5)
+        with pytest.raises(FactorisationError, match=r"h\[0\], h\[1\], h\[2\]"):
+            ParticleGibbs(["h"], model=model)
+
+    def test_an_impossible_time_is_named(self):
+        with pm.Model() as model:
+            h = pm.AR("h", rho=[0.5], sigma=1, init_dist=pm.Normal.dist(0, 1), shape=(2, 5))
+            closed = np.zeros((2, 5))
+            closed[1, 3] = 1.0
+            pm.Potential("gate", pm.math.switch(closed * (h < 1e9) > 0, -np.inf, 0.0))
+        step = ParticleGibbs(["h"], model=model, rng=1)
+        with pytest.raises(ValueError, match=r"h\[1, 3\].*terms h, gate"):
+            step.step({"h": np.zeros((2, 5))})
+
+    def test_another_shape(self):
+        step = ParticleGibbs(["h"], model=linear_gaussian(n=5).model, rng=1)
+        with pytest.raises(ValueError, match=r"must have shape \(5,\), got \(4,\)"):
+            step.step({"h": np.zeros(4)})
+
+
+@njit
+def by_hand(rng, h, x, phi, sigma, n):
+    """The same sweep, written for stochastic volatility alone."""
+    n_times = len(h)
+    particles, parents = np.empty((n_times, n)), np.zeros((n_times, n), np.int32)
+    log_weights, sums, linked = np.empty(n), np.empty(n), np.empty(n)
+    for t in range(n_times):
+        particles[t, 0] = h[t]
+        if t == 0:
+            particles[0, 1:] = rng.standard_normal(n - 1) * sigma
+        else:
+            for i in range(1, n):
+                k = np.searchsorted(sums, rng.random() * sums[-1])
+                parents[t, i] = k
+                particles[t, i] = phi * particles[t - 1, k] + sigma * rng.standard_normal()
+            for i in range(n):
+                linked[i] = log_weights[i] - 0.5 * ((h[t] - phi * particles[t - 1, i]) / sigma) ** 2
+            parents[t, 0] = np.searchsorted(np.cumsum(np.exp(linked - linked.max())), rng.random())
+            parents[t, 0] = min(parents[t, 0], n - 1)
+        for i in range(n):
+            log_weights[i] = -0.5 * (particles[t, i] + x[t] ** 2 * np.exp(-particles[t, i]))
+        largest, total = log_weights.max(), 0.0
+        for i in range(n):
+            total += np.exp(log_weights[i] - largest)
+            sums[i] = total
+    k = np.searchsorted(sums, rng.random() * sums[-1])
+    for t in range(n_times - 1, -1, -1):
+        h[t] = particles[t, k]
+        k = parents[t, k]
+
+
+@pytest.mark.slow("30 sweeps over 100,000 states")
+def test_a_long_chain_takes_at_most_twice_the_time_of_a_loop_by_hand():
+    n_times, rng = 100_000, np.random.default_rng(1)
+    x = rng.normal(size=n_times)
+    with pm.Model() as model:
+        phi, sigma = pm.Beta("phi", 5, 1), pm.HalfNormal("sigma", 1)
+        h = pm.AR("h", rho=[phi], sigma=sigma, init_dist=pm.Normal.dist(0, sigma), shape=n_times)
+        pm.Normal("x", 0, pm.math.exp(h / 2), observed=x)
+    step = ParticleGibbs(["h"], model=model, rng=1)
+    point = model.initial_point()
+    states = np.zeros(n_times)
+
+    def seconds(run):
+        began = time.process_time()
+        run()
+        return time.process_time() - began
+
+    runs = [lambda: step.step(point), lambda: by_hand(rng, states, x, 0.8, 0.3, 20)]
+    for run in runs:
+        run()
+    ours, theirs = np.median([[seconds(run) for run in runs] for _ in range(15)], axis=0)
+    logging.getLogger(__name__).info("%.2f and %.2f microseconds a state", 10 * ours, 10 * theirs)
+    assert ours < 2.0 * theirs
+
+
+def test_effective_draws_are_many():
+    """Ancestor sampling moves early states as often as late ones."""
+    problem = linear_gaussian()
+    step = ParticleGibbs(["h"], particles=5, model=problem.model, rng=2)
+    found, _ = draws_of(step, {"h": problem.mean["h"]}, 2000)
+    ess = [float(az.ess(found[None, :, t])) for t in (0, 150, 299)]
+    assert min(ess) > 200
