@@ -42,8 +42,10 @@ def test_statistics_of_a_sweep():
 
 
 @pytest.mark.parametrize(("min_terms", "tested"), [(None, 0), (10, D), (11, 0)])
-def test_sites_with_few_terms_read_them_all(min_terms, tested):
+@pytest.mark.filterwarnings("default:No element:pymc_austerity.SubsamplingWarning")
+def test_sites_with_few_terms_read_them_all(min_terms, tested, recwarn):
     step = AusterityGibbs(epsilon=0.3, batch_size=6, min_terms=min_terms, rng=1, model=field(D, 0.5, 3))
+    assert any("more than 10 rows" in str(one.message) for one in recwarn) == (tested == 0)
     step.step(field(D, 0.5, 3).initial_point())
     assert step.engine.n_tested == tested
 

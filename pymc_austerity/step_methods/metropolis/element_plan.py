@@ -106,7 +106,8 @@ def tell_if_all_is_read(terms: ElementTerms, rule: AcceptanceRule, fewest: int, 
     """Say so where no element has enough rows for a test."""
     largest = int(np.diff(terms.rows(point).tested.starts).max(initial=0))
     terms.forget()
-    if rule.functions.decide is not all_seen and largest < fewest and not terms.followed:
+    tests = rule.functions.decide is not all_seen and not terms.followed
+    if tests and 0 < largest < fewest:
         names = ", ".join(terms.factorisation.var_names)
         warn(
             f"No element of {names} has more than {largest:,} rows, and a test begins at {fewest:,}: all "
@@ -192,7 +193,8 @@ def _refuse(options: MetropolisOptions) -> None:
     if options.threshold != _THRESHOLD:
         raise ValueError(
             "With elementwise=True every vector of terms is taken apart, and "
-            f"threshold={options.threshold!r} has no meaning: leave it out. Elements with fewer rows than two batches read all of them."
+            f"threshold={options.threshold!r} has no meaning: leave it out. Elements with fewer rows than two "
+            "batches read all of them."
         )
     if options.control_variate is not None:
         raise ValueError(
