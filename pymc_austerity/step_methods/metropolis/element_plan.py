@@ -193,8 +193,8 @@ def _refuse(options: MetropolisOptions) -> None:
     if options.threshold != _THRESHOLD:
         raise ValueError(
             "With elementwise=True every vector of terms is taken apart, and "
-            f"threshold={options.threshold!r} has no meaning: leave it out. Elements with fewer rows than two "
-            "batches read all of them."
+            f"threshold={options.threshold!r} has no meaning: leave it out. Elements with fewer rows than "
+            "two batches read all of them."
         )
     if options.control_variate is not None:
         raise ValueError(
