@@ -207,15 +207,17 @@ def merge(sample: Sample, batch: Vector) -> Sample:
     sum that is not finite is returned as the mean: minus infinity rejects, as NaN does.
     """
     n, m = sample.n, batch.shape[0]
-    origin = batch[0]
-    total = shift = 0.0
+    total = 0.0
     for x in batch:
         total += x
-        shift += x - origin
     if not math.isfinite(total):
         return Sample(
             n + m, sample.n_local, total, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan
         )
+    origin = batch[0]
+    shift = 0.0
+    for x in batch:
+        shift += x - origin
     shift /= m
     batch_m2 = 0.0
     low, high = sample.low, sample.high
