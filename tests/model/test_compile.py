@@ -32,10 +32,17 @@ def ravel(point, names):
 
 
 LONG = pytest.mark.slow("numba compiles this model for long")
-TAKE_LONG = ("categorical", "autoregression_2", "normal_mixture", "random_walk")
+TAKE_LONG = ("autoregression_2", "normal_mixture", "random_walk")
+LONGER = pytest.mark.full_size("numba compiles a table of categories for minutes")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=LONG if n in TAKE_LONG else []) for n in CHOSEN])
+def marks_of(name):
+    if name == "categorical":
+        return LONGER
+    return LONG if name in TAKE_LONG else []
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=marks_of(n)) for n in CHOSEN])
 def test_log_ratios(name):
     model, chosen = BUILD[name]()
     with pytensor.config.change_flags(mode="NUMBA"):

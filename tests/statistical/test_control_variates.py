@@ -187,7 +187,9 @@ def by_subsampling(model, acceptance):
 
 
 @pytest.mark.slow("chains of 330,000 transitions: errors of a few hundredths of a standard deviation")
-@pytest.mark.parametrize("n", [1000, 3000, 10_000])
+@pytest.mark.parametrize(
+    "n", [1000, 3000, pytest.param(10_000, marks=pytest.mark.full_size("the same with more rows, minutes"))]
+)
 class TestBias:
     @pytest.mark.parametrize("epsilon", [0.01, 0.05])
     def test_posterior(self, logistic, exact, n, epsilon):

@@ -369,7 +369,15 @@ def simplex_prior():
 
 
 @pytest.mark.slow("150,000 draws")
-@pytest.mark.parametrize("prior", [student_prior, laplace_prior, horseshoe_prior, simplex_prior])
+@pytest.mark.parametrize(
+    "prior",
+    [
+        student_prior,
+        laplace_prior,
+        horseshoe_prior,
+        pytest.param(simplex_prior, marks=pytest.mark.full_size("minutes of a mixture over the simplex")),
+    ],
+)
 def test_priors(prior):
     X, y, likelihood = log_likelihood()
     with pm.Model() as model:

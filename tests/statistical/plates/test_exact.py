@@ -9,7 +9,13 @@ from tests.statistical.plates.models import SPELLINGS, reference_of, simulate
 from tests.statistical.plates.reference import sample
 
 FAMILIES = ["logistic", "poisson"]
-PRIORS = [("logistic", "student", "centred"), ("poisson", "laplace", "non_centred")]
+# The second of two families is run at full size.
+LONGER = pytest.mark.full_size("the same for counts, minutes more")
+FAMILIES_IN_TURN = ["logistic", pytest.param("poisson", marks=LONGER)]
+PRIORS = [
+    ("logistic", "student", "centred"),
+    pytest.param("poisson", "laplace", "non_centred", marks=LONGER),
+]
 DRAWS = 20_000
 
 
@@ -77,7 +83,7 @@ def test_effects_that_are_not_normal(family, prior, spelling):
 
 
 @pytest.mark.slow("40,000 draws, and 16,000 on all rows")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES_IN_TURN)
 def test_thinned_decisions_are_those_of_all_rows(family):
     data = simulate(family, 10_000, 300, seed=2)
     thinned, full = run(data, DRAWS, switch_above=np.inf), all_rows(data, 8000, seed=4)
@@ -88,7 +94,7 @@ def test_thinned_decisions_are_those_of_all_rows(family):
 
 
 @pytest.mark.slow("80,000 draws")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES_IN_TURN)
 def test_spellings_are_one_model(family):
     data = simulate(family, 10_000, 300, seed=3)
     centred = run(data, DRAWS // 2)
