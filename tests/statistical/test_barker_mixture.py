@@ -100,7 +100,7 @@ def test_moments(model, truth):
     assert np.abs(z).max() < LIMIT, z
 
 
-@pytest.mark.full_size("ten times as many draws as the test above")
+@pytest.mark.full_size("160,000 draws of ten transitions")
 def test_moments_of_a_longer_chain(model, truth):
     """A longer chain sees what 100 points do not tell of their variance: sds are 2 % too small."""
     idata = sample(model, MinibatchBarker, 80_000, 10, seed=6, batch_size=1000)

@@ -225,7 +225,7 @@ def by_hand(rng, h, x, phi, sigma, n):
         k = parents[t, k]
 
 
-@pytest.mark.slow("30 sweeps over 100,000 states")
+@pytest.mark.full_size("a benchmark: 30 sweeps over 100,000 states")
 def test_a_long_chain_takes_at_most_twice_the_time_of_a_loop_by_hand():
     n_times, rng = 100_000, np.random.default_rng(1)
     x = rng.normal(size=n_times)
