@@ -198,6 +198,7 @@ def test_step_sizes_decrease():
     assert outcome.n_used == 30
 
 
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
 def test_a_state_that_is_not_finite():
     with pytest.raises(DivergedError, match=r"^Coordinate 0 is no longer finite after a step of size 1e"):
         langevin_transitions(

@@ -59,7 +59,6 @@ SMALLEST_THRESHOLD = 3
         ("steps_per_draw", NAN),
         ("steps_per_draw", True),
         ("steps_per_draw", "1"),
-        ("steps_per_draw", None),
         ("threshold", 1),
         ("threshold", 0),
         ("threshold", -1),
