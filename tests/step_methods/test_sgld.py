@@ -179,7 +179,7 @@ def test_bad_step_size(model, size):
         ),
         ({"step_size": 1e-5, "epsilon": 0.1}, TypeError, "SGLD has no option 'epsilon'"),
         ({}, TypeError, "step_size"),
-        ({"step_size": 4.0, "preconditioner": Laplace()}, ValueError, "The largest stable step size is 4;"),
+        ({"step_size": 4.0, "preconditioner": Laplace()}, ValueError, r"The largest stable step size is 4\."),
         (
             {"step_size": 1.0},
             ValueError,
