@@ -200,7 +200,7 @@ def test_step_sizes_decrease():
 
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
 def test_a_state_that_is_not_finite():
-    with pytest.raises(DivergedError, match=r"^Coordinate 0 is no longer finite after a step of size 1(e|0{6})"):
+    with pytest.raises(DivergedError, match=r"^Coordinate 0 is no longer finite after a step of size 1"):
         langevin_transitions(
             2000, 0, np.random.default_rng(0), np.ones(2), (rows(), H), dynamics(1e6), TARGET
         )
