@@ -248,6 +248,7 @@ def test_rates_of_acceptance_are_those_of_the_dimensions_that_are_free():
 
 
 @pytest.mark.filterwarnings("ignore:Tuning ended")
+@pytest.mark.slow("the suite of proposals, with this one")
 def test_conformance():
     """Where rows do not depend on W the posterior is uniform; another step moves mu."""
     y = np.random.default_rng(0).normal(0.7, 1.0, 3000)

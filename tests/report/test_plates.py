@@ -44,6 +44,7 @@ def of_plate():
     )
 
 
+@pytest.mark.slow("compiles the reference of a plate")
 @pytest.mark.parametrize("is_centered", [True, False])
 def test_chains_start_at_the_mode_of_what_groups_share(is_centered):
     model = visits(is_centered=is_centered)
@@ -55,6 +56,7 @@ def test_chains_start_at_the_mode_of_what_groups_share(is_centered):
     assert 0.2 * TAU < effects.std() < TAU
 
 
+@pytest.mark.slow("compares two steps on a plate")
 def test_chains_do_not_start_far_away(of_plate):
     """From the joint mode, with tau at 0, R-hat was 2.5 here."""
     for run in (of_plate.standard, *(run for run, _, _ in of_plate.results)):
@@ -62,6 +64,7 @@ def test_chains_do_not_start_far_away(of_plate):
     assert of_plate.to_dataframe()["rhat"].max() < 1.2
 
 
+@pytest.mark.slow("compares two steps on a plate")
 def test_no_share_is_above_one_without_its_reason(of_plate):
     text = of_plate.to_markdown()
     assert "| 2 x 100 %" in text
@@ -73,6 +76,7 @@ def test_no_share_is_above_one_without_its_reason(of_plate):
     assert run.fraction == 2.0
 
 
+@pytest.mark.slow("compares two steps on a plate")
 def test_a_step_on_few_groups_has_a_reference_on_them():
     model = visits(9)
     assert not isinstance(exact_step(model)[0].recipe, PlateRecipe)

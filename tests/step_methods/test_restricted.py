@@ -350,6 +350,7 @@ class TestCopies:
 
 
 class TestSample:
+    @pytest.mark.slow("compiles NUTS, and samples in two processes")
     @FORK
     @pytest.mark.filterwarnings("ignore:Tuning ended")
     def test_beside_a_subsampled_step(self, models, draw):
