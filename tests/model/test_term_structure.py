@@ -11,7 +11,6 @@ from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.structure import features, predictors, term_structure
 from pymc_austerity.model.structure.differentiable import Differentiable
-from pymc_austerity.model.structure.element_rows import Group
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import LinearPredictor
 from tests.model.features import model_of, simplex
@@ -103,15 +102,6 @@ def test_as_few_predictors_as_possible():
     for _ in range(2):
         with pytest.raises(UnboundedError, match=r"the term 'y' is a function of 5 linear predictors, and"):
             structure.row_functions  # noqa: B018
-
-
-def test_rows_of_the_elements_of_a_group():
-    structure = TermStructure(factorise(logistic()))
-    (form,) = structure.forms_in_block
-    group = Group("u", 4, np.arange(N) % 4)
-    vars(structure)["forms_in_block"] = (form._replace(groups=(group,)),)
-    assert list(structure.rows_of) == [("y", "u")]
-    np.testing.assert_array_equal(structure.rows_of["y", "u"].of(1), np.arange(1, N, 4))
 
 
 def test_rows_are_read_once_at_a_point():

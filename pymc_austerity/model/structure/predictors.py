@@ -24,7 +24,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.structure.affine import Kind, core_of, kinds
-from pymc_austerity.model.structure.element_rows import Group
+from pymc_austerity.model.structure.groups import Group
 
 
 class TermForm(NamedTuple):

@@ -17,7 +17,6 @@ from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.self_check import jittered
-from pymc_austerity.model.structure.element_rows import ElementRows, element_rows
 from pymc_austerity.model.structure.features import Features, feature_candidates
 from pymc_austerity.model.structure.predictor_values import linear_predictor
 from pymc_austerity.model.structure.predictors import TermForm, find_predictor
@@ -160,15 +159,6 @@ class TermStructure:
             If a term has not exactly one; the message names the term and the operation in the way.
         """
         return tuple(linear_predictor(form) for form in self.forms_in_block)
-
-    @cached_property
-    def rows_of(self) -> dict[tuple[str, str], ElementRows]:
-        """For a term and a grouped variable in it, by their names: the rows that contain each element."""
-        return {
-            (form.term.name, group.variable): element_rows(group)
-            for form in self.forms
-            for group in form.groups
-        }
 
 
 def _most(functions: Functions) -> float:
