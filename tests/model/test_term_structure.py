@@ -75,7 +75,7 @@ def test_nothing_is_searched_for_until_it_is_asked_for(monkeypatch):
 
 def test_parts_are_found_once():
     structure = TermStructure(factorise(logistic()))
-    for part in ("forms_in_block", "features", "predictors", "linear_predictors", "rows_of", "row_functions"):
+    for part in ("forms_in_block", "features", "predictors", "linear_predictors", "row_functions"):
         assert getattr(structure, part) is getattr(structure, part)
     assert structure.forms is structure.forms_in_block
     assert structure.inner is structure.factorisation
