@@ -10,14 +10,14 @@ The paper has 200 series of 5, which say nothing of the parameters: the posterio
 its Figure 9 cannot tell a sampler that reads the data from one that does not. Here are 50 series of 100, and
 the posterior is computed by quadrature: the states are summed out on a grid, for each phi and sigma.
 
-What to expect: epsilon = 0 agrees with quadrature within Monte Carlo error. With 4,000 draws of two chains
-epsilon = 0.01 was off by a fifth of a posterior sd in both parameters, and the Monte Carlo error is half of
-that: given the states, a small error of each decision adds up. The time goes into the states. It takes some
-hundred sweeps to get one independent draw of sigma: given the states, it is known much better than without
-them.
+What to expect: epsilon = 0 agrees with quadrature within Monte Carlo error. With 30,000 draws epsilon = 0.01
+was off by .18 posterior sds in sigma and .10 in phi, with Monte Carlo errors of .06 and .04, and read 69 % of
+the transitions: given the states, a small error of each decision adds up. The time goes into the states. It
+takes some hundred sweeps to get one independent draw of sigma: given the states, it is known much better than
+without them.
 
 Run `python examples/stochastic_volatility.py` (less than a minute, and too few draws to compare), or with
-`--full` (some twelve minutes).
+`--full` (some seventeen minutes).
 """
 
 import argparse

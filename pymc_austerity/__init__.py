@@ -4,11 +4,13 @@ from pymc_austerity import design, diagnostics, plots
 from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.control_variates import Taylor
+from pymc_austerity.data import RowStore
 from pymc_austerity.distributions import UniformStiefel
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.mode.find_mode import find_mode
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate
 from pymc_austerity.recommendation import recommend
 from pymc_austerity.report import compare, probe
@@ -24,6 +26,7 @@ from pymc_austerity.step_methods import (
     MinibatchBarker,
     MinibatchCategoricalGibbs,
     ParticleGibbs,
+    ReversibleJump,
     TunaMH,
     restricted_nuts,
     restricted_slice,
@@ -48,6 +51,8 @@ __all__ = [
     "MinibatchCategoricalGibbs",
     "ParticleGibbs",
     "RandomWalk",
+    "ReversibleJump",
+    "RowStore",
     "StiefelWalk",
     "SubsamplingWarning",
     "Surrogate",
@@ -65,4 +70,5 @@ __all__ = [
     "recommend",
     "restricted_nuts",
     "restricted_slice",
+    "stored_data",
 ]

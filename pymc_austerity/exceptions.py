@@ -49,6 +49,10 @@ class SelfCheckError(ValueError):
     """What was computed of the model is not what PyMC computes: a defect of this package."""
 
 
+class RowsOnDiskError(ValueError):
+    """Something would evaluate all rows of data that are on disk (`stored_data`), or only their head."""
+
+
 class NoNormalApproximationError(UnsuitableError):
     """No normal distribution approximates the posterior: there is no mode, or several, or it is unlike.
 

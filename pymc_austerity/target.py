@@ -60,6 +60,12 @@ def no_transitions(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     raise NotImplementedError("This target has no transitions.")
 
 
+@register_jitable
+def no_slab(q: Vector, args: tuple[Any, ...]) -> Vector:
+    """Stub of `Target.slab`."""
+    raise NotImplementedError("This target has no slab.")
+
+
 class Target(NamedTuple):
     """A log density that is global(q) + sum over i < N of l_i(q), as a kernel sees it.
 
@@ -84,13 +90,16 @@ class Target(NamedTuple):
     transitions : callable
         ``(q, index, args) -> ndarray``, of chains of states: what says how the states q go on to the sites in
         `index` (`kernels.particle_gibbs`).
+    slab : callable
+        ``(q, args) -> ndarray (3 p,)``, of coefficients that come and go: the location of the prior of each,
+        then the scales, then the degrees of freedom (`proposals.slab`).
 
     Notes
     -----
     `args` is a tuple handed through unread: the values of variables outside the block, and data. States
     are float vectors of shape (D,). Tests write a `Target` by hand; `model.compile` makes one from a
     `Factorisation`, and takes the parameters of each function from its stub. numba knows no defaults of a
-    NamedTuple: compiled code names all seven functions.
+    NamedTuple: compiled code names all eight functions.
     """
 
     global_log_ratio: Callable[[Vector, Vector, tuple[Any, ...]], float] = no_global_log_ratio
@@ -100,6 +109,7 @@ class Target(NamedTuple):
     features: Callable[[Vector, tuple[Any, ...]], Vector] = state_itself
     local_gradient: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_local_gradient
     transitions: Callable[[Vector, Index, tuple[Any, ...]], Vector] = no_transitions
+    slab: Callable[[Vector, tuple[Any, ...]], Vector] = no_slab
 
 
 # Names of the parameters of each function of a `Target`; the last is `args`.

@@ -27,6 +27,8 @@ PUBLIC = [
     "MinibatchCategoricalGibbs",
     "ParticleGibbs",
     "RandomWalk",
+    "ReversibleJump",
+    "RowStore",
     "SCIR",
     "SGLD",
     "SGRLD",
@@ -47,6 +49,7 @@ PUBLIC = [
     "recommend",
     "restricted_nuts",
     "restricted_slice",
+    "stored_data",
 ]
 # What computes something that may be wrong has to say what it guarantees, and when it fails.
 WITH_GUARANTEE = [
@@ -63,6 +66,7 @@ WITH_GUARANTEE = [
     "MinibatchCategoricalGibbs",
     "ParticleGibbs",
     "RandomWalk",
+    "RowStore",
     "SCIR",
     "SGLD",
     "SGRLD",
@@ -78,6 +82,7 @@ WITH_GUARANTEE = [
     "recommend",
     "restricted_nuts",
     "restricted_slice",
+    "stored_data",
 ]
 MODULES = ["design", "diagnostics", "plots"]
 DOCUMENTED = [name for name in PUBLIC if name not in ["__version__", *MODULES]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
-from docs.drawings import exact, groups, langevin, tests
+from docs.drawings import barker, exact, groups, langevin, tests
 
 FOLDER = Path(__file__).parents[1] / "_static" / "drawings"
 DRAWINGS = {
@@ -14,7 +14,7 @@ DRAWINGS = {
     for function in (
         *(exact.rows_drawn, exact.bound, exact.aligned, exact.remainder, exact.heavy_rows, exact.surrogate),
         *(groups.coordinates, groups.clock, groups.priors, groups.gamma_process),
-        langevin.kink,
+        *(langevin.kink, barker.skewed_terms),
         *(tests.sequential, tests.too_wide, tests.errors, tests.cost, tests.verdict),
     )
 }

@@ -1,12 +1,15 @@
 """What a decision rule is to a kernel.
 
 A rule has two faces. The user's is a small frozen object, validated when it is made. The kernel's is what
-``bind(n_local)`` returns, a `Schedule` of numbers, and three pure functions written in the subset of Python
+``bind(n_local)`` returns, a `Schedule` of numbers, and pure functions written in the subset of Python
 that numba compiles, so that the same source runs interpreted and compiled:
 
 * `draw`: the random number against which the log acceptance ratio is held, log u for Metropolis's rule;
 * `decide`: is what was read of the log ratios enough;
 * `accept`: the decision.
+
+A rule may have two more. `others` makes a pilot of what was read: it says how many rows that were not read
+decide instead. `clipped` says whether a decision took the variance for smaller than it was.
 """
 
 from __future__ import annotations
@@ -56,8 +59,8 @@ class Sample(NamedTuple):
         The smallest and the largest.
     center : float
         Mean of the first batch.
-    absolute, cubed : float
-        Sums of |l_i - center| and of |l_i - center|^3.
+    absolute, cubed, signed_cubed : float
+        Sums of |l_i - center|, of |l_i - center|^3 and of (l_i - center)^3.
     """
 
     n: int
@@ -69,11 +72,32 @@ class Sample(NamedTuple):
     center: float
     absolute: float
     cubed: float
+    signed_cubed: float
+
+
+@register_jitable
+def nothing_read(n_local: int) -> Sample:
+    """No log ratio was read, of `n_local`."""
+    return Sample(0, n_local, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0, 0.0)
 
 
 Draw = Callable[[np.random.Generator], float]
 Decide = Callable[[Any, int, Sample, float, float], bool]
 Accept = Callable[[Any, Sample, float, np.random.Generator], bool]
+Others = Callable[[Any, Sample], int]
+Clipped = Callable[[Any, Sample], bool]
+
+
+@register_jitable
+def no_others(schedule: Any, sample: Sample) -> int:
+    """What was read counts: there is no pilot."""
+    return 0
+
+
+@register_jitable
+def never_clipped(schedule: Any, sample: Sample) -> bool:
+    """The variance is what it is."""
+    return False
 
 
 class RuleFunctions(NamedTuple):
@@ -87,12 +111,21 @@ class RuleFunctions(NamedTuple):
         ``(schedule, stage, sample, psi, width) -> bool``: is the evidence enough? `width` bounds the range of
         all N log ratios, for rules that say they need it.
     accept : callable
-        ``(schedule, sample, psi, rng) -> bool``, called once, after `decide` has said yes.
+        ``(schedule, sample, psi, rng) -> bool``, called once, after the last row is read.
+    others : callable, default `no_others`
+        ``(schedule, sample) -> int``, called after `decide` has said no. Above 0: so many rows that were not
+        read, drawn at random, make a sample of their own, which is handed to `accept`. They have to be there,
+        and fill whole blocks. 0: read on.
+    clipped : callable, default `never_clipped`
+        ``(schedule, sample) -> bool``: did `accept` take the variance for smaller than `sample` shows? It is
+        counted in the sample statistic `clipped`.
     """
 
     draw: Draw
     decide: Decide
     accept: Accept
+    others: Others = no_others
+    clipped: Clipped = never_clipped
 
 
 class AcceptanceRule(Protocol):

@@ -6,11 +6,13 @@ from pymc_austerity.diagnostics.clusters import n_clusters
 from pymc_austerity.diagnostics.data_usage import data_usage_summary
 from pymc_austerity.diagnostics.decisions import decision_summary, decisions
 from pymc_austerity.diagnostics.effective_cost import effective_cost
+from pymc_austerity.diagnostics.inclusion import Inclusion, inclusion
 from pymc_austerity.diagnostics.log_ratios import from_log_ratios
 from pymc_austerity.diagnostics.normality import Normality, normality
 from pymc_austerity.diagnostics.stamp import stamp
 
 __all__ = [
+    "Inclusion",
     "Normality",
     "agreement",
     "amari_distance",
@@ -19,6 +21,7 @@ __all__ = [
     "decisions",
     "effective_cost",
     "from_log_ratios",
+    "inclusion",
     "n_clusters",
     "normality",
     "stamp",

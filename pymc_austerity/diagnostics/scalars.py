@@ -27,9 +27,9 @@ def tail_ess(draws: Array) -> float:
     return float(_STATS.ess(draws, method="tail", prob=(0.05, 0.95)))
 
 
-def rhat(draws: Array) -> float:
-    """Rank-normalised split R-hat."""
-    return float(_STATS.rhat(draws))
+def rhat(draws: Array, method: str = "rank") -> float:
+    """Split R-hat, rank-normalised unless `method` is "split"."""
+    return float(_STATS.rhat(draws, method=method))
 
 
 def mcse(draws: Array, method: str = "mean") -> float:

@@ -85,6 +85,7 @@ class ElementOutcome(NamedTuple):
     n_possible: int
     n_stages: int
     n_exhausted: int
+    n_clipped: int
     accepted: bool
     log_ratio_mean: float
     log_ratio_se: float
@@ -129,9 +130,9 @@ def element_transitions(
     """
     n_elements = elements.first.shape[0]
     q, q_new = q.copy(), q.copy()
-    n_accepted = n_used = n_possible = n_stages = n_exhausted = 0
+    n_accepted = n_used = n_possible = n_stages = n_exhausted = n_clipped = 0
     accepted = False
-    mean = error = psi = math.nan
+    mean = error = psi = nan = math.nan
     for t in range(n_transitions):
         e = next_element(elements.order, t % n_elements, n_elements, rng)
         start, stop = elements.first[e], elements.first[e] + elements.width[e]
@@ -149,28 +150,29 @@ def element_transitions(
         else:
             if elements.first_stage[e] == READS_ALL:
                 mean = sum_of(q_new, q, args, listed, target) / n_local
-                sample = Sample(n_local, n_local, mean, 0.0, math.nan, math.nan, math.nan, math.nan, math.nan)
+                sample = Sample(n_local, n_local, mean, 0.0, nan, nan, nan, nan, nan, nan)
                 n_used += listed.shape[0]
                 n_stages += 1
             else:
                 population = elements.population[: n_local // rule.schedule.block]
                 rows = Rows(n_local, population, NO_ROWS, NO_ROWS, listed, elements.first_stage[e])
                 width = rule.range_of(rule.bound, q_new, q, args, rows, target)
-                sample, stages = sequential_test(rng, psi, width, q_new, q, args, rows, rule, target)
+                sample, stages, n_read = sequential_test(rng, psi, width, q_new, q, args, rows, rule, target)
                 mean = sample.mean
-                n_used += sample.n
+                n_used += n_read
                 n_stages += stages
             error = standard_error(sample.n, n_local, sample.m2) if sample.n < n_local else 0.0
             finite = math.isfinite(mean)
             accepted = rule.accept(rule.schedule, sample, psi, rng) if finite else mean > psi
             n_exhausted += sample.n == n_local
+            n_clipped += rule.clipped(rule.schedule, sample)
         copy_element(q_new, q, start, stop) if accepted else copy_element(q, q_new, start, stop)
         n_accepted += accepted
         if tune:
             proposal.adapt(proposal.state, e, accepted)
     restore_order(elements.order, min(n_transitions, elements.order.shape[0]))
     return ElementOutcome(
-        q, n_accepted, n_used, n_possible, n_stages, n_exhausted, accepted, mean, error, psi
+        q, n_accepted, n_used, n_possible, n_stages, n_exhausted, n_clipped, accepted, mean, error, psi
     )
 
 

@@ -104,7 +104,7 @@ def full_transitions(
         for i in range(len(q)):  # q[:] = ... takes numba seconds to compile
             current.q[i] = q[i]
         current.total[0] = here
-    return Outcome(q, n_accepted, n_used, n_stages, n_stages, accepted, mean, error, psi)
+    return Outcome(q, n_accepted, n_used, n_stages, n_stages, 0, accepted, mean, error, psi)
 
 
 @register_jitable

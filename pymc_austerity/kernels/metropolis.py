@@ -2,7 +2,7 @@
 
 Algorithm 1 of Korattikara et al. (2014), figure 3 of Bardenet et al. (2014) and algorithm 1 of Seita et al.
 (2017) have one shape: propose, then read more and more log ratios until a rule is satisfied. They differ in
-the three functions of the rule (`acceptance.base`). A move from q to q' is accepted if the sum of the local
+the functions of the rule (`acceptance.base`). A move from q to q' is accepted if the sum of the local
 log ratios exceeds log u - base; `base` is the rest of the log ratio, which the proposal tells
 (`proposals.base`).
 
@@ -19,7 +19,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.acceptance.base import Accept, Decide, Draw, Sample, standard_error
+from pymc_austerity.acceptance.base import (
+    Accept,
+    Clipped,
+    Decide,
+    Draw,
+    Others,
+    Sample,
+    nothing_read,
+    standard_error,
+)
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import (
     Rows,
@@ -57,7 +66,7 @@ class Rule(NamedTuple):
         Stages of the decision, a `Schedule` or one like it.
     bound : any
         What `range_of` needs.
-    draw, decide, accept : callable
+    draw, decide, accept, others, clipped : callable
         See `RuleFunctions`.
     range_of : callable
         See `kernels.log_ratio_range`.
@@ -68,6 +77,8 @@ class Rule(NamedTuple):
     draw: Draw
     decide: Decide
     accept: Accept
+    others: Others
+    clipped: Clipped
     range_of: RangeOf
 
 
@@ -79,6 +90,7 @@ class Outcome(NamedTuple):
     n_used: int
     n_stages: int
     n_exhausted: int
+    n_clipped: int
     accepted: bool
     log_ratio_mean: float
     log_ratio_se: float
@@ -120,7 +132,7 @@ def transitions(
     Outcome
     """
     n_exact = rows.exact_rows.shape[0]
-    n_accepted = n_used = n_stages = n_exhausted = 0
+    n_accepted = n_used = n_stages = n_exhausted = n_clipped = 0
     accepted = False
     mean = error = psi = math.nan
     for _ in range(n_transitions):
@@ -140,20 +152,21 @@ def transitions(
             accepted, mean, error = False, math.nan, math.nan
         else:
             width = rule.range_of(rule.bound, q_new, q, args, rows, target)
-            sample, stages = sequential_test(rng, psi, width, q_new, q, args, rows, rule, target)
+            sample, stages, n_read = sequential_test(rng, psi, width, q_new, q, args, rows, rule, target)
             # A sum that is not finite: plus infinity is accepted, minus infinity and NaN are not.
             finite = math.isfinite(sample.mean)
             accepted = rule.accept(rule.schedule, sample, psi, rng) if finite else sample.mean > psi
             mean, error = sample.mean, standard_error(sample.n, rows.n_others, sample.m2)
-            n_used += sample.n
+            n_used += n_read
             n_stages += stages
             n_exhausted += sample.n == rows.n_others
+            n_clipped += rule.clipped(rule.schedule, sample)
         if accepted:
             q = q_new
             n_accepted += 1
         if tune:
             proposal.adapt(proposal.state, q, accepted)
-    return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, accepted, mean, error, psi)
+    return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, n_clipped, accepted, mean, error, psi)
 
 
 @register_jitable
@@ -167,23 +180,26 @@ def sequential_test(
     rows: Rows,
     rule: Rule,
     target: Target,
-) -> tuple[Sample, int]:
-    """Read more and more log ratios until the rule is satisfied.
+) -> tuple[Sample, int, int]:
+    """Read more and more log ratios until the rule is satisfied, or others after a pilot.
 
     Returns
     -------
     sample : Sample
+        Of the rows that decide.
     stages : int
+    n_read : int
+        Rows that were read, those of a pilot too.
     """
     schedule, population = rule.schedule, rows.population
     block = schedule.block
     offset = random_offset(rng, block, rows.n_others)
-    sample = Sample(0, rows.n_others, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0)
-    stage = 0
+    sample = nothing_read(rows.n_others)
+    begin, end = 0, schedule.ends[rows.first_stage]
+    stage = n_pilot = 0
     while True:
-        end = schedule.ends[rows.first_stage + stage]
-        draw_without_replacement(rng, population, sample.n // block, end // block)
-        for start in range(sample.n, end, CHUNK):
+        draw_without_replacement(rng, population, begin // block, end // block)
+        for start in range(begin, end, CHUNK):
             stop = min(start + CHUNK, end)
             index = among_others(positions(population, block, rows.n_others, offset, start, stop), rows)
             sample = merge(sample, target.log_ratios(q_new, q, index, args))
@@ -191,12 +207,19 @@ def sequential_test(
                 break
         check_range(sample, width)
         stage += 1
-        if not math.isfinite(sample.mean):
+        if n_pilot > 0 or not math.isfinite(sample.mean):
             break
         if rule.decide(schedule, rows.first_stage + stage - 1, sample, psi, width):
             break
+        others = rule.others(schedule, sample)
+        begin = end
+        if others > 0:
+            n_pilot, end = sample.n, end + others
+            sample = nothing_read(rows.n_others)
+        else:
+            end = schedule.ends[rows.first_stage + stage]
     restore_order(population, end // block)
-    return sample, stage
+    return sample, stage, n_pilot + sample.n
 
 
 @register_jitable
@@ -212,7 +235,7 @@ def merge(sample: Sample, batch: Vector) -> Sample:
         total += x
     if not math.isfinite(total):
         return Sample(
-            n + m, sample.n_local, total, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan
+            n + m, sample.n_local, total, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, math.nan
         )
     origin = batch[0]
     shift = 0.0
@@ -222,20 +245,22 @@ def merge(sample: Sample, batch: Vector) -> Sample:
     batch_m2 = 0.0
     low, high = sample.low, sample.high
     center = sample.center if n else origin + shift
-    absolute, cubed = sample.absolute, sample.cubed
+    absolute, cubed, signed_cubed = sample.absolute, sample.cubed, sample.signed_cubed
     for x in batch:
         deviation = x - origin - shift
         batch_m2 += deviation * deviation
         low = min(low, x)
         high = max(high, x)
-        distance = abs(x - center)
+        departure = x - center
+        distance = abs(departure)
         absolute += distance
         cubed += distance * distance * distance
+        signed_cubed += distance * distance * departure
     delta = origin - sample.mean + shift
     share = m / (n + m)
     mean = sample.mean + delta * share
     m2 = sample.m2 + batch_m2 + delta * delta * n * share
-    return Sample(n + m, sample.n_local, mean, m2, low, high, center, absolute, cubed)
+    return Sample(n + m, sample.n_local, mean, m2, low, high, center, absolute, cubed, signed_cubed)
 
 
 @register_jitable

@@ -135,7 +135,7 @@ def tuna_transitions(
             n_accepted += 1
         if tune:
             proposal.adapt(proposal.state, q, accepted)
-    return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, accepted, estimate / n_local, error, psi)
+    return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, 0, accepted, estimate / n_local, error, psi)
 
 
 @register_jitable

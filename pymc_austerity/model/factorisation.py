@@ -81,6 +81,8 @@ class Factorisation:
         Of an expansion in features of the block (`features`): phi(q), of shape (p,).
     is_expanded : bool
         Whether the local terms are Taylor remainders (`expansion`).
+    slab : TensorVariable or None
+        Of a block with coefficients that come and go (`model.selection`): the parameters of their prior.
 
     Examples
     --------
@@ -112,6 +114,7 @@ class Factorisation:
     leaf_values: list[np.ndarray]
     features: Variable | None = None
     is_expanded: bool = False
+    slab: Variable | None = None
 
     @property
     def n_local(self) -> int:
@@ -252,8 +255,8 @@ class Factorisation:
 def vector_of(factorisation: Factorisation, point: Mapping[str, Any]) -> np.ndarray:
     """The state q of the block: the values of its variables in one vector."""
     names = factorisation.var_names
-    # Discrete variables, which all are or none is, are integers.
-    discrete = np.asarray(point[names[0]]).dtype.kind in "iub"
+    # Discrete variables are integers, unless continuous ones are beside them.
+    discrete = all(np.asarray(point[name]).dtype.kind in "iub" for name in names)
     kind: type = np.int64 if discrete else np.float64
     if len(names) == 1:
         return np.array(point[names[0]], dtype=kind).ravel()
@@ -269,6 +272,7 @@ def point_of(
         shape = factorisation.graph.values[name].type.shape
         stop = start + math.prod(shape)
         part = q[start:stop].reshape(shape)
-        result[name] = part if q.dtype.kind == "f" else part.astype(factorisation.graph.values[name].dtype)
+        kind = factorisation.graph.values[name].dtype
+        result[name] = part if part.dtype == kind else part.astype(kind)
         start = stop
     return result

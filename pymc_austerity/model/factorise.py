@@ -25,6 +25,14 @@ from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
 from pymc_austerity.model.lift.rows import lift_cells, lift_piece
 from pymc_austerity.model.refusal import Coupled
+from pymc_austerity.model.row_by_row import (
+    heads,
+    lengths_explained,
+    require_local,
+    require_same_rows,
+    require_single_rows,
+    with_heads,
+)
 from pymc_austerity.model.self_check import check_against_model
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.validation import is_whole, nearest
@@ -122,14 +130,35 @@ def build(
     if temperature != 1.0:
         likelihood = {rv.name for rv in (*model.observed_RVs, *model.potentials)}
         raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
-    graph = typed_log_density(model, raw, point)
+
+    def taken_apart(terms: dict[str, Variable]) -> tuple[Factorisation, list[Piece]]:
+        with lengths_explained(raw):
+            graph = typed_log_density(model, terms, point)
+        return _taken_apart(graph, value_vars, int(threshold), limit_cost)
+
+    result, pieces = taken_apart(raw)
+    if check and result.graph.on_disk:
+        arrays, chosen = heads(result.graph, result.threshold)
+        head, pieces = taken_apart(with_heads(model, raw, arrays))
+        check_against_model(head, model, pieces)
+        require_same_rows(result, head, chosen)
+    elif check:
+        check_against_model(result, model, pieces)
+    return result
+
+
+def _taken_apart(
+    graph: LogDensityGraph, value_vars: list[Variable] | None, threshold: int, limit_cost: bool
+) -> tuple[Factorisation, list[Piece]]:
+    """The factorisation of a graph, and the pieces of which it is made."""
     names = list(graph.values) if value_vars is None else [v.name for v in value_vars]
     block = [graph.values[name] for name in names]
-    lifter = Lifter(graph.terms.values(), graph.values.values(), block, threshold, graph.evaluate)
+    parameters = list(graph.values.values())
+    lifter = Lifter(graph.terms.values(), parameters, block, threshold, graph.evaluate, on_disk=graph.on_disk)
     parts = [(name, p) for name, term in graph.terms.items() for p in split(term, threshold)]
     in_block = depends_on([p for _, p in parts], block)
     pieces = [
-        Piece(name, p, long_axes(p, threshold), kept=vars is None or in_block.get(p, False))
+        Piece(name, p, long_axes(p, threshold), kept=value_vars is None or in_block.get(p, False))
         for name, p in parts
     ]
     lifted_pieces = [
@@ -143,18 +172,19 @@ def build(
     pieces = [p for p, _ in lifted_pieces]
     locals_ = [term for _, term in lifted_pieces if term is not None]
     globals_ = [(p.name, p.graph) for p in pieces if p.kept and not p.is_local]
+    require_local(graph, globals_)
     outputs = [t.rows for t in locals_] + [g for _, g in globals_]
     outputs = select_early(lifter, outputs)
-    changing = [*graph.values.values(), *(t.index for t in locals_)]
+    changing = [*parameters, *(t.index for t in locals_)]
     leaves, lifted = extract_leaves(outputs, changing, threshold)
+    require_single_rows(graph, [t.name for t in locals_] + [n for n, _ in globals_], outputs, leaves)
     locals_ = [LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)]
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
     values = leaf_values(graph, leaves)
     example = {
-        **dict(zip(graph.values.values(), graph.point.values(), strict=True)),
+        **dict(zip(parameters, graph.point.values(), strict=True)),
         **dict(zip((leaf.placeholder for leaf in leaves), values, strict=True)),
     }
-    parameters = list(graph.values.values())
     for term in locals_ if limit_cost else ():
         check_cost_of_rows(term, example, parameters, block, threshold)
     for name, global_term in globals_ if limit_cost else ():
@@ -165,12 +195,10 @@ def build(
         locals=tuple(locals_),
         globals=tuple(globals_),
         leaves=tuple(leaves),
-        threshold=int(threshold),
+        threshold=threshold,
         leaf_values=values,
     )
-    if check:
-        check_against_model(result, model, pieces)
-    return result
+    return result, pieces
 
 
 def _lifted_table(

@@ -27,6 +27,7 @@ from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.graph.log_density import as_values, raw_terms
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
+from pymc_austerity.model.graph.rows_on_disk import on_disk
 from pymc_austerity.model.starting_point import dispersed_points
 
 # Points near the start: as often pm.sample tries. Draws from the prior.
@@ -302,6 +303,8 @@ def _given(value: Variable) -> np.ndarray:
         and isinstance(node.op.scalar_op, Cast)
     ):
         value = node.inputs[0]
+    if value in (rows := on_disk([value])):
+        return np.asarray(rows[value].rows)
     return np.asarray(pytensor.function([], value, mode=INTERPRETED)())
 
 

@@ -13,6 +13,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.model.graph.checks import is_elemwise
 from pymc_austerity.model.graph.log_density import raw_terms
+from pymc_austerity.model.graph.rows_on_disk import refuse_rows
 
 
 class RestrictedModel(pm.Model):
@@ -32,6 +33,7 @@ class RestrictedModel(pm.Model):
         self.__dict__.update(model.__dict__)  # instead of pm.Model.__init__, which makes an empty model
         parts = [part for term in raw_terms(model, vars).values() for part in _addends(term)]
         kept = [part.sum() for part in parts if not set(vars).isdisjoint(ancestors([part]))]
+        refuse_rows(kept)
         self._log_density = pt.add(pt.constant(0.0), *kept)
         used = {*vars, *ancestors([self._log_density])}  # the density of pm.Flat contains no variable
         self._value_vars = [value for value in model.value_vars if value in used]

@@ -149,9 +149,8 @@ def decide(values: npt.NDArray[np.float64], psi: float, rule: Concentration) -> 
         read = values[:end]
         m2 = float(np.sum((read - read.mean()) ** 2))
         # The rule does not ask for the sums of powers.
-        sample = Sample(
-            end, n, float(read.mean()), m2, float(read.min()), float(read.max()), 0.0, math.nan, math.nan
-        )
+        low, high = float(read.min()), float(read.max())
+        sample = Sample(end, n, float(read.mean()), m2, low, high, 0.0, math.nan, math.nan, math.nan)
         ends.append(end)
         share = float(schedule.bounds[stage])
         radii.append(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from pymc_austerity.extras import imported
 
 
 def optional(name: str) -> Any:
     """Import `name`, or say which extra installs it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f'Plots need {name.partition(".")[0]}: pip install "pymc_austerity[plots]" ({error}).'
-        ) from error
+    return imported(name, "Plots", "plots")

@@ -9,6 +9,7 @@ from pymc_austerity.step_methods.metropolis.austerity_gibbs import AusterityGibb
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.mhsublhd import MHSubLhd
 from pymc_austerity.step_methods.metropolis.minibatch_barker import MinibatchBarker
+from pymc_austerity.step_methods.metropolis.reversible_jump import ReversibleJump
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.particle_gibbs import ParticleGibbs
 from pymc_austerity.step_methods.restricted import restricted_nuts, restricted_slice
@@ -26,6 +27,7 @@ __all__ = [
     "MinibatchBarker",
     "MinibatchCategoricalGibbs",
     "ParticleGibbs",
+    "ReversibleJump",
     "TunaMH",
     "restricted_nuts",
     "restricted_slice",

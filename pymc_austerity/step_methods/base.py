@@ -18,6 +18,7 @@ from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.impossible import impossible_explained, refuse_data
 from pymc_austerity.model.lookups import lookups_explained
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.model.stored_data import files_of, refuse_on_disk
 from pymc_austerity.step_methods.configuration import text
 from pymc_austerity.step_methods.keywords import refuse_unknown
 from pymc_austerity.step_methods.siblings import refuse_shared
@@ -36,6 +37,8 @@ class RebuiltStep(BlockedStep):
     default_blocked = True
     # Attributes that are made again in every process.
     _rebuilt: ClassVar[tuple[str, ...]]
+    # Whether it reads single rows of data on disk.
+    _reads_disk: ClassVar[bool] = False
     # Fingerprints of the data that the step was built for.
     _data_seen: list[Fingerprint] | None = None
     _model: Any
@@ -121,6 +124,8 @@ class RebuiltStep(BlockedStep):
         """Build; if that fails, nothing of older data is left to be used."""
         self._data_seen = None
         self.__dict__.update(dict.fromkeys(self._rebuilt))
+        if not self._reads_disk:
+            refuse_on_disk(self._model, type(self).__name__)
         refuse_data(self._model)
         model = self._model
         with many_graphs(), lookups_explained(model), impossible_explained(model, point):
@@ -176,7 +181,9 @@ class RebuiltStep(BlockedStep):
     def configuration(self) -> dict[str, Any]:
         """How the step is set up: all that changes its distribution or its cost, as JSON can hold it."""
         names = [str(self._model.values_to_rvs[v].name) for v in self._vars]
-        return {"step": type(self).__name__, "vars": names, **self._settings()}
+        files = files_of(self._model)
+        stored = {"stored_data": files} if files else {}
+        return {"step": type(self).__name__, "vars": names, **self._settings(), **stored}
 
     def __repr__(self) -> str:
         return text(self.configuration)

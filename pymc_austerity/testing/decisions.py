@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from pymc_austerity.acceptance.base import AcceptanceRule, Sample
+from pymc_austerity.acceptance.base import AcceptanceRule, Sample, nothing_read
 from pymc_austerity.acceptance.exact import Exact, ExactBarker, all_seen
+from pymc_austerity.kernels.metropolis import merge
 from pymc_austerity.kernels.subsample import population_of, rows_of
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
 from pymc_austerity.testing.engines import Trace, all_terms, compiled, interpreted, jumps_of, one_jump
@@ -82,6 +83,24 @@ class _FirstUniform:
         return getattr(self._rng, name)
 
 
+def check_others(rule: AcceptanceRule, *, seed: int = 0) -> None:
+    """A pilot asks for rows that are there, and that fill whole blocks."""
+    n_local, rng = 2000, np.random.default_rng(seed)
+    for block in (1, 5):
+        schedule = rule.bind(n_local)._replace(block=block)
+        n = int(schedule.ends[0]) // block * block
+        for sd in (0.0, *np.geomspace(1e-6, 10.0, 40)):
+            sample = nothing_read(n_local)
+            if n > 1:
+                sample = merge(sample, sd * rng.standard_normal(n))
+            others = rule.functions.others(schedule, sample)
+            require(
+                others == 0 or (others > 0 and others % block == 0 and n + others <= n_local),
+                f"After a pilot of {n} of {n_local} terms with standard deviation {sd:.3g}, in blocks of "
+                f"{block}, others wants {others}: they have to be 0, or fill blocks, and be there.",
+            )
+
+
 def check_with_all_terms(
     rule: AcceptanceRule, *, exact: Exact | ExactBarker | None = None, seed: int = 0
 ) -> None:
@@ -92,7 +111,7 @@ def check_with_all_terms(
     exact = Exact() if exact is None else exact
     n_local = 2000
     schedule, stream = rule.bind(n_local), np.random.default_rng(seed)
-    draw, decide, accept = rule.functions
+    draw, decide, accept, *_ = rule.functions
     last = len(schedule.ends) - 1
     for log_ratio in _LOG_RATIOS:
         n_accepted, n_others = 0, 0
@@ -100,7 +119,7 @@ def check_with_all_terms(
             rng: Any = _FirstUniform(float(u), stream)
             psi = draw(rng) / n_local
             mean = log_ratio / n_local
-            sample = Sample(n_local, n_local, mean, 1.0, mean - 0.1, mean + 0.1, mean, 30.0, 1.0)
+            sample = Sample(n_local, n_local, mean, 1.0, mean - 0.1, mean + 0.1, mean, 30.0, 1.0, 0.0)
             require(
                 decide(schedule, last, sample, psi, 0.2),
                 f"decide wants more terms when all {n_local} are read (psi = {psi:.3g}): the kernel "
@@ -119,7 +138,7 @@ def check_with_all_terms(
             f"It has to be that of {exact!r}: `draw` or `accept` is wrong.",
         )
     if draw is exact.functions.draw:
-        sample = Sample(n_local, n_local, 0.25, 1.0, 0.2, 0.3, 0.25, 30.0, 1.0)
+        sample = Sample(n_local, n_local, 0.25, 1.0, 0.2, 0.3, 0.25, 30.0, 1.0, 0.0)
         require(
             not accept(schedule, sample, 0.25, np.random.default_rng(seed)),
             "A tie, mean == psi, has to be rejected: log u < log ratio is strict.",

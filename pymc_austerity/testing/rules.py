@@ -13,6 +13,7 @@ from pymc_austerity.testing.compare import error_of_mean, require_close
 from pymc_austerity.testing.decisions import (
     check_compiled,
     check_not_finite,
+    check_others,
     check_schedule,
     check_with_all_terms,
     decisions,
@@ -47,7 +48,8 @@ def check_rule(
 
     See Also
     --------
-    check_schedule, check_with_all_terms, check_not_finite, check_compiled, check_acceptance, check_law
+    check_schedule, check_others, check_with_all_terms, check_not_finite, check_compiled, check_acceptance,
+    check_law
         The parts, in this order.
 
     Notes
@@ -66,6 +68,7 @@ def check_rule(
     """
     exact = Exact() if exact is None else exact
     check_schedule(rule)
+    check_others(rule, seed=seed)
     check_with_all_terms(rule, exact=exact, seed=seed)
     check_not_finite(rule, seed=seed)
     check_compiled(rule, seed=seed)

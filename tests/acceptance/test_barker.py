@@ -10,8 +10,8 @@ from numba.extending import register_jitable
 from scipy.special import expit, ndtri
 
 from pymc_austerity.acceptance import Barker, ExactBarker
-from pymc_austerity.acceptance.barker import noise_variance, normal_distance
-from pymc_austerity.acceptance.base import Sample
+from pymc_austerity.acceptance.barker_noise import noise_variance, normal_distance
+from pymc_austerity.acceptance.base import nothing_read
 from pymc_austerity.acceptance.exact import barker_target_accept
 from pymc_austerity.kernels.metropolis import Rule, merge, sequential_test
 from pymc_austerity.kernels.subsample import rows_of
@@ -24,7 +24,7 @@ N = 20_000
 
 @cache
 def compiled_decision(functions):
-    """``(n_calls, rng, terms, rows, schedule) -> (accepted, n)`` with psi = 0."""
+    """``(n_calls, rng, terms, rows, schedule) -> (accepted, rows read)`` with psi = 0."""
     make_rule, make_target = constructor(Rule(..., 0, *functions, None)), constructor(GIVEN)
 
     @numba.njit
@@ -33,8 +33,8 @@ def compiled_decision(functions):
         q, n, rule = np.zeros(1), len(terms), make_rule(schedule)
         for t in range(n_calls):
             psi = rule.draw(rng) / n
-            sample, _ = sequential_test(rng, psi, np.nan, q, q, (terms,), rows, rule, make_target())
-            accepted[t], read[t] = rule.accept(schedule, sample, psi, rng), sample.n
+            sample, _, read[t] = sequential_test(rng, psi, np.nan, q, q, (terms,), rows, rule, make_target())
+            accepted[t] = rule.accept(schedule, sample, psi, rng)
         return accepted, read
 
     return run
@@ -97,7 +97,7 @@ def test_exact_barker_accepts_with_the_logistic_probability():
 
 
 def sample_of(values, n_local, batches=1):
-    sample = Sample(0, n_local, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0)
+    sample = nothing_read(n_local)
     for batch in np.array_split(np.asarray(values, float), batches):
         sample = merge(sample, batch)
     return sample

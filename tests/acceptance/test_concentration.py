@@ -110,20 +110,20 @@ def test_the_first_look_at_one_term_never_decides():
     """At t = 1 the radius is at least the range (errata 7)."""
     for bound in RADII:
         rule = Concentration(bound=bound)
-        one = Sample(1, 1000, 0.4, 0.0, 0.4, 0.4, 0.4, 0.0, 0.0)
+        one = Sample(1, 1000, 0.4, 0.0, 0.4, 0.4, 0.4, 0.0, 0.0, 0.0)
         assert not rule.functions.decide(rule.bind(1000), 0, one, -0.59, 1.0)
 
 
 @pytest.mark.parametrize("bound", RADII)
 def test_all_terms_read_is_a_decision(bound):
     rule = Concentration(bound=bound)
-    everything = Sample(1000, 1000, 0.4, 10.0, 0.0, 1.0, 0.4, 0.0, 0.0)
+    everything = Sample(1000, 1000, 0.4, 10.0, 0.0, 1.0, 0.4, 0.0, 0.0, 0.0)
     assert rule.functions.decide(rule.bind(1000), 10, everything, 0.4, 1.0)
 
 
 def test_a_certainly_constant_population_is_decided_by_one_term():
     rule = Concentration()
-    one = Sample(1, 1000, 0.4, 0.0, 0.4, 0.4, 0.4, 0.0, 0.0)
+    one = Sample(1, 1000, 0.4, 0.0, 0.4, 0.4, 0.4, 0.0, 0.0, 0.0)
     assert rule.functions.decide(rule.bind(1000), 0, one, 0.399, 0.0)
 
 

@@ -169,7 +169,7 @@ def test_rules_are_frozen_and_compare_by_value():
 
 def decide(rule, schedule, stage, n, n_local, mean, m2, psi):
     """Is `rule` satisfied with what n of n_local terms have shown?"""
-    sample = Sample(n, n_local, mean, m2, *[math.nan] * 5)  # the others do not belong to these rules
+    sample = Sample(n, n_local, mean, m2, *[math.nan] * 6)  # the others do not belong to these rules
     return rule.functions.decide(schedule, stage, sample, psi, math.nan)
 
 

@@ -8,8 +8,8 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
-from pymc_austerity.acceptance.barker import noise_variance
 from pymc_austerity.acceptance.barker_correction import draw_correction
+from pymc_austerity.acceptance.barker_noise import noise_variance
 from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform
 from pymc_austerity.acceptance.concentration import hoeffding_serfling
 from pymc_austerity.acceptance.exact import logistic
@@ -39,6 +39,9 @@ BARKER = [
     Barker(100),
     Barker(30),
     Barker(100, max_error=0.5),
+    Barker(100, pilot=True),
+    Barker(100, pilot=True, skew_correction=True),
+    Barker(30, pilot=True, skew_correction=True),
 ]
 
 
@@ -156,6 +159,17 @@ def missing_without_fpc(schedule, sample, psi, rng):
     return log_ratio + missing * rng.standard_normal() + draw_correction(schedule.correction, rng) > 0.0
 
 
+@register_jitable
+def too_few_others(schedule, sample):
+    """A fourth of the rows that the variance of the pilot asks for."""
+    return min(60, sample.n_local - sample.n)
+
+
+@register_jitable
+def others_beyond_the_end(schedule, sample):
+    return sample.n_local - sample.n + 1
+
+
 TTEST = TTest(0.01, 500)
 HOEFFDING = Concentration(0.01, bound="hoeffding-serfling")
 WRONG = {
@@ -171,6 +185,16 @@ WRONG = {
     "no correction": (planted(Barker(100), accept=without_correction), ExactBarker(), "error_bound"),
     "always normal": (planted(Barker(100), accept=normal_always), ExactBarker(), "With all terms"),
     "noise twice": (planted(Barker(100), accept=with_a_whole_normal_variable), ExactBarker(), "error_bound"),
+    "too few rows after a pilot": (
+        planted(Barker(100, pilot=True), others=too_few_others),
+        ExactBarker(),
+        "error_bound",
+    ),
+    "more rows than there are": (
+        planted(Barker(100, pilot=True), others=others_beyond_the_end),
+        ExactBarker(),
+        "others",
+    ),
     "no finite-population correction": (
         planted(Barker(100), decide=small_noise_without_fpc, accept=missing_without_fpc),
         ExactBarker(),

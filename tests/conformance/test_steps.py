@@ -44,6 +44,7 @@ RULES = {
     "ExactBarker": (maker(MetropolisHastings, acceptance=ExactBarker()), 0.0),
     "TTest": (maker(MetropolisHastings, acceptance=TTest(0.01, 500)), 0.2),
     "Barker": (maker(MetropolisHastings, acceptance=Barker()), 0.1),
+    "Barker, pilot": (maker(MetropolisHastings, acceptance=Barker(pilot=True, skew_correction=True)), 0.1),
     **{
         bound: (maker(MetropolisHastings, acceptance=Concentration(bound=bound), range_bound="exact"), 0.05)
         for bound in ("hoeffding-serfling", "empirical-bernstein", "empirical-bernstein-serfling")

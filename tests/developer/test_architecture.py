@@ -36,7 +36,7 @@ def test_the_floors_are_those_of_the_contract():
     contract = re.search(
         r"^layers = \[\n(.*?)^\]", (PACKAGE.parent / "pyproject.toml").read_text(), re.M | re.S
     )
-    floors = re.findall(r'"(.*)"', contract.group(1).replace(" | (data)", ""))
+    floors = re.findall(r'"(.*)"', contract.group(1))
     drawn = [
         re.split(r"  +", line)[0]
         for line in re.search(r"```text\n(.*?)```", HOUSE, re.S).group(1).splitlines()

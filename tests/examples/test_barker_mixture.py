@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow("samples the example's three chains")
+pytestmark = pytest.mark.slow("samples the example's chains")
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "barker_mixture.py"
 

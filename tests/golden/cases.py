@@ -1,6 +1,7 @@
 """The cases: short chains whose every bit is compared. Public names only."""
 
 from collections.abc import Callable, Mapping
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,6 +104,19 @@ def new_data() -> Arrays:
     return before | {f"after/{name}": array for name, array in after.items()}
 
 
+def stored() -> Arrays:
+    """A chain on data that are on disk."""
+    rng = np.random.default_rng(5)
+    covariates = rng.normal(size=(2000, 2))
+    source = {"x": covariates, "y": rng.poisson(np.exp(1 + 0.3 * covariates[:, 0]))}
+    with TemporaryDirectory() as folder, pm.Model():
+        store = pa.RowStore.write(source, f"{folder}/rows")
+        x, y = pa.stored_data("x", store["x"]), pa.stored_data("y", store["y"])
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        pm.Poisson("o", pm.math.exp(1 + x @ beta), observed=y)
+        return sample(pa.TunaMH(**THINNED))
+
+
 def recommendation(model: pm.Model, **options: Any) -> Arrays:
     """A chain by the step that is recommended, and which that is."""
     with model:
@@ -172,6 +186,11 @@ CASES: dict[str, Callable[[], Arrays]] = {
     "elementwise": Chain(models.hierarchy, lambda m: one_by_one(m, "theta", epsilon=0.1, batch_size=20)),
     "particle_gibbs": Chain(models.states, lambda m: pa.ParticleGibbs(["h"], particles=5)),
     "gibbs_field": Chain(models.field, lambda m: pa.AusterityGibbs(epsilon=0.1, batch_size=20)),
+    "reversible_jump": Chain(models.selection, lambda m: pa.ReversibleJump(acceptance=TTest(0.05, 100))),
+    "reversible_jump_one": Chain(
+        models.selection,
+        lambda m: pa.ReversibleJump(redraw="one", proposal=pa.AdaptiveRandomWalk(), steps_per_draw=5),
+    ),
     "mhsublhd": Chain(models.logistic, lambda m: pa.MHSubLhd(growth=1.5, **HOT)),
     "mhsublhd_hoeffding": Chain(models.poisson, lambda m: pa.MHSubLhd(bound="hoeffding-serfling", **HOT)),
     "mhsublhd_bernstein": Chain(
@@ -184,6 +203,20 @@ CASES: dict[str, Callable[[], Arrays]] = {
     ),
     "minibatch_barker_taylor": Chain(
         models.poisson, lambda m: pa.MinibatchBarker(control_variate=pa.Taylor())
+    ),
+    "minibatch_barker_pilot": Chain(
+        models.line, lambda m: pa.MinibatchBarker(temperature=20.0, pilot=True, proposal=pa.RandomWalk(0.05))
+    ),
+    "minibatch_barker_skewness": Chain(
+        models.poisson,
+        lambda m: pa.MinibatchBarker(
+            temperature=20.0,
+            pilot=True,
+            skew_correction=True,
+            subsample="block",
+            batch_size=64,
+            proposal=pa.RandomWalk(0.05),
+        ),
     ),
     "austerity_langevin": Chain(
         models.poisson, lambda m: pa.AusterityMH(batch_size=100, proposal=pa.Langevin(4e-4, batch_size=50))
@@ -215,6 +248,7 @@ CASES: dict[str, Callable[[], Arrays]] = {
         models.logistic,
         lambda m: pa.MetropolisHastings(acceptance=Concentration(0.1, batch_size=100), **HOT),
     ),
+    "tuna_stored": stored,
     "tuna_logistic": Chain(models.logistic, lambda m: pa.TunaMH(chi=0.5, **THINNED)),
     "tuna_poisson": Chain(models.poisson, lambda m: pa.TunaMH(proposal=pa.RandomWalk(0.02), **THINNED)),
     "tuna_hierarchy": Chain(models.hierarchy, lambda m: pa.TunaMH(proposal=pa.Surrogate(), **THINNED)),

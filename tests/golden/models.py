@@ -82,6 +82,17 @@ def field():
     return model
 
 
+def selection():
+    """A linear regression of which some coefficients may be zero."""
+    rng, x = _data(7)
+    X = np.column_stack([x, x + rng.normal(size=N), rng.normal(size=N)])
+    with pm.Model() as model:
+        gamma = pm.Bernoulli("gamma", 0.5, shape=3)
+        beta = pm.Laplace("beta", 0, 1, shape=3)
+        pm.Normal("y", X @ (gamma * beta), 1, observed=0.1 * x + rng.normal(size=N))
+    return model
+
+
 def states():
     """A chain of latent states."""
     rng, _ = _data(11)

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 from numba.extending import register_jitable
 
-from pymc_austerity.acceptance.base import standard_error
+from pymc_austerity.acceptance.base import RuleFunctions, standard_error
 from pymc_austerity.kernels.metropolis import Rule, no_range, sequential_test, transitions
 from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows
 from pymc_austerity.model.compile.records import constructor
@@ -134,7 +134,7 @@ GIVEN = Target(nothing, given_terms)
 @cache
 def compiled_test(decide):
     """``(n_calls, rng, psi, terms, population, schedule, width) -> (n, stages, mean)``, of length n_calls."""
-    make_rule = constructor(Rule(..., 0, None, decide, None, None))
+    make_rule = constructor(Rule(..., 0, *RuleFunctions(None, decide, None), None))
     make_target = constructor(GIVEN)
 
     @numba.njit
@@ -142,7 +142,7 @@ def compiled_test(decide):
         n, stages, mean = np.empty(n_calls), np.empty(n_calls), np.empty(n_calls)
         q, rows = np.zeros(1), Rows(schedule.ends[-1], population, NO_ROWS, NO_ROWS, ALL_ROWS, 0)
         for t in range(n_calls):
-            sample, stages[t] = sequential_test(
+            sample, stages[t], _ = sequential_test(
                 rng, psi, width, q, q, (terms,), rows, make_rule(schedule), make_target()
             )
             n[t], mean[t] = sample.n, sample.mean

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from pymc_austerity import AusterityMH
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.acceptance.base import Sample, Schedule, standard_error
+from pymc_austerity.acceptance.base import RuleFunctions, Schedule, nothing_read, standard_error
 from pymc_austerity.kernels.metropolis import (
     Rule,
     draw_without_replacement,
@@ -296,11 +296,11 @@ def test_frequencies_of_three_states():
 
 def given_test(rng, psi, terms, population, schedule, decide):
     """`sequential_test` on given terms: (terms read, stages, mean, standard error)."""
-    sample, stages = sequential_test(
+    sample, stages, n_read = sequential_test(
         rng, psi, math.nan, None, None, (terms,), Rows(len(terms), population, NO_ROWS, NO_ROWS, ALL_ROWS, 0),
-        Rule(schedule, 0, None, decide, None, None), GIVEN,
+        Rule(schedule, 0, *RuleFunctions(None, decide, None), None), GIVEN,
     )  # fmt: skip
-    assert sample.n_local == len(terms)
+    assert (sample.n_local, sample.n) == (len(terms), n_read)
     return sample.n, stages, sample.mean, standard_error(sample.n, sample.n_local, sample.m2)
 
 
@@ -552,7 +552,7 @@ def test_merge_equals_moments_of_everything(sizes, center, spread, seed):
 
 
 def empty_sample(n_local):
-    return Sample(0, n_local, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0)
+    return nothing_read(n_local)
 
 
 def exact_moments(x):

@@ -63,7 +63,8 @@ def test_every_choice_is_named(line):
     assert exact["proposal"] == {"name": "RandomWalk", "scale": 0.01, "cov": None}
     assert exact["temperature"] == 2.0
     noisy = MinibatchBarker(model=line, batch_size=200, proposal=RandomWalk(cov=np.eye(3))).configuration
-    assert noisy["rule"] == {"name": "Barker", "batch_size": 200, "max_error": None}
+    options = {"batch_size": 200, "max_error": None, "pilot": False, "skew_correction": False}
+    assert noisy["rule"] == {"name": "Barker", **options}
     assert noisy["proposal"]["cov"] == np.eye(3).tolist()
     assert AusterityMH(model=line, epsilon=0).configuration["rule"] == {"name": "Exact"}
 

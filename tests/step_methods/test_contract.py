@@ -354,8 +354,8 @@ class TestSize:
             states.append(len(cloudpickle.dumps(step.sampling_state)))
         assert max(sizes) < self.LIMIT
         assert max(states) < self.LIMIT
-        # 18,000 more rows are 144 kB; names and caches of a model in use vary by some hundred bytes.
-        assert abs(sizes[1] - sizes[0]) < 2000
+        # 18,000 more rows are 144 kB; names and caches of a model in use vary by some thousand bytes.
+        assert abs(sizes[1] - sizes[0]) < 5000
         assert abs(states[1] - states[0]) < 100
 
     def test_a_long_initial_point_is_not_kept(self):

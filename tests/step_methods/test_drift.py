@@ -66,6 +66,13 @@ class TestStatistic:
     def test_too_few_draws_say_nothing(self, n):
         assert len(watching.still_drifting(watch(np.arange(float(n))), 1)) == 0
 
+    def test_a_chain_that_runs_away(self):
+        rng = np.random.default_rng(3)
+        path = np.column_stack([np.exp(np.arange(400) / 20), rng.normal(size=400), rng.standard_t(3, 400)])
+        assert watching.running_away(watch(path)).tolist() == [0]
+        assert len(watching.running_away(watch(path[:150]))) == 0  # too few draws
+        assert len(watching.running_away(watch(np.r_[np.zeros(300), np.arange(100)]))) == 0  # it stood still
+
     def test_after_tuning_nothing_is_added(self):
         drift = watch(np.arange(400.0))
         kept = deepcopy(drift)
@@ -105,6 +112,14 @@ class TestChain:
                 initvals=FAR,
             )
         assert len([w for w in caught if w.category is SubsamplingWarning]) == 2
+
+    @pytest.mark.usefixtures("interpreted")
+    def test_separated_responses_under_a_flat_prior(self, draw):
+        x = np.random.default_rng(1).normal(size=1000)
+        with pm.Model() as model:
+            pm.Bernoulli("y", logit_p=pm.Flat("slope") * x, observed=x > 0)
+        with pytest.warns(SubsamplingWarning, match="runs away in slope.*posterior may not exist"):
+            draw(model, AusterityMH(model=model, rng=1, batch_size=100), chains=1, tune=400, draws=10)
 
     def test_a_good_chain_does_not_warn(self, line, compiled, draw):
         """A warning would be an error here."""

@@ -17,12 +17,13 @@ from pymc_austerity import (
     MinibatchBarker,
     MinibatchCategoricalGibbs,
     RandomWalk,
+    ReversibleJump,
     Surrogate,
     Taylor,
     TunaMH,
     restricted_nuts,
 )
-from pymc_austerity.acceptance import ExactBarker
+from pymc_austerity.acceptance import ExactBarker, TTest
 from pymc_austerity.model.compile.backend import NUMBA, PYTHON, interpreted
 from pymc_austerity.testing.steps import fresh, move
 from tests.model.features import model_of, simplex
@@ -44,6 +45,16 @@ def logistic():
 
 
 @cache
+def selection():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, 3))
+    with pm.Model() as model:
+        gamma, beta = pm.Bernoulli("gamma", 0.5, shape=3), pm.StudentT("beta", nu=4, mu=0, sigma=1, shape=3)
+        pm.Normal("y", x @ (gamma * beta), 1, observed=0.05 * x.sum(axis=1) + rng.normal(size=N))
+    return model
+
+
+@cache
 def weights():
     return model_of(simplex, N)
 
@@ -56,6 +67,7 @@ CASES = {
     "concentration, Taylor": (logistic, MHSubLhd, {"control_variate": Taylor()}),
     "Barker": (logistic, MinibatchBarker, {"proposal": WALK}),
     "exact": (logistic, MetropolisHastings, {"proposal": WALK}),
+    "jumps": (selection, ReversibleJump, {"acceptance": TTest(0.05, 200)}),
     "exact Barker": (logistic, MetropolisHastings, {"proposal": WALK, "acceptance": ExactBarker()}),
     "TunaMH": (logistic, TunaMH, {}),
     "TunaMH, Surrogate": (logistic, TunaMH, {"proposal": Surrogate()}),

@@ -56,19 +56,29 @@ def draws_of(step, point, n):
     return np.stack([h for h, _ in found]), [stats for _, stats in found]
 
 
-@pytest.mark.parametrize(("particles", "n"), [(5, 12_000), (20, 8000), (100, 3000)])
+LONGER = pytest.mark.full_size("tens of thousands of sweeps, with errors of sds of at most .02")
+SLOW = pytest.mark.slow("35,000 sweeps")
+LENGTHS = [
+    (5, 4000),
+    pytest.param(20, 35_000, marks=SLOW),
+    *(pytest.param(*each, marks=LONGER) for each in ((5, 50_000), (100, 8000))),
+]
+
+
+@pytest.mark.parametrize(("particles", "n"), LENGTHS)
 def test_a_smoother_says_the_same(particles, n):
     problem = linear_gaussian()
     step = ParticleGibbs(["h"], particles=particles, model=problem.model, rng=particles)
     found, stats = draws_of(step, {"h": problem.mean["h"]}, n)
     found = found[n // 20 :]
-    batches = found[: len(found) // 30 * 30].reshape(30, -1, found.shape[1])
-    error = batches.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(30)
+    error = [float(az.mcse(x[None], method="mean")) for x in found.T]
     z = (found.mean(axis=0) - problem.mean["h"]) / error
-    # 300 times: the largest of as many t variables of 29 degrees of freedom is below 5.
-    assert np.abs(z).max() < 5.0
+    assert np.abs(z).max() < LIMIT
     assert np.sqrt(np.mean(z**2)) < 1.3
     ratio = np.log(found.std(axis=0) / problem.sd["h"])
+    error = [1 / np.sqrt(2 * float(az.ess(x[None], method="sd"))) for x in found.T]
+    assert max(error) < 0.02 or n < 5000
+    assert np.abs(ratio / error).max() < LIMIT
     assert abs(ratio.mean()) < 0.02
     moved = np.mean([each["moved"] for each in stats])
     assert moved > 1 - 1.5 / particles - 0.2

@@ -249,6 +249,7 @@ def test_a_chain_goes_on_from_its_state(built):
             step.sampling_state = state
 
 
+@pytest.mark.slow("interpreted pilots over many groups")
 @INTERPRETED
 def test_poor_acceptance_is_told():
     """Four events: moves of theta are hardly accepted."""

@@ -1,9 +1,10 @@
 """The two moves of a sweep: of what all groups share, and of every group's own level.
 
-Both are decided as in `kernels.tuna`: rows are drawn with Poisson counts of means B_i, each counted with
-probability (1 - x_i) / 2, x_i = change_i / B_i, and the log ratio is base + the sum of log (1 + x) / (1 - x)
-over those that are counted. A group beyond its reach has all its rows read instead, and adds their changes.
-Which groups these are depends on the two states in the same way, so that the moves are reversible.
+`decisions` answers whether they are accepted. By drawn rows both are decided as in `kernels.tuna`: rows are
+drawn with Poisson counts of means B_i, each counted with probability (1 - x_i) / 2, x_i = change_i / B_i, and
+the log ratio is base + the sum of log (1 + x) / (1 - x) over those that are counted. A group beyond its reach
+has all its rows read instead, and adds their changes. Which groups these are depends on the two states in the
+same way, so that the moves are reversible.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity.kernels.plates.cells import Displaced, displace, not_displaced
 from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
+from pymc_austerity.kernels.plates.decisions import Counts, Decisions
 from pymc_austerity.kernels.plates.effects_density import (
     NORMAL,
     drawn,
@@ -24,19 +26,9 @@ from pymc_austerity.kernels.plates.effects_density import (
 )
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared
-from pymc_austerity.kernels.plates.thinning import (
-    Pair,
-    Shift,
-    add_log_ratios,
-    draw_row,
-    rates_of,
-    room_for_rows,
-    shift_of,
-)
+from pymc_austerity.kernels.plates.thinning import Pair
 from pymc_austerity.target import Target, Vector
 
-# Rows that are collected before they are evaluated.
-_ROOM = 1024
 # Share of random walks among the proposals for levels, and their size.
 _WALKS, _STEP = 0.1, 0.5
 # Under a prior that is not normal: shares of proposals from the prior, and of random walks, whose sizes are
@@ -76,15 +68,6 @@ class PlateState(NamedTuple):
     shape: float
     displaced: Displaced
     quadratic: float
-
-
-class Counts(NamedTuple):
-    """What a move did: the share that was accepted, rows, groups of which all were read, log ratio."""
-
-    accepted: float
-    n_used: int
-    n_whole: int
-    log_ratio: float
 
 
 @register_jitable
@@ -148,64 +131,25 @@ def move_shared(
     state: PlateState,
     other: PlateState,
     args: tuple[Any, ...],
+    decisions: Decisions,
     target: Target,
 ) -> tuple[PlateState, PlateState, Counts]:
     """Move theta and keep all eps_g; the state comes first, then room for another."""
     theta, ratio = propose_shared(rng, plate.proposal, state.theta, args, target)
     base = ratio + target.global_log_ratio(theta, state.theta, args)
     if not base > -math.inf:  # outside of the support of the prior, or not a number
-        return state, other, Counts(0.0, 0, 0, base)
+        return state, other, Counts(0.0, 0, 0, 0, base)
     new = at_theta(other, theta, state.eps, plate, args, target)
     base += new.quadratic - state.quadratic + np.sum(new.excesses) - np.sum(state.excesses)
-    log_ratios = np.zeros(state.eps.shape[0])
-    n_used, n_whole = 0, 0
-    if plate.rule.has_remainders and base > -math.inf:
-        shift = shift_of(plate.bounds, state.d, new.d)
-        pair = Pair(state.levels, new.levels, state.d, new.d, state.displaced, new.displaced)
-        n_used, n_whole = compare(rng, plate, pair, shift, plate.rule.kappa, log_ratios)
-    log_ratio = base + np.sum(log_ratios)
-    if math.log(1.0 - rng.random()) < log_ratio:
-        return new, state, Counts(1.0, n_used, n_whole, log_ratio)
-    return state, new, Counts(0.0, n_used, n_whole, log_ratio)
+    pair = Pair(state.levels, new.levels, state.d, new.d, state.displaced, new.displaced)
+    counts = decisions.shared(rng, plate, decisions.numbers, pair, base)
+    if counts.accepted > 0.0:
+        return new, state, counts
+    return state, new, counts
 
 
 @register_jitable
-def compare(
-    rng: np.random.Generator, plate: Plate, pair: Pair, shift: Shift, kappa: float, result: Vector
-) -> tuple[int, int]:
-    """Add to every group the log ratio of its rows; how many were read, and groups that read all."""
-    starts, sizes = plate.rows.starts, plate.bounds.sizes
-    rates = rates_of(plate.bounds, plate.sums.cells, pair, shift, kappa)
-    tiers, _, _, expected = rates
-    drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
-    clock = rng.standard_exponential()
-    for g in range(result.shape[0]):
-        if sizes[g] == 0:
-            continue
-        i, last, whole = starts[g] - 1, starts[g + 1] - 1, tiers[g] < 0
-        n_whole += int(whole)
-        clock -= expected[g]
-        while (whole and i < last) or clock < 0.0:
-            bound = -1.0
-            if whole:
-                i += 1
-            else:
-                clock += rng.standard_exponential()
-                i, bound = draw_row(rng, plate, g, rates, pair, shift, kappa)
-                if i < 0:
-                    continue
-            if n == _ROOM:
-                add_log_ratios(rng, plate, drawn, n, pair, result)
-                n = 0
-            drawn.rows[n], drawn.groups[n], drawn.bounds[n] = i, g, bound
-            n += 1
-            n_used += 1
-    add_log_ratios(rng, plate, drawn, n, pair, result)
-    return n_used, n_whole
-
-
-@register_jitable
-def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState) -> Counts:
+def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState, decisions: Decisions) -> Counts:
     """Propose every eps_g, and decide group by group; the state is changed."""
     n_groups = state.eps.shape[0]
     new_eps, new_levels, log_ratios = np.empty(n_groups), np.empty(n_groups), np.empty(n_groups)
@@ -219,19 +163,15 @@ def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState) -> Cou
             ratio += new_excesses[g] - state.excesses[g]
         new_eps[g], new_levels[g] = new, state.means[g] + state.scales[g] * new
         log_ratios[g] = ratio
-    n_used, n_whole = 0, 0
-    if plate.rule.has_remainders:
-        shift = shift_of(plate.bounds, state.d, state.d)
-        pair = Pair(state.levels, new_levels, state.d, state.d, state.displaced, state.displaced)
-        n_used, n_whole = compare(rng, plate, pair, shift, 1.0, log_ratios)
-    n_accepted = 0
+    pair = Pair(state.levels, new_levels, state.d, state.d, state.displaced, state.displaced)
+    accepted = np.zeros(n_groups, np.bool_)
+    counts = decisions.groups(rng, plate, decisions.numbers, pair, log_ratios, accepted)
     for g in range(n_groups):
-        if log_ratios[g] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[g]:
+        if accepted[g]:
             state.eps[g], state.levels[g] = new_eps[g], new_levels[g]
             if plate.effects.kind != NORMAL:
                 state.excesses[g] = new_excesses[g]
-            n_accepted += 1
-    return Counts(n_accepted / n_groups, n_used, n_whole, 0.0)
+    return counts
 
 
 @register_jitable

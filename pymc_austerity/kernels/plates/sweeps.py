@@ -8,20 +8,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from pymc_austerity.kernels.metropolis import Rule
 from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, standardised
+from pymc_austerity.kernels.plates.decisions import Decisions, groups_by_drawn_rows, shared_by_drawn_rows
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, move_plate, move_shared, no_state
 from pymc_austerity.kernels.plates.records import Plate
+from pymc_austerity.kernels.plates.row_tests import RowTests, groups_by_tests, shared_by_test
 from pymc_austerity.target import Target, Vector
 
 
 class SweepOutcome(NamedTuple):
-    """What several sweeps in a row did; the first fields are those of `kernels.metropolis.Outcome`."""
+    """What several sweeps in a row did; up to `psi` as in `kernels.metropolis.Outcome`."""
 
     q: Vector
     n_accepted: int
     n_used: int
     n_stages: int
     n_exhausted: int
+    n_clipped: int
     accepted: bool
     log_ratio_mean: float
     log_ratio_se: float
@@ -42,7 +46,7 @@ def plate_sweeps(
     plate: Plate,
     target: Target,
 ) -> SweepOutcome:
-    """Run sweeps from `q`.
+    """Run sweeps from `q`, decided exactly by drawn rows.
 
     Parameters
     ----------
@@ -66,24 +70,65 @@ def plate_sweeps(
     SweepOutcome
         `n_accepted` counts shared moves, `plate_accepted` is the sum of the shares of groups that moved.
     """
+    decisions = Decisions(0, shared_by_drawn_rows, groups_by_drawn_rows)
+    return sweeps(n_transitions, rng, q, args, plate, decisions, target)
+
+
+@register_jitable
+def tested_sweeps(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    plate: Plate,
+    tests: RowTests,
+    rule: Rule,
+    target: Target,
+) -> SweepOutcome:
+    """Run sweeps from `q`, decided by `rule` on a subsample of remainders; the rest is as in `plate_sweeps`.
+
+    Parameters
+    ----------
+    tests : RowTests
+    rule : Rule
+        Its schedule holds the stages of the tests of all rows, and of those of groups, one after the other.
+    """
+    decisions = Decisions((tests, rule), shared_by_test, groups_by_tests)
+    return sweeps(n_transitions, rng, q, args, plate, decisions, target)
+
+
+@register_jitable
+def sweeps(
+    n_transitions: int,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    plate: Plate,
+    decisions: Decisions,
+    target: Target,
+) -> SweepOutcome:
+    """The loop."""
     state, other = begin(q, plate, args, target)
-    n_accepted = shared_n_used = plate_n_used = whole_groups = n_exhausted = 0
+    n_accepted = shared_n_used = plate_n_used = whole_groups = n_exhausted = n_clipped = 0
     plate_accepted, accepted, log_ratio = 0.0, False, math.nan
     for _ in range(n_transitions):
-        state, other, counts = move_shared(rng, plate, state, other, args, target)
+        state, other, counts = move_shared(rng, plate, state, other, args, decisions, target)
         accepted, log_ratio = counts.accepted > 0.0, counts.log_ratio
         n_accepted += int(accepted)
         shared_n_used += counts.n_used
         n_exhausted += int(counts.n_whole == state.eps.shape[0])
+        n_clipped += counts.n_clipped
         whole_groups += counts.n_whole
-        counts = move_plate(rng, plate, state)
+        counts = move_plate(rng, plate, state, decisions)
         plate_accepted += counts.accepted
         plate_n_used += counts.n_used
+        n_clipped += counts.n_clipped
         whole_groups += counts.n_whole
     end(q, state, plate, args, target)
     return SweepOutcome(
-        q, n_accepted, shared_n_used + plate_n_used, n_transitions, n_exhausted, accepted, log_ratio, 0.0,
-        math.nan,
+        q, n_accepted, shared_n_used + plate_n_used, n_transitions, n_exhausted, n_clipped, accepted,
+        log_ratio, 0.0, math.nan,
         shared_n_used, plate_n_used, plate_accepted, whole_groups,
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ _GRADIENTS = ("global_gradient", "local_gradient")
 
 
 def state_type(block: Iterable[Variable]) -> str:
-    """The type of the numbers of q: integers for discrete variables, which all are or none is."""
+    """The type of the numbers of q: integers if all of the variables are discrete."""
     return "int64" if all(np.dtype(value.type.dtype).kind in "iub" for value in block) else "float64"
 
 
@@ -140,17 +140,20 @@ class CompiledTarget:
             for term, graph, own in zip(terms, graphs, positions.rows if terms else [], strict=True)
         ]
         outputs = [*rows, global_]
-        features = fact.features
-        if features is not None:
-            (features,) = rebuild([features], parts_of(self._q, block))
+        of_state = {"features": fact.features, "slab": fact.slab}
+        result = {
+            name: rebuild([graph], parts_of(self._q, block))[0]
+            for name, graph in of_state.items()
+            if graph is not None
+        }
         new, old = (rebuild(outputs, parts_of(q, block)) for q in (self._q_new, self._q))
         self._global = pt.as_tensor(old[-1])
         *local, global_ = [a - b for a, b in zip(new, old, strict=True)]
-        result = {"global_log_ratio": pt.as_tensor(global_)}
+        result["global_log_ratio"] = pt.as_tensor(global_)
         if local:
             self._local = positions.in_order(old[:-1])
             result |= {"log_ratios": positions.in_order(local), "log_terms": self._local}
-        return result if features is None else {**result, "features": features}
+        return result
 
     @cached_property
     def _given_function(self) -> Any:

@@ -210,6 +210,7 @@ _global_gradient = _call("global_gradient", VECTOR)
 _features = _call("features", VECTOR)
 _local_gradient = _call("local_gradient", VECTOR)
 _transitions = _call("transitions", VECTOR)
+_slab = _call("slab", VECTOR)
 
 
 @register_jitable
@@ -254,7 +255,13 @@ def transitions(q: Vector, index: Index, table: Any) -> Vector:
     return _transitions((q, index, table))
 
 
+@register_jitable
+def slab(q: Vector, table: Any) -> Vector:
+    """`Target.slab` of a table."""
+    return _slab((q, table))
+
+
 _FEATURES = Target._fields.index("features")
 TARGET = Target(
-    global_log_ratio, log_ratios, log_terms, global_gradient, features, local_gradient, transitions
+    global_log_ratio, log_ratios, log_terms, global_gradient, features, local_gradient, transitions, slab
 )

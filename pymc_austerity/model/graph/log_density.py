@@ -25,6 +25,7 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.model.graph.merging import merged
 from pymc_austerity.model.graph.rewrite import INTERPRETED, ShapeMeasure, depends_on, narrowed, rebuild
+from pymc_austerity.model.graph.rows_on_disk import rows_of, with_rows
 from pymc_austerity.model.refusal import named
 
 
@@ -58,6 +59,11 @@ class LogDensityGraph:
     terms: dict[str, Variable]
     raw: dict[str, Variable]
 
+    @property
+    def on_disk(self) -> list[Variable]:
+        """Those of `data` whose rows are on disk."""
+        return [typed for typed, shared in self.data.items() if rows_of(shared) is not None]
+
     def data_values(self) -> list[np.ndarray]:
         """Return the current values of the shared data, not copied."""
         return [shared.get_value(borrow=True) for shared in self.data.values()]
@@ -89,12 +95,15 @@ class LogDensityGraph:
 
 
 def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
-    """The terms of `model` that contain one of `value_vars`, or all, as PyMC builds them."""
+    """The terms of `model` that contain one of `value_vars`, or all, as PyMC builds them.
+
+    Where data are on disk, they are shared data with all rows, mapped.
+    """
     names = [rv.name for rv in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
     every = [pt.as_tensor(term, allow_xtensor_conversion=True) for term in model.logp(sum=False)]
     if any(isinstance(v.type, XTensorType) for v in ancestors(every)):  # PyMC leaves potentials labelled
         every = rewrite_graph(every, include=("lower_xtensor",), clone=True)
-    every = narrowed(merged(every))
+    every = narrowed(merged(with_rows(every)))
     contains = depends_on(every, value_vars or ())
     return {
         name: term

@@ -49,6 +49,8 @@ class Lifter:
         Axes at least this long must not be computed in full.
     evaluate : callable, optional
         Value of a graph of data. Without it, only constants are known.
+    on_disk : iterable of TensorVariable, optional
+        Data whose rows are on disk. What is computed from these is computed for single rows.
     """
 
     def __init__(
@@ -58,12 +60,15 @@ class Lifter:
         block: Iterable[Variable],
         threshold: int,
         evaluate: Callable[[Variable], np.ndarray] | None = None,
+        on_disk: Iterable[Variable] = (),
     ) -> None:
         self.threshold = threshold
         self._values, self._block = list(values), list(block)
         outputs = list(outputs)
         self._depends = depends_on(outputs, self._values)
         self._moves = depends_on(outputs, self._block)
+        self._on_disk = list(on_disk)
+        self._reads_disk = depends_on(outputs, self._on_disk)
         self._memo: dict[tuple[Any, ...], Variable] = {}
         self._evaluate = evaluate
         self._data: dict[Variable, np.ndarray] = {}
@@ -84,6 +89,12 @@ class Lifter:
         if var not in self._moves:
             self._moves.update(depends_on([var], self._block))
         return self._moves.get(var, False)
+
+    def reads_disk(self, var: Variable) -> bool:
+        """Is `var` computed from rows on disk?"""
+        if var not in self._reads_disk:
+            self._reads_disk.update(depends_on([var], self._on_disk))
+        return self._reads_disk.get(var, False)
 
     def is_short(self, var: Variable) -> bool:
         """Are all axes of `var` below the threshold?"""
@@ -132,6 +143,8 @@ class Lifter:
         An axis of static length one has no rows: PyTensor forbids broadcasting that is only known
         at run time, so nothing else can be broadcast.
         """
+        if not hasattr(var.type, "shape"):  # a list of arrays
+            refuse(var, "it is no array")
         if var.type.shape[axis] == 1:
             return var
         index = as_position(index)
@@ -198,7 +211,7 @@ class Lifter:
         if is_constant_arange(node):
             start, _, step = (int(i.data) for i in node.inputs)
             return (start + step * index).astype(var.type.dtype)
-        if not self.depends(var) and not _is_free_view(node):
+        if not (self.depends(var) or self.reads_disk(var) or _is_free_view(node)):
             return gather(var, axis, index)
         if not self.moves(var) and self._contracts(node):
             return gather(var, axis, index)
@@ -219,7 +232,7 @@ class Lifter:
 
     def _take_points(self, var: Variable, axes: tuple[int, ...], indices: tuple[Variable, ...]) -> Variable:
         node = var.owner
-        if node is None or not (self.depends(var) or _is_free_view(node)):
+        if node is None or not (self.depends(var) or self.reads_disk(var) or _is_free_view(node)):
             return gather_points(var, axes, indices)
         try:
             return point_rule(node.op, self, node, var, axes, indices)

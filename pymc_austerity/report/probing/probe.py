@@ -14,6 +14,7 @@ from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summa
 from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.report.probing.states import states_of_result, states_of_run
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 from pymc_austerity.step_methods.metropolis.single_moves import SingleMoves
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.validation import is_whole
@@ -179,6 +180,12 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
         raise TypeError(
             f"This {name} moves one element at a time, each on rows of its own, and probe looks at moves "
             "that all rows decide. Compare draws with those of the exact step: compare(model, steps)."
+        )
+    if isinstance(step, PlateStep) and step.plate is not None:
+        raise TypeError(
+            f"This {name} sweeps over {step.plate.prediction.n_groups:,} groups, each decided on rows of its "
+            "own, and probe looks at moves that all rows decide. Compare draws with those of the exact step: "
+            "compare(model, steps)."
         )
     if step.model is not model:
         raise ValueError(f"The {name} was made for another model: give probe the model of the step.")

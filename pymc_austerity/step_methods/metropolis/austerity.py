@@ -9,12 +9,12 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.acceptance.ttest import check_stages
-from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import StepOptions, default_batch
+from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 from pymc_austerity.validation import is_real
 
 
-class AusterityMH(SubsampledStep):
+class AusterityMH(PlateStep):
     """Metropolis-Hastings that decides each move by a sequential t-test on a subsample of the data.
 
     Parameters
@@ -54,7 +54,9 @@ class AusterityMH(SubsampledStep):
     *When it fails*: a few rows that carry most of the log ratio are missed without a sign (rare
     categories, outliers, heavy tails); likelihoods whose support depends on the parameters. It saves little
     near the mode of a small data set: deciding between two equally good points needs most of the rows. With
-    ``control_variate=Taylor()`` it needs some 50, and errs far less; see there.
+    ``control_variate=Taylor()`` it needs some 50, and errs far less; see there. Effects of 30 groups or more
+    are then moved as a plate: each group is tested on its own rows, and reads all of them if it has fewer
+    than two batches. Where `TunaMH` has bounds for the likelihood it reads far less, and is exact.
 
     References
     ----------

@@ -19,11 +19,11 @@ from pymc_austerity.proposals.elements import BoundElements, OtherCategory, othe
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
     ElementPlan,
-    fewest_rows,
     planned,
     require_elements,
     tell_if_all_is_read,
 )
+from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.validation import is_real, is_whole

@@ -15,7 +15,7 @@ from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import RandomGenerator, get_random_generator
 
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, never_clipped
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport, start_near
@@ -33,19 +33,12 @@ from pymc_austerity.step_methods.metropolis import drift_watch, fit_watch, mixin
 from pymc_austerity.step_methods.metropolis.element_plan import plan_elements, replan_elements
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_step import MixingStep
-from pymc_austerity.step_methods.metropolis.options import (
-    MetropolisOptions,
-    PlanOptions,
-    checked_options,
-)
-from pymc_austerity.step_methods.metropolis.plan import (
-    Recipe,
-    StepPlan,
-    plan_metropolis,
-    replan_metropolis,
-)
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, PlanOptions, checked_options
+from pymc_austerity.step_methods.metropolis.plan import Recipe, StepPlan, plan_metropolis, replan_metropolis
 from pymc_austerity.step_methods.metropolis.statistics import (
+    CLIPPED_DTYPES_SHAPES,
     DTYPES_SHAPES,
+    also_report,
     progress_columns,
     progress_updates,
     statistics,
@@ -151,6 +144,8 @@ class SubsampledStep(MixingStep):
         self.vars = list(options.vars)
         self.rng = get_random_generator(rng)
         self.tune = options.tune
+        if options.acceptance.functions.clipped is not never_clipped:
+            also_report(self, CLIPPED_DTYPES_SHAPES)
 
     # Building -------------------------------------------------------------------------------
 
@@ -320,7 +315,8 @@ class SubsampledStep(MixingStep):
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""
-        return statistics(outcome, n, self.engine.n_local, self.proposal_state)
+        clips = "clipped" in self.stats_dtypes_shapes
+        return statistics(outcome, n, self.engine.n_local, self.proposal_state, clips)
 
     def _settings(self) -> dict[str, Any]:
         options, recipe = self._options, self._recipe

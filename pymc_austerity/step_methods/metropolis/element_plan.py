@@ -20,11 +20,10 @@ from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
 from pymc_austerity.step_methods.metropolis.engine.elements import ElementEngine
 from pymc_austerity.step_methods.metropolis.engine.range_bound import NO_RANGE, range_bound_of
+from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe
 
-# Elements with fewer rows than this many first batches read all of them: a test would save nothing.
-_BATCHES = 2
 # The default of an option that has no meaning here.
 _THRESHOLD = MetropolisOptions.threshold
 
@@ -142,15 +141,6 @@ def planned(
     )
     survey = ElementSurvey(terms, fingerprint(fact.graph))
     return ElementPlan(options, survey, bound, recipe, fewest, in_order)
-
-
-def fewest_rows(rule: AcceptanceRule, chosen: int | None = None) -> int:
-    """Rows below which an element reads all of them."""
-    if rule.functions.decide is all_seen:
-        return int(np.iinfo(np.int64).max)
-    given: int | None = getattr(rule, "batch_size", None)
-    batch: int = getattr(rule, "default_batch_size", 1) if given is None else given
-    return max(2, _BATCHES * batch if chosen is None else max(chosen, batch))
 
 
 def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:

@@ -7,23 +7,13 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.model.plates.plate_model import PlateModel
-from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
-from pymc_austerity.step_methods.metropolis.options import Subsample
-from pymc_austerity.step_methods.metropolis.plan import (
-    Recipe,
-    StepPlan,
-    factorised,
-    plan_metropolis,
-    survey,
-)
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, plan_plates
+from pymc_austerity.step_methods.metropolis.options import Subsample, checked_rule
+from pymc_austerity.step_methods.metropolis.plan import Recipe
 from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 
 _EXACT = Exact()
@@ -52,8 +42,9 @@ class MetropolisHastings(PlateStep):
         variables. It is compiled by numba where that is possible.
     control_variate : Taylor, optional
         Decide on Taylor remainders of the local terms, which takes some 50 rows at any N where the
-        posterior is not far from normal. Default: on the terms themselves. With it, the exact rule and the
-        default proposal, effects of 30 groups or more are moved as a plate, as by `TunaMH`, on all rows.
+        posterior is not far from normal. Default: on the terms themselves. With it and the default proposal,
+        effects of 30 groups or more are moved as a plate, as by `TunaMH`: the variables that groups share
+        are decided from all rows, a group from its own, by the exact rule or by any that needs no range.
     subsample : "gather" or "block", optional
         Read single rows at random, or blocks of up to 32 neighbours of once-shuffled rows. Default: blocks
         from 50,000 rows on, for one vector of local terms and rules that allow it.
@@ -121,20 +112,6 @@ class MetropolisHastings(PlateStep):
     name = "metropolis_hastings"
     _recipe: Recipe
 
-    def _decision(self) -> PlateDecision:
-        return PlateDecision(switch_above=0.0, debug=False)
-
-    def _planned(self, point: PointType) -> StepPlan:
-        options = self._options
-        is_plain = options.elementwise or options.control_variate is None
-        if is_plain or not isinstance(options.acceptance, Exact):
-            return super()._planned(point)
-        fact = factorised(options, point)
-        found = plate_for(options, fact, point, self._fewest_groups)
-        if isinstance(found, PlateModel):
-            return plan_plates(options, self._decision(), found, point)
-        return plan_metropolis(options, point, survey(options, point, factorisation=fact))
-
     def __init__(
         self,
         vars: Variable | str | Sequence[Variable | str] | None = None,
@@ -156,16 +133,9 @@ class MetropolisHastings(PlateStep):
         compile_kwargs: dict[str, Any] | None = None,
         progressbar: bool = True,
     ) -> None:
-        if isinstance(acceptance, type) or not all(
-            hasattr(acceptance, a) for a in ("bind", "functions", "target_accept")
-        ):
-            raise TypeError(
-                "acceptance must be a decision rule, such as Exact() or TTest(epsilon=0.05), got "
-                f"{acceptance!r}."
-            )
         super().__init__(
             vars,
-            acceptance,
+            checked_rule(acceptance),
             range_bound=range_bound,
             proposal=proposal,
             control_variate=control_variate,

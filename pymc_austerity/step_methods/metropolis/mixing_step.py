@@ -30,6 +30,7 @@ class MixingStep(RebuiltStep):
     """
 
     mixing: Mixing | None = None
+    _reads_disk = True
     # Begins with a chain, and is over after its last draw.
     mixing_watch: mixing_watch.Watched = mixing_watch.start(0, 0, 0)
     _options: MetropolisOptions

@@ -17,6 +17,7 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.stored_data import refuse_evaluated, refuse_on_disk
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import Laplace
@@ -77,6 +78,19 @@ class CommonOptions(RuleOptions, ContractOptions, total=False):
 
 class StepOptions(PlanOptions, ContractOptions, total=False):
     """Keywords of steps with a decision rule."""
+
+
+class JumpOptions(ContractOptions, total=False):
+    """Keywords of steps that move between sub-models."""
+
+    proposal: Any
+    range_bound: RangeOption
+    subsample: Subsample | None
+    steps_per_draw: int | None
+    threshold: int
+    temperature: float
+    tune: bool
+    model: pm.Model | None
 
 
 class GibbsOptions(ContractOptions, total=False):
@@ -150,6 +164,9 @@ def checked_options(
         if not isinstance(given, bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {given!r}.")
     model = model_of(model)
+    if elementwise:
+        refuse_on_disk(model, "a step that moves single elements")
+    refuse_evaluated(model)
     value_vars = value_variables(model, vars)
     if not discrete:
         refuse_discrete(value_vars)
@@ -169,6 +186,17 @@ def checked_options(
         tune=bool(tune),
         elementwise=bool(elementwise),
     )
+
+
+def checked_rule(acceptance: AcceptanceRule) -> AcceptanceRule:
+    """Check `acceptance`."""
+    if isinstance(acceptance, type) or not all(
+        hasattr(acceptance, a) for a in ("bind", "functions", "target_accept")
+    ):
+        raise TypeError(
+            f"acceptance must be a decision rule, such as Exact() or TTest(epsilon=0.05), got {acceptance!r}."
+        )
+    return acceptance
 
 
 def default_batch(options: RuleOptions) -> int | None:

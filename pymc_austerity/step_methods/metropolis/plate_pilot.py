@@ -115,10 +115,9 @@ def best_pilot(
     rng: np.random.Generator,
 ) -> Pilot:
     """Try out some numbers of rows for the shared move, and leave the engine with the best."""
-    reads_all = engine.reads_all
     best = pilot(engine, survey, mean, q, point, rng)
     arrays = engine.plate
-    for kappa in KAPPAS[1:] if not reads_all and arrays.rule.has_remainders else ():
+    for kappa in KAPPAS[1:] if engine.draws_rows else ():
         engine.plate = with_kappa(arrays, kappa)
         found = pilot(engine, survey, mean, best.q, point, rng)
         if found.prediction.cost >= best.prediction.cost:

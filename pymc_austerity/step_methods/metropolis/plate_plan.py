@@ -1,4 +1,4 @@
-"""The plan of a `TunaMH` on a plate: expansion, proposal and bounds, tried out on a short pilot run."""
+"""The plan of a step on a plate: expansion, proposal and bounds, tried out on a short pilot run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.kernels.plates.records import (
     GroupedRows,
@@ -85,10 +86,13 @@ class PlateDecision(NamedTuple):
         Where more than this share of the rows is read for a sweep, all are; 0 for all from the start.
     debug : bool
         Count terms that are larger than their bounds, and go on.
+    rule : AcceptanceRule, optional
+        Decides on a subsample of remainders. Default: decisions are exact.
     """
 
     switch_above: float
     debug: bool
+    rule: AcceptanceRule | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,11 +166,12 @@ def plan_plates(
     center, _ = find_center(survey)
     stage("fit", f" 1/2, {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, center)
-    reads_all = decision.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
+    rule = _sized(decision.rule, plate, options)
+    reads_all = rule is not None or decision.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
     arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
-    engine = PlateEngine(plate.shared, arrays, q, point)
+    engine = PlateEngine(plate.shared, arrays, q, point, rule)
     found = pilot(engine, survey, fit.theta, q, point, rng)
     del arrays, at, engine.plate  # room of size N for the next
     stage("fit", f" 2/2, {plate.n_groups:,} groups")
@@ -180,16 +185,23 @@ def plan_plates(
     recipe = PlateRecipe(
         n_local=plate.rows.n_rows,
         n_dim=len(q),
-        rule=options.acceptance,
+        rule=options.acceptance if rule is None else rule,
         proposal=PlateSweeps(plate.effects, plate.n_groups, engine.plate.rule.kappa),
         proposal_state=PlateProposalState(np.ones(1)),
         mode_fit=None,
         fit=fit,
         prediction=found.prediction,
-        reads_all=reads_all,
+        reads_all=engine.reads_all,
         certificate=_certificate(plate, reads_all=reads_all),
     )
     return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
+
+
+def _sized(
+    rule: AcceptanceRule | None, plate: PlateModel, options: MetropolisOptions
+) -> AcceptanceRule | None:
+    """A rule with the batch size of the step."""
+    return None if rule is None else with_batch_size(rule, plate.rows.n_rows, options.default_batch)
 
 
 def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
@@ -230,9 +242,11 @@ def replan_plates(
     assert plate is not None
     survey = PlateSurvey(plate, point)
     at, sums = survey.expand(recipe.fit.center)
-    arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=recipe.reads_all, debug=decision.debug)
+    rule = None if decision.rule is None else recipe.rule
+    reads_all = rule is not None or recipe.reads_all
+    arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=reads_all, debug=decision.debug)
     arrays = with_kappa(arrays, recipe.proposal.kappa)
-    engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point)
+    engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point, rule)
     return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
 
 

@@ -7,16 +7,28 @@ from typing import Any
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity.acceptance import Exact
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, FEWEST_IF_SLOW
+from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
-from pymc_austerity.step_methods.metropolis.plan import StepPlan
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe, replan_plates
+from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
+from pymc_austerity.step_methods.metropolis.plan import StepPlan, factorised, plan_metropolis, survey
+from pymc_austerity.step_methods.metropolis.plate_plan import (
+    PlateDecision,
+    PlateRecipe,
+    plan_plates,
+    replan_plates,
+)
 from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
-from pymc_austerity.step_methods.metropolis.statistics import PLATE_DTYPES_SHAPES, plate_statistics
+from pymc_austerity.step_methods.metropolis.statistics import (
+    PLATE_DTYPES_SHAPES,
+    also_report,
+    plate_statistics,
+)
 from pymc_austerity.target import Vector
 
 
@@ -24,8 +36,20 @@ class PlateStep(SubsampledStep):
     """What a step on a plate does in another way: where it starts, what it reports, and nothing is tuned."""
 
     def _decision(self) -> PlateDecision:
-        """How the moves of a plate are decided."""
-        raise NotImplementedError
+        """How the moves of a plate are decided: by the rule of the step, the exact one on all rows."""
+        rule = self._options.acceptance
+        return PlateDecision(0.0, debug=False, rule=None if isinstance(rule, Exact) else rule)
+
+    def _planned(self, point: PointType) -> StepPlan:
+        options = self._options
+        is_expanded = not options.elementwise and options.control_variate is not None
+        if not is_expanded or getattr(options.acceptance, "needs_range", False):
+            return super()._planned(point)
+        fact = factorised(options, point)
+        found = plate_for(options, fact, point, self._fewest_groups)
+        if isinstance(found, PlateModel):
+            return plan_plates(options, self._decision(), found, point)
+        return plan_metropolis(options, point, survey(options, point, factorisation=fact))
 
     @property
     def plate(self) -> PlateRecipe | None:
@@ -58,9 +82,7 @@ class PlateStep(SubsampledStep):
             )
         super()._compile(plan, point)
         if self.plate is not None:  # this step alone has columns of a plate
-            own = {**type(self).stats_dtypes_shapes, **PLATE_DTYPES_SHAPES}
-            kinds = {name: kind for name, (kind, _) in own.items()}
-            self.__dict__.update(stats_dtypes_shapes=own, stats_dtypes=[kinds])
+            also_report(self, PLATE_DTYPES_SHAPES)
 
     def _begin_chain(self, n_tune: int) -> None:
         # All of a plate is fitted before a chain begins: there is nothing to watch while it tunes.
@@ -113,4 +135,7 @@ class PlateStep(SubsampledStep):
         found = super()._statistics(outcome, n)
         if self.plate is None:
             return found
-        return {**found, **plate_statistics(outcome, n, self.plate.prediction.n_groups)}
+        n_groups = self.plate.prediction.n_groups
+        if "clipped" in found:  # a share of the decisions of a sweep
+            found["clipped"] /= 1 + n_groups
+        return {**found, **plate_statistics(outcome, n, n_groups)}

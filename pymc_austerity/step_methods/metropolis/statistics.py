@@ -10,6 +10,7 @@ from rich.table import Column
 
 from pymc_austerity.kernels.elements import ElementOutcome
 from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.proposals.jumps import COUNTS, KINDS, JumpState
 
 DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
     # A float, as in pm.Metropolis: equal names must have equal types.
@@ -26,6 +27,8 @@ DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
     "scale": (np.float64, []),
 }
 
+# What rules have besides that may take a variance for smaller than it is.
+CLIPPED_DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {"clipped": (np.float64, [])}
 
 # What sweeps over a plate have besides.
 PLATE_DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
@@ -33,6 +36,24 @@ PLATE_DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
     "plate_n_used": (np.float64, []),
     "plate_acceptance": (np.float64, []),
 }
+
+
+# What moves between sub-models have besides, such as "births_accepted".
+JUMP_DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
+    f"{kind}_{what}": (np.float64, []) for kind in KINDS for what in COUNTS
+}
+
+
+def also_report(step: Any, more: dict[str, tuple[type, list[int]]]) -> None:
+    """Announce sample statistics that this step has, and not every step of its class."""
+    own = {**step.stats_dtypes_shapes, **more}
+    kinds = {name: kind for name, (kind, _) in own.items()}
+    vars(step).update(stats_dtypes_shapes=own, stats_dtypes=[kinds])
+
+
+def jump_statistics(state: JumpState) -> dict[str, Any]:
+    """By kind: moves proposed and accepted since the last draw, and terms read for them."""
+    return dict(zip(JUMP_DTYPES_SHAPES, state.tally.ravel().copy(), strict=True))
 
 
 def plate_statistics(outcome: Any, n: int, n_groups: int) -> dict[str, Any]:
@@ -58,11 +79,13 @@ def _with_rows_of_proposal(outcome: Outcome, proposal_state: Any) -> Outcome:
     return outcome._replace(n_used=total)
 
 
-def statistics(outcome: Outcome | ElementOutcome, n: int, n_local: int, state: Any) -> dict[str, Any]:
+def statistics(
+    outcome: Outcome | ElementOutcome, n: int, n_local: int, state: Any, clips: bool = False
+) -> dict[str, Any]:
     """Means over the n transitions of a draw; the last three but `scale` are those of the last transition.
 
     Of moves of single elements `fraction_used` is a share of the rows that contain them, and `scale` the mean
-    over the elements. `state` is that of the proposal.
+    over the elements. `state` is that of the proposal. `clips` asks for `clipped`.
     """
     if isinstance(outcome, ElementOutcome):
         share, scale = outcome.n_used / max(1, outcome.n_possible), float(np.mean(state.scale))
@@ -80,6 +103,7 @@ def statistics(outcome: Outcome | ElementOutcome, n: int, n_local: int, state: A
         "log_ratio_se": outcome.log_ratio_se,
         "psi": outcome.psi,
         "scale": scale,
+        **({"clipped": outcome.n_clipped / n} if clips else {}),
     }
 
 

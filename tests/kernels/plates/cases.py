@@ -8,6 +8,7 @@ import pymc as pm
 from scipy import stats
 
 from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, quadratic, standardised
+from pymc_austerity.kernels.plates.decisions import Decisions, groups_by_drawn_rows, shared_by_drawn_rows
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, no_state
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.thinning import Pair
@@ -24,6 +25,8 @@ from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from pymc_austerity.target import Target
 
 N_GROUPS = 30
+# Moves are decided exactly, by drawn rows.
+DRAWN = Decisions(0, groups=groups_by_drawn_rows, shared=shared_by_drawn_rows)
 
 
 class Rows(NamedTuple):

@@ -16,7 +16,7 @@ from pymc_austerity.kernels.plates.effects_density import (
 )
 from pymc_austerity.kernels.plates.moves import move_plate, no_state
 from pymc_austerity.kernels.plates.records import EffectsDensity
-from tests.kernels.plates.cases import OTHER_PRIORS, case_of
+from tests.kernels.plates.cases import DRAWN, OTHER_PRIORS, case_of
 
 STANDARD = {
     (NORMAL, 0.0): stats.norm(),
@@ -67,7 +67,7 @@ def p_values(spelling, n=4000, thin=8):
     found = np.empty((n, len(groups)))
     for row in found:
         for _ in range(thin):
-            move_plate(rng, case.arrays, state)
+            move_plate(rng, case.arrays, state, DRAWN)
         row[:] = state.eps[groups]
     again = case.state(theta, state.eps.copy())
     np.testing.assert_allclose(state.excesses, again.excesses, atol=1e-12)

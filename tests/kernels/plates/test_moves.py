@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_austerity.kernels.plates import moves
+from pymc_austerity.kernels.plates import decisions, moves
 from pymc_austerity.kernels.plates.moves import move_plate, move_shared
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared, to_theta, to_zeta
 from pymc_austerity.kernels.plates.thinning import Rates, rates_of, shift_of
-from tests.kernels.plates.cases import SIZES, case_of, pair_of
+from tests.kernels.plates.cases import DRAWN, SIZES, case_of, pair_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
 DISPERSED = pytest.param(
@@ -61,7 +61,7 @@ def compared(case, old, new, n, seed, kappa=1.0):
     found = np.zeros((n, len(old.levels)))
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     for row in found:
-        moves.compare(rng, case.arrays, pair_of(old, new), shift, kappa, row)
+        decisions.compare(rng, case.arrays, pair_of(old, new), shift, kappa, row)
     return found
 
 
@@ -111,7 +111,7 @@ def by_forward_state(bounds, cells, pair, shift, kappa):
 def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
     case = case_of("bernoulli", "centered", 400)
     old, new = plate_pairs(case)
-    monkeypatch.setattr(moves, "rates_of", by_forward_state)
+    monkeypatch.setattr(decisions, "rates_of", by_forward_state)
     scores, _ = scores_of_groups(case, old, new, 700)
     assert np.abs(scores[case.arrays.bounds.sizes > 0]).max() > 2 * LIMIT
 
@@ -148,7 +148,7 @@ def shared_scores(case, pair, n, monkeypatch, density=1.0):
         monkeypatch.setattr(moves, "propose_shared", lambda *_, e=end, s=sign: (e, density * s * ratio))
         state, other = case.state(start, eps), case.state(end, eps)
         rng = np.random.default_rng(25)
-        counts = [move_shared(rng, plate, state, other, case.args, case.target)[2] for _ in range(n)]
+        counts = [move_shared(rng, plate, state, other, case.args, DRAWN, case.target)[2] for _ in range(n)]
         found.append(accepted(np.array([one.log_ratio for one in counts]), 0.0))
         whole.append({one.n_whole for one in counts})
         taken = np.mean([one.accepted for one in counts])
@@ -229,7 +229,7 @@ def test_plate_moves_without_remainders_keep_standard_normals(width):
     state = case.state(case.fit.theta, rng.standard_normal(n))
     found = []
     for k in range(1500):
-        counts = move_plate(rng, plate, state)
+        counts = move_plate(rng, plate, state, DRAWN)
         assert counts.n_used == 0
         if k % 5 == 0:
             found.append(state.eps.copy())

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from pymc_austerity.bounds.jets.points import BLOCK
-from pymc_austerity.kernels.plates import moves
+from pymc_austerity.kernels.plates import decisions
 from pymc_austerity.kernels.plates.evaluation import changes, phi_at
 from pymc_austerity.kernels.plates.records import RowBounds
 from pymc_austerity.kernels.plates.thinning import (
@@ -163,11 +163,11 @@ def drawn_rows(case, old, new, n, kappa, monkeypatch):
         found.append(drawn.rows[:m][some])
         bounds.update(zip(found[-1].tolist(), drawn.bounds[:m][some].tolist(), strict=True))
 
-    monkeypatch.setattr(moves, "add_log_ratios", record)
+    monkeypatch.setattr(decisions, "add_log_ratios", record)
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     rng, result = np.random.default_rng(15), np.zeros(len(old.levels))
     for _ in range(n):
-        moves.compare(rng, case.arrays, pair_of(old, new), shift, kappa, result)
+        decisions.compare(rng, case.arrays, pair_of(old, new), shift, kappa, result)
     return found, bounds
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from pymc_austerity.model.structure.incidence_table import shuffle
 from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.range_bound import RangeBound
-from pymc_austerity.target import Index
+from pymc_austerity.step_methods.metropolis.engine.stages import joined
 
 _SEED = 2014
 # Sizes of populations whose stages are kept; these follow latent variables, and change.
@@ -170,17 +169,3 @@ class ElementEngine(CompiledKernel):
             proposal_state,
         )
         return outcome
-
-
-def joined(schedules: Sequence[Any], rule: AcceptanceRule) -> tuple[Any, Index]:
-    """The stages of several populations as one schedule, and where those of each begin."""
-    if not schedules:
-        return rule.bind(int(getattr(rule, "batch_size", None) or 2)), np.empty(0, dtype=np.int64)
-    lengths = [len(schedule.ends) for schedule in schedules]
-    first = schedules[0]
-    whole = {
-        name: np.concatenate([getattr(schedule, name) for schedule in schedules])
-        for name, value in first._asdict().items()
-        if isinstance(value, np.ndarray) and value.shape == first.ends.shape
-    }
-    return first._replace(**whole), np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.kernels.elements import READS_ALL
+from pymc_austerity.kernels.metropolis import Rule, no_range
 from pymc_austerity.kernels.plates.records import Plate
-from pymc_austerity.kernels.plates.sweeps import SweepOutcome, plate_sweeps
+from pymc_austerity.kernels.plates.row_tests import RowTests
+from pymc_austerity.kernels.plates.sweeps import SweepOutcome, plate_sweeps, tested_sweeps
 from pymc_austerity.mode.plates.draws import drawn_state
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.theta_density import SharedTerms
@@ -18,6 +23,8 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows, joined
+from pymc_austerity.target import Index
 
 
 class PlateEngine(CompiledKernel):
@@ -30,25 +37,52 @@ class PlateEngine(CompiledKernel):
     plate : Plate
     q, point : ndarray, dict
         A state, and the values of all variables, to compile with.
+    rule : AcceptanceRule, optional
+        Decides on a subsample of remainders. Default: moves are decided exactly.
     """
 
-    def __init__(self, shared: Factorisation, plate: Plate, q: np.ndarray, point: PointType) -> None:
+    def __init__(
+        self,
+        shared: Factorisation,
+        plate: Plate,
+        q: np.ndarray,
+        point: PointType,
+        rule: AcceptanceRule | None = None,
+    ) -> None:
         self.n_local = self.n_others = len(plate.rows.predictors)
         self.plate = plate
         self._shared = shared
         self.target = CompiledTarget(shared)
-        self._transitions = self.target.compile(plate_sweeps, {}, ["global_log_ratio", "features"])
+        functions = ["global_log_ratio", "features"]
+        self._tests: tuple[RowTests, Any, float] | tuple[()] = ()
+        if rule is None:
+            self._transitions = self.target.compile(plate_sweeps, {}, functions)
+        else:
+            tests, schedule = row_tests(rule, np.diff(plate.rows.starts))
+            self._tests = tests, schedule, math.nan
+            record = Rule(..., ..., *rule.functions, no_range)
+            self._transitions = self.target.compile(tested_sweeps, {"rule": record}, functions)
         stage("transitions")
         with exact_arithmetic():  # the first call compiles
             self.run(0, False, np.random.default_rng(0), q.copy(), point, ())
 
     @property
+    def draws_rows(self) -> bool:
+        """Whether rows are drawn by bounds."""
+        return self.plate.rule.has_remainders and not self._tests and not self.reads_all
+
+    @property
     def reads_all(self) -> bool:  # type: ignore[override]
         """Whether all rows of all groups are read."""
+        if self._tests:
+            return bool(np.all(self._tests[0].first_stage == READS_ALL))
         return self.plate.rule.has_remainders and bool(np.all(self.plate.bounds.reaches < 0.0))
 
     def restart(self) -> None:
-        """Begin to count violations."""
+        """Begin to count violations; undo what an interrupted test left in disorder."""
+        if self._tests:
+            population = self._tests[0].population
+            population[:] = np.arange(len(population))
         rule = self.plate.rule._replace(violations=np.zeros(1, dtype=np.int64))
         self.plate = self.plate._replace(rule=rule)
 
@@ -79,6 +113,17 @@ class PlateEngine(CompiledKernel):
     ) -> Any:
         """Make n sweeps from q, which is written over; `point` has the values of the other variables."""
         outcome: SweepOutcome = self._call(
-            proposal_state, n, tune, rng, q, self.target.args(point), self.plate
+            proposal_state, n, tune, rng, q, self.target.args(point), self.plate, *self._tests
         )
         return outcome
+
+
+def row_tests(rule: AcceptanceRule, sizes: Index) -> tuple[RowTests, Any]:
+    """The stages of the tests of all rows and of those of each group; `sizes` (G,) are rows of groups."""
+    populations = np.concatenate([[sizes.sum()], sizes])
+    tested = populations >= fewest_rows(rule)
+    different = np.unique(populations[tested])
+    schedule, firsts = joined([with_batch_size(rule, int(n)).bind(int(n)) for n in different], rule)
+    first_stage = np.full(len(populations), READS_ALL)
+    first_stage[tested] = firsts[np.searchsorted(different, populations[tested])]
+    return RowTests(first_stage, np.arange(int(different.max(initial=0)))), schedule

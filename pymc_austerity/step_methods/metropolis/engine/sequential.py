@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -49,6 +50,10 @@ class Engine(CompiledKernel):
         Where these rows are stored, in order.
     """
 
+    # The transitions of a rule that reads all terms, and those of any other.
+    _of_all_terms: ClassVar[Callable[..., Outcome]] = staticmethod(full_transitions)
+    _of_samples: ClassVar[Callable[..., Outcome]] = staticmethod(transitions)
+
     def __init__(
         self,
         factorisation: Factorisation,
@@ -68,15 +73,15 @@ class Engine(CompiledKernel):
         self._range_bound = range_bound
         self.n_others = self.n_local - len(exact_rows)
         self._schedule = rule.bind(self.n_others)
-        self._schedule = self._in_blocks(subsample, rule, len(factorisation.locals))
+        self._schedule = self._in_blocks(subsample, rule, factorisation)
         self.target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
         self.exact_rows = np.sort(self.target.stored_at(exact_rows)).astype(np.int64)
         if self.full:
-            self._compile(full_transitions, {"rule": rule.functions}, ["log_terms"], proposal, q, point)
+            self._compile(self._of_all_terms, {"rule": rule.functions}, ["log_terms"], proposal, q, point)
             return
         in_features = range_bound.function is certified_remainder_range
         self._compile(
-            transitions,
+            self._of_samples,
             {"rule": Rule(..., ..., *rule.functions, range_bound.function)},
             ["log_ratios", "features"] if in_features else ["log_ratios"],
             proposal,
@@ -86,15 +91,19 @@ class Engine(CompiledKernel):
             certain=range_bound.compilable,
         )
 
-    def _in_blocks(self, subsample: Subsample | None, rule: AcceptanceRule, n_terms: int) -> Any:
+    def _in_blocks(
+        self, subsample: Subsample | None, rule: AcceptanceRule, factorisation: Factorisation
+    ) -> Any:
         """Stages in blocks, if they are wanted, or allowed and worth it."""
-        in_way = None
+        in_way, n_terms = None, len(factorisation.locals)
         if self.reads_all:
             in_way = "the decision rule reads all rows, in order"
         elif getattr(rule, "uniform", False):
             in_way = "the guarantee of the decision rule holds for single rows drawn at random"
         elif n_terms > 1:
             in_way = f"a block is a random sample of one vector of terms, and this model has {n_terms}"
+        elif factorisation.graph.on_disk:
+            in_way = "the rows are on disk, and blocks are read from a copy in random order"
         if subsample == "block" and in_way is not None:
             raise ValueError(f'subsample="block" is not possible here: {in_way}. Use subsample="gather".')
         if subsample == "gather" or in_way is not None:

@@ -1,0 +1,123 @@
+"""The folder in which a store is written before it has its name: nothing half-made is taken for whole."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pymc_austerity.data import journal
+from pymc_austerity.data.layout import FILE
+
+
+def require_free(path: Path, overwrite: bool) -> None:
+    """Refuse to write over what is there; with `overwrite`, over anything but a row store.
+
+    Parameters
+    ----------
+    path : Path
+    overwrite : bool
+
+    Raises
+    ------
+    FileExistsError, FileNotFoundError
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to.")
+    if os.path.lexists(path):
+        if not overwrite:
+            raise FileExistsError(f"{path} is there already. overwrite=True replaces a row store.")
+        if not (path / FILE).is_file():
+            raise FileExistsError(f"{path} is no row store, and is not overwritten. Give another path.")
+
+
+def partial_path(path: Path) -> Path:
+    """The folder in which a store is written: `<name>.partial` beside its path."""
+    return path.with_name(path.name + ".partial")
+
+
+@contextmanager
+def partial_folder(path: Path) -> Iterator[Path]:
+    """The folder of `partial_path`, held by this process.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    BlockingIOError
+        If another process writes to the path.
+    """
+    folder = partial_path(path)
+    descriptor = _held(folder, path)
+    try:
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def _held(folder: Path, path: Path) -> int:
+    """Lock the folder. The lock ends with the process, however it ends."""
+    while True:
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BlockingIOError(
+                errno.EAGAIN, f"Another process is writing {path}. Wait until it is done"
+            ) from None
+        if _is_still(folder, descriptor):
+            return descriptor
+        # Whoever held it has given it its name meanwhile.
+        os.close(descriptor)
+
+
+def _is_still(folder: Path, descriptor: int) -> bool:
+    try:
+        return folder.stat().st_ino == os.fstat(descriptor).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def emptied(folder: Path) -> None:
+    """Delete what an earlier run has left.
+
+    Parameters
+    ----------
+    folder : Path
+
+    Raises
+    ------
+    FileExistsError
+        If something else lies in the folder.
+    """
+    there = sorted(folder.iterdir(), key=lambda path: path.name == journal.FILE)
+    if there and not any(path.name in (journal.FILE, FILE) for path in there):
+        raise FileExistsError(f"{folder} is in the way: no interrupted writing has left it. Rename it.")
+    # The journal goes last: it tells that all else is ours.
+    for path in there:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def publish(folder: Path, path: Path) -> None:
+    """Give the folder its name; a row store that has it is deleted after that.
+
+    Parameters
+    ----------
+    folder, path : Path
+    """
+    replaced = "replaced"
+    if os.path.lexists(path):
+        path.rename(folder / replaced)
+    folder.rename(path)
+    shutil.rmtree(path / replaced, ignore_errors=True)

@@ -1,0 +1,303 @@
+"""`RowStore`: arrays with a row for each observation, on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_austerity.data.layout import read_layout
+from pymc_austerity.data.opening import CHUNK_ROWS, rows_of_file, rows_of_map
+from pymc_austerity.data.outputs import CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs, require_key
+from pymc_austerity.data.partial_folder import partial_path
+from pymc_austerity.data.passes import Chunk, chunks_of
+from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.sources import opened
+from pymc_austerity.data.staging import Job
+from pymc_austerity.data.writing import write_store
+from pymc_austerity.validation import is_whole, nearest
+
+
+class RowStore(Mapping[str, Rows]):
+    """Arrays on disk that have a row for each observation, such as covariates and responses.
+
+    `RowStore.write` makes a store from Parquet, Zarr, Arrow or arrays, and `RowStore.open` opens it. A store
+    is a folder of `.npy` files, which NumPy alone can read, and `store.json`.
+
+    Parameters
+    ----------
+    rows : mapping of str to Rows
+        The arrays.
+    path : Path or None
+        The folder, if there is one.
+    scratch : Path or None
+        The folder for what is computed from the rows.
+
+    Raises
+    ------
+    ValueError
+        If the arrays differ in their numbers of rows.
+
+    Notes
+    -----
+    A store is a mapping from names to `Rows`. It goes to other processes by its paths, without the rows.
+
+    *Guarantee*: every chunk of rows has a checksum (crc32), which `verify` and `chunks` compare. A
+    file that was cut, written to or replaced since the store was opened is refused by name. An interrupted
+    `write` leaves no store.
+
+    *When it fails*: if a file is cut while it is mapped, the operating system ends the program (SIGBUS). A
+    change that keeps size, time and inode of a file is found by checksums only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from pymc_austerity import RowStore
+    >>> rng = np.random.default_rng(1)
+    >>> table = {"x1": rng.normal(size=1000), "x2": rng.normal(size=1000), "y": rng.integers(2, size=1000)}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = RowStore.write(
+    ...         table, f"{folder}/clicks.rows", columns={"X": ["x1", "x2"], "y": "y"}, dtype={"y": "int8"}
+    ...     )
+    ...     print(store["X"].shape, store["y"].dtype, store["y"][:3])
+    (1000, 2) int8 [1 1 0]
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, Rows],
+        path: Path | None,
+        scratch: Path | None,
+    ) -> None:
+        lengths = {name: len(one) for name, one in rows.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
+            raise ValueError(f"Arrays must have equally many rows, got {told}.")
+        self._rows, self._path, self._scratch = dict(rows), path, scratch
+
+    @classmethod
+    def write(
+        cls,
+        source: Any,
+        path: str | Path,
+        *,
+        columns: ColumnChoice | None = None,
+        dtype: DtypeChoice = None,
+        categories: CategoryChoice | None = None,
+        standardise: Sequence[str] | None = None,
+        sort_by: str | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        overwrite: bool = False,
+        resume: bool = False,
+    ) -> RowStore:
+        """Write a store from a source, which is read once, in chunks.
+
+        Parameters
+        ----------
+        source : dict or path, or list of paths
+            A dict of names to arrays (of NumPy, mapped or not, or Zarr); a group (`.zarr`); files of Parquet
+            (`.parquet`, a folder of them, or a list); a file of Arrow (`.arrow`, `.feather`).
+        path : path
+            Of the folder to be made.
+        columns : dict, optional
+            For each array the name of a column, or a list of columns that become a matrix. Default: every
+            column by itself.
+        dtype : dtype or dict of names to dtypes, optional
+            For all arrays, or for some. Floating-point numbers may be rounded by it. Default: as in the
+            source.
+        categories : list of names, or dict of names to lists of labels, optional
+            Arrays that are stored as codes 0, 1, ...: in the order of first appearance, or of the list.
+        standardise : list of names, optional
+            Arrays of which each column is shifted to mean 0 and scaled to sd 1 (with divisor N).
+        sort_by : str, optional
+            The array by which rows are ordered, such as that of the groups. Equal ones keep their order.
+        chunk_rows : int >= 1, default 65536
+            Rows of a chunk. One chunk of all chosen columns has to fit into memory several times.
+        overwrite : bool, default False
+            Whether a row store at the path is replaced, once the new one is complete.
+        resume : bool, default False
+            Whether to go on where an earlier call was interrupted, or could not read the source.
+
+        Returns
+        -------
+        RowStore
+
+        Raises
+        ------
+        FileExistsError
+            If there is something at the path.
+        OSError
+            If the disk is full, a part of the source cannot be read, or another process writes to the path.
+        ValueError
+            If values do not fit into their dtype, or a column has none.
+        ImportError
+            If the library for the format is not installed.
+        """
+        target = Path(path).absolute()
+        _require_options(chunk_rows, overwrite=overwrite, resume=resume)
+        found = opened(source)
+        if not found.n_rows:
+            raise ValueError("The source has no rows.")
+        outputs = plan_outputs(found.columns, columns, dtype, categories, standardise)
+        require_key(outputs, sort_by)
+        job = Job(found, outputs, sort_by, int(chunk_rows), partial_path(target))
+        write_store(job, target, overwrite, resume)
+        return cls.open(target)
+
+    @classmethod
+    def open(
+        cls, path: str | Path | Mapping[str, NDArray[Any]], scratch: str | Path | None = None
+    ) -> RowStore:
+        """Open a store, or arrays that are mapped already, without a copy.
+
+        Parameters
+        ----------
+        path : path, or dict of names to maps
+            A folder that `write` has made, or arrays of `numpy.memmap`: C-ordered, in the byte order of this
+            machine. Their chunks have no checksums before they are read for the first time.
+        scratch : path, optional
+            A folder for what is computed from the rows. Default: that of the store.
+
+        Returns
+        -------
+        RowStore
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no store.
+        ValueError
+            If a file was cut or is damaged, or a map does not suit.
+        """
+        elsewhere = None if scratch is None else Path(scratch).absolute()
+        if isinstance(path, Mapping):
+            if not path:
+                raise ValueError("There are no arrays to open.")
+            return cls({name: rows_of_map(name, array) for name, array in path.items()}, None, elsewhere)
+        folder = Path(path).absolute()
+        layout = read_layout(folder)
+        rows = {name: rows_of_file(name, folder, array, layout) for name, array in layout.arrays.items()}
+        return cls(rows, folder, elsewhere)
+
+    def __getitem__(self, name: str) -> Rows:
+        if name not in self._rows:
+            raise KeyError(
+                f"There is no {name!r}.{nearest(str(name), self._rows)} There are {', '.join(self._rows)}."
+            )
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name} {rows.shape[1:]} {rows.dtype}" for name, rows in self._rows.items())
+        return f"RowStore({self.n_rows:,} rows: {told})"
+
+    # Two stores are equal if they are one object: to compare rows would read them.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def path(self) -> Path | None:
+        """The folder; None if the arrays are maps that were given."""
+        return self._path
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of each array."""
+        return len(next(iter(self._rows.values())))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the content of all arrays; of maps that were given, of their files."""
+        parts = [(name, rows.fingerprint) for name, rows in sorted(self._rows.items())]
+        return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+    def scratch_folder(self) -> Path:
+        """A folder for what is computed from the rows.
+
+        Raises
+        ------
+        PermissionError
+            If nothing can be written there.
+        ValueError
+            If the arrays are maps that were given, and no folder was.
+        """
+        folder = self._scratch or self._path
+        if folder is None:
+            raise ValueError("Maps have no folder to write to: RowStore.open(..., scratch='a folder').")
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise PermissionError(
+                f"{folder} is no folder that can be written to: RowStore.open(..., scratch='another folder')."
+            )
+        return folder
+
+    def chunks(self, names: Sequence[str] | None = None) -> Iterator[Chunk]:
+        """All rows in order, each chunk compared with its checksum and searched for NaN and infinity.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Of arrays. Default: all.
+
+        Returns
+        -------
+        iterator of Chunk
+            `number`, `start`, `stop` and `arrays`, a dict of names to views.
+
+        Raises
+        ------
+        ValueError
+            If a file or chunk has changed, or a value is not finite.
+        """
+        return chunks_of([self[name] for name in (self._rows if names is None else names)])
+
+    def verify(self) -> None:
+        """Compare every chunk of every array with its checksum.
+
+        Raises
+        ------
+        ValueError
+            It names the first file and chunk that differ.
+        """
+        for rows in self._rows.values():
+            rows.require_unchanged()
+            for number in range(rows.n_chunks):
+                rows.chunk(number)
+
+    def spot_check(self, rng: np.random.Generator, n_chunks: int = 16) -> None:
+        """Compare files with what they were, and some chunks at random with their checksums.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        n_chunks : int, default 16
+            Chunks of each array.
+
+        Raises
+        ------
+        ValueError
+            It names the file and what has changed.
+        """
+        for rows in self._rows.values():
+            rows.require_unchanged()
+            chosen = rng.choice(rows.n_chunks, min(n_chunks, rows.n_chunks), replace=False)
+            for number in sorted(chosen):
+                rows.chunk(int(number))
+
+
+def _require_options(chunk_rows: int, **flags: bool) -> None:
+    if not is_whole(chunk_rows) or chunk_rows < 1:
+        raise ValueError(f"chunk_rows must be a whole number from 1 on, got {chunk_rows!r}.")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise ValueError(f"{name} must be True or False, got {flag!r}.")

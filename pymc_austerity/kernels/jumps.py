@@ -1,0 +1,116 @@
+"""Transitions between sub-models, counted by kind: those of `kernels.metropolis` and `kernels.full_data`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_austerity.acceptance.base import RuleFunctions
+from pymc_austerity.kernels.full_data import Current, full_transitions
+from pymc_austerity.kernels.log_ratio_range import certified_range
+from pymc_austerity.kernels.metropolis import Outcome, Rule, transitions
+from pymc_austerity.kernels.subsample import Rows
+from pymc_austerity.proposals.jumps import OTHER
+from pymc_austerity.target import Target, Vector
+
+
+@register_jitable
+def counted_transitions(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    rows: Rows,
+    rule: Rule,
+    proposal: Any,
+    target: Target,
+) -> Outcome:
+    """`transitions`, one at a time: what each did is added to the tally of the proposal, a `JumpKernel`."""
+    outcome = before_any(q)
+    for _ in range(n_transitions):
+        last = transitions(1, False, rng, outcome.q, args, rows, rule, proposal, target)
+        learn(tune, last, proposal)
+        outcome = with_last(outcome, last)
+    return outcome
+
+
+@register_jitable
+def counted_full_transitions(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    current: Current,
+    rule: RuleFunctions,
+    proposal: Any,
+    target: Target,
+) -> Outcome:
+    """`full_transitions`, one at a time."""
+    outcome = before_any(q)
+    for _ in range(n_transitions):
+        last = full_transitions(1, False, rng, outcome.q, args, current, rule, proposal, target)
+        learn(tune, last, proposal)
+        outcome = with_last(outcome, last)
+    return outcome
+
+
+@register_jitable
+def before_any(q: Vector) -> Outcome:
+    """What no transitions did."""
+    return Outcome(q, 0, 0, 0, 0, 0, False, math.nan, math.nan, math.nan)
+
+
+@register_jitable
+def with_last(outcome: Outcome, last: Outcome) -> Outcome:
+    """What transitions did, with one more."""
+    return Outcome(
+        last.q,
+        outcome.n_accepted + last.n_accepted,
+        outcome.n_used + last.n_used,
+        outcome.n_stages + last.n_stages,
+        outcome.n_exhausted + last.n_exhausted,
+        outcome.n_clipped + last.n_clipped,
+        last.accepted,
+        last.log_ratio_mean,
+        last.log_ratio_se,
+        last.psi,
+    )
+
+
+@register_jitable
+def learn(tune: bool, last: Outcome, proposal: Any) -> None:
+    """Count a transition; the given proposal of the other moves learns from those that were its own."""
+    state = proposal.state
+    kind = state.kind[0]
+    state.tally[kind, 0] += 1.0
+    state.tally[kind, 1] += last.n_accepted
+    state.tally[kind, 2] += last.n_used
+    if tune and kind == OTHER:
+        p = len(last.q) - len(state.linear)
+        proposal.learn(state.given, last.q[p:].copy(), last.accepted)
+
+
+@register_jitable
+def selected_range(
+    bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
+) -> float:
+    """The range of the log ratios from certificates by the coefficients as they enter the likelihood.
+
+    `bound` has the certificates, and the number p of coefficients.
+    """
+    certificates, p = bound
+    return certified_range(certificates, effective(q_new, p), effective(q, p), args, rows, target)
+
+
+@register_jitable
+def effective(q: Vector, p: int) -> Vector:
+    """gamma_j beta_j, and the other variables."""
+    result = q[p:].copy()
+    for j in range(p):
+        result[j] *= q[j]
+    return result

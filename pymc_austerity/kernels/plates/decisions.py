@@ -1,0 +1,136 @@
+"""What a sweep over a plate asks: is theta' accepted, and which groups take their new levels.
+
+Two kinds of answers fit: rows that are drawn by bounds (`thinning`), which is exact, and a test on a
+subsample of remainders (`row_tests`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import register_jitable
+
+from pymc_austerity.kernels.plates.records import Plate
+from pymc_austerity.kernels.plates.thinning import (
+    Pair,
+    Shift,
+    add_log_ratios,
+    draw_row,
+    rates_of,
+    room_for_rows,
+    shift_of,
+)
+from pymc_austerity.target import Vector
+
+# Rows that are collected before they are evaluated.
+_ROOM = 1024
+
+Accepted = npt.NDArray[np.bool_]
+
+
+class Counts(NamedTuple):
+    """What a move did.
+
+    Attributes
+    ----------
+    accepted : float
+        The share that was.
+    n_used, n_whole : int
+        Rows, and groups of which all were read.
+    n_clipped : int
+        Decisions that took a variance for smaller than it was.
+    log_ratio : float
+    """
+
+    accepted: float
+    n_used: int
+    n_whole: int
+    n_clipped: int
+    log_ratio: float
+
+
+class Decisions(NamedTuple):
+    """How the two moves are decided.
+
+    Attributes
+    ----------
+    numbers : any
+        What the functions need besides the plate.
+    shared : callable
+        ``(rng, plate, numbers, pair, base) -> Counts``; `base` is the log ratio without remainders.
+    groups : callable
+        ``(rng, plate, numbers, pair, log_ratios, accepted) -> Counts``. `log_ratios` (G,) are those without
+        remainders, and may be written over; which groups move is written to `accepted` (G,).
+    """
+
+    numbers: Any
+    shared: Callable[[np.random.Generator, Plate, Any, Pair, float], Counts]
+    groups: Callable[[np.random.Generator, Plate, Any, Pair, Vector, Accepted], Counts]
+
+
+@register_jitable
+def shared_by_drawn_rows(
+    rng: np.random.Generator, plate: Plate, numbers: Any, pair: Pair, base: float
+) -> Counts:
+    """Decide on theta' exactly."""
+    log_ratios = np.zeros(pair.levels.shape[0])
+    n_used, n_whole = 0, 0
+    if plate.rule.has_remainders and base > -math.inf:
+        shift = shift_of(plate.bounds, pair.d, pair.d_new)
+        n_used, n_whole = compare(rng, plate, pair, shift, plate.rule.kappa, log_ratios)
+    log_ratio = base + np.sum(log_ratios)
+    accepted = math.log(1.0 - rng.random()) < log_ratio
+    return Counts(1.0 if accepted else 0.0, n_used, n_whole, 0, log_ratio)
+
+
+@register_jitable
+def groups_by_drawn_rows(
+    rng: np.random.Generator, plate: Plate, numbers: Any, pair: Pair, log_ratios: Vector, accepted: Accepted
+) -> Counts:
+    """Decide on every group exactly."""
+    n_used, n_whole = 0, 0
+    if plate.rule.has_remainders:
+        shift = shift_of(plate.bounds, pair.d, pair.d_new)
+        n_used, n_whole = compare(rng, plate, pair, shift, 1.0, log_ratios)
+    for g in range(log_ratios.shape[0]):
+        accepted[g] = log_ratios[g] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[g]
+    return Counts(np.sum(accepted) / log_ratios.shape[0], n_used, n_whole, 0, 0.0)
+
+
+@register_jitable
+def compare(
+    rng: np.random.Generator, plate: Plate, pair: Pair, shift: Shift, kappa: float, result: Vector
+) -> tuple[int, int]:
+    """Add to every group the log ratio of its rows; how many were read, and groups that read all."""
+    starts, sizes = plate.rows.starts, plate.bounds.sizes
+    rates = rates_of(plate.bounds, plate.sums.cells, pair, shift, kappa)
+    tiers, _, _, expected = rates
+    drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
+    clock = rng.standard_exponential()
+    for g in range(result.shape[0]):
+        if sizes[g] == 0:
+            continue
+        i, last, whole = starts[g] - 1, starts[g + 1] - 1, tiers[g] < 0
+        n_whole += int(whole)
+        clock -= expected[g]
+        while (whole and i < last) or clock < 0.0:
+            bound = -1.0
+            if whole:
+                i += 1
+            else:
+                clock += rng.standard_exponential()
+                i, bound = draw_row(rng, plate, g, rates, pair, shift, kappa)
+                if i < 0:
+                    continue
+            if n == _ROOM:
+                add_log_ratios(rng, plate, drawn, n, pair, result)
+                n = 0
+            drawn.rows[n], drawn.groups[n], drawn.bounds[n] = i, g, bound
+            n += 1
+            n_used += 1
+    add_log_ratios(rng, plate, drawn, n, pair, result)
+    return n_used, n_whole

@@ -1,0 +1,1 @@
+"""Variable selection: coefficients that are multiplied by indicators, found on the graph of a model."""

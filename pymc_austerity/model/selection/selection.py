@@ -1,0 +1,222 @@
+"""`Selection`: a model of variable selection, as jumps between its sub-models need it.
+
+The likelihood contains the coefficients beta as gamma * beta alone, with indicators gamma. So a coefficient
+with gamma_j = 0 is distributed as its prior, and the *full model*, that of gamma = 1, has the log likelihood
+of all sub-models: each is the full one with some coefficients zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import BernoulliRV
+
+from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorise import build
+from pymc_austerity.model.graph.rewrite import rebuild
+from pymc_austerity.model.selection.gates import uses
+from pymc_austerity.model.selection.slab import Slab, slab_of
+from pymc_austerity.proposals.slab import LAPLACE, STUDENT_T
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A model of variable selection.
+
+    Attributes
+    ----------
+    factorisation : Factorisation
+        By (gamma, beta, others), with the parameters of the slab.
+    full : Factorisation
+        The full model, by (beta, others), with the normal distribution that stands for the slab in proposals.
+    slab : Slab
+    n_coefficients : int
+        p.
+    """
+
+    factorisation: Factorisation
+    full: Factorisation
+    slab: Slab
+    n_coefficients: int
+
+    def full_point(self, point: PointType) -> PointType:
+        """A point with all coefficients in the model."""
+        return _with_all(point, self.factorisation.var_names[0])
+
+
+def find_selection(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    point: PointType,
+    *,
+    threshold: int,
+    temperature: float,
+    check: bool,
+) -> Selection:
+    """Find indicators and coefficients among variables, and what of the model contains them.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    vars : sequence of value variables
+    point : dict
+        Values of all variables.
+    threshold, temperature, check
+        Of `factorise.build`.
+
+    Raises
+    ------
+    ValueError
+        If the variables are not indicators, coefficients and others of the likelihood. The message names
+        those in the way.
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+    """
+    gamma = _indicators(model, vars, point)
+    p = np.size(point[gamma])
+    if p >= threshold:
+        raise ValueError(
+            f"threshold={threshold} makes the prior of {p} coefficients a term to be subsampled. Give a "
+            f"threshold above {p}, and not above the number of rows."
+        )
+    fact = build(
+        model,
+        list(vars),
+        threshold=threshold,
+        initial_point=_with_all(point, gamma),
+        check=check,
+        temperature=temperature,
+    )
+    beta = _coefficients(fact, gamma)
+    others = [name for name in fact.var_names if name not in (gamma, beta)]
+    slab = slab_of(model, fact, beta, gamma)
+    _require_gated(fact, gamma, beta)
+    _require_local(fact, others)
+    fact = replace(fact, var_names=(gamma, beta, *others), slab=slab.parameters)
+    return Selection(fact, _full_model(fact, slab), slab, p)
+
+
+def _with_all(point: PointType, gamma: str) -> PointType:
+    return {**point, gamma: np.ones_like(point[gamma])}
+
+
+def _indicators(model: pm.Model, vars: Sequence[Variable], point: PointType) -> str:
+    """Name of the indicators."""
+    found = [v for v in vars if np.dtype(v.type.dtype).kind in "iub"]
+    names = ", ".join(repr(v.name) for v in vars)
+    if not found:
+        raise ValueError(
+            f"ReversibleJump needs the indicators among its variables, a vector of pm.Bernoulli; {names} are "
+            "continuous. Write gamma = pm.Bernoulli('gamma', 0.2, shape=p), and gamma * beta in the "
+            "likelihood."
+        )
+    if len(found) > 1:
+        raise ValueError(
+            "ReversibleJump takes one vector of indicators, got "
+            f"{', '.join(repr(v.name) for v in found)}. Give the others to another step, or write the "
+            "indicators as one vector."
+        )
+    rv = model.values_to_rvs[found[0]]
+    op = None if rv.owner is None else rv.owner.op
+    if not isinstance(op, BernoulliRV):
+        kind = type(op).__name__.removesuffix("RV")
+        raise ValueError(f"The indicators {rv.name!r} must be a pm.Bernoulli, got {kind}.")
+    shape = np.shape(point[found[0].name])
+    if len(shape) != 1 or not shape[0]:
+        raise ValueError(
+            f"The indicators {rv.name!r} must be a vector, one for each coefficient, got shape {shape}. "
+            "Write shape=p, also for p = 1."
+        )
+    return str(found[0].name)
+
+
+def _coefficients(fact: Factorisation, gamma: str) -> str:
+    """Name of the coefficients: of what the indicators are multiplied with."""
+    gate, found = fact.graph.values[gamma], []
+    names = [name for name in fact.var_names if name != gamma]
+    for name in names:
+        value = fact.graph.values[name]
+        if value.type.ndim == 1 and uses(fact.graph.terms.values(), value, gate)[0]:
+            found.append(name)
+    lengths = {name: fact.graph.values[name].type.shape for name in (gamma, *names)}
+    shapes = ", ".join(f"{name!r} has shape {tuple(shape)}" for name, shape in lengths.items())
+    if not found:
+        raise ValueError(
+            f"None of the variables of ReversibleJump is multiplied by the indicators {gamma!r}, element by "
+            f"element: {shapes}. Write gamma * beta, with one indicator for each coefficient, and give both "
+            "to the step."
+        )
+    if len(found) > 1:
+        raise ValueError(
+            f"The indicators {gamma!r} multiply {' and '.join(map(repr, found))}; ReversibleJump takes one "
+            "vector of coefficients. Write them as one vector."
+        )
+    if lengths[found[0]] != lengths[gamma]:
+        raise ValueError(
+            f"There must be one indicator for each coefficient, but {gamma!r} has {lengths[gamma][0]} and "
+            f"{found[0]!r} has {lengths[found[0]][0]}. Give both the same shape."
+        )
+    return found[0]
+
+
+def _require_gated(fact: Factorisation, gamma: str, beta: str) -> None:
+    """Refuse coefficients outside gamma * beta, and indicators outside of it in the likelihood."""
+    values = fact.graph.values
+    in_rows = {term.name for term in fact.locals}
+    for name, term in fact.graph.terms.items():
+        if name != beta:
+            _refuse_outside(name, uses([term], values[beta], values[gamma])[1], beta, f"{gamma} * {beta}")
+        if name in in_rows:
+            _refuse_outside(name, uses([term], values[gamma], values[beta])[1], gamma, f"{gamma} * {beta}")
+
+
+def _refuse_outside(term: str, found: list, name: str, product: str) -> None:
+    if found:
+        kind = str(found[0].op)
+        raise UnsuitableError(
+            f"The term {term!r} contains {name!r} outside of {product} (in {kind}), so that a "
+            f"coefficient that is not in the model would not be distributed as its slab. Write {product} "
+            f"wherever {name!r} is used, or take pm.Metropolis and pm.BinaryGibbsMetropolis."
+        )
+
+
+def _require_local(fact: Factorisation, others: Sequence[str]) -> None:
+    """Refuse variables that no row contains: nothing says what to propose for them."""
+    used = set(ancestors([term.rows for term in fact.locals]))
+    missing = [name for name in others if fact.graph.values[name] not in used]
+    if fact.locals and missing:
+        raise UnsuitableError(
+            f"The likelihood does not contain {', '.join(map(repr, missing))}, which ReversibleJump would "
+            "propose from its expansion. Give it to another step, such as restricted_slice: ReversibleJump "
+            "follows what others move."
+        )
+
+
+def _full_model(fact: Factorisation, slab: Slab) -> Factorisation:
+    """The model of gamma = 1, by the continuous variables, with a normal slab."""
+    gamma, beta, *others = fact.var_names
+    value = fact.graph.values[gamma]
+    ones = {value: pt.constant(np.ones(value.type.shape), dtype=value.type.dtype)}
+    locals_ = [replace(t, rows=rebuild([t.rows], dict(ones))[0]) for t in fact.locals]
+    kept = [(name, graph) for name, graph in fact.globals if name not in (gamma, beta)]
+    globals_ = [(name, rebuild([graph], dict(ones))[0]) for name, graph in kept]
+    globals_.append((beta, _normal_slab(slab, fact.graph.values[beta])))
+    return replace(fact, var_names=(beta, *others), locals=tuple(locals_), globals=tuple(globals_), slab=None)
+
+
+def _normal_slab(slab: Slab, beta: Variable) -> Variable:
+    """Log density of the normal distribution in place of the slab; see `proposals.slab.slab_precision`."""
+    p = int(beta.type.shape[0])
+    location, scale, degrees = (slab.parameters[k * p : (k + 1) * p] for k in range(3))
+    weight = 0.5 if slab.family == LAPLACE else 1.0
+    if slab.family == STUDENT_T:
+        weight = (degrees + 1.0) / (degrees + 3.0)
+    return -0.5 * weight * ((beta - location) / scale) ** 2

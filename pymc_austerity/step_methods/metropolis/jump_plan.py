@@ -1,0 +1,216 @@
+"""The plan of a step that moves between the sub-models of a variable selection."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.acceptance.base import with_batch_size
+from pymc_austerity.kernels.subsample import NO_ROWS
+from pymc_austerity.mode.fit import fit_mode
+from pymc_austerity.mode.mode_fit import ModeFit
+from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.plates.effects_prior import evaluate
+from pymc_austerity.model.selection.selection import Selection, find_selection
+from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.progress import stage
+from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_move
+from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps
+from pymc_austerity.proposals.slab import slab_precision
+from pymc_austerity.step_methods.messages import refuse_short, try_proposal
+from pymc_austerity.step_methods.metropolis.engine.jumps import JumpEngine, of_coefficients
+from pymc_austerity.step_methods.metropolis.engine.range_bound import (
+    RangeBound,
+    certificates_of,
+    range_bound_for,
+)
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import Recipe
+
+# Smallest eigenvalue of the precision of the likelihood, scaled to a unit diagonal.
+_FLAT = 1e-10
+
+
+@dataclass(frozen=True)
+class JumpSurvey:
+    """What is known of the block. It has size N."""
+
+    selection: Selection
+    data: Fingerprint
+
+    @property
+    def factorisation(self) -> Factorisation:
+        """The terms, by indicators, coefficients and the others."""
+        return self.selection.factorisation
+
+    @cached_property
+    def structure(self) -> TermStructure:
+        """Of the local terms of the full model."""
+        return TermStructure(self.selection.full)
+
+
+@dataclass(frozen=True)
+class JumpPlan:
+    """A step that jumps between sub-models, ready to be compiled.
+
+    Attributes
+    ----------
+    options : MetropolisOptions
+    survey : JumpSurvey
+    bound : BoundProposal
+    recipe : Recipe
+    """
+
+    options: MetropolisOptions
+    survey: JumpSurvey
+    bound: BoundProposal
+    recipe: Recipe
+
+    def compile(self, point: PointType) -> JumpEngine:
+        """Compile the transitions."""
+        fact = self.survey.factorisation
+        q = vector_of(fact, point)
+        return JumpEngine(
+            fact,
+            self.recipe.rule,
+            self.bound,
+            self._range_bound(q),
+            NO_ROWS,
+            self.options.subsample,
+            q,
+            point,
+        )
+
+    def _range_bound(self, q: np.ndarray) -> RangeBound:
+        given, certificates = self.options.range_bound, self.recipe.certificates
+        found = range_bound_for(self.recipe.rule, given, certificates, self.survey.structure, q)
+        p = self.survey.selection.n_coefficients
+        return found if certificates is None else of_coefficients(found, p)
+
+
+def plan_jumps(options: MetropolisOptions, jumps: Jumps, point: PointType) -> JumpPlan:
+    """Find indicators and coefficients, and the mode of the full model.
+
+    Raises
+    ------
+    ValueError
+        If the variables are not those of a variable selection, or an option has no meaning for them.
+    FactorisationError
+        If rows of a term cannot be computed one by one.
+    UnsuitableError
+        If no term is long enough, or the full model has no mode.
+    """
+    survey = _surveyed(options, point, check=True)
+    selection, n_local = survey.selection, survey.factorisation.n_local
+    if not n_local:
+        refuse_short(survey.factorisation, options.threshold, options.model)
+    if selection.n_coefficients == 1 and jumps.swap > 0.0:
+        raise ValueError(
+            f"swap={jumps.swap!r} has no meaning with one coefficient, which nothing can be swapped for. "
+            "Give swap=0."
+        )
+    gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
+    at_full = selection.full_point(point)
+    mode_fit = fit_mode(options.model, survey.structure, at_full, None, whole_block=True).mode_fit
+    bound = _bound(options, jumps, survey, _expansion(selection, mode_fit, at_full), mode_fit)
+    certificates = None
+    if getattr(options.acceptance, "needs_range", False) and options.range_bound is None:
+        stage("range of the log ratios")
+        certificates = certificates_of(survey.structure, at_full, None)
+    recipe = Recipe(
+        n_local=n_local,
+        n_dim=len(vector_of(survey.factorisation, point)),
+        rule=with_batch_size(options.acceptance, n_local, options.default_batch),
+        proposal=jumps,
+        proposal_state=bound.state,
+        mode_fit=mode_fit,
+        certificates=certificates,
+    )
+    return JumpPlan(options, survey, bound, recipe)
+
+
+def replan_jumps(
+    options: MetropolisOptions, jumps: Jumps, recipe: Recipe, data: Fingerprint, point: PointType
+) -> JumpPlan | None:
+    """The same plan in another process; None if the data are others there."""
+    survey = _surveyed(options, point, check=False)
+    if survey.data != data:
+        return None
+    state, mode_fit = recipe.proposal_state, recipe.mode_fit
+    assert isinstance(state, JumpState)
+    assert mode_fit is not None
+    expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
+    return JumpPlan(options, survey, _bound(options, jumps, survey, expansion, mode_fit), recipe)
+
+
+def _surveyed(options: MetropolisOptions, point: PointType, *, check: bool) -> JumpSurvey:
+    selection = find_selection(
+        options.model,
+        options.vars,
+        point,
+        threshold=options.threshold,
+        temperature=options.temperature,
+        check=check,
+    )
+    return JumpSurvey(selection, fingerprint(selection.factorisation.graph))
+
+
+def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> SubmodelExpansion:
+    """The log likelihood, with the priors of all but the coefficients, as a polynomial at the mode.
+
+    At the mode the gradient of the whole log density is zero: what remains without the slab is minus its own.
+    """
+    full, slab, p = selection.full, selection.slab, selection.n_coefficients
+    mode, precision = mode_fit.proxy.mode, mode_fit.proxy.precision
+    names = list(full.graph.values)
+    values = [np.asarray(point[name], dtype=full.graph.values[name].dtype) for name in names]
+    start = 0
+    for name in full.var_names:
+        size = int(np.prod(full.graph.values[name].type.shape))
+        values[names.index(name)] = mode[start : start + size].reshape(full.graph.values[name].type.shape)
+        start += size
+    parameters = evaluate(full, slab.parameters, values)
+    own = np.zeros(len(mode))
+    own[:p] = [slab_precision(slab.family, parameters, j) for j in range(p)]
+    linear = precision @ mode - own * np.concatenate([parameters[:p], np.zeros(len(mode) - p)])
+    return SubmodelExpansion(
+        slab.family, np.concatenate([np.ones(p), mode]), linear, _positive(precision - np.diag(own))
+    )
+
+
+def _positive(precision: np.ndarray) -> np.ndarray:
+    """The nearest matrix without negative eigenvalues: then all its sub-matrices with slabs are positive."""
+    scale = np.sqrt(np.maximum(np.abs(np.diag(precision)), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
+    if values[0] >= _FLAT:
+        return precision
+    raised = (vectors * np.maximum(values, _FLAT)) @ vectors.T
+    return np.asarray(raised * np.outer(scale, scale))
+
+
+def _bound(
+    options: MetropolisOptions,
+    jumps: Jumps,
+    survey: JumpSurvey,
+    expansion: SubmodelExpansion,
+    mode_fit: ModeFit,
+) -> BoundProposal:
+    """The jumps, with the given proposal of the other moves, if there is one."""
+    if jumps.other is None:
+        return bound_jumps(jumps, expansion)
+    n_dim = len(expansion.linear)
+    rate = options.acceptance.target_accept(n_dim)
+    block = Block(n_dim, survey.factorisation.n_local)
+    given = bind(jumps.other, n_dim, rate, mode_fit.proxy, block)
+    if given.move is not proposed_move:
+        raise ValueError(
+            f"proposal={jumps.other!r} needs the target of a block of continuous variables. Between jumps "
+            "move by RandomWalk, AdaptiveRandomWalk, Laplace or a function, or leave proposal out."
+        )
+    try_proposal(given, expansion.center[-n_dim:])
+    return bound_jumps(jumps, expansion, given)

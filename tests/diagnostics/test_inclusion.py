@@ -1,0 +1,84 @@
+"""Probabilities of coefficients and of models, from draws."""
+
+import numpy as np
+import pytest
+from arviz import from_dict
+
+from pymc_austerity.diagnostics import inclusion
+from pymc_austerity.diagnostics.scalars import mcse
+
+
+def result(gamma, **stats):
+    groups = {"posterior": {"gamma": gamma}}
+    if stats:
+        groups["sample_stats"] = {name: np.array(values, dtype=float) for name, values in stats.items()}
+    return from_dict(groups)
+
+
+@pytest.fixture(scope="module")
+def gamma():
+    draws = (np.random.default_rng(1).random((2, 500, 3)) < [0.7, 0.2, 1.0]).astype(int)
+    draws[:, :, 1] *= draws[:, :, 0]
+    return draws
+
+
+def test_coefficients(gamma):
+    table = inclusion(result(gamma)).coefficients
+    assert list(table.index) == ["gamma[0]", "gamma[1]", "gamma[2]"]
+    np.testing.assert_array_equal(table["probability"], gamma.mean(axis=(0, 1)))
+    assert table.loc["gamma[0]", "error"] == pytest.approx(mcse(gamma[..., 0].astype(float)))
+    assert table.loc["gamma[0]", "changes"] == np.sum(gamma[:, 1:, 0] != gamma[:, :-1, 0])
+    # What never changed has no error that the draws could tell.
+    assert table.loc["gamma[2]", "changes"] == 0
+    assert np.isnan(table.loc["gamma[2]", ["error", "ess", "rhat"]].astype(float)).all()
+
+
+def test_models(gamma):
+    table = inclusion(result(gamma), n_models=2).models
+    assert list(table.index) == ["101", "001"]
+    here = np.all(gamma == [1, 0, 1], axis=-1)
+    assert table.loc["101", "probability"] == here.mean()
+    assert table.loc["101", "error"] == pytest.approx(mcse(here.astype(float)))
+    assert inclusion(result(gamma)).models["probability"].sum() == pytest.approx(1.0)
+
+
+def test_jumps(gamma):
+    counts = {f"{kind}_{what}": np.zeros((2, 500)) for kind in ("births", "deaths", "swaps", "others")
+              for what in ("proposed", "accepted", "used")}  # fmt: skip
+    counts["births_proposed"][:] = 2
+    counts["births_accepted"][:, :50] = 1
+    counts["births_used"][:] = 600
+    table = inclusion(result(gamma, **counts)).jumps
+    assert table.loc["births"].tolist() == [2000, 0.05, 300.0]
+    assert table.loc["swaps", "proposed"] == 0
+    assert np.isnan(table.loc["swaps", "accepted"])
+    assert inclusion(result(gamma, diverging=np.zeros((2, 500)))).jumps.empty
+
+
+def test_chains_that_are_stuck_in_different_models():
+    draws = np.zeros((2, 100, 1), dtype=int)
+    draws[1, 30:] = 1
+    assert inclusion(result(draws)).coefficients["rhat"].iloc[0] > 1.5
+    draws[1, :50], draws[1, 50:] = 0, 1  # each half of a chain is constant
+    assert inclusion(result(draws)).coefficients["rhat"].iloc[0] == np.inf
+
+
+def test_one_model_only():
+    found = inclusion(result(np.ones((2, 10, 2), dtype=int)))
+    assert found.models["probability"].tolist() == [1.0]
+    assert np.isnan(found.models["error"]).all()
+
+
+def test_bad_input(gamma):
+    two = from_dict({"posterior": {"gamma": gamma, "delta": gamma}})
+    with pytest.raises(ValueError, match="there are 2: gamma, delta"):
+        inclusion(two)
+    assert inclusion(two, "delta").coefficients.index[0] == "delta[0]"
+    with pytest.raises(ValueError, match="there is none"):
+        inclusion(from_dict({"posterior": {"x": gamma + 0.5}}))
+    with pytest.raises(ValueError, match=r"x\[0\] holds other numbers than 0 and 1"):
+        inclusion(from_dict({"posterior": {"x": gamma + 0.5}}), "x")
+    with pytest.raises(ValueError, match="no group posterior"):
+        inclusion(None)
+    with pytest.raises(ValueError, match="n_models must be a positive integer, got 0"):
+        inclusion(result(gamma), n_models=0)

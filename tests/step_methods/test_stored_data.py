@@ -1,0 +1,309 @@
+"""Steps on a model whose data stay on disk."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from functools import partial
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.sampling.parallel import ParallelSamplingError
+
+from pymc_austerity import (
+    SCIR,
+    SGLD,
+    AusterityGibbs,
+    AusterityMH,
+    MetropolisHastings,
+    MHSubLhd,
+    MinibatchBarker,
+    RandomWalk,
+    RowStore,
+    Taylor,
+    TunaMH,
+    find_mode,
+    recommend,
+    restricted_nuts,
+    restricted_slice,
+    stored_data,
+)
+from pymc_austerity.diagnostics import stamp
+from pymc_austerity.exceptions import RowsOnDiskError
+from pymc_austerity.model.compile import backend
+
+N = 5000
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(N, 3))
+SOURCE = {
+    "X": X,
+    "y": (RNG.random(N) < 1 / (1 + np.exp(-X @ [0.3, -0.2, 0.1]))).astype("int8"),
+    "count": RNG.poisson(np.exp(1 + 0.2 * X[:, 0])),
+    "group": RNG.integers(40, size=N).astype("int16"),
+}
+# The process is multi-threaded, says Python 3.12 when it forks.
+FORK = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return RowStore.write(SOURCE, tmp_path_factory.mktemp("data") / "clicks.rows", chunk_rows=1000)
+
+
+def logistic(x, y, computed=pt.tanh):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        pm.Bernoulli("clicked", logit_p=computed(x()) @ beta, observed=y())
+    return model
+
+
+def on_disk(store, *computed):
+    return logistic(lambda: stored_data("X", store["X"]), lambda: stored_data("y", store["y"]), *computed)
+
+
+def in_memory(*computed):
+    return logistic(lambda: pm.Data("X", SOURCE["X"]), lambda: pm.Data("y", SOURCE["y"]), *computed)
+
+
+@pytest.fixture(scope="module")
+def model(store):
+    return on_disk(store)
+
+
+STEPS = {
+    "tuna": lambda m: TunaMH(model=m),
+    "austerity": lambda m: AusterityMH(model=m, subsample="gather"),
+    "remainders": lambda m: AusterityMH(model=m, control_variate=Taylor(), subsample="gather"),
+    "exact": lambda m: MetropolisHastings(model=m, proposal=RandomWalk(scale=0.05)),
+    "concentration": lambda m: MHSubLhd(model=m, delta=0.1),
+    "barker": lambda m: MinibatchBarker(model=m, control_variate=Taylor(), subsample="gather"),
+}
+
+
+class TestDraws:
+    @pytest.mark.filterwarnings("ignore::pymc_austerity.SubsamplingWarning")
+    @pytest.mark.parametrize("name", STEPS)
+    def test_they_are_those_of_arrays_in_memory(self, interpreted, draw, same, model, name):
+        found = draw(model, STEPS[name](model), chains=1)
+        memory = in_memory()
+        assert same(found, draw(memory, STEPS[name](memory), chains=1))
+
+    @pytest.mark.slow("native code of one step is compiled for each of two kinds of arrays")
+    def test_they_are_the_same_in_native_code(self, draw, same, store):
+        """Of the data themselves: tanh of native code may have another last digit than that of NumPy."""
+        model, memory = (build(pt.as_tensor) for build in (partial(on_disk, store), in_memory))
+        assert same(draw(model, TunaMH(model=model)), draw(memory, TunaMH(model=memory)))
+
+    @pytest.mark.slow("native code of one step is compiled for each of two kinds of arrays")
+    def test_what_is_computed_differs_in_the_last_digits_at_most(self, draw, model):
+        found, memory = (draw(m, TunaMH(model=m)).posterior["beta"] for m in (model, in_memory()))
+        np.testing.assert_allclose(found, memory, rtol=1e-6, atol=1e-9)
+
+    @FORK
+    @pytest.mark.slow("two workers import the package and compile")
+    @pytest.mark.parametrize("context", ["fork", "forkserver"])
+    def test_they_are_the_same_in_workers(self, draw, same, model, context):
+        step = TunaMH(model=model)
+        alone = draw(model, step)
+        assert same(draw(model, step, cores=2, mp_ctx=context), alone)
+
+    def test_blocks_of_shuffled_rows_are_refused(self, interpreted, model):
+        with pytest.raises(ValueError, match='"block" is not possible here: the rows are on disk'):
+            AusterityMH(model=model, subsample="block")
+
+    def test_the_mode_is_that_of_arrays_in_memory(self, interpreted, model):
+        np.testing.assert_array_equal(find_mode(model)["beta"], find_mode(in_memory())["beta"])
+
+    def test_recommend_takes_them(self, interpreted, model):
+        assert recommend(model).recommendation.step == "TunaMH()"
+
+    def test_a_result_names_the_files(self, interpreted, draw, store, model):
+        step = TunaMH(model=model)
+        idata = draw(model, step, chains=1)
+        stamp(idata, step)
+        files = step.configuration["stored_data"]
+        assert files["X"] == {
+            "path": str(store["X"].path),
+            "rows": N,
+            "fingerprint": store["X"].fingerprint,
+        }
+        assert store["y"].fingerprint in idata.attrs["pymc_austerity_steps"]
+        assert idata.constant_data["X"].shape == (2000, 3)
+        assert idata.observed_data["clicked"].shape == (2000,)
+
+
+class TestPickles:
+    def test_they_have_no_rows(self, interpreted, store):
+        with pm.Model() as small:
+            x, y = (stored_data(name, store[name], head=10) for name in ("X", "y"))
+            pm.Bernoulli("clicked", logit_p=x @ pm.Normal("beta", shape=3), observed=y)
+        assert len(cloudpickle.dumps(TunaMH(model=small))) < 50_000
+
+    def test_a_step_goes_on_where_it_was_made(self, interpreted, draw, same, model):
+        step = TunaMH(model=model)
+        there = cloudpickle.loads(cloudpickle.dumps(step))
+        assert same(draw(there.model, there, chains=1), draw(model, step, chains=1))
+
+
+class TestFilesThatChange:
+    @pytest.fixture
+    def own(self, tmp_path):
+        return RowStore.write(SOURCE, tmp_path / "own.rows")
+
+    def test_a_chain_does_not_begin(self, interpreted, draw, own):
+        model = on_disk(own)
+        step = TunaMH(model=model)
+        draw(model, step, chains=1)
+        touched(own)
+        with pytest.raises(ValueError, match=r"X.npy has changed since it was opened.*build the step again"):
+            draw(model, step, chains=1)
+
+    def test_a_step_is_not_built(self, interpreted, own):
+        model = on_disk(own)
+        touched(own)
+        with pytest.raises(ValueError, match="has changed since it was opened"):
+            TunaMH(model=model)
+
+    def test_a_file_that_was_cut_is_refused(self, interpreted, draw, own):
+        model = on_disk(own)
+        step = TunaMH(model=model)
+        os.truncate(own["X"].path, 1000)
+        with pytest.raises(ValueError, match="X.npy has 1,000 bytes, and 120,128 are wanted"):
+            draw(model, step, chains=1)
+
+    def test_a_pickle_does_not_move(self, interpreted, own):
+        text = cloudpickle.dumps(TunaMH(model=on_disk(own)))
+        touched(own)
+        there = cloudpickle.loads(text)
+        with pytest.raises(ValueError, match="has changed since it was opened"):
+            there.step({"beta": np.zeros(3)})
+
+    @FORK
+    @pytest.mark.parametrize("context", ["fork", "forkserver"])
+    @pytest.mark.slow("workers import the package")
+    def test_a_worker_says_so(self, draw, own, context):
+        model = on_disk(own)
+        with backend.interpreted():
+            step = TunaMH(model=model)
+            touched(own)
+            with pytest.raises(ParallelSamplingError, match="X.npy has changed since it was opened"):
+                draw(model, step, cores=2, mp_ctx=context)
+
+
+def touched(store):
+    path = store["X"].path
+    state = path.stat()
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns + 1_000_000))
+
+
+class TestRefused:
+    """Steps and models that need rows in memory say so by name."""
+
+    def test_other_steps(self, store):
+        with pm.Model() as gamma:
+            rate = pm.Gamma("rate", 1, 1)
+            pm.Poisson("o", rate, observed=stored_data("count", store["count"]))
+        with pytest.raises(RowsOnDiskError, match="'count' is on disk .* SCIR needs data in memory"):
+            SCIR(model=gamma, step_size=0.1)
+
+    @pytest.mark.parametrize(
+        ("name", "build"),
+        {
+            "SGLD": lambda m: SGLD(model=m, step_size=1e-3),
+            "a step that moves single elements": lambda m: AusterityMH(model=m, elementwise=True),
+        }.items(),
+    )
+    def test_steps_of_this_package(self, model, name, build):
+        with pytest.raises(RowsOnDiskError, match=f"on disk .*, and {name} needs data in memory"):
+            build(model)
+
+    def test_gibbs_steps(self, store):
+        with pm.Model() as model:
+            kind = pm.Bernoulli("kind", 0.5, shape=3)
+            pm.Normal("o", kind[0], 1, observed=stored_data("count", store["count"]))
+        with pytest.raises(RowsOnDiskError, match="on disk .*, and a step that moves single elements"):
+            AusterityGibbs(model=model)
+
+    @pytest.mark.parametrize("build", [restricted_nuts, restricted_slice])
+    def test_steps_of_pymc_on_terms_that_read_them(self, model, build):
+        with pytest.raises(RowsOnDiskError, match="'X' is on disk"):
+            build(["beta"], model=model)
+
+    def test_a_plate(self, interpreted, store):
+        with pm.Model() as model:
+            tau = pm.HalfNormal("tau")
+            effect = pm.Normal("effect", 0, tau, shape=40)
+            group = stored_data("group", store["group"])
+            pm.Normal("o", effect[group], 1, observed=stored_data("count", store["count"]))
+        with pytest.raises(RowsOnDiskError, match="a plate of effects needs data in memory"):
+            TunaMH(model=model)
+
+    def test_deterministics_of_rows(self, interpreted, store):
+        model = on_disk(store)
+        with model:
+            pm.Deterministic("mu", model["X"] @ model["beta"])
+        with pytest.raises(RowsOnDiskError, match="Deterministic 'mu' is computed from 'X'"):
+            TunaMH(model=model)
+
+    def test_observations_that_are_computed(self, interpreted, store):
+        with pm.Model() as model:
+            x = stored_data("X", store["X"])
+            pm.Normal("o", pm.Normal("a") * x[:, 0], 1, observed=x[:, 1])
+        with pytest.raises(RowsOnDiskError, match="observations of 'o' are computed from 'X'"):
+            TunaMH(model=model)
+
+    def test_a_number_that_is_not_finite_far_from_the_head(self, interpreted, tmp_path):
+        wrong = np.where(np.arange(N)[:, None] == 4321, np.nan, X)
+        rows = RowStore.write({**SOURCE, "X": wrong}, tmp_path / "wrong.rows", chunk_rows=1000)
+        with pytest.raises(ValueError, match=r"'X' is nan in rows \(4321, 0\)"):
+            TunaMH(model=on_disk(rows))
+
+    def test_an_index_that_is_out_of_bounds(self, interpreted, store):
+        with pm.Model() as model:
+            effect = pm.Normal("effect", 0, 1, shape=4)
+            group = stored_data("group", store["group"])
+            pm.Normal("o", effect[group], 1, observed=stored_data("count", store["count"]))
+        with pytest.raises(ValueError, match=r"index 'group' in row .* 'effect' has 4 elements"):
+            TunaMH(model=model)
+
+
+@pytest.mark.slow("two models of 300,000 rows are built in processes of their own")
+def test_the_covariates_stay_on_disk(tmp_path):
+    """Anonymous memory of the set-up does not grow by the 240 bytes of a row of X."""
+    sizes = {n: int(anonymous(tmp_path, n)) for n in (20_000, 320_000)}
+    assert (sizes[320_000] - sizes[20_000]) / 300_000 < 120
+
+
+def anonymous(folder, n):
+    """Bytes by which RssAnon grows while the step is built, and draws 50 times."""
+    script = f"""
+        import numpy as np, pymc as pm, pymc_austerity as pma
+        from pymc_austerity.model.compile import backend
+
+        def anon():
+            lines = open("/proc/self/status").read().splitlines()
+            return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
+
+        def chunks(rng):
+            return rng.normal(size=({n}, 30))
+
+        rng = np.random.default_rng(1)
+        np.save(r"{folder}/x{n}.npy", chunks(rng))
+        np.save(r"{folder}/y{n}.npy", rng.integers(2, size={n}).astype("int8"))
+        maps = {{k: np.load(rf"{folder}/{{k}}{n}.npy", mmap_mode="r") for k in "xy"}}
+        store = pma.RowStore.open(maps)
+        with pm.Model() as model, backend.interpreted():
+            x, y = pma.stored_data("x", store["x"]), pma.stored_data("y", store["y"])
+            pm.Bernoulli("o", logit_p=x @ pm.Normal("beta", 0, 1, shape=30), observed=y)
+            before = anon()
+            step = pma.AusterityMH(proposal=pma.RandomWalk(scale=0.01))
+            point = model.initial_point()
+            for _ in range(50):
+                point, _ = step.step(point)
+        print(anon() - before)
+    """
+    run = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)]
+    return subprocess.run(run, capture_output=True, text=True, check=True).stdout
