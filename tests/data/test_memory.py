@@ -4,12 +4,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as parquet
 import pytest
-
-pa = pytest.importorskip("pyarrow")
-zarr = pytest.importorskip("zarr")
-import pyarrow.feather as feather  # noqa: E402
-import pyarrow.parquet as parquet  # noqa: E402
+import zarr
 
 N, D = 1_000_000, 10
 MOST = 150.0  # MB above the interpreter and libraries

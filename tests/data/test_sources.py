@@ -2,14 +2,13 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as parquet
 import pytest
+import zarr
 
 from pymc_austerity.data import RowStore
-
-pa = pytest.importorskip("pyarrow")
-feather = pytest.importorskip("pyarrow.feather")
-parquet = pytest.importorskip("pyarrow.parquet")
-zarr = pytest.importorskip("zarr")
 
 N, CHUNK = 1000, 128
 NAMES = ["x1", "x2", "x3", "y", "airline"]

@@ -143,8 +143,6 @@ class Lifter:
         An axis of static length one has no rows: PyTensor forbids broadcasting that is only known
         at run time, so nothing else can be broadcast.
         """
-        if not hasattr(var.type, "shape"):  # a list of arrays
-            refuse(var, "it is no array")
         if var.type.shape[axis] == 1:
             return var
         index = as_position(index)
