@@ -288,7 +288,7 @@ def test_average_design_of_a_logistic_regression():
     check_design(X, y, 0.05, (0.05,), n_moves=150, n_decisions=100, sizes=(100, 200, 400))
 
 
-@pytest.mark.slow("1,000 decisions at each of 100 moves of 12,214 rows")
+@pytest.mark.full_size("1,000 decisions at each of 100 moves of 12,214 rows")
 def test_average_design_at_the_size_of_the_paper():
     """MNIST's 7 and 9 where they are at hand, otherwise synthetic data of this size."""
     X, y = digits() or regression(12_214, 50)

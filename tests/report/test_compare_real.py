@@ -9,7 +9,7 @@ from tests.benchmarks.logistic import model as logistic
 N = 100_000
 
 
-@pytest.mark.slow("four steps and their reference on 100,000 rows")
+@pytest.mark.full_size("four steps and their reference on 100,000 rows")
 def test_epsilon_is_told_from_exact_steps(tmp_path):
     """A random walk takes small steps, whose wrong decisions add up; independent draws of nearly the
     posterior are nearly right however they are decided.

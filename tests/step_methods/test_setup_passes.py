@@ -105,7 +105,7 @@ def test_rows_may_be_in_any_order():
 
 
 def test_garbage_is_looked_for_everywhere_afterwards():
-    assert gc.get_freeze_count() < 10_000
+    gc.unfreeze()  # what the other modules have left
     with many_graphs():
         assert gc.get_freeze_count() > 10_000
     assert gc.get_freeze_count() == 0
