@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import numpy as np
 import pymc as pm
@@ -116,3 +117,22 @@ def test_garbage_is_looked_for_everywhere_afterwards():
         assert gc.get_freeze_count() > 10_000  # as the user wanted it
     finally:
         gc.unfreeze()
+
+
+def test_garbage_of_set_ups_does_not_pile_up():
+    """It is old when the next set-up begins, which looks at new objects only."""
+
+    class Cycle:
+        def __init__(self):
+            self.itself = self
+
+    gc.unfreeze()
+    gc.collect()
+    left = []
+    for _ in range(25):
+        with many_graphs():
+            graph = Cycle()
+            gc.collect()  # it is old now
+        left.append(weakref.ref(graph))
+        del graph
+    assert sum(ref() is not None for ref in left) <= 10
