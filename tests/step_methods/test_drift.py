@@ -72,6 +72,9 @@ class TestStatistic:
         assert watching.running_away(watch(path)).tolist() == [0]
         assert len(watching.running_away(watch(path[:150]))) == 0  # too few draws
         assert len(watching.running_away(watch(np.r_[np.zeros(300), np.arange(100)]))) == 0  # it stood still
+        stuck = np.r_[0.8 + 0.01 * rng.normal(size=300), rng.normal(size=100)]
+        assert len(watching.running_away(watch(stuck))) == 0  # it was stuck, and goes on
+        assert len(watching.running_away(watch(stuck - 0.8))) == 0
 
     def test_after_tuning_nothing_is_added(self):
         drift = watch(np.arange(400.0))

@@ -18,8 +18,10 @@ _LIMIT = 2.5
 _TRANSITIONS_PER_DIMENSION = 20
 _LIMIT_IN_SHORT_QUARTERS = 2.75
 # A chain that runs away moves ever faster: its spread in the last quarter is so many times that in the third.
-# In quarters of fewer draws a proposal that learns may do that.
+# In quarters of fewer draws a proposal that learns may do that. And as it grows exponentially, its distance
+# from zero is about its spread in either quarter; where a chain that was stuck goes on, it is not.
 _RUNAWAY, _FEWEST_DRAWS = 12.0, 50
+_NEAREST, _FARTHEST = 0.25, 2.0
 
 
 class Drift(NamedTuple):
@@ -77,8 +79,9 @@ def running_away(drift: Drift) -> npt.NDArray[np.int64]:
     """Dimensions in which the chain moved ever faster."""
     if drift.counts[2:].min() < _FEWEST_DRAWS:
         return np.empty(0, dtype=np.int64)
-    third, last = np.sqrt(drift.m2 / drift.counts[2:, None])
-    return np.flatnonzero((third > 0.0) & (last > _RUNAWAY * third))
+    spread, distance = np.sqrt(drift.m2 / drift.counts[2:, None]), np.abs(drift.mean)
+    grows = np.all((_NEAREST * spread < distance) & (distance < _FARTHEST * spread), axis=0)
+    return np.flatnonzero(grows & (spread[1] > _RUNAWAY * spread[0]))
 
 
 def warn_if_drifting(
