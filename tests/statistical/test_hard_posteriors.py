@@ -23,7 +23,8 @@ from tests.statistical.test_control_variates import (
     moments,
 )
 
-slow = pytest.mark.slow("20,000 to 150,000 draws, and a reference of its own")
+slow = pytest.mark.slow("20,000 draws, and a reference of its own")
+full_size = pytest.mark.full_size("more rows, or draws, of a case that is shown with fewer")
 
 
 # References -------------------------------------------------------------------------------------------
@@ -209,12 +210,11 @@ def few_positives(covariates, n, n_dim=10, seed=2):
 @pytest.mark.parametrize(
     ("covariates", "n", "n_draws", "tolerance", "least"),
     [
-        (levels, 50_000, 25_000, 0.05, 12_000),
-        (levels, 100_000, 150_000, 0.02, 80_000),
-        (normals, 100_000, 150_000, 0.02, 80_000),
+        pytest.param(levels, 50_000, 25_000, 0.05, 12_000, marks=slow),
+        pytest.param(levels, 100_000, 150_000, 0.02, 80_000, marks=full_size),
+        pytest.param(normals, 100_000, 150_000, 0.02, 80_000, marks=full_size),
     ],
 )
-@pytest.mark.slow("20,000 to 150,000 draws, and a reference of its own")
 def test_few_positives(covariates, n, n_draws, tolerance, least):
     X, y = few_positives(covariates, n)
     assert 0.008 < y.mean() < 0.014
@@ -243,8 +243,8 @@ RARE_CASES = pytest.mark.parametrize(
     ("covariates", "n"),
     [
         (levels, 10_000),
-        pytest.param(normals, 10_000, marks=slow),
-        pytest.param(levels, 100_000, marks=slow),
+        pytest.param(normals, 10_000, marks=full_size),
+        pytest.param(levels, 100_000, marks=full_size),
     ],
 )
 
@@ -360,19 +360,18 @@ def student(rng, X):
 @pytest.mark.parametrize(
     ("make", "covariates", "n"),
     [
-        (logistic, students, 2000),
-        (poisson, levels, 10_000),
-        (negative_binomial, levels, 5000),
-        (student, normals, 2000),
-        (logistic, students, 10_000),
-        (logistic, students, 100_000),
-        (poisson, normals, 10_000),
-        (poisson, students, 10_000),
-        (negative_binomial, normals, 10_000),
-        (student, students, 10_000),
+        pytest.param(logistic, students, 2000, marks=slow),
+        pytest.param(poisson, levels, 10_000, marks=slow),
+        pytest.param(negative_binomial, levels, 5000, marks=slow),
+        pytest.param(student, normals, 2000, marks=slow),
+        pytest.param(logistic, students, 10_000, marks=full_size),
+        pytest.param(logistic, students, 100_000, marks=full_size),
+        pytest.param(poisson, normals, 10_000, marks=full_size),
+        pytest.param(poisson, students, 10_000, marks=full_size),
+        pytest.param(negative_binomial, normals, 10_000, marks=full_size),
+        pytest.param(student, students, 10_000, marks=full_size),
     ],
 )
-@pytest.mark.slow("20,000 draws, and a reference of its own")
 def test_regression(make, covariates, n):
     rng = np.random.default_rng(4)
     scale = 0.3 if make in (poisson, negative_binomial) else 1.0
@@ -464,9 +463,11 @@ def two_levels_bernoulli(rng, group, effects):
 @pytest.mark.parametrize("make", [two_levels_normal, two_levels_bernoulli])
 @pytest.mark.parametrize(
     ("n_groups", "n_rows", "draws", "least"),
-    [(10, 150, 20_000, 5000), (50, 200, 100_000, 36_000)],
+    [
+        pytest.param(10, 150, 20_000, 5000, marks=slow),
+        pytest.param(50, 200, 100_000, 36_000, marks=full_size),
+    ],
 )
-@pytest.mark.slow("20,000 draws, and a reference of its own")
 def test_two_levels(make, n_groups, n_rows, draws, least):
     rng = np.random.default_rng(5)
     group = np.repeat(np.arange(n_groups), n_rows)
@@ -518,8 +519,8 @@ HIERARCHICAL = {"beta": None, "tau": np.log}
     ("n", "draws", "least"),
     [
         pytest.param(2000, 20_000, 8000, marks=slow),
-        pytest.param(10_000, 80_000, 36_000, marks=slow),
-        pytest.param(1_000_000, 80_000, 36_000, marks=slow),
+        pytest.param(10_000, 80_000, 36_000, marks=full_size),
+        pytest.param(1_000_000, 80_000, 36_000, marks=full_size),
     ],
 )
 def test_hierarchical_prior_in_one_block(n, draws, least):
@@ -527,9 +528,12 @@ def test_hierarchical_prior_in_one_block(n, draws, least):
     check_both(by_austerity(model, draws, **HIERARCHICAL), reference, least=least)
 
 
-@slow
 @pytest.mark.parametrize(
-    ("nuts", "draws", "least"), [(pm.NUTS, 12_000, 3000), (pma.restricted_nuts, 120_000, 36_000)]
+    ("nuts", "draws", "least"),
+    [
+        pytest.param(pm.NUTS, 12_000, 3000, marks=slow),
+        pytest.param(pma.restricted_nuts, 120_000, 36_000, marks=full_size),
+    ],
 )
 def test_hierarchical_prior_beside_nuts(nuts, draws, least):
     model, reference = hierarchical(10_000)

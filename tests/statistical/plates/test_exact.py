@@ -8,7 +8,6 @@ from tests.statistical.plates.chains import agreement, all_rows, run
 from tests.statistical.plates.models import SPELLINGS, reference_of, simulate
 from tests.statistical.plates.reference import sample
 
-FAMILIES = ["logistic", "poisson"]
 # The second of two families is run at full size.
 LONGER = pytest.mark.full_size("the same for counts, minutes more")
 FAMILIES_IN_TURN = ["logistic", pytest.param("poisson", marks=LONGER)]
@@ -19,7 +18,7 @@ PRIORS = [
 DRAWS = 20_000
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=FAMILIES_IN_TURN)
 def small(request):
     """Ten rows a group, and draws of the reference: 150,000 sweeps."""
     data = simulate(request.param, 2000, 200)
