@@ -13,7 +13,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_search_among_old_objects():
-    """What earlier modules have left, millions of graphs and types, is no garbage: a third of the time else."""
+    """What other modules have left, millions of graphs, is no garbage: to look costs a third of the time."""
     yield
     gc.collect()
     gc.freeze()
