@@ -14,7 +14,7 @@ import pymc_austerity as pma
 from pymc_austerity.acceptance import Exact, TTest
 from tests.statistical.errors import LIMIT
 
-slow = pytest.mark.slow("long chains, or more rows than 10,000")
+full_size = pytest.mark.full_size("more rows than 10,000")
 
 
 # Chains and their Monte Carlo errors ------------------------------------------------------------------
@@ -106,14 +106,17 @@ def logistic():
 
 # Cost and mixing --------------------------------------------------------------------------------------
 
-SIZES = [10_000, pytest.param(100_000, marks=slow), pytest.param(1_000_000, marks=slow)]
+SIZES = [
+    pytest.param(10_000, marks=pytest.mark.slow("long chains, at the mode and away from it")),
+    pytest.param(100_000, marks=full_size),
+    pytest.param(1_000_000, marks=full_size),
+]
 EXACT_ROWS = 100
 
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize(("epsilon", "most"), [(0.01, 150), (0.05, 100)])
 @pytest.mark.parametrize(("mix", "least"), [(0, 0.85), (None, 0.65)])
-@pytest.mark.slow("long chains, at the mode and away from it")
 def test_cost_and_mixing_of_austerity(logistic, n, epsilon, most, mix, least):
     step = pma.AusterityMH(
         model=logistic(n),
@@ -130,7 +133,6 @@ def test_cost_and_mixing_of_austerity(logistic, n, epsilon, most, mix, least):
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.slow("long chains, at the mode and away from it")
 def test_cost_and_mixing_of_barker(logistic, n):
     step = pma.MinibatchBarker(
         model=logistic(n), control_variate=pma.Taylor(exact_rows=0), proposal=pma.Laplace(mix=0)
@@ -186,9 +188,16 @@ def by_subsampling(model, acceptance):
     return result
 
 
-@pytest.mark.slow("chains of 330,000 transitions: errors of a few hundredths of a standard deviation")
 @pytest.mark.parametrize(
-    "n", [1000, 3000, pytest.param(10_000, marks=pytest.mark.full_size("the same with more rows, minutes"))]
+    "n",
+    [
+        pytest.param(
+            1000,
+            marks=pytest.mark.slow("330,000 transitions: errors of a few hundredths of a standard deviation"),
+        ),
+        pytest.param(3000, marks=pytest.mark.full_size("the same with more rows")),
+        pytest.param(10_000, marks=pytest.mark.full_size("the same with more rows, minutes")),
+    ],
 )
 class TestBias:
     @pytest.mark.parametrize("epsilon", [0.01, 0.05])

@@ -90,16 +90,17 @@ def mixture(X, eta, rng):
     pm.NormalMixture("y", w=pt.stack([w, 1 - w]), mu=mu, sigma=sigma, observed=y)
 
 
+OTHERS = pytest.mark.full_size("two long chains for each of the other likelihoods")
 LIKELIHOODS = [
     negative_binomial,
     zero_inflated_poisson,
-    zero_inflated_negative_binomial,
-    beta,
-    gamma,
+    pytest.param(zero_inflated_negative_binomial, marks=OTHERS),
+    pytest.param(beta, marks=OTHERS),
+    pytest.param(gamma, marks=OTHERS),
     censored_weibull,
     ordered_logistic,
-    categorical,
-    student,
+    pytest.param(categorical, marks=OTHERS),
+    pytest.param(student, marks=OTHERS),
     mixture,
 ]
 

@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from itertools import product
 
 import arviz as az
 import numba
@@ -163,9 +164,23 @@ def test_posterior_of_a_thousand_rows():
     assert float(stats.exhausted.sum()) == 0
 
 
-@pytest.mark.slow("150,000 draws")
-@pytest.mark.parametrize("proposal", ["independence", "pcn", "walk", "surrogate"])
-@pytest.mark.parametrize("name", ["300", "1000", "3000 rare"])
+PROPOSALS, SETS = ("independence", "pcn", "walk", "surrogate"), ("300", "1000", "3000 rare")
+# Each proposal and each set of data once; all others at full size.
+SHOWN = {("300", "independence"), ("300", "walk"), ("1000", "pcn"), ("3000 rare", "surrogate")}
+
+
+@pytest.mark.parametrize(
+    ("name", "proposal"),
+    [
+        pytest.param(
+            *case,
+            marks=pytest.mark.slow("150,000 draws")
+            if case in SHOWN
+            else pytest.mark.full_size("150,000 draws of other data"),
+        )
+        for case in product(SETS, PROPOSALS)
+    ],
+)
 def test_posterior_is_exact(name, proposal):
     given, steps = proposals(name)[proposal]
     draws, stats, _ = sample(
@@ -190,7 +205,7 @@ def test_an_always_accepting_kernel_is_noticed(name):
     assert worst(draws, name) > 3 * LIMIT
 
 
-@pytest.mark.slow("500,000 draws of 100,000 rows")
+@pytest.mark.full_size("500,000 draws of 100,000 rows")
 def test_few_positives():
     name = "1e5 rare"
     draws, _, _ = sample(model_of(name), 500_000, steps_per_draw=3, proposal=Laplace(mix=0))
@@ -251,7 +266,7 @@ def without_rare_coefficient(X, y):
     return density, hidden
 
 
-@pytest.mark.slow("a reference of 400,000 draws")
+@pytest.mark.full_size("500,000 draws, and a reference of 400,000")
 def test_rare_feature():
     X, y = rare_feature()
     density, hidden = without_rare_coefficient(X, y)
