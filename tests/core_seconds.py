@@ -22,9 +22,9 @@ import pytensor.compile.maker as maker
 import pytest
 from numba.core.event import Event, Listener, register
 
-# Core-seconds that a test may take that `make test` runs: 5, and three times that where other programs share
-# the processor. The same tests took 2 to 12 on one machine, as it was idle or busy.
-MOST_OWN = 3.0 * 5.0
+# Core-seconds that a test may take that `make test` runs: 5, and twice that where other programs share the
+# processor.
+MOST_OWN = 2.0 * 5.0
 MOST_WORKERS = 40.0
 
 # Tests that were collected, before any was deselected: (path, names of the marks and their reasons).

@@ -27,7 +27,7 @@ def by_angle(X, W0):
     return mean, np.sqrt(weight @ (distance - mean) ** 2)
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow("long chains"))])
 def mixture(request):
     X, W0 = ICA["white_mixture"](N, request.param)
     return X, W0, ICA["reference"](X, W0, 3000)

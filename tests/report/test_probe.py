@@ -207,6 +207,7 @@ def test_variables_with_named_dimensions():
     np.testing.assert_array_equal([state["beta"] for state in states], draws.reshape(10, 2))
 
 
+@pytest.mark.slow("interpreted, beside NUTS")
 @INTERPRETED
 def test_a_step_beside_nuts(normal, compound):
     step, idata = compound

@@ -41,6 +41,7 @@ def test_the_kink_with_an_exact_test():
     assert 10_000 < stats["n_used"] < 10_501
 
 
+@pytest.mark.slow("long chains of single moves")
 def test_the_kink_with_few_rows():
     """Epsilon of 0.05; from the left of the kink."""
     with toy():

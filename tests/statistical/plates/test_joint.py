@@ -26,6 +26,7 @@ def pairs():
     return [(chains(rng, 1500, 0.6), chains(rng, 3000, 0.0)) for _ in range(200)]
 
 
+@pytest.mark.slow("200 comparisons of long chains")
 def test_right_as_often_as_it_says(pairs):
     """Bonferroni makes p-values a little too large, never too small."""
     for test in (p_of_means, p_of_variances):
