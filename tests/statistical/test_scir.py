@@ -317,7 +317,7 @@ def test_topics_whose_number_of_tokens_changes():
         z = pm.Categorical("z", p=[0.5, 0.5], shape=6)
         pm.Categorical("y", p=phi[z], observed=WORDS)
         steps = [SCIR([phi], step_size=0.5), MinibatchCategoricalGibbs([z])]
-        found = pm.sample(120_000, step=steps, random_seed=3, **OPTIONS)
+        found = pm.sample(60_000, step=steps, random_seed=3, **OPTIONS)
     z = found.posterior["z"].values[0]
     apart = (z[:, 1:] != z[:, :1]).astype(float)
     # Which tokens are apart from the first, and how many.
