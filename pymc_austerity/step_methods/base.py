@@ -15,8 +15,9 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
-from pymc_austerity.model.impossible import impossible_explained, refuse_data
+from pymc_austerity.model.impossible import impossible_explained
 from pymc_austerity.model.lookups import lookups_explained
+from pymc_austerity.model.observations import refuse_data
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
 from pymc_austerity.step_methods.configuration import text
