@@ -9,7 +9,9 @@ from pymc_austerity.mode.search import samples_of_rows, some_at_random
 @pytest.mark.parametrize("n", [100_000, 1_000_003])
 def test_they_are_different_and_in_order(n):
     some = some_at_random(n, 5000, np.random.default_rng(1))
-    assert len(some) == 5000 and some[0] >= 0 and some[-1] < n and np.all(np.diff(some) > 0)
+    assert len(some) == 5000
+    assert 0 <= some[0] <= some[-1] < n
+    assert np.all(np.diff(some) > 0)
 
 
 def test_every_row_is_as_likely():
