@@ -175,6 +175,20 @@ class TestFilesThatChange:
         with pytest.raises(ValueError, match="X.npy has 1,000 bytes, and 120,128 are wanted"):
             draw(model, step, chains=1)
 
+    def test_a_chunk_with_another_checksum(self, interpreted, draw, own):
+        """Size, time and inode are what they were."""
+        model = on_disk(own)
+        step = TunaMH(model=model)
+        changed_in_place(own)
+        told = r"X.npy has changed since .*chunk 0 .*another checksum.*build the step again"
+        with pytest.raises(ValueError, match=told):
+            draw(model, step, chains=1)
+        with pytest.raises(ValueError, match=told):
+            TunaMH(model=model)
+        there = cloudpickle.loads(cloudpickle.dumps(step))
+        with pytest.raises(ValueError, match=told):
+            there.step({"beta": np.zeros(3)})
+
     def test_a_pickle_does_not_move(self, interpreted, own):
         text = cloudpickle.dumps(TunaMH(model=on_disk(own)))
         touched(own)
@@ -198,6 +212,15 @@ def touched(store):
     path = store["X"].path
     state = path.stat()
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns + 1_000_000))
+
+
+def changed_in_place(store):
+    path = store["X"].path
+    state = path.stat()
+    with path.open("r+b") as file:
+        file.seek(state.st_size - 8)
+        file.write(np.float64(0.5).tobytes())
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 class TestRefused:
@@ -259,7 +282,8 @@ class TestRefused:
     def test_a_number_that_is_not_finite_far_from_the_head(self, interpreted, tmp_path):
         wrong = np.where(np.arange(N)[:, None] == 4321, np.nan, X)
         rows = RowStore.write({**SOURCE, "X": wrong}, tmp_path / "wrong.rows", chunk_rows=1000)
-        with pytest.raises(ValueError, match=r"'X' is nan in rows \(4321, 0\)"):
+        told = r"The term 'clicked' cannot be computed: Column 0 of 'X' is nan in row 4,321 \(chunk 4\)"
+        with pytest.raises(ValueError, match=told):
             TunaMH(model=on_disk(rows))
 
     def test_an_index_that_is_out_of_bounds(self, interpreted, store):
