@@ -74,7 +74,7 @@ def write_constants(terms: Sequence[BoundedTerm], table: ConstantsTable) -> int:
     """
     last, begun = 3, 0
     for name, start, c in _pieces(terms):
-        if last == 3 and not np.all(np.isfinite(rounded_up(c[3]))):
+        if last == 3 and not np.all(c[3] < np.finfo(np.float32).max):
             last, begun = 2, start
         for tier, radius in enumerate((0, 1, last)):
             _write(table, tier, name, start, c[radius])

@@ -62,8 +62,7 @@ def plans(store):
     with pytest.MonkeyPatch.context() as patch, backend.interpreted():
         patch.setattr(constants_table, "rounded_up", lambda c: seen.append(c) or usual(c))
         disk = TunaMH(model=on_disk(store))
-        # Of every piece: the last tier is looked at, then all three are written.
-        exact = np.concatenate([np.stack(seen[k + 1 : k + 4]) for k in range(0, len(seen), 4)], axis=1)
+        exact = np.concatenate([np.stack(seen[k : k + 3]) for k in range(0, len(seen), 3)], axis=1)
         memory = TunaMH(model=in_memory())
     return disk, memory, exact
 
@@ -116,7 +115,7 @@ class TestLaw:
 
         def rounded(c):
             n_pieces[0] += 1
-            return usual(c) * np.float32(0.9 if n_pieces[0] > 8 else 1.0)
+            return usual(c) * np.float32(0.9 if n_pieces[0] > 6 else 1.0)
 
         monkeypatch.setattr(constants_table, "rounded_up", rounded)
         with pytest.raises(SelfCheckError, match="bound of row 8,192 of all terms is .* below it"):
