@@ -3,7 +3,7 @@
 Consecutive positions form blocks. To draw: choose a block by an alias table of the sums of weights, then scan
 the weights of that block. Sums are made in double precision and in the order of the scan, so that the end of
 a scan is the sum of its block to the last bit: probabilities are weights over their total, up to rounding of
-doubles. A table is built in one pass, and has 20 bytes a block.
+doubles. A table is built in one pass, and has 20 bytes a block: weights may be on disk, if blocks are long.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numba.extending import register_jitable
 from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_position
 from pymc_austerity.target import Index, Vector
 
-# Positions in a block. A scan of them costs about what it takes to fetch them from memory.
-BLOCK = 16
+# Positions in a block. A scan of them costs about what it takes to fetch them from memory, or from disk.
+BLOCK, LONG_BLOCK = 16, 512
 
 # Weights are in single precision.
 Weights = npt.NDArray[np.float32]
@@ -35,10 +35,13 @@ class BlockTable(NamedTuple):
         Of the blocks.
     sums : ndarray (B,)
         Weights of the blocks.
+    length : int
+        Positions in a block; the last may have fewer.
     """
 
     blocks: AliasTable
     sums: Vector
+    length: int
 
     @property
     def total(self) -> float:
@@ -46,24 +49,24 @@ class BlockTable(NamedTuple):
         return float(self.sums.sum())
 
 
-def block_table(weights: Weights) -> BlockTable:
-    """The table of some weights, none of them negative.
+def block_table(weights: Weights, length: int = BLOCK) -> BlockTable:
+    """The table of some weights, none of them negative, in blocks of some length.
 
     If their sum is zero or infinite none is ever drawn, and there is no alias table.
     """
-    sums = _block_sums(weights)
+    sums = _block_sums(weights, length)
     if 0.0 < sums.sum() < math.inf:
-        return BlockTable(alias_table(sums), sums)
-    return BlockTable(AliasTable(np.empty(0), np.empty(0, dtype=np.int32)), sums)
+        return BlockTable(alias_table(sums), sums, length)
+    return BlockTable(AliasTable(np.empty(0), np.empty(0, dtype=np.int32)), sums, length)
 
 
 @njit(cache=True)
-def _block_sums(weights: Weights) -> Vector:
+def _block_sums(weights: Weights, length: int) -> Vector:
     n = weights.shape[0]
-    sums = np.zeros((n + BLOCK - 1) // BLOCK)
+    sums = np.zeros((n + length - 1) // length)
     for block in range(sums.shape[0]):
-        start = block * BLOCK
-        for i in range(start, min(start + BLOCK, n)):
+        start = block * length
+        for i in range(start, min(start + length, n)):
             sums[block] += weights[i]
     return sums
 
@@ -73,8 +76,8 @@ def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights)
     """Draw one position; `weights` are those that the table was made of."""
     block: int = draw_position(rng, table.blocks)
     aim = rng.random() * table.sums[block]  # below the sum, even after rounding
-    start = block * BLOCK
-    stop: int = min(start + BLOCK, weights.shape[0])
+    start = block * table.length
+    stop: int = min(start + table.length, weights.shape[0])
     reached, before = 0.0, 0
     for i in range(start, stop):  # to the end: branches that nobody foresees take longer than sums
         reached += np.float64(weights[i])

@@ -1,8 +1,8 @@
 """Bounds on each Taylor remainder, made ready for drawing rows in proportion to them.
 
 `bounds.remainder` has the derivation: |R_i(q') - R_i(q)| <= c_i M(q, q'). Here the c_i of all rows are kept,
-at three radii, in single precision and rounded up, and a table for each draws rows with probability c_i / C,
-C = sum of the c_i:
+at three radii, in single precision and rounded up (`constants_table`), in memory or on disk, and a table for
+each draws rows with probability c_i / C, C = sum of the c_i that are kept:
 
 - the *local* tier, for pairs of states that are both where all but one in 10^4 draws of the fitted
   distribution are;
@@ -27,16 +27,17 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.bounds.block_table import (
+    BLOCK,
+    LONG_BLOCK,
     BlockTable,
     Weights,
     block_table,
     draw_all_weighted,
-    rounded_up,
 )
+from pymc_austerity.bounds.constants_table import ConstantsTable, InMemory, write_constants
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_constants import (
-    INFLATION,
     BoundedTerm,
     Curvature,
     ExpansionCoordinates,
@@ -65,7 +66,7 @@ class RowSampler(NamedTuple):
     totals : ndarray (3,)
         C of each tier; may be infinite.
     constants : ndarray of float32 (3, N)
-        c_i of each tier.
+        c_i of each tier. Read only, and perhaps mapped from a file.
     tables : tuple of BlockTable
         To draw rows in proportion to the c_i.
     rounding : float
@@ -111,7 +112,11 @@ def bounded_terms(
 
 
 def row_sampler_of(
-    terms: Sequence[BoundedTerm], coordinates: ExpansionCoordinates, rounding: float, most: float
+    terms: Sequence[BoundedTerm],
+    coordinates: ExpansionCoordinates,
+    rounding: float,
+    most: float,
+    on_disk: ConstantsTable | None = None,
 ) -> RowSampler:
     """Make it, in one pass over the rows of some terms.
 
@@ -122,9 +127,14 @@ def row_sampler_of(
     coordinates : ExpansionCoordinates
     rounding, most : float
         See `RowSampler`.
+    on_disk : ConstantsTable, optional
+        An empty table (3, N) for the c_i. By default they are kept in memory.
     """
-    constants, last = _constants(terms)
-    tables = tuple(block_table(each) for each in constants)
+    table = InMemory(sum(each.term.n_rows for each in terms)) if on_disk is None else on_disk
+    last = write_constants(terms, table)
+    constants = table.values.view()
+    constants.flags.writeable = False
+    tables = tuple(block_table(each, BLOCK if on_disk is None else LONG_BLOCK) for each in constants)
     return RowSampler(
         order=coordinates.order,
         center=np.ascontiguousarray(coordinates.center, dtype=np.float64),
@@ -136,24 +146,6 @@ def row_sampler_of(
         rounding=rounding,
         most=most,
     )
-
-
-def _constants(terms: Sequence[BoundedTerm]) -> tuple[Weights, int]:
-    """The c_i of all rows for three tiers, rounded up, and which radius the third one has."""
-    n_rows = sum(each.term.n_rows for each in terms)
-    constants, nearer = np.empty((3, n_rows), np.float32), np.empty(n_rows, np.float32)
-    start = 0
-    for each in terms:
-        for positions, c in each.constants():
-            rows = start + positions
-            constants[0, rows], constants[1, rows], nearer[rows], constants[2, rows] = rounded_up(
-                c * INFLATION
-            )
-        start += each.term.n_rows
-    if np.all(np.isfinite(constants[2])):
-        return constants, 3
-    constants[2] = nearer
-    return constants, 2
 
 
 class Move(NamedTuple):

@@ -16,7 +16,7 @@ from pymc_austerity.data.rows import Rows, RowsFile
 CHUNK_ROWS = 65_536
 
 
-def rows_of_file(name: str, folder: Path, array: ArrayLayout, layout: Layout) -> Rows:
+def rows_of_file(name: str, folder: Path, array: ArrayLayout, layout: Layout, scratch: Path | None) -> Rows:
     """An array of a store.
 
     Parameters
@@ -25,6 +25,8 @@ def rows_of_file(name: str, folder: Path, array: ArrayLayout, layout: Layout) ->
     folder : Path
     array : ArrayLayout
     layout : Layout
+    scratch : Path or None
+        A folder for what is computed from it, instead of its own.
 
     Raises
     ------
@@ -52,17 +54,20 @@ def rows_of_file(name: str, folder: Path, array: ArrayLayout, layout: Layout) ->
         labels=array.labels,
         means=array.means,
         sds=array.sds,
+        scratch=scratch or folder,
     )
     return Rows(file, array.crc32)
 
 
-def rows_of_map(name: str, array: Any) -> Rows:
+def rows_of_map(name: str, array: Any, scratch: Path | None) -> Rows:
     """A map that was given.
 
     Parameters
     ----------
     name : str
     array : object
+    scratch : Path or None
+        The folder for what is computed from it.
 
     Raises
     ------
@@ -89,5 +94,15 @@ def rows_of_map(name: str, array: Any) -> Rows:
         )
     n_chunks = -(-len(array) // CHUNK_ROWS)
     state = state_of(place.path)
-    file = RowsFile(name, place.path, place.start, array.dtype, array.shape, CHUNK_ROWS, state, False)
+    file = RowsFile(
+        name=name,
+        path=place.path,
+        offset=place.start,
+        dtype=array.dtype,
+        shape=array.shape,
+        chunk_rows=CHUNK_ROWS,
+        state=state,
+        is_stored=False,
+        scratch=scratch,
+    )
     return Rows(file, [None] * n_chunks)

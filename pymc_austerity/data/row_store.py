@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +16,7 @@ from pymc_austerity.data.outputs import CategoryChoice, ColumnChoice, DtypeChoic
 from pymc_austerity.data.partial_folder import partial_path
 from pymc_austerity.data.passes import Chunk, chunks_of
 from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.scratch import require_scratch
 from pymc_austerity.data.sources import opened
 from pymc_austerity.data.staging import Job
 from pymc_austerity.data.writing import write_store
@@ -179,10 +179,14 @@ class RowStore(Mapping[str, Rows]):
         if isinstance(path, Mapping):
             if not path:
                 raise ValueError("There are no arrays to open.")
-            return cls({name: rows_of_map(name, array) for name, array in path.items()}, None, elsewhere)
+            maps = {name: rows_of_map(name, array, elsewhere) for name, array in path.items()}
+            return cls(maps, None, elsewhere)
         folder = Path(path).absolute()
         layout = read_layout(folder)
-        rows = {name: rows_of_file(name, folder, array, layout) for name, array in layout.arrays.items()}
+        rows = {
+            name: rows_of_file(name, folder, array, layout, elsewhere)
+            for name, array in layout.arrays.items()
+        }
         return cls(rows, folder, elsewhere)
 
     def __getitem__(self, name: str) -> Rows:
@@ -232,14 +236,7 @@ class RowStore(Mapping[str, Rows]):
         ValueError
             If the arrays are maps that were given, and no folder was.
         """
-        folder = self._scratch or self._path
-        if folder is None:
-            raise ValueError("Maps have no folder to write to: RowStore.open(..., scratch='a folder').")
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise PermissionError(
-                f"{folder} is no folder that can be written to: RowStore.open(..., scratch='another folder')."
-            )
-        return folder
+        return require_scratch(self._scratch or self._path)
 
     def chunks(self, names: Sequence[str] | None = None) -> Iterator[Chunk]:
         """All rows in order, each chunk compared with its checksum and searched for NaN and infinity.
@@ -289,10 +286,7 @@ class RowStore(Mapping[str, Rows]):
             It names the file and what has changed.
         """
         for rows in self._rows.values():
-            rows.require_unchanged()
-            chosen = rng.choice(rows.n_chunks, min(n_chunks, rows.n_chunks), replace=False)
-            for number in sorted(chosen):
-                rows.chunk(int(number))
+            rows.spot_check(rng, n_chunks)
 
 
 def _require_options(chunk_rows: int, **flags: bool) -> None:

@@ -14,6 +14,7 @@ from pymc_austerity.data.checksums import Checksums
 from pymc_austerity.data.columns import Dtype
 from pymc_austerity.data.file_state import FileState, require_size, state_of
 from pymc_austerity.data.labels import Label
+from pymc_austerity.data.scratch import require_scratch
 
 
 class RowsFile(NamedTuple):
@@ -36,6 +37,8 @@ class RowsFile(NamedTuple):
         Whether the checksums of all chunks were written with them.
     columns, labels, means, sds
         As in `ArrayLayout`.
+    scratch : Path or None
+        The folder for what is computed from the rows.
     """
 
     name: str
@@ -50,6 +53,7 @@ class RowsFile(NamedTuple):
     labels: tuple[Label, ...] | None = None
     means: Any = None
     sds: Any = None
+    scratch: Path | None = None
 
 
 class Rows:
@@ -121,6 +125,18 @@ class Rows:
         """The file."""
         return self._file.path
 
+    def scratch_folder(self) -> Path:
+        """A folder for what is computed from the rows.
+
+        Raises
+        ------
+        PermissionError
+            If nothing can be written there.
+        ValueError
+            If there is none.
+        """
+        return require_scratch(self._file.scratch)
+
     @property
     def ndim(self) -> int:
         """Axes, that of the rows included."""
@@ -162,7 +178,8 @@ class Rows:
         if not self._checksums.is_right(number, rows):
             raise ValueError(
                 f"{self._file.path} has changed since it was written: chunk {number} "
-                f"(rows {start:,} to {start + len(rows) - 1:,}) has another checksum. Write the store again."
+                f"(rows {start:,} to {start + len(rows) - 1:,}) has another checksum. Write the store again, "
+                "and build the step again."
             )
         return rows
 
@@ -181,6 +198,23 @@ class Rows:
                 f"{self._file.path} has changed since it was opened. Open the store and build the step again."
             )
 
+    def spot_check(self, rng: np.random.Generator, n_chunks: int) -> None:
+        """Compare the file with what it was, and some chunks at random with their checksums.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        n_chunks : int
+
+        Raises
+        ------
+        ValueError
+            It names the file and what has changed.
+        """
+        self.require_unchanged()
+        for number in sorted(rng.choice(self.n_chunks, min(n_chunks, self.n_chunks), replace=False)):
+            self.chunk(int(number))
+
     def require_finite(self, number: int) -> None:
         """Refuse NaN and infinity in a chunk.
 
@@ -195,8 +229,12 @@ class Rows:
             It names the value, the column, the row and the chunk.
         """
         rows = self._values[number * self.chunk_rows : (number + 1) * self.chunk_rows]
-        if self.dtype.kind != "f" or bool(np.isfinite(rows).all()):
+        if self.dtype.kind != "f":
             return
+        with np.errstate(all="ignore"):
+            # A sum is not finite if a number is not; it may also overflow.
+            if np.isfinite(rows.sum()) or bool(np.isfinite(rows).all()):
+                return
         place = np.unravel_index(int(np.argmin(np.isfinite(rows))), rows.shape)
         row = number * self.chunk_rows + int(place[0])
         told = told_column(self.name, self.columns, place[1:])

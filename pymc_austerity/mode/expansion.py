@@ -6,7 +6,8 @@ with T_i the Taylor polynomial of l_i at a center, r_i = l_i - T_i, and Q the su
 once the gradients and Hessians at the center are summed. Near the center the r_i are tiny, and a few of them
 tell their mean. Constants are left out of T_i: only differences matter.
 
-What a polynomial needs of a row, its derivatives at the center, is computed once and stored.
+What a polynomial needs of a row, its derivatives at the center, is computed once and stored. If the rows are
+on disk nothing is stored: it is computed from the row wherever that is read.
 
 Where terms have linear predictors in features phi(q) of the block (`features`), T_i is the polynomial of l_i
 as a function of phi, with center, gradient and Hessian in phi; Q(phi(q)) is one more global term.
@@ -51,7 +52,8 @@ def expand(structure: TermStructure, expansion: Expansion, slopes: Sequence[np.n
         Center, and sums of the gradients and Hessians of the local terms there; in features of the block,
         if there are any.
     slopes : sequence of ndarray (k, n)
-        For each term its derivatives by its predictors at the center, if it has few; see `LikelihoodAt`.
+        For each term its derivatives by its predictors at the center, if it has few and they are stored; see
+        `LikelihoodAt`.
 
     Returns
     -------
@@ -87,6 +89,7 @@ class _Expander:
 
     def __init__(self, structure: TermStructure, expansion: Expansion, slopes: Sequence[np.ndarray]) -> None:
         fact = structure.inner
+        self._reads_disk = bool(fact.rows_on_disk)
         self._structure, self._fact, self._expansion, self._slopes = structure, fact, expansion, slopes
         self._leaves: dict[Variable, np.ndarray] = {}
         self._values = [fact.graph.values[n] for n in fact.var_names]
@@ -134,7 +137,7 @@ class _Expander:
         """T_i for the rows of one term, without its constant."""
         if form.has_one and form.predictors[0] is form.rows:  # linear in q: its own polynomial
             return term.rows
-        if not self._slopes[k].shape[1]:
+        if self._reads_disk or not self._slopes[k].shape[1]:
             return self._along_the_way(k, term)
         # Slopes are by the predictors that the sums over rows are differentiated by.
         if not is_differentiated_by_rows(self._structure, k):
@@ -170,7 +173,8 @@ class _Expander:
             second = pushforward([first], [self._center], [direction], disconnected_outputs="ignore")[0]
             result = first + 0.5 * second
         result = stable(result)
-        result = self._with_stored_rows(k, term, result, direction)
+        if not self._reads_disk:
+            result = self._with_stored_rows(k, term, result, direction)
         return rebuild([result], {direction: self._from_center})[0]
 
     def _with_stored_rows(self, k: int, term: LocalTerm, result: Variable, direction: Variable) -> Variable:

@@ -20,6 +20,7 @@ from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.expansion import expand
 from pymc_austerity.mode.given_center import located_at_start, require_values
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, ModeReport, warn_if_poor
+from pymc_austerity.mode.polynomial_check import require_polynomials
 from pymc_austerity.mode.remainders import certified, measured
 from pymc_austerity.mode.search import Located, ModeSearch
 from pymc_austerity.mode.whitening import feature_factors
@@ -94,6 +95,8 @@ def fit_mode(
     if taylor is not None:
         stage("expansion", f" of {fact.n_local:,} rows")
         found = _with_expansion(found, int(taylor.order))
+        if fact.rows_on_disk:
+            require_polynomials(found, point)
         if certify:
             found = certified(found, n_exact)
         found = measured(found, point, n_exact if certify else 0)

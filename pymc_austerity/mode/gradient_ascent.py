@@ -44,7 +44,7 @@ class GradientPosterior:
         weight = 1.0 if positions is None else fact.n_local / len(positions)
         chunks, start = [], 0
         for k, term in enumerate(fact.locals):
-            own = np.arange(term.size) if positions is None else rows_within(positions, start, term.size)
+            own = range(term.size) if positions is None else rows_within(positions, start, term.size)
             chunks += [(k, own[a : a + CHUNK]) for a in range(0, len(own), CHUNK)]
             start += term.size
 
@@ -53,7 +53,7 @@ class GradientPosterior:
             values = fact.point_values(point_of(fact, q, self._point))
             total, slope = _flat(self._global(*values, *fact.leaf_values))
             for k, index in chunks:
-                part, part_slope = _flat(self._local[k](*values, index, *fact.leaf_values))
+                part, part_slope = _flat(self._local[k](*values, np.asarray(index), *fact.leaf_values))
                 total, slope = total + weight * part, slope + weight * part_slope
             return total, slope
 

@@ -16,8 +16,11 @@ from pymc_austerity.model.starting_point import dispersed_points
 from pymc_austerity.progress import stage
 from pymc_austerity.target import Index, Vector
 
-# Rows of the first search, and by how much they grow from one to the next.
-_FIRST_ROWS, _ROWS_PER_DIMENSION, _GROWTH = 2000, 20, 10
+# Rows of the first search, and by how much they grow from one to the next, as long as they are no more than
+# the last number: they are held in memory, and from there a few passes over all rows lead to the mode.
+_FIRST_ROWS, _ROWS_PER_DIMENSION, _GROWTH, _MOST_ROWS = 2000, 20, 10, 400_000
+# From so many rows on one of each of many equal parts is drawn, which takes no table of all rows.
+_IN_PARTS = 1_000_000
 # Rows above which a search from all starts takes long.
 _MANY_ROWS = 100_000
 # Points that the first search starts from.
@@ -33,13 +36,24 @@ _SEED = 2017
 
 def samples_of_rows(n_local: int, n_dim: int, rng: np.random.Generator) -> Iterator[Index | None]:
     """Rows for one search after the other, each on ten times as many; at last None, for all of them."""
-    rows, sizes = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim), []
-    while rows * 2 < n_local:
+    rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim)
+    sizes: list[int] = []
+    while rows * 2 < n_local and (not sizes or rows <= _MOST_ROWS):
         sizes.append(rows)
         rows *= _GROWTH
     for k, size in enumerate([*sizes, n_local]):
         stage("mode", f" {k + 1}/{len(sizes) + 1}, {size:,} of {n_local:,} rows")
-        yield None if k == len(sizes) else np.sort(rng.choice(n_local, size, replace=False, shuffle=False))
+        yield None if k == len(sizes) else some_at_random(n_local, size, rng)
+
+
+def some_at_random(n_rows: int, size: int, rng: np.random.Generator) -> Index:
+    """Numbers of `size` different rows at random, in order; any row is as likely as another."""
+    if n_rows < _IN_PARTS:
+        return np.sort(rng.choice(n_rows, size, replace=False, shuffle=False))
+    ends = np.arange(size + 1) * n_rows // size
+    # Parts differ by one row at most: where they begin is shifted around all rows at random.
+    chosen: Index = (rng.integers(ends[:-1], ends[1:]) + rng.integers(n_rows)) % n_rows
+    return np.sort(chosen)
 
 
 class Located(NamedTuple):

@@ -22,8 +22,10 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.data import Rows
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values
+from pymc_austerity.model.graph.rows_on_disk import rows_of
 from pymc_austerity.model.graph.terms import split
 
 Array = npt.NDArray[np.float64]
@@ -130,6 +132,11 @@ class Factorisation:
     def global_terms(self) -> list[str]:
         """Names of the terms evaluated in full."""
         return list(dict.fromkeys(name for name, _ in self.globals))
+
+    @property
+    def rows_on_disk(self) -> list[Rows]:
+        """The data of the model that are on disk (`stored_data`)."""
+        return [rows for shared in self.graph.data.values() if (rows := rows_of(shared)) is not None]
 
     def longest_term(self, names: Container[str] | None = None) -> tuple[str, int]:
         """Name and length of the longest vector in any of the terms, or of those `names`, local or not."""

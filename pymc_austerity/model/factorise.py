@@ -34,6 +34,7 @@ from pymc_austerity.model.row_by_row import (
     with_heads,
 )
 from pymc_austerity.model.self_check import check_against_model
+from pymc_austerity.model.sound_rows import require_sound_rows
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.validation import is_whole, nearest
 
@@ -73,7 +74,8 @@ def factorise(
     -----
     Section 3.1 of Chen, Mansinghka & Ghahramani (2015). Nothing is compiled; the factorisation is
     checked once against the model, at a random point near `initial_point`, at the cost of a few
-    evaluations of the log density.
+    evaluations of the log density. Rows on disk (`stored_data`) are compared with their checksums, in one
+    pass.
 
     *Guarantee*: with ``vars=None``, ``log_density_terms(point).sum() + global_log_density(point)``
     equals ``model.compile_logp()(point)`` up to rounding. With some variables, differences between
@@ -138,6 +140,7 @@ def build(
 
     result, pieces = taken_apart(raw)
     if check and result.graph.on_disk:
+        require_sound_rows(result.graph)
         arrays, chosen = heads(result.graph, result.threshold)
         head, pieces = taken_apart(with_heads(model, raw, arrays))
         check_against_model(head, model, pieces)

@@ -18,8 +18,6 @@ import pytensor
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
-from pytensor.scalar.basic import Cast
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
@@ -27,20 +25,14 @@ from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.graph.log_density import as_values, raw_terms
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
-from pymc_austerity.model.graph.rows_on_disk import on_disk
+from pymc_austerity.model.observations import WIDER, Position, as_given, listed, positions
 from pymc_austerity.model.starting_point import dispersed_points
 
 # Points near the start: as often pm.sample tries. Draws from the prior.
 _NEAR, _DRAWS = 10, 8
-_NAMED_ROWS = 5
 _SEED = 2017
-# Whole numbers are taken to be no larger by PyMC.
-_LARGEST = 2**31 - 1
-_FLOATS = "It keeps whole numbers in 32 bits: give counts above 2,147,483,647 as floats."
 # A count below this is no code of somebody's.
 _WRAPPED = -1000
-
-Position = tuple[int, ...]
 
 
 class ImpossibleDataError(ValueError):
@@ -66,7 +58,7 @@ class _Bad(NamedTuple):
     @property
     def first(self) -> Position:
         """The first of them; an empty tuple, if the term is one number."""
-        return _positions(self.rows)[0]
+        return positions(self.rows)[0]
 
     @property
     def is_everywhere(self) -> bool:
@@ -74,7 +66,7 @@ class _Bad(NamedTuple):
         return self.rows.size > 1 and bool(self.rows.all())
 
     def __str__(self) -> str:
-        where = f" in {_listed(self.rows)}" if self.rows.ndim else ""
+        where = f" in {listed(self.rows)}" if self.rows.ndim else ""
         if self.is_everywhere:
             where = f" in all {self.rows.size:,} rows"
         return f"{self.without_rows}{where}"
@@ -83,37 +75,6 @@ class _Bad(NamedTuple):
     def without_rows(self) -> str:
         """What is said where one number of the data spoils all rows, as in a check of parameters."""
         return f"The log density of the term {self.name!r} is {self.value}"
-
-
-def refuse_data(model: pm.Model) -> None:
-    """Raise `ValueError` naming observations that are empty, or that PyMC would change in silence."""
-    for rv in model.observed_RVs:
-        given = _given(model.rvs_to_values[rv])
-        if not given.size:
-            raise ValueError(
-                f"{rv.name!r} has no observations (shape {given.shape}): there is nothing to sample from. "
-                "Give data, or leave the variable out."
-            )
-        if np.dtype(rv.type.dtype).kind in "iu":
-            _refuse_cut_counts(str(rv.name), given)
-
-
-def _refuse_cut_counts(name: str, given: np.ndarray) -> None:
-    """Fractions of shared data are cut off, and whole numbers wrapped. Those of an array are gone already."""
-    cut = np.isfinite(given) & (given != np.trunc(given))
-    if cut.any():
-        one = given[_positions(cut)[0]]
-        raise ValueError(
-            f"The observation of {name!r} in {_listed(cut)} is {one}, and {name!r} is discrete: "
-            f"PyMC would take {int(one)} for it. Correct the data, or use a continuous distribution."
-        )
-    wide = (given > _LARGEST) | (given < -_LARGEST - 1)
-    if given.dtype.kind in "iu" and wide.any():
-        one = given[_positions(wide)[0]]
-        raise ValueError(
-            f"The observation of {name!r} in {_listed(wide)} is {one:,}: PyMC would take "
-            f"{one.astype(np.int32)} for it. {_FLOATS}"
-        )
 
 
 @np.errstate(all="ignore")
@@ -150,7 +111,7 @@ def require_start(model: pm.Model, point: Mapping[str, Any]) -> None:
     for bad in terms.nowhere_finite([point]):
         there = ""
         if bad.name in observed:
-            there = f" The observation is {_at(_given(observed[bad.name]), bad.first)}."
+            there = f" The observation is {_at(as_given(observed[bad.name]), bad.first)}."
         raise ValueError(
             f"{bad} at the start.{there} No point was found near it where the log density of the model is "
             "finite. Start where it is, by initval= of the variables; or no parameters make the data "
@@ -216,7 +177,7 @@ class _Terms:
             for other in others:
                 bad &= ~np.isfinite(other[name]) if name in other else False
             if bad.any():
-                result.append(_Bad(name, bad, float(value[_positions(bad)[0]])))
+                result.append(_Bad(name, bad, float(value[positions(bad)[0]])))
         return result
 
 
@@ -229,7 +190,7 @@ def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
 
     What is so in other rows too does no harm.
     """
-    sources = [("the observation", _given(value))]
+    sources = [("the observation", as_given(value))]
     sources += [
         (f"the data {var.name!r}" if var.name else f"a covariate (array of shape {found.shape})", found)
         for var in ancestors([graph])
@@ -245,12 +206,12 @@ def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
         else:  # of groups, say: infinite numbers may be meant as bounds
             wrong, guilty = np.isnan(found), True
         if wrong.any() and guilty:
-            first = _positions(wrong)[0]
+            first = positions(wrong)[0]
             of_pymc = "PyMC does, where observations are a plain array and hold NaN"
             if found is not sources[0][1]:
                 of_pymc = "PyMC imputes observations only"
             return (
-                f"{what} is {found[first]} in {_listed(wrong)}. Leave such rows out, or impute what is "
+                f"{what} is {found[first]} in {listed(wrong)}. Leave such rows out, or impute what is "
                 f"missing: {of_pymc}."
             )
     return ""
@@ -266,7 +227,7 @@ def _outside(value: Variable, terms: _Terms, bad: _Bad, points: Sequence[Mapping
     graph = terms.graphs[bad.name]
     others = [terms.not_finite(point).get(bad.name) for point in points]
     possible = any(each is None or np.any(np.isfinite(each)) for each in others)
-    observed = _given(value)
+    observed = as_given(value)
     if not possible or observed.shape != bad.rows.shape or value not in set(ancestors([graph])):
         return ""
     one = observed[bad.first]
@@ -276,7 +237,7 @@ def _outside(value: Variable, terms: _Terms, bad: _Bad, points: Sequence[Mapping
     if any(np.any(np.isfinite(log_density(*terms.values(point), same)[0])) for point in points):
         return ""
     if observed.dtype.kind in "iu" and one < _WRAPPED:
-        return f"the observation is {one}. PyMC may have made it of a larger number. {_FLOATS}"
+        return f"the observation is {one}. PyMC may have made it of a larger number. {WIDER}"
     return (
         f"the observation is {one}, which has no density at {len(points)} points, draws from the prior among "
         "them: it is outside of the support of the likelihood. Correct the data, or use another "
@@ -293,19 +254,6 @@ def _plain(var: Variable) -> Variable:
     if isinstance(var, SharedVariable):
         return pytensor.shared(var.get_value(borrow=True), name=var.name, borrow=True)
     return TensorType(var.type.dtype, var.type.shape)(var.name)
-
-
-def _given(value: Variable) -> np.ndarray:
-    """Observations as they were given, before they were made whole numbers."""
-    while (
-        (node := value.owner) is not None
-        and isinstance(node.op, Elemwise)
-        and isinstance(node.op.scalar_op, Cast)
-    ):
-        value = node.inputs[0]
-    if value in (rows := on_disk([value])):
-        return np.asarray(rows[value].rows)
-    return np.asarray(pytensor.function([], value, mode=INTERPRETED)())
 
 
 def _data(var: Variable) -> np.ndarray | None:
@@ -329,21 +277,6 @@ def _jittered(
         for name, value in values.items()
     }
     return moved | {name: nearest_orthonormal(moved[name]) for name in orthonormal}
-
-
-def _positions(bad: npt.NDArray[np.bool_]) -> list[Position]:
-    return [tuple(int(k) for k in each) for each in np.argwhere(bad)]
-
-
-def _listed(rows: npt.NDArray[np.bool_]) -> str:
-    """The first few of some rows, and how many there are."""
-    found = _positions(rows)
-    if len(found) == 1 and rows.ndim == 2:
-        return "row {}, column {}".format(*found[0])
-    named = ", ".join(str(p[0] if len(p) == 1 else p) for p in found[:_NAMED_ROWS])
-    if len(found) == 1:
-        return f"row {named}"
-    return f"rows {named}{', ...' if len(found) > _NAMED_ROWS else ''} ({len(found):,} of {rows.size:,})"
 
 
 def _at(observed: np.ndarray, position: Position) -> str:

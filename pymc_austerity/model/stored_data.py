@@ -66,11 +66,13 @@ def stored_data(
 
     *Guarantee*: the model is that of the same arrays in memory, and so is the distribution that is sampled.
     An expression that looks at several rows at a time, such as ``X - X.mean(axis=0)``, is refused by name. A
-    file that has changed is refused where a chain starts, in every process.
+    file that has changed is refused where a chain starts, in every process. Every chunk is compared with its
+    checksum, and searched for NaN and infinity, when a step is built; some are compared for every chain.
 
     *When it fails*: numbers that are computed by NumPy from a part of the rows, and put into the model, are
-    taken as they are. The set-up of a step still has tables of N numbers in memory. If a file is cut while
-    it is mapped, the operating system ends the program (SIGBUS).
+    taken as they are. In more than 50 dimensions, or with rows of many zeros, `TunaMH` may keep bytes for
+    each coordinate of a row in memory. If a file is cut while it is mapped, the operating system ends the
+    program (SIGBUS).
 
     Examples
     --------

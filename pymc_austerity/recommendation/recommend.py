@@ -15,8 +15,9 @@ from pytensor.tensor.random.type import RandomType
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError, SubsamplingWarning, warn
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.impossible import refuse_data, require_start
+from pymc_austerity.model.impossible import require_start
 from pymc_austerity.model.lookups import lookups_explained
+from pymc_austerity.model.observations import refuse_data
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.recommendation.announcement import announce

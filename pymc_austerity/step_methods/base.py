@@ -15,8 +15,10 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
-from pymc_austerity.model.impossible import impossible_explained, refuse_data
+from pymc_austerity.model.impossible import impossible_explained
 from pymc_austerity.model.lookups import lookups_explained
+from pymc_austerity.model.observations import refuse_data
+from pymc_austerity.model.sound_rows import require_some_sound_rows
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
 from pymc_austerity.step_methods.configuration import text
@@ -120,6 +122,11 @@ class RebuiltStep(BlockedStep):
     def _fingerprints(self) -> list[Fingerprint]:
         return [fingerprint(graph) for graph in self._graphs()]
 
+    def _check_rows(self) -> None:
+        """Compare some chunks of data on disk with their checksums."""
+        for graph in self._graphs():
+            require_some_sound_rows(graph)
+
     def _build_anew(self, point: PointType) -> None:
         """Build; if that fails, nothing of older data is left to be used."""
         self._data_seen = None
@@ -139,6 +146,7 @@ class RebuiltStep(BlockedStep):
         if self._data_seen is not None:
             with many_graphs():
                 if self._rebuild(point):
+                    self._check_rows()
                     return False
         self._build_anew(point)
         return True
@@ -153,6 +161,7 @@ class RebuiltStep(BlockedStep):
             else:
                 for graph in self._graphs():
                     graph.adopt_data()
+                self._check_rows()
         self._begin_chain(tune)
 
     # Copies and pickles ---------------------------------------------------------------------

@@ -9,7 +9,8 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 
-from pymc_austerity.model.impossible import refuse_data, require_start
+from pymc_austerity.model.impossible import require_start
+from pymc_austerity.model.observations import refuse_data
 
 N = 300
 RNG = np.random.default_rng(1)

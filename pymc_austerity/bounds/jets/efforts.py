@@ -98,8 +98,9 @@ class RowBounds:
             if beyond.any():
                 bounds[:, beyond] = self._by_jets(beyond, eta, directions, data)
         # What holds up to a radius holds up to all smaller ones.
-        smallest: Matrix = np.minimum.accumulate(bounds[::-1], axis=0)[::-1]
-        return smallest
+        for k in range(len(bounds) - 1, 0, -1):
+            np.minimum(bounds[k - 1], bounds[k], out=bounds[k - 1])
+        return bounds
 
     def _by_jets(self, which: Mask | slice, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
         """Those of some rows, without tables; infinite for radii at which nothing was found."""

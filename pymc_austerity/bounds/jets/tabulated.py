@@ -173,9 +173,9 @@ def _look_up(table: Table, eta: Vector, reach: Array, result: Array) -> None:
                 continue
             a, b = int(first - 1e-6), int(last + 1e-6)
             level = 0
-            while level < levels - 1 and 2 ** (level + 1) <= b - a + 1:
-                level += 1
-            size = 2**level
+            size = 1
+            while level < levels - 1 and 2 * size <= b - a + 1:
+                level, size = level + 1, 2 * size
             found = table.largest[level, b - size + 1]
             while a <= b - size:
                 found = max(found, table.largest[level, a])

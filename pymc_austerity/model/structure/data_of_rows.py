@@ -41,8 +41,9 @@ class DataOfRows(Compiled):
         self._computed = [var for var, array in found.items() if array is None]
 
     def __call__(self, positions: Index) -> dict[Variable, npt.NDArray[Any]]:
-        """Each variable at some positions. Those that are stored may be of another type."""
-        values = {var: array[positions] if array.ndim else array for var, array in self.stored.items()}
+        """Each variable at some positions. Those that are stored may be of another type, and are views."""
+        which = _neighbours(positions)
+        values = {var: array[which] if array.ndim else array for var, array in self.stored.items()}
         if self._computed:
             fact = self._fact
             point = fact.point_values(fact.graph.point)
@@ -66,3 +67,11 @@ class DataOfRows(Compiled):
     @cached_property
     def _function(self) -> Any:
         return self._fact.compile(self._computed, [self._term.index], mode=INTERPRETED)
+
+
+def _neighbours(positions: Index) -> Index | slice:
+    """Positions as a slice, if they follow upon each other: nothing is copied then."""
+    n = len(positions)
+    if n and positions[-1] - positions[0] == n - 1 and np.all(positions[1:] > positions[:-1]):
+        return slice(int(positions[0]), int(positions[-1]) + 1)
+    return positions

@@ -55,7 +55,8 @@ class Differentiable:
 
     def likelihood(self, positions: Index | None = None) -> LogLikelihood:
         """Sum of the local terms at `positions` of the population, in increasing order; by default of all."""
-        return LogLikelihood(self._terms, self.features, positions)
+        stores_slopes = not self.structure.factorisation.rows_on_disk
+        return LogLikelihood(self._terms, self.features, positions, stores_slopes=stores_slopes)
 
     def prior(self, q: Vector) -> Derivatives:
         """Sum of the global terms."""

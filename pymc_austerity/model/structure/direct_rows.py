@@ -25,6 +25,7 @@ from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
 from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.model.structure.scaled_columns import add_columns
 from pymc_austerity.target import Index, Vector
 
 Array = npt.NDArray[np.float64]
@@ -334,14 +335,4 @@ class DirectRows:
             elif part.values is None:
                 result[:, part.places] += np.reshape(scale, (-1, 1))
             else:
-                _add_columns(result, part.places, values[part.values], scale)
-
-
-def _add_columns(result: Array, places: Places, values: npt.NDArray[Any], scale: Vector | float) -> None:
-    """Add columns of data times a number for each row."""
-    scaled = values if np.isscalar(scale) and scale == 1.0 else values * np.reshape(scale, (-1, 1))
-    first, last = places[0], places[-1]
-    if np.array_equal(places, np.arange(first, last + 1)):
-        result[:, first : last + 1] += scaled
-    else:
-        result[:, places] += scaled
+                add_columns(result, part.places, values[part.values], scale)

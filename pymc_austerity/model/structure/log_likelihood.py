@@ -48,7 +48,7 @@ class LikelihoodAt(NamedTuple):
     slopes : tuple of ndarray (k, n)
         For each term the derivatives of its rows by the predictors: the p first ones, then the second ones
         by predictors j <= k in the order of the rows of a matrix. Without columns where a term has no
-        predictors.
+        predictors, or slopes are not stored.
     """
 
     total: Derivatives
@@ -66,6 +66,8 @@ class LogLikelihood:
     features : FeatureMap
     positions : ndarray of int, optional
         Rows of the population, in increasing order; by default all.
+    stores_slopes : bool, default True
+        Whether `at` tells the derivatives of all rows, some numbers for each.
 
     Attributes
     ----------
@@ -74,8 +76,14 @@ class LogLikelihood:
     """
 
     def __init__(
-        self, terms: Sequence[TermDerivatives], features: FeatureMap, positions: Index | None = None
+        self,
+        terms: Sequence[TermDerivatives],
+        features: FeatureMap,
+        positions: Index | None = None,
+        *,
+        stores_slopes: bool = True,
     ) -> None:
+        self._stores_slopes = stores_slopes
         self.features = features
         self.passes = 0
         n_rows = sum(term.size for term in terms) if positions is None else len(positions)
@@ -104,7 +112,7 @@ class LogLikelihood:
             total, slopes = zero(self.features.n_features), []
             with np.errstate(all="ignore"):
                 for term in self._sums:
-                    derivatives, own = term.at(phi)
+                    derivatives, own = term.at(phi, stores_slopes=self._stores_slopes)
                     total = total.plus(derivatives)
                     slopes.append(own)
             self._last = phi.copy(), LikelihoodAt(total, tuple(slopes))
@@ -114,7 +122,10 @@ class LogLikelihood:
         """Those of `at`, without a pass over terms that have none."""
         with np.errstate(all="ignore"):
             return tuple(
-                _NO_SLOPES if isinstance(term, _SumByCoordinates) else term.at(phi)[1] for term in self._sums
+                term.at(phi, stores_slopes=True)[1]
+                if self._stores_slopes and not isinstance(term, _SumByCoordinates)
+                else _NO_SLOPES
+                for term in self._sums
             )
 
 
@@ -142,7 +153,7 @@ class _SumByPredictor:
         self._term, self._chunks = term, chunks
         self._rows = _Stored(term.design, chunks, stores=stores)
 
-    def at(self, phi: Vector) -> tuple[Derivatives, Slopes]:
+    def at(self, phi: Vector, *, stores_slopes: bool) -> tuple[Derivatives, Slopes]:
         """The sum over the rows, and their slopes."""
         total, slopes = zero(len(phi)), []
         for k, positions in enumerate(self._chunks):
@@ -150,7 +161,8 @@ class _SumByPredictor:
             x, offset = rows[:, :-1], rows[:, -1]
             value, first, second = self._term.of_rows(x @ phi + offset, _positions(positions))
             total = total.plus(Derivatives(float(value.sum()), first @ x, (x.T * second) @ x))
-            slopes.append(np.stack([first, second]))
+            if stores_slopes:
+                slopes.append(np.stack([first, second]))
         return total, np.concatenate(slopes, axis=1) if slopes else _NO_SLOPES
 
 
@@ -165,14 +177,15 @@ class _SumByRowFunction:
         self._data = _Stored(function.data, chunks, stores=stores)
         self._guards = None if function.guards is None else _Stored(function.guards, chunks, stores=stores)
 
-    def at(self, phi: Vector) -> tuple[Derivatives, Slopes]:
+    def at(self, phi: Vector, *, stores_slopes: bool) -> tuple[Derivatives, Slopes]:
         """The sum over the rows, and their slopes."""
         sums, start = no_sums(len(phi)), 0
-        slopes = np.empty((self._n_slopes, sum(map(len, self._chunks))))
+        slopes = np.empty((self._n_slopes, sum(map(len, self._chunks)) if stores_slopes else 0))
         for k, positions in enumerate(self._chunks):
             own = add_rows(self._expression, self._rows.of_chunk(k), self._data.of_chunk(k), phi, sums)
-            slopes[:, start : start + len(positions)] = own
-            start += len(positions)
+            if stores_slopes:
+                slopes[:, start : start + len(positions)] = own
+                start += len(positions)
             if self._guards is not None:
                 guards = self._guards.of_chunk(k)
                 if not np.all(guards[..., :-1] @ phi + guards[..., -1] > 0.0):
@@ -188,7 +201,7 @@ class _SumByCoordinates:
     def __init__(self, term: ByCoordinates, chunks: list[Rows]) -> None:
         self._term, self._chunks = term, chunks
 
-    def at(self, phi: Vector) -> tuple[Derivatives, Slopes]:
+    def at(self, phi: Vector, *, stores_slopes: bool) -> tuple[Derivatives, Slopes]:
         """The sum over the rows, and no slopes."""
         total = zero(len(phi))
         for positions in self._chunks:

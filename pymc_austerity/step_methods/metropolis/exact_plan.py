@@ -13,7 +13,12 @@ from pymc_austerity.model.stored_data import refuse_on_disk
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan, plan_plates
-from pymc_austerity.step_methods.metropolis.tuna_plan import TunaOptions, TunaPlan, plan_tuna
+from pymc_austerity.step_methods.metropolis.tuna_plan import (
+    TunaOptions,
+    TunaPlan,
+    plan_tuna,
+    scratch_folder,
+)
 
 # Effects whose scale is fixed are coefficients like others, up to so many dimensions.
 _FEW_DIMENSIONS = 500
@@ -28,6 +33,7 @@ def plan_exact(
 ) -> TunaPlan | PlatePlan:
     """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block."""
     fact = factorised(options, point)
+    scratch_folder(fact)  # an error before a long search
     found = None if tuna.chi or tuna.curvature else plate_for(options, fact, point, fewest)
     if isinstance(found, PlateModel):
         return plan_plates(options, decision, found, point)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.bounds.constants_table import positions_of_largest
 from pymc_austerity.bounds.group_draws import grouped
 from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
 from pymc_austerity.bounds.row_draws import BoundedRows
@@ -18,6 +21,7 @@ from pymc_austerity.bounds.row_sampler import RowSampler, bounded_terms, plain_d
 from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.data.scratch import ScratchTable
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
@@ -234,6 +238,7 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
         If `curvature` is given for something else.
     """
     fact, found, curvature = surveyed.factorisation, surveyed.found, tuna.curvature
+    folder = scratch_folder(fact)
     assert found is not None
     # More rows than this are not drawn: all are read instead.
     most = fact.n_local if np.isfinite(tuna.switch_above) else np.inf
@@ -258,7 +263,11 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
     coordinates = coordinates if groups is None else groups.coordinates
     try:
         terms = bounded_terms(rows, coordinates, curvature)
-        sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most)
+        with ExitStack() as opened:
+            table = None
+            if folder is not None:
+                table = opened.enter_context(closing(ScratchTable(folder, (3, fact.n_local), np.float32)))
+            sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most, table)
     except UnboundedError as error:
         raise NoBoundError(str(error)) from None
     which = "third" if expansion.order == 2 else "second"
@@ -279,6 +288,18 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
     return replace(draws, state=state), sources
 
 
+def scratch_folder(fact: Factorisation) -> Path | None:
+    """Where bounds of rows on disk are kept; None for data in memory.
+
+    Raises
+    ------
+    PermissionError, ValueError
+        If nothing can be written there, or maps were given and no folder.
+    """
+    rows = fact.rows_on_disk
+    return rows[0].scratch_folder() if rows else None
+
+
 def typical_rows(sampler: RowSampler) -> float:
     """Rows that are expected for a move between two draws of the fitted distribution."""
     return float(sampler.totals[0] * typical_length(len(sampler.whitening)) ** 3 / 3.0)
@@ -295,9 +316,8 @@ def rounding_allowance(draws: BoundedRows, found: FittedTerms, point: PointType)
     if n_local <= 2 * _ROWS:
         some = np.arange(n_local)
     else:
-        bounds = sampler.constants[0]
-        largest = np.flatnonzero(bounds >= np.partition(bounds, n_local - _ROWS)[n_local - _ROWS])[:_ROWS]
-        some = np.union1d(largest, rng.choice(n_local, _ROWS, replace=False, shuffle=False))
+        others = rng.choice(n_local, _ROWS, replace=False, shuffle=False)
+        some = np.union1d(positions_of_largest(sampler.constants[0], _ROWS), others)
     terms, features, center = LocalTerms(found.expanded), found.features, found.mode_fit.at
     _, directions = found.mode_fit.padded_factors()
     here = terms(point_of(found.expanded, center, point), some)

@@ -1,0 +1,101 @@
+"""Tables beside rows on disk: in files without names, which are gone when nobody uses them any more."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pymc_austerity.data.disk_space import named_if_full, require_space, reserve
+
+
+def require_scratch(folder: Path | None) -> Path:
+    """The folder for what is computed from rows.
+
+    Parameters
+    ----------
+    folder : Path or None
+
+    Raises
+    ------
+    PermissionError
+        If nothing can be written there.
+    ValueError
+        If there is none.
+    """
+    if folder is None:
+        raise ValueError("Maps have no folder to write to: RowStore.open(..., scratch='a folder').")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise PermissionError(
+            f"{folder} is no folder that can be written to: RowStore.open(..., scratch='another folder')."
+        )
+    return folder
+
+
+class ScratchTable:
+    """A table of numbers on disk, which is filled part by part.
+
+    The file has no name: processes that were forked share it, and if all have ended it is gone, however they
+    did.
+
+    Parameters
+    ----------
+    folder : Path
+    shape : tuple of int
+        Rows and columns of the table.
+    dtype : dtype
+
+    Attributes
+    ----------
+    values : array
+        The table, mapped and read only.
+
+    Raises
+    ------
+    OSError
+        If it does not fit on the disk: it names the bytes wanted and those left.
+    """
+
+    def __init__(self, folder: Path, shape: tuple[int, int], dtype: DTypeLike) -> None:
+        self._folder, self._dtype = folder, np.dtype(dtype)
+        self._length = shape[1]
+        self._bytes = shape[0] * shape[1] * self._dtype.itemsize
+        require_space(folder, self._bytes)
+        with ExitStack() as opened, named_if_full(folder, self._bytes):
+            self._file = opened.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0))
+            reserve(self._file.fileno(), folder, self._bytes)
+            os.ftruncate(self._file.fileno(), self._bytes)  # where nothing could be reserved
+            self.values: NDArray[Any] = np.memmap(self._file, self._dtype, "r", 0, shape).view(np.ndarray)
+            opened.pop_all()
+
+    def write(self, row: int, start: int, values: NDArray[Any]) -> None:
+        """Write neighbours in one row of the table.
+
+        Parameters
+        ----------
+        row, start : int
+            Where the first is.
+        values : array
+            Of the dtype of the table.
+
+        Raises
+        ------
+        OSError
+            If the disk is full.
+        """
+        # Not into the map: on a full disk that would end the program.
+        left = memoryview(np.ascontiguousarray(values, self._dtype).view(np.uint8))
+        place = (row * self._length + start) * self._dtype.itemsize
+        with named_if_full(self._folder, self._bytes):
+            while len(left):
+                written = os.pwrite(self._file.fileno(), left, place)
+                place, left = place + written, left[written:]
+
+    def close(self) -> None:
+        """Nothing more is written. The map goes on."""
+        self._file.close()
