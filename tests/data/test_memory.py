@@ -10,7 +10,7 @@ import pyarrow.parquet as parquet
 import pytest
 import zarr
 
-N, D = 500_000, 10
+N, D = 250_000, 10
 MOST = 150.0  # MB above the interpreter and libraries
 
 CODE = """
@@ -79,7 +79,7 @@ def measured(source, target, **options):
     return float(peak), float(kept), fingerprint
 
 
-@pytest.mark.slow("writes 500,000 rows in eight ways")
+@pytest.mark.slow("writes 250,000 rows in eight ways")
 def test_rows_are_written_in_little_memory(sources, tmp_path):
     found = {}
     for name in ("*.npy", "t.zarr", "t.parquet", "t", "t.arrow", "t.feather"):

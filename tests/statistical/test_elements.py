@@ -165,7 +165,7 @@ def test_the_enumeration():
     assert abs(together - 0.830) < 6e-4
 
 
-@pytest.mark.slow("60,000 sweeps of a mixture")
+@pytest.mark.full_size("60,000 sweeps of a mixture")
 def test_a_dirichlet_process_of_experts():
     K = 15
     with pm.Model():

@@ -83,7 +83,7 @@ def test_batches_that_double(x):
     assert -2.5 < bias < -1.5
 
 
-@pytest.mark.slow("a bias of a percent shows in a long chain")
+@pytest.mark.full_size("a bias of a percent shows in a long chain")
 def test_500_rows_in_each_batch(x):
     sigma, share = sigma_draws(x, draws=40_000, batch_size=500)
     bias, error = bias_in_percent(sigma, x)

@@ -91,7 +91,7 @@ def test_posterior_of_sigma_notices_a_lost_range():
     ("n", "draws", "expected"),
     [
         (100_000, 5000, 0.53),
-        pytest.param(1_000_000, 5000, 0.45, marks=pytest.mark.slow("a million rows")),
+        pytest.param(1_000_000, 5000, 0.45, marks=pytest.mark.full_size("a million rows")),
         pytest.param(10_000_000, 2500, 0.40, marks=pytest.mark.full_size("a quarter of an hour, and 1 GB")),
     ],
 )

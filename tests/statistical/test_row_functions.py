@@ -93,7 +93,7 @@ def mixture(X, eta, rng):
 OTHERS = pytest.mark.full_size("two long chains for each of the other likelihoods")
 LIKELIHOODS = [
     negative_binomial,
-    zero_inflated_poisson,
+    pytest.param(zero_inflated_poisson, marks=OTHERS),
     pytest.param(zero_inflated_negative_binomial, marks=OTHERS),
     pytest.param(beta, marks=OTHERS),
     pytest.param(gamma, marks=OTHERS),
@@ -101,7 +101,7 @@ LIKELIHOODS = [
     ordered_logistic,
     pytest.param(categorical, marks=OTHERS),
     pytest.param(student, marks=OTHERS),
-    mixture,
+    pytest.param(mixture, marks=OTHERS),
 ]
 
 

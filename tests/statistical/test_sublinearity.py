@@ -20,7 +20,7 @@ MOVE = 0.06  # in units of the sd of the data
 SMALLEST = 1000
 REPEATS = 1500
 
-BIG = pytest.param(1_000_000, marks=pytest.mark.slow("a million rows"))
+BIG = pytest.param(1_000_000, marks=pytest.mark.full_size("a million rows"))
 SIZES = [SMALLEST, 10_000, 100_000, BIG]
 
 

@@ -427,7 +427,7 @@ def test_priors(prior):
 # Many dimensions ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow("100,000 rows in 200 dimensions")
+@pytest.mark.full_size("100,000 rows in 200 dimensions")
 def test_two_hundred_dimensions():
     """Thousands of rows are drawn, and few are evaluated."""
     rng = np.random.default_rng(1)

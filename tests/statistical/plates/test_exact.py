@@ -39,7 +39,7 @@ def reweighted(draws, log_weights):
     return draws[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
 
 
-@pytest.mark.slow("150,000 sweeps of the reference")
+@pytest.mark.full_size("150,000 sweeps of the reference")
 def test_reference_is_long_enough_and_the_test_notices_a_wrong_prior(small):
     data, theirs = small
     means, squares = effective(theirs)
@@ -81,7 +81,7 @@ def test_effects_that_are_not_normal(family, prior, spelling):
     assert not agreement(ours.draws, wrong, data)
 
 
-@pytest.mark.slow("40,000 draws, and 16,000 on all rows")
+@pytest.mark.full_size("40,000 draws, and 16,000 on all rows")
 @pytest.mark.parametrize("family", FAMILIES_IN_TURN)
 def test_thinned_decisions_are_those_of_all_rows(family):
     data = simulate(family, 10_000, 300, seed=2)

@@ -23,13 +23,8 @@ def ranks_of_reference(study, replications, **options):
     return np.array(out)
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param("poisson", marks=pytest.mark.slow("500 posteriors")),
-        pytest.param("logistic", marks=pytest.mark.full_size("500 posteriors, two minutes more")),
-    ],
-)
+@pytest.mark.full_size("500 posteriors")
+@pytest.mark.parametrize("family", ["poisson", "logistic"])
 def test_ranks_of_the_reference_are_uniform(family):
     study = Study(family)
     p = p_values(study, ranks_of_reference(study, 500, thin=THIN, rounds=10), DRAWS)
@@ -37,7 +32,7 @@ def test_ranks_of_the_reference_are_uniform(family):
     assert min(p.values()) > LEVEL
 
 
-@pytest.mark.slow("200 posteriors")
+@pytest.mark.full_size("200 posteriors")
 def test_a_wrong_prior_of_tau_is_noticed():
     """The planted bug: the Jacobian of log tau counts twice."""
     study = Study("poisson")
