@@ -31,7 +31,7 @@ MOST_WORKERS = 40.0
 COLLECTED = pytest.StashKey[list[tuple[str, dict[str, tuple[Any, ...]]]]]()
 MARKS = {
     "slow": "a long check, run by `make test-slow`",
-    "full_size": "an experiment at the size of a paper, or a benchmark, run by nobody but you",
+    "full_size": "an experiment at the size of a paper, a larger case of a shorter test, or a benchmark",
 }
 
 
