@@ -2,19 +2,22 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as parquet
 import pytest
+import zarr
 
 from pymc_austerity.data import RowStore
 from pymc_austerity.data.dict_source import DictSource
+from tests.data.full_disk import limited_file_size
 
 N, CHUNK = 1000, 128
 BYTES = 8 * N + 128
@@ -27,16 +30,6 @@ def source():
 
 
 # A disk that is full ----------------------------------------------------------------------------
-
-
-@contextmanager
-def limited_file_size(most):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def full_disk(path, match, number, source, **options):
@@ -106,7 +99,6 @@ def first_rows(monkeypatch):
 
 
 def damaged_zarr(source, path, damage):
-    zarr = pytest.importorskip("zarr")
     group = zarr.open_group(str(path), mode="w")
     for name, values in source.items():
         group.create_array(name, data=values, chunks=(100,))
@@ -152,8 +144,6 @@ def test_a_missing_chunk_may_be_one_of_fill_values(source, tmp_path):
 
 
 def test_a_damaged_page_of_parquet(source, tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "table.parquet"
     parquet.write_table(
         pa.table(source), path, row_group_size=200, use_dictionary=False, write_page_checksum=True
@@ -172,8 +162,6 @@ def test_a_damaged_page_of_parquet(source, tmp_path):
 
 
 def test_a_damaged_file_of_arrow(source, tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    feather = pytest.importorskip("pyarrow.feather")
     path = tmp_path / "table.feather"
     feather.write_feather(pa.table(source), path, compression="zstd", chunksize=200)
     whole = path.read_bytes()

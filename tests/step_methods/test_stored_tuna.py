@@ -2,11 +2,9 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager
 
 import numba
 import numpy as np
@@ -22,6 +20,7 @@ from pymc_austerity.mode import expansion
 from pymc_austerity.model.compile import backend
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.structure.local_terms import LocalTerms
+from tests.data.full_disk import limited_file_size
 from tests.statistical.errors import p_of_counts
 
 N, D = 25_000, 3
@@ -190,7 +189,7 @@ class TestFiles:
         assert sorted(each.name for each in store.path.iterdir()) == ["X.npy", "store.json", "y.npy"]
 
     def test_a_full_disk(self, interpreted, store):
-        with at_most_in_a_file(12 * N - 1), pytest.raises(OSError, match=f"{12 * N:,} bytes are") as told:
+        with limited_file_size(12 * N - 1), pytest.raises(OSError, match=f"{12 * N:,} bytes are") as told:
             TunaMH(model=on_disk(store))
         assert told.value.errno == errno.EFBIG
         assert "are left on its disk" in str(told.value)
@@ -202,16 +201,6 @@ class TestFiles:
             TunaMH(model=on_disk(RowStore.open(maps)))
         TunaMH(model=on_disk(RowStore.open(maps, scratch=tmp_path)))
         assert not os.listdir(tmp_path)
-
-
-@contextmanager
-def at_most_in_a_file(most):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.slow("two models of millions of rows are built in processes of their own")
