@@ -73,6 +73,10 @@ class RowBounds:
         For each radius, one for all rows and, where it pays, one for those that are loose then.
     looseness : float
         The sum of the bounds at the first radius over that at the center, on a sample.
+    table : TabulatedBounds, optional
+        For nearly all rows.
+    exact : TabulatedBounds, optional
+        For all others, in place of jets.
     """
 
     def __init__(
@@ -83,29 +87,37 @@ class RowBounds:
         efforts: list[list[Effort]],
         looseness: float,
         table: TabulatedBounds | None,
+        exact: TabulatedBounds | None = None,
     ) -> None:
         self._function, self._degree, self._radii = function, degree, radii
-        self.efforts, self.looseness, self._table = efforts, looseness, table
+        self.efforts, self.looseness, self._table, self._exact = efforts, looseness, table, exact
 
     def __call__(self, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
         """c_i, of shape (R, m)."""
         if self._table is None:
-            bounds = self._by_jets(slice(None), eta, directions, data)
+            bounds = self._one_by_one(slice(None), eta, directions, data)
         else:
             bounds = looked_up(self._table, self._degree, self._radii, eta, directions, data)
             # Rows beyond the tables are few.
             beyond = np.isinf(bounds[:-1]).any(axis=0)
             if beyond.any():
-                bounds[:, beyond] = self._by_jets(beyond, eta, directions, data)
+                bounds[:, beyond] = self._one_by_one(beyond, eta, directions, data)
         # What holds up to a radius holds up to all smaller ones.
         for k in range(len(bounds) - 1, 0, -1):
             np.minimum(bounds[k - 1], bounds[k], out=bounds[k - 1])
         return bounds
 
-    def _by_jets(self, which: Mask | slice, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
-        """Those of some rows, without tables; infinite for radii at which nothing was found."""
-        rows = _Rows(self._function, self._degree, eta[which], directions[which], data[:, which])
-        bounds = np.full((len(self._radii), len(eta[which])), np.inf)
+    def _one_by_one(self, which: Mask | slice, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
+        """Those of some rows, without tables."""
+        some = eta[which], directions[which], data[:, which]
+        if self._exact is not None:
+            return looked_up(self._exact, self._degree, self._radii, *some)
+        return self._by_jets(*some)
+
+    def _by_jets(self, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
+        """Those of some rows; infinite for radii at which nothing was found."""
+        rows = _Rows(self._function, self._degree, eta, directions, data)
+        bounds = np.full((len(self._radii), len(eta)), np.inf)
         for k, (radius, efforts) in enumerate(zip(self._radii, self.efforts, strict=True)):
             if efforts:
                 bounds[k] = rows.refined(radius, efforts, far=k > 0)
@@ -129,6 +141,9 @@ def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample
     n = function.n_rows
     positions = evenly_spaced(n, _SAMPLE[function.n_predictors])
     rows = _Rows(function, degree, *sample(positions))
+    exact = rows.without_jets
+    if exact is not None:
+        return rows.exactly(exact, radii)
     share = n / len(positions)
     efforts = [_efforts(rows, radius, share, far=k > 0) for k, radius in enumerate(radii)]
     bounds = np.stack(
@@ -142,9 +157,7 @@ def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample
         [] if np.isinf(own).mean() > _HOPELESS else effort
         for own, effort in zip(bounds, efforts, strict=True)
     ]
-    table = None
-    if function.n_predictors == 1 and n >= _MANY_ROWS:
-        table = rows.table(radii, bounds)
+    table = rows.table(radii, bounds) if function.n_predictors == 1 else None
     return RowBounds(function, degree, radii, efforts, looseness, table)
 
 
@@ -209,8 +222,26 @@ class _Rows:
         """The derivatives at the center alone, which no bound is below."""
         return self._norms(_POINT, Effort(0, (1,) * self.n_predictors), slice(None))
 
+    @cached_property
+    def without_jets(self) -> TabulatedBounds | None:
+        """Bounds that are exact, if they are known."""
+        if self.n_predictors > 1:
+            return None
+        return TabulatedBounds.without_table(self._function.expression, self._degree)
+
+    def exactly(self, exact: TabulatedBounds, radii: Vector) -> RowBounds:
+        """All rows by what is exact; from a table if they are many."""
+        own = self._looked_up(exact, np.append(radii, 0.0))
+        looseness = (
+            float(own[0].sum() / own[-1].sum()) if own[-1].any() and np.isfinite(own[-1]).all() else 1.0
+        )
+        table = self.table(radii, own[:-1])
+        return RowBounds(self._function, self._degree, radii, [], looseness, table, exact)
+
     def table(self, radii: Vector, bounds: Matrix) -> TabulatedBounds | None:
-        """Tables for these rows and others like them, if they are about as good as the bounds."""
+        """Tables for these rows and others like them, if rows are many and tables about as good as bounds."""
+        if self._function.n_rows < _MANY_ROWS:
+            return None
         finite = radii[np.isfinite(radii)]
         eta, length = self._eta[:, 0], np.linalg.norm(self._directions[:, 0], axis=1)
         reach = _BEYOND * max(np.ptp(eta), 1.0) + 2.0 * finite.max(initial=0.0) * length.max()
@@ -219,10 +250,13 @@ class _Rows:
         )
         if found is None:
             return None
-        ours = looked_up(found, self._degree, radii, self._eta, self._directions, self._data)
+        ours = self._looked_up(found, radii)
         with np.errstate(invalid="ignore"):
             worse = ours.sum(axis=1) > np.where(radii > radii[0], _TABLE_FAR, _TABLE) * bounds.sum(axis=1)
         return None if worse.any() else found
+
+    def _looked_up(self, table: TabulatedBounds, radii: Vector) -> Matrix:
+        return looked_up(table, self._degree, radii, self._eta, self._directions, self._data)
 
     def bounds(self, radius: float, effort: Effort, which: Mask | slice = slice(None)) -> Vector:
         """Bounds of some of the rows by one effort."""

@@ -130,6 +130,24 @@ def ranges_of(
             middle[k], radius[k] = 0.0, math.inf
 
 
+def largest_derivative(
+    code: int, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], order: int
+) -> npt.NDArray[np.float64]:
+    """The largest |phi^(order)| over each of some intervals; infinite outside of the domain."""
+    result = np.empty(low.size)
+    _largest_derivative(code, low.ravel(), high.ravel(), order, result)
+    return result.reshape(low.shape) * math.factorial(order)
+
+
+@entry
+def _largest_derivative(code: int, low: Vector, high: Vector, order: int, result: Vector) -> None:
+    work = np.empty(WORK)
+    middle, radius = work[6], work[7]
+    for i in range(low.shape[0]):
+        ranges_of(code, low[i], high[i], 0.0, order, work, middle, radius)
+        result[i] = (abs(middle[order]) + radius[order]) * (1.0 + 4.0 * _EPS)
+
+
 @inner
 def is_outside(code: int, low: float, high: float) -> bool:
     """Does the interval leave the domain of phi?"""

@@ -5,8 +5,9 @@ Many rows are f(eta; data) = sum over k of g_k(data) h_k(eta) + a function that 
     |f^(g)| <= sum over k of |g_k| |h_k^(g)|,
 
 and sup |h_k^(g)| over an interval is at most its largest bound over the cells of a grid that the interval
-touches. The cells are bounded once, by interval jets. The largest of 2^l neighbours is kept for each l, so
-that a row takes two look-ups, whatever the length of its interval.
+touches. The cells are bounded once: exactly where h_k is an elementary function of b eta + c, as in most
+regressions, else by interval jets. The largest of 2^l neighbours is kept for each l, so that a row takes two
+look-ups, whatever the length of its interval.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.affine import is_affine
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.linear import linear
-from pymc_austerity.bounds.expressions.node import Expression, constant, ordered
+from pymc_austerity.bounds.expressions.node import Expression, constant, ordered, predictor
+from pymc_austerity.bounds.jets.codes import FUNCTIONS
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms
+from pymc_austerity.bounds.jets.ranges import largest_derivative
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.target import Vector
 
@@ -36,6 +39,7 @@ _EFFORT = Effort(2, (1,))
 _WHOLE = Effort(0, (1,))
 # Tables for one term, at most.
 _MOST_PARTS = 6
+_ROUNDING = 1e-14
 
 
 class Separated(NamedTuple):
@@ -87,6 +91,40 @@ def _times(factor: Expression, parts: list[Separated] | None) -> list[Separated]
     return [one._replace(coefficient=forms.multiply(factor, one.coefficient)) for one in parts]
 
 
+class Elementary(NamedTuple):
+    """phi(b eta + c).
+
+    Attributes
+    ----------
+    code : int
+        Which phi.
+    slope, shift : float
+        b and c.
+    """
+
+    code: int
+    slope: float
+    shift: float
+
+    @classmethod
+    def of(cls, function: Expression) -> Self | None:
+        """What a function of predictor 0 is, if it is of this form."""
+        if function.op not in FUNCTIONS or len(function.args) != 1:
+            return None
+        shift, terms = linear(function.args[0])
+        if set(terms) != {predictor(0)}:
+            return None
+        return cls(FUNCTIONS.index(function.op), terms[predictor(0)], shift)
+
+    def bounds(self, degree: int, centers: Vector, half: Array | float) -> Array:
+        """The largest |h^(g)| over centers +- half."""
+        arguments, reach = self.slope * centers + self.shift, np.abs(self.slope * half)
+        rounding = _ROUNDING * (np.abs(arguments) + np.abs(self.slope * centers) + abs(self.shift) + reach)
+        low, high = arguments - reach - rounding, arguments + reach + rounding
+        found = largest_derivative(self.code, low, high, degree)
+        return found * abs(self.slope) ** degree * (1.0 + _ROUNDING)
+
+
 class Table(NamedTuple):
     """Bounds of |h^(g)| on a grid.
 
@@ -122,6 +160,9 @@ def table_of(function: Expression, degree: int, low: float, high: float) -> Tabl
 
 
 def _bounds(function: Expression, degree: int, centers: Array, half: float, effort: Effort) -> Vector:
+    elementary = Elementary.of(function)
+    if elementary is not None:
+        return elementary.bounds(degree, centers, half)
     tape = tape_of(function, 1, degree + effort.extra)
     one, nothing = np.ones((len(centers), 1, 1)), np.empty((0, len(centers)))
     return derivative_norms(tape, centers[:, None], one, nothing, half, degree, effort)
@@ -132,12 +173,14 @@ class TabulatedBounds:
 
     Parameters
     ----------
-    parts : list of (Expression, Table)
+    degree : int
+        g.
+    parts : list of (Expression, Table or Elementary)
         Coefficients g_k, and what is known of h_k.
     """
 
-    def __init__(self, parts: list[tuple[Expression, Table]]) -> None:
-        self._parts = parts
+    def __init__(self, degree: int, parts: list[tuple[Expression, Table | Elementary]]) -> None:
+        self._degree, self._parts = degree, parts
 
     @classmethod
     def of(cls, expression: Expression, degree: int, low: float, high: float) -> Self | None:
@@ -145,14 +188,26 @@ class TabulatedBounds:
         parts = separated(expression)
         if parts is None or len(parts) > _MOST_PARTS or not -math.inf < low < high < math.inf:
             return None
-        return cls([(one.coefficient, table_of(one.function, degree, low, high)) for one in parts])
+        return cls(degree, [(one.coefficient, table_of(one.function, degree, low, high)) for one in parts])
+
+    @classmethod
+    def without_table(cls, expression: Expression, degree: int) -> Self | None:
+        """For a multiple of one elementary function, of which all is known; None if it is none."""
+        parts = separated(expression)
+        if parts is None or len(parts) != 1:
+            return None
+        elementary = Elementary.of(parts[0].function)
+        return None if elementary is None else cls(degree, [(parts[0].coefficient, elementary)])
 
     def __call__(self, eta: Vector, reach: Array, data: Array) -> Array:
         """For eta_i +- reach_ri, of shape (R, m); infinite where the tables end."""
         result = np.zeros(reach.shape)
-        for coefficient, table in self._parts:
+        for coefficient, part in self._parts:
             found = np.empty(reach.shape)
-            _look_up(table, eta, reach, found)
+            if isinstance(part, Elementary):
+                found[:] = part.bounds(self._degree, eta, reach)
+            else:
+                _look_up(part, eta, reach, found)
             size = np.broadcast_to(np.abs(evaluate(coefficient, [], data)), len(eta))
             with np.errstate(invalid="ignore"):
                 result += np.where(size > 0.0, size * found, 0.0)

@@ -35,6 +35,30 @@ def test_hardly_above_the_closed_form(name, degree):
         assert ours.sum() <= 1.01 * exact.sum()
 
 
+@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize("name", ["logistic", "poisson", "gamma"])
+def test_an_elementary_function_needs_no_table(name, degree):
+    likelihood, eta, reach, columns = sample(name)
+    found = TabulatedBounds.without_table(likelihood.expression, degree)(eta, reach, columns)
+    for ours, own in zip(found, reach, strict=True):
+        exact = curvature(name, columns[0], eta - own, eta + own, degree)
+        np.testing.assert_allclose(ours, exact, rtol=1e-9)
+        assert np.all(ours >= exact * (1.0 - 1e-13))
+
+
+def test_elementary_functions_of_what_is_affine():
+    """softplus(b eta + c): b^2 / 4 where b eta + c reaches zero, and less beyond."""
+    function = forms.multiply(
+        data(0, 0.0, 9.0), forms.softplus(forms.add(constant(3.0), forms.multiply(constant(2.0), ETA)))
+    )
+    at, reach = np.array([-1.5, -1.0, 4.0]), np.array([[0.0, 0.5, 0.5]])
+    found = TabulatedBounds.without_table(function, 2)(at, reach, np.array([[1.0, 3.0, 2.0]]))
+    far = 1.0 / (1.0 + np.exp(10.0))
+    np.testing.assert_allclose(found[0], [1.0, 3.0, 8.0 * far * (1.0 - far)], rtol=1e-9)
+    assert TabulatedBounds.without_table(forms.add(forms.exp(ETA), forms.softplus(ETA)), 2) is None
+    assert TabulatedBounds.without_table(forms.exp(forms.exp(ETA)), 2) is None
+
+
 def test_a_table_that_is_too_small_is_found_out(monkeypatch):
     """The test above sees a table that forgets the cells at both ends."""
     look_up = tabulated._look_up.py_func
