@@ -47,6 +47,12 @@ class ExpansionCoordinates(NamedTuple):
     whitening: Matrix
 
     @property
+    def of_rows(self) -> Matrix:
+        """What a row (x, o) is multiplied by: (x V, x m + o)."""
+        last = np.append(self.center, 1.0)[:, None]
+        return np.hstack([np.vstack([self.directions, np.zeros(self.directions.shape[1])]), last])
+
+    @property
     def is_whole(self) -> bool:
         """Whether all rows are in their span, because V W = I."""
         if self.directions.shape[0] != self.directions.shape[1]:
@@ -147,8 +153,9 @@ def rows_about_center(
     rows = rows.reshape(len(positions), -1, rows.shape[-1])  # (m, p, D + 1)
     if not np.all(np.isfinite(rows)):
         raise UnboundedError(f"Some rows of the design of the term {term.name!r} are not finite.")
-    x, values = rows[..., :-1], rows[..., :-1] @ coordinates.center + rows[..., -1]
-    v = x @ coordinates.directions
+    # One product of matrices: v in all columns but the last, predictors there.
+    seen = (rows.reshape(-1, rows.shape[-1]) @ coordinates.of_rows).reshape(*rows.shape[:2], -1)
+    x, v, values = rows[..., :-1], seen[..., :-1], seen[..., -1]
     if not coordinates.is_whole:
         length, column = np.linalg.norm(v, axis=-1), np.linalg.norm(coordinates.whitening, axis=0)
         if np.any(np.abs(v @ coordinates.whitening - x) > _TOLERANCE * length[..., None] * column):

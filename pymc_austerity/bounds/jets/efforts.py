@@ -128,11 +128,13 @@ def looked_up(
     table: TabulatedBounds, degree: int, radii: Vector, eta: Matrix, directions: Matrix, data: Matrix
 ) -> Matrix:
     """c_i = K_i |v_i|^g from tables, of shape (R, m)."""
-    length = np.linalg.norm(directions[:, 0], axis=1) * (1.0 + 1e-12)
-    some = length > 0.0
+    v = directions[:, 0]
+    length = np.sqrt(np.einsum("md,md->m", v, v)) * (1.0 + 1e-12)
+    moves = length > 0.0
+    some = slice(None) if moves.all() else moves  # mostly without copies
+    own = np.ascontiguousarray(eta[some, 0]), length[some]
     bounds = np.zeros((len(radii), len(length)))
-    largest = table(eta[some, 0], np.outer(radii, length[some]), data[:, some])
-    bounds[:, some] = largest * length[some] ** degree
+    bounds[:, some] = table(*own, radii, data[:, some]) * own[1] ** degree
     return bounds
 
 

@@ -199,40 +199,51 @@ class TabulatedBounds:
         elementary = Elementary.of(parts[0].function)
         return None if elementary is None else cls(degree, [(parts[0].coefficient, elementary)])
 
-    def __call__(self, eta: Vector, reach: Array, data: Array) -> Array:
-        """For eta_i +- reach_ri, of shape (R, m); infinite where the tables end."""
-        result = np.zeros(reach.shape)
+    def __call__(self, eta: Vector, length: Vector, radii: Vector, data: Array) -> Array:
+        """For eta_i +- radius times length_i, of shape (R, m); infinite where the tables end."""
+        result = np.zeros((len(radii), len(length)))
         for coefficient, part in self._parts:
-            found = np.empty(reach.shape)
+            size = np.ascontiguousarray(
+                np.broadcast_to(np.abs(evaluate(coefficient, [], data)), len(eta)), dtype=np.float64
+            )
             if isinstance(part, Elementary):
-                found[:] = part.bounds(self._degree, eta, reach)
+                _add_some(part.bounds(self._degree, eta, np.outer(radii, length)), size, result)
             else:
-                _look_up(part, eta, reach, found)
-            size = np.broadcast_to(np.abs(evaluate(coefficient, [], data)), len(eta))
-            with np.errstate(invalid="ignore"):
-                result += np.where(size > 0.0, size * found, 0.0)
+                _look_up(part, eta, length, radii, size, result)
         return result
 
 
 @entry
-def _look_up(table: Table, eta: Vector, reach: Array, result: Array) -> None:
-    """The largest bound over the cells from eta - reach to eta + reach."""
+def _add_some(bounds: Array, size: Vector, result: Array) -> None:
+    """Add multiples of bounds, of which zero is nothing."""
+    for k in range(bounds.shape[0]):
+        for i in range(bounds.shape[1]):
+            if size[i] > 0.0:
+                result[k, i] += size[i] * bounds[k, i]
+
+
+@entry
+def _look_up(table: Table, eta: Vector, length: Vector, radii: Vector, size: Vector, result: Array) -> None:
+    """Add the largest bound over the cells from eta - reach to eta + reach, times a number for each row."""
     levels, n = table.largest.shape
-    for k in range(reach.shape[0]):
-        for i in range(reach.shape[1]):
-            first = (eta[i] - reach[k, i] - table.low) / table.width
-            last = (eta[i] + reach[k, i] - table.low) / table.width
+    for k in range(radii.shape[0]):
+        for i in range(eta.shape[0]):
+            if size[i] == 0.0:
+                continue
+            reach = radii[k] * length[i]
+            first = (eta[i] - reach - table.low) / table.width
+            last = (eta[i] + reach - table.low) / table.width
             # One cell more on either side, for the rounding of these.
             if not (first >= 1.0 and last < n - 1.0):
-                result[k, i] = table.everywhere
+                result[k, i] += size[i] * table.everywhere
                 continue
             a, b = int(first - 1e-6), int(last + 1e-6)
             level = 0
-            size = 1
-            while level < levels - 1 and 2 * size <= b - a + 1:
-                level, size = level + 1, 2 * size
-            found = table.largest[level, b - size + 1]
-            while a <= b - size:
+            cells = 1
+            while level < levels - 1 and 2 * cells <= b - a + 1:
+                level, cells = level + 1, 2 * cells
+            found = table.largest[level, b - cells + 1]
+            while a <= b - cells:
                 found = max(found, table.largest[level, a])
-                a += size
-            result[k, i] = found
+                a += cells
+            result[k, i] += size[i] * found

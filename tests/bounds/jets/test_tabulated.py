@@ -14,22 +14,23 @@ from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
 from tests.bounds.jets.test_derivative_norms import bounds_of
 
 ETA = predictor(0)
+RADII = np.array([1.0, 20.0])
 TABULATED = ["logistic", "poisson", "negative binomial", "gamma"]
 
 
 def sample(name, n=400, reach=0.05):
     likelihood, rng = LIKELIHOODS[name], np.random.default_rng(5)
     eta, _, columns = rows(likelihood, rng, n, 3, 1e5)
-    return likelihood, eta[:, 0], np.outer([1.0, 20.0], rng.uniform(0.1, 1.0, n)) * reach, columns
+    return likelihood, eta[:, 0].copy(), reach * rng.uniform(0.1, 1.0, n), columns
 
 
 @pytest.mark.parametrize("degree", [2, 3])
 @pytest.mark.parametrize("name", TABULATED)
 def test_hardly_above_the_closed_form(name, degree):
-    likelihood, eta, reach, columns = sample(name)
+    likelihood, eta, length, columns = sample(name)
     table = TabulatedBounds.of(likelihood.expression, degree, eta.min() - 3.0, eta.max() + 3.0)
-    found = table(eta, reach, columns)
-    for ours, own in zip(found, reach, strict=True):
+    found = table(eta, length, RADII, columns)
+    for ours, own in zip(found, np.outer(RADII, length), strict=True):
         exact = curvature(name, columns[0], eta - own, eta + own, degree)
         assert np.all(ours >= exact * (1.0 - 1e-9))
         assert ours.sum() <= 1.01 * exact.sum()
@@ -38,9 +39,9 @@ def test_hardly_above_the_closed_form(name, degree):
 @pytest.mark.parametrize("degree", [2, 3])
 @pytest.mark.parametrize("name", ["logistic", "poisson", "gamma"])
 def test_an_elementary_function_needs_no_table(name, degree):
-    likelihood, eta, reach, columns = sample(name)
-    found = TabulatedBounds.without_table(likelihood.expression, degree)(eta, reach, columns)
-    for ours, own in zip(found, reach, strict=True):
+    likelihood, eta, length, columns = sample(name)
+    found = TabulatedBounds.without_table(likelihood.expression, degree)(eta, length, RADII, columns)
+    for ours, own in zip(found, np.outer(RADII, length), strict=True):
         exact = curvature(name, columns[0], eta - own, eta + own, degree)
         np.testing.assert_allclose(ours, exact, rtol=1e-9)
         assert np.all(ours >= exact * (1.0 - 1e-13))
@@ -51,8 +52,10 @@ def test_elementary_functions_of_what_is_affine():
     function = forms.multiply(
         data(0, 0.0, 9.0), forms.softplus(forms.add(constant(3.0), forms.multiply(constant(2.0), ETA)))
     )
-    at, reach = np.array([-1.5, -1.0, 4.0]), np.array([[0.0, 0.5, 0.5]])
-    found = TabulatedBounds.without_table(function, 2)(at, reach, np.array([[1.0, 3.0, 2.0]]))
+    at, length = np.array([-1.5, -1.0, 4.0]), np.array([0.0, 1.0, 1.0])
+    found = TabulatedBounds.without_table(function, 2)(
+        at, length, np.array([0.5]), np.array([[1.0, 3.0, 2.0]])
+    )
     far = 1.0 / (1.0 + np.exp(10.0))
     np.testing.assert_allclose(found[0], [1.0, 3.0, 8.0 * far * (1.0 - far)], rtol=1e-9)
     assert TabulatedBounds.without_table(forms.add(forms.exp(ETA), forms.softplus(ETA)), 2) is None
@@ -63,7 +66,7 @@ def test_a_table_that_is_too_small_is_found_out(monkeypatch):
     """The test above sees a table that forgets the cells at both ends."""
     look_up = tabulated._look_up.py_func
     monkeypatch.setattr(
-        tabulated, "_look_up", lambda table, eta, reach, result: look_up(table, eta, 0.9 * reach, result)
+        tabulated, "_look_up", lambda table, eta, length, *others: look_up(table, eta, 0.9 * length, *others)
     )
     with pytest.raises(AssertionError):
         test_hardly_above_the_closed_form("negative binomial", 3)
@@ -73,11 +76,11 @@ def test_beyond_the_table_only_what_holds_everywhere_is_known():
     logistic = TabulatedBounds.of(forms.negative(forms.softplus(ETA)), 3, -1.0, 1.0)
     everywhere = 1.0 / (6.0 * np.sqrt(3.0))
     at = np.array([0.0, 5.0, 0.0])
-    found = logistic(at, np.array([[0.1, 0.1, np.inf]]), np.empty((0, 3)))[0]
+    found = logistic(at, np.array([0.1, 0.1, np.inf]), np.ones(1), np.empty((0, 3)))[0]
     assert found[0] < everywhere
     np.testing.assert_allclose(found[1:], everywhere, rtol=1e-9)
     poisson = TabulatedBounds.of(forms.negative(forms.exp(ETA)), 3, -1.0, 1.0)
-    assert np.isinf(poisson(np.array([5.0]), np.array([[0.1]]), np.empty((0, 1)))).all()
+    assert np.isinf(poisson(np.array([5.0]), np.array([0.1]), np.ones(1), np.empty((0, 1)))).all()
 
 
 def test_what_is_separable():
