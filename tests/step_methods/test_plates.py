@@ -11,6 +11,7 @@ from scipy import stats
 
 from pymc_austerity import SubsamplingWarning, TunaMH
 from pymc_austerity.model.compile.backend import interpreted as without_compilation
+from pymc_austerity.step_methods.metropolis.mixing_pilot import draws_of_pilot
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 from pymc_austerity.testing.steps import require_same_path
 
@@ -189,6 +190,13 @@ def test_statistics(built):
         assert 0.0 <= own["plate_acceptance"] <= 1.0
         assert own["bound_violations"] == own["exhausted"] == 0.0
     assert "plate_acceptance" not in TunaMH.stats_dtypes_shapes
+
+
+def test_a_pilot_counts_what_groups_cost(built):
+    """Else the pilot of a plate of 10,000 groups takes longer than the chain."""
+    assert built._rows_a_draw > built.plate.prediction.terms + 5.0 * built.plate.prediction.n_groups
+    assert draws_of_pilot(8.0 * 1000, 10, 1, is_surrogate=False) >= 100
+    assert draws_of_pilot(8.0 * 10_000, 10, 1, is_surrogate=False) == 0
 
 
 def test_several_sweeps_for_a_draw():

@@ -31,6 +31,9 @@ from pymc_austerity.step_methods.metropolis.statistics import (
 )
 from pymc_austerity.target import Vector
 
+# A group takes as long, in a sweep, as so many rows that are read.
+_ROWS_A_GROUP = 8.0
+
 
 class PlateStep(SubsampledStep):
     """What a step on a plate does in another way: where it starts, what it reports, and nothing is tuned."""
@@ -112,7 +115,7 @@ class PlateStep(SubsampledStep):
     def _rows_a_draw(self) -> float:
         if self.plate is None:
             return super()._rows_a_draw
-        return self.plate.prediction.terms + self.plate.prediction.n_groups
+        return self.plate.prediction.terms + _ROWS_A_GROUP * self.plate.prediction.n_groups
 
     @property
     def _n_watched(self) -> int:

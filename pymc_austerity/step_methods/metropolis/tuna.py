@@ -202,7 +202,9 @@ class TunaMH(PlateStep):
 
     @property
     def _rows_a_draw(self) -> float:
-        return float(self._recipe.n_local if self.reads_all else self._recipe.prediction.terms)
+        if self.plate is not None or self.reads_all:
+            return super()._rows_a_draw
+        return float(self._recipe.prediction.terms)
 
     def _planned(self, point: PointType) -> StepPlan:
         return plan_exact(self._options, self._tuna, self._decision(), point, self._fewest_groups)
