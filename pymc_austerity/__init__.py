@@ -3,6 +3,7 @@
 from pymc_austerity import design, diagnostics, plots
 from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
+from pymc_austerity.cluster import sample_distributed
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.data import RowStore
 from pymc_austerity.distributions import UniformStiefel
@@ -70,5 +71,6 @@ __all__ = [
     "recommend",
     "restricted_nuts",
     "restricted_slice",
+    "sample_distributed",
     "stored_data",
 ]

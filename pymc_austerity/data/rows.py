@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_austerity.data.checksums import Checksums
 from pymc_austerity.data.columns import Dtype
+from pymc_austerity.data.elsewhere import path_here
 from pymc_austerity.data.file_state import FileState, require_size, state_of
 from pymc_austerity.data.labels import Label
 from pymc_austerity.data.scratch import require_scratch
@@ -106,7 +107,32 @@ class Rows:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By path: the rows are not sent to workers.
-        return Rows, (self._file, self._checksums.known)
+        return Rows.reopened, (self._file, self._checksums.known)
+
+    @classmethod
+    def reopened(cls, file: RowsFile, checksums: Sequence[int | None]) -> Self:
+        """Rows that were opened in another process, perhaps on another host.
+
+        Parameters
+        ----------
+        file : RowsFile
+        checksums : sequence of int or None
+
+        Raises
+        ------
+        ValueError
+            If the file is another one, or a copy and not of a store that `RowStore.write` made: only these
+            have checksums by which a copy is known.
+        """
+        path = path_here(file.path)
+        if path == file.path:
+            return cls(file, checksums)
+        if not file.is_stored:
+            raise ValueError(
+                f"{path} is a copy of {file.path}, which has no checksums: write the rows by RowStore.write."
+            )
+        scratch = None if file.scratch is None else path.parent
+        return cls(file._replace(path=path, state=state_of(path), scratch=scratch), checksums)
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -1,0 +1,206 @@
+"""Chains on a cluster of two processes: the draws of `pm.sample`, whatever happens to workers."""
+
+import os
+import pickle
+import shutil
+import signal
+import threading
+import time
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+from distributed import Client, LocalCluster
+
+from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
+from pymc_austerity.cluster import running, sample, workers
+from tests.cluster.planted_steps import Slow, Talks
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
+STARTS = pytest.mark.slow("starts processes that import PyMC")
+
+
+@cache
+def data(n=3000):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(n, 2))
+    return x, (rng.random(n) < 1.0 / (1.0 + np.exp(-x[:, 0]))).astype(np.int8)
+
+
+def model_of(x, y):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=2)
+        pm.Deterministic("odds", pm.math.exp(beta))
+        pm.Bernoulli("y", logit_p=x @ beta, observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def client():
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+        yield client
+
+
+def equal(one, two):
+    for group in ("posterior", "sample_stats"):
+        assert one[group].to_dataset().equals(two[group].to_dataset())
+    changes = {"created_at", "sampling_time"}
+    assert {k: v for k, v in one.posterior.attrs.items() if k not in changes} == {
+        k: v for k, v in two.posterior.attrs.items() if k not in changes
+    }
+    assert list(one.children) == list(two.children)
+
+
+def kill_a_worker(client):
+    """When chains run, as the system does if memory is short."""
+    while not any(client.processing().values()):
+        time.sleep(0.01)
+    time.sleep(0.5)
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+
+@STARTS
+class TestDraws:
+    def test_bit_for_bit(self, client):
+        model = model_of(*data())
+        step = TunaMH(model=model)
+        ours = sample_distributed(200, tune=50, chains=3, step=step, client=client, model=model, **QUIET)
+        with model:
+            own = pm.sample(200, tune=50, chains=3, cores=1, step=step, **QUIET)
+        equal(ours, own)
+        other = sample_distributed(
+            200, tune=50, chains=3, step=step, client=client, model=model, **{**QUIET, "random_seed": 4}
+        )
+        assert not other.posterior.equals(own.posterior)
+
+    def test_several_steps_a_dead_worker_and_progress(self, client, capsys):
+        """The chain that was lost is run again with its own seed."""
+        model = model_of(*data(200))
+        with model:
+            options = {"draws": 120, "tune": 20, "chains": 2, **QUIET, "var_names": ["odds"]}
+            own = pm.sample(cores=1, step=[Slow([model["beta"]])], **options)
+            killer = threading.Thread(target=kill_a_worker, args=[client])
+            killer.start()
+            options["progressbar"] = True
+            ours = sample_distributed(step=[Slow([model["beta"]])], client=client, **options)
+            killer.join()
+        equal(ours, own)
+        assert capsys.readouterr().out.count("120") >= 2
+
+    def test_rows_on_disk_are_not_sent(self, client, tmp_path, monkeypatch):
+        x, y = data()
+        np.save(tmp_path / "x.npy", x)
+        np.save(tmp_path / "y.npy", y)
+        maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "xy"}
+        (tmp_path / "here").mkdir()
+        store = RowStore.write(maps, tmp_path / "here" / "clicks.rows")
+        with pm.Model() as model:
+            x, y = stored_data("x", store["x"]), stored_data("y", store["y"])
+            pm.Bernoulli("o", logit_p=x @ pm.Normal("beta", shape=2), observed=y)
+            step = TunaMH()
+            own = pm.sample(50, tune=20, chains=2, cores=1, step=step, **QUIET)
+        sent = []
+        monkeypatch.setattr(sample, "_LARGE", 0)
+        monkeypatch.setattr(sample._LOG, "warning", lambda text, size: sent.append(size))
+        options = {
+            "draws": 50,
+            "tune": 20,
+            "chains": 2,
+            "step": step,
+            "client": client,
+            "model": model,
+            **QUIET,
+        }
+        equal(sample_distributed(**options), own)
+        assert sent[0] < 1.0
+        # Elsewhere on the workers.
+        shutil.copytree(tmp_path / "here", tmp_path / "there")
+        there = str(tmp_path / "there")
+        own_path = workers.path_here
+        found = own_path(tmp_path / "gone" / "clicks.rows" / "x.npy")
+        assert not found.exists()
+        monkeypatch.setenv("PMA_STORE_ROOT", there)
+        assert own_path(tmp_path / "gone" / "clicks.rows" / "x.npy").exists()
+        monkeypatch.delenv("PMA_STORE_ROOT")
+        text = pickle.dumps(store["x"])
+        shutil.move(tmp_path / "here", tmp_path / "away")
+        with pytest.raises(
+            FileNotFoundError, match=r"clicks.rows.* does not exist on the host .* of the worker"
+        ):
+            sample_distributed(**options)
+        monkeypatch.setenv("PMA_STORE_ROOT", there)
+        np.testing.assert_array_equal(np.asarray(pickle.loads(text)), data()[0])
+        client.run(os.environ.__setitem__, "PMA_STORE_ROOT", there)
+        try:
+            equal(sample_distributed(**options), own)
+        finally:
+            client.run(os.environ.pop, "PMA_STORE_ROOT")
+
+
+@STARTS
+class TestTrouble:
+    def options(self, client, step=Slow, **others):
+        model = model_of(*data(200))
+        with model:
+            return {
+                "draws": 2000, "tune": 10, "chains": 2, "client": client, "model": model,
+                "step": step([model["beta"]]), **QUIET, **others,
+            }  # fmt: skip
+
+    def test_ctrl_c_keeps_what_there_is(self, client, monkeypatch):
+        shown, own = [], running.Running._show
+
+        def show(self, messages, bars, tune):
+            shown.append(own(self, messages, bars, tune))
+            if len(shown) == 20:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(running.Running, "_show", show)
+        with pytest.warns(SubsamplingWarning, match="Interrupted: 2 of 2 chains have draws"):
+            idata = sample_distributed(**self.options(client))
+        assert 10 < idata.posterior.sizes["draw"] < 2000
+
+    def test_warnings_arrive(self, client):
+        with pytest.warns(SubsamplingWarning) as told:
+            sample_distributed(**self.options(client, Talks, draws=5))
+        assert [str(one.message) for one in told] == ["Chain 0: planted", "Chain 1: planted"]
+
+    def test_an_error_names_the_chain(self, client):
+        options = self.options(client, draws=5, initvals=[{}, {"beta": [np.inf, 0.0]}])
+        with pytest.raises(OverflowError, match="(?s)valid bounds.*This was raised by chain 1 on a worker"):
+            sample_distributed(**options)
+
+    def test_no_workers(self, monkeypatch):
+        empty = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+        with empty as cluster, Client(cluster) as client:
+            options = self.options(client, wait_for_workers=0.5)
+            stop = threading.Timer(4.0, lambda: cluster.scale(0))
+            stop.start()
+            with pytest.raises(RuntimeError, match=r"no worker for 0.5 seconds"):
+                sample_distributed(**options)
+
+
+def test_bad_input(monkeypatch):
+    model = model_of(*data(200))
+    with model, pytest.raises(TypeError, match="client is a distributed.Client, not 'tcp://host:8786'"):
+        sample_distributed(step=None, client="tcp://host:8786")
+    with model, pytest.raises(ValueError, match="draws must be a whole number of at least 1, not 0"):
+        sample_distributed(0, step=None, client=None)
+
+
+def test_other_versions():
+    class Fake:
+        def get_versions(self, packages):
+            own = {name: "1" for name in ("python", *packages)}
+            return {
+                "client": {"packages": own},
+                "workers": {
+                    "tcp://a": {"packages": own},
+                    "tcp://b": {"packages": {**own, "numba": "0"}},
+                },
+            }
+
+    with pytest.raises(RuntimeError, match="tcp://b has numba 0, and this process has 1"):
+        workers.require_same_versions(Fake())
