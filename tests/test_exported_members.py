@@ -49,6 +49,7 @@ PUBLIC = [
     "recommend",
     "restricted_nuts",
     "restricted_slice",
+    "sample_distributed",
     "stored_data",
 ]
 # What computes something that may be wrong has to say what it guarantees, and when it fails.
@@ -82,6 +83,7 @@ WITH_GUARANTEE = [
     "recommend",
     "restricted_nuts",
     "restricted_slice",
+    "sample_distributed",
     "stored_data",
 ]
 MODULES = ["design", "diagnostics", "plots"]

@@ -36,6 +36,10 @@ class Running:
     def __init__(self, client: Any, content: bytes, chains: int, topic: str, wait: float) -> None:
         self._client, self._topic, self._wait = client, topic, wait
         self._killed = imported("distributed", "Chains on a cluster", "cluster").KilledWorker
+        try:
+            client.wait_for_workers(1, timeout=wait)
+        except TimeoutError as error:
+            raise self._alone() from error
         self._content = client.scatter(content, broadcast=True, hash=False)
         self._futures = {
             k: client.submit(run_chain, self._content, k, topic, pure=False, key=f"chain-{k}-{topic}")
@@ -105,10 +109,13 @@ class Running:
         now = time.monotonic()
         self._alone_since = now if self._alone_since is None else self._alone_since
         if now - self._alone_since > self._wait:
-            raise RuntimeError(
-                f"The cluster has had no worker for {self._wait:g} seconds. Start some, or give "
-                "wait_for_workers=."
-            )
+            raise self._alone()
+
+    def _alone(self) -> RuntimeError:
+        return RuntimeError(
+            f"The cluster has had no worker for {self._wait:g} seconds. Start some, or give more by "
+            "wait_for_workers=."
+        )
 
     def _close(self, found: dict[int, Drawn]) -> None:
         if self._client.status != "running":

@@ -68,7 +68,7 @@ def sample_distributed(
         As in `pm.sample`.
     progressbar : bool, default True
         A line for each chain.
-    wait_for_workers : float, default 60
+    wait_for_workers : float, default 60.0
         Seconds for which there may be no worker at all.
     model : pm.Model, optional
         Default: that of the context.

@@ -1,5 +1,6 @@
-"""Steps that workers import."""
+"""What workers import."""
 
+import os
 import time
 
 import pymc as pm
@@ -21,3 +22,11 @@ class Talks(pm.Slice):
     def astep(self, apoint):
         warn("planted")
         return super().astep(apoint)
+
+
+def set_store_root(folder):
+    """As an administrator would; None takes it away."""
+    if folder is None:
+        del os.environ["PMA_STORE_ROOT"]
+    else:
+        os.environ["PMA_STORE_ROOT"] = folder

@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import running, sample, workers
-from tests.cluster.planted_steps import Slow, Talks
+from tests.cluster.planted_steps import Slow, Talks, set_store_root
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
 STARTS = pytest.mark.slow("starts processes that import PyMC")
@@ -53,11 +53,15 @@ def equal(one, two):
     assert list(one.children) == list(two.children)
 
 
-def kill_a_worker(client):
-    """When chains run, as the system does if memory is short."""
+def wait_until_busy(client):
     while not any(client.processing().values()):
         time.sleep(0.01)
     time.sleep(0.5)
+
+
+def kill_a_worker(client):
+    """As the system does if memory is short."""
+    wait_until_busy(client)
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
 
 
@@ -132,11 +136,11 @@ class TestDraws:
             sample_distributed(**options)
         monkeypatch.setenv("PMA_STORE_ROOT", there)
         np.testing.assert_array_equal(np.asarray(pickle.loads(text)), data()[0])
-        client.run(os.environ.__setitem__, "PMA_STORE_ROOT", there)
+        client.run(set_store_root, there)
         try:
             equal(sample_distributed(**options), own)
         finally:
-            client.run(os.environ.pop, "PMA_STORE_ROOT")
+            client.run(set_store_root, None)
 
 
 @STARTS
@@ -176,10 +180,12 @@ class TestTrouble:
         empty = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
         with empty as cluster, Client(cluster) as client:
             options = self.options(client, wait_for_workers=0.5)
-            stop = threading.Timer(4.0, lambda: cluster.scale(0))
+            stop = threading.Thread(target=lambda: (wait_until_busy(client), cluster.scale(0)))
             stop.start()
-            with pytest.raises(RuntimeError, match=r"no worker for 0.5 seconds"):
-                sample_distributed(**options)
+            for _ in range(2):  # they go, and there are none
+                with pytest.raises(RuntimeError, match=r"no worker for 0.5 seconds"):
+                    sample_distributed(**options)
+            stop.join()
 
 
 def test_bad_input(monkeypatch):

@@ -17,6 +17,7 @@ TIMES = frozenset({"process_time_diff", "perf_counter_diff", "perf_counter_start
 # Public names that are in no case, and why.
 LEFT_OUT = {
     "Factorisation": "what factorise returns",
+    "sample_distributed": "its draws are compared with those of pm.sample",
     "FactorisationError": "an error",
     "SubsamplingWarning": "warnings are compared by their texts",
     "__version__": "differs by right",
