@@ -54,14 +54,14 @@ class PlateSweeps:
 
     Attributes
     ----------
-    effects : str
-        The value variable of the effects.
+    effects : tuple of str
+        The value variables of the effects.
     n_groups : int
     kappa : float
         So many times the rows are drawn for the shared move, which makes its decision less noisy.
     """
 
-    effects: str
+    effects: tuple[str, ...]
     n_groups: int
     kappa: float
 
@@ -283,6 +283,7 @@ def plate_arrays(
         rows=GroupedRows(
             starts=rows.starts,
             x=rows.x,
+            covariates=rows.covariates,
             levels=rows.levels,
             predictors=at.predictors,
             slopes=at.slopes,
@@ -294,7 +295,7 @@ def plate_arrays(
         sums=sums,
         bounds=bounds,
         weights=weights,
-        effects=density_of(plate.prior),
+        effects=density_of(plate.priors[0]),
         proposal=fit.proposal(),
         rule=PlateRule(
             kappa=KAPPAS[0],
