@@ -17,6 +17,7 @@ from tests.kernels.plates.cases import case_of, case_of_model, log_remainders
         ("bernoulli", "crossed"),
         ("negative binomial", "crossed"),
         ("zero inflation", "centered"),
+        ("bernoulli", "two slopes"),
     ],
 )
 def test_drift(likelihood, spelling):
