@@ -155,28 +155,28 @@ def begin(q: Vector, plate: Plate, args: tuple[Any, ...], target: Target) -> tup
         standardised(sums, state.d, given[0], given[1], effects, is_centered, eps)
     else:
         factor, log_precision = scale_factor(given, n_effects), given[n_effects * (n_effects + 1) // 2]
-        together = by_groups(effects, n_effects)
+        together = by_groups(effects, plate.rule.n_vectors)
         standardised_with_slopes(sums, state.d, factor, log_precision, together, is_centered, eps)
     return at_theta(state, theta, eps, plate, args, target), other
 
 
 @register_jitable
-def by_groups(effects: Vector, n_effects: int) -> Vector:
-    """Effects of each group one after the other, from all intercepts, then all slopes."""
-    n_groups, result = effects.shape[0] // n_effects, np.empty(effects.shape[0])
-    for j in range(n_effects):
-        for g in range(n_groups):
-            result[g * n_effects + j] = effects[j * n_groups + g]
+def by_groups(effects: Vector, n_vectors: int) -> Vector:
+    """Effects of each group one after the other, from so many vectors of effects."""
+    n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
+    for j in range(n_vectors):
+        for g in range(n):
+            result[g * n_vectors + j] = effects[j * n + g]
     return result
 
 
 @register_jitable
-def by_effects(effects: Vector, n_effects: int) -> Vector:
+def by_effects(effects: Vector, n_vectors: int) -> Vector:
     """The inverse of `by_groups`."""
-    n_groups, result = effects.shape[0] // n_effects, np.empty(effects.shape[0])
-    for j in range(n_effects):
-        for g in range(n_groups):
-            result[j * n_groups + g] = effects[g * n_effects + j]
+    n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
+    for j in range(n_vectors):
+        for g in range(n):
+            result[j * n + g] = effects[g * n_vectors + j]
     return result
 
 
@@ -195,6 +195,6 @@ def end(q: Vector, state: PlateState, plate: Plate, args: tuple[Any, ...], targe
         factor, log_precision = scale_factor(given, n_effects), given[n_effects * (n_effects + 1) // 2]
         together = np.empty(state.eps.shape[0])
         effects_with_slopes(plate.sums, state.d, factor, log_precision, state.eps, is_centered, together)
-        q[n_shared:] = by_effects(together, n_effects)
+        q[n_shared:] = by_effects(together, plate.rule.n_vectors)
     if not plate.rule.is_centered:
         q[n_shared:] *= plate.effects.ratio

@@ -23,26 +23,29 @@ def drawn_state(arrays: Plate, shared: SharedTerms, fit: SharedFit, rng: np.rand
     effects = levels + arrays.sums.effects - mean_shifts(arrays.sums, d)
     rule = arrays.rule
     ratio = None if rule.is_centered else arrays.effects.ratio
-    scaled, n_effects = Scaled(rule.scaled, rule.scaled_by), arrays.sums.n_effects
-    return _in_model(shared, scaled, (ratio, n_effects), Center(theta, effects))
+    kind = ratio, arrays.sums.n_effects, rule.n_vectors
+    return _in_model(shared, Scaled(rule.scaled, rule.scaled_by), kind, Center(theta, effects))
 
 
 def state_at(survey: PlateSurvey, center: Center) -> Vector:
     """A state at a center."""
     plate = survey.plate
     ratio = None if plate.is_centered else density_of(plate.priors[0]).ratio
-    return _in_model(survey.shared, plate.scaled, (ratio, plate.n_effects), center)
+    return _in_model(survey.shared, plate.scaled, (ratio, plate.n_effects, plate.n_vectors), center)
 
 
 def _in_model(
-    shared: SharedTerms, scaled: Scaled, kind: tuple[float | None, int], center: Center
+    shared: SharedTerms, scaled: Scaled, kind: tuple[float | None, int, int], center: Center
 ) -> Vector:
-    """Theta and effects as the model has them; `kind` has no ratio where it has the effects centred, and q."""
-    (theta, effects), (ratio, n_effects) = center, kind
+    """Theta and effects as the model has them.
+
+    `kind` is the ratio, which is None where it has the effects centred, q, and in how many vectors they are.
+    """
+    (theta, effects), (ratio, n_effects, n_vectors) = center, kind
     if ratio is not None and n_effects > 1:
         factor, _ = shared.factor_and_precision(theta)
         effects = np.linalg.solve(factor, effects.reshape(-1, n_effects).T).T.ravel()
     elif ratio is not None:
         effects = effects * ratio / shared.tau_and_precision(theta)[0]
-    effects = by_effects(effects, n_effects)
+    effects = by_effects(effects, n_vectors)
     return np.concatenate([scaled.in_model(theta, shared.features(theta)), effects])

@@ -64,11 +64,11 @@ def times_curvatures(sums: GroupSums, levels: Vector) -> Vector:
     return found
 
 
-def by_groups(effects: Vector, n_effects: int) -> Vector:
-    """Effects of each group one after the other, from all intercepts, then all slopes."""
-    return effects.reshape(n_effects, -1).T.ravel()
+def by_groups(effects: Vector, n_vectors: int) -> Vector:
+    """Effects of each group one after the other, from so many vectors of effects."""
+    return effects.reshape(n_vectors, -1).T.ravel()
 
 
-def by_effects(effects: Vector, n_effects: int) -> Vector:
+def by_effects(effects: Vector, n_vectors: int) -> Vector:
     """The inverse of `by_groups`."""
-    return effects.reshape(-1, n_effects).T.ravel()
+    return effects.reshape(-1, n_vectors).T.ravel()

@@ -37,9 +37,10 @@ from pymc_austerity.model.plates.inner_effects import (
     scaled_coordinates,
 )
 from pymc_austerity.model.plates.inner_scaled import require_own_scales, with_inner_centered
+from pymc_austerity.model.plates.matrix_effects import matrix_effects, matrix_group_effects, rows_of_factor
 from pymc_austerity.model.plates.normal_residuals import is_about_predictor, normal_precision
 from pymc_austerity.model.plates.plate_rows import PlateRows
-from pymc_austerity.model.plates.slopes import group_effects, names_of_effects, scale_entries
+from pymc_austerity.model.plates.slopes import group_effects, names_of_effects
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
     affine_nodes,
@@ -84,6 +85,8 @@ class PlateModel:
         Of u_g: of its intercept, then of its slopes.
     is_centered : bool
         Whether the model has u_g, else x_g = (u_g - location_g) / scale.
+    n_vectors : int
+        How many vectors effects are in, the first all intercepts; 1 if those of a group are side by side.
     shared : Factorisation
         The terms of theta alone; its features are tau (with slopes the Cholesky factor of the
         covariance of u_g, row by row), the logarithm of the precision of residuals, the shape of the effects'
@@ -104,6 +107,7 @@ class PlateModel:
     dispersions: Dispersions
     priors: tuple[EffectsPrior, ...]
     is_centered: bool
+    n_vectors: int
     shared: Factorisation
     inner: tuple[InnerEffects, ...]
     is_normal: bool
@@ -151,21 +155,36 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     NoPlate
         If there is such a variable, and the model is no plate.
     """
-    gather = largest_gather(fact, fewest)
+    matrix = matrix_effects(model, fact, fewest)
+    gather = largest_gather(fact, fewest) if matrix is None else matrix.gather
     if gather is None:
         require_no_mixture(fact, fewest)
         require_vector(fact, fewest)
         return None
     require_no_categories(model, gather)
+    given = fact
+    if matrix is not None:
+        fact = matrix.factorisation
     names = names_of_effects(fact, gather)
+    if matrix is not None and names != matrix.names:
+        raise NoPlate(
+            f"the first effects of {matrix.name!r} are to be intercepts, and all others slopes: write "
+            f"{matrix.name}[index, 0] + {matrix.name}[index, 1] * x"
+        )
+    variables = names if matrix is None else (matrix.name,)
     gather = gather._replace(name=names[0])
     fact = _with_effects_last(fact, names)
     if len(fact.var_names) == len(names):
         raise NoPlate(f"there are no shared variables beside the effects {gather.name!r}")
-    original = fact
+    original = _with_effects_last(given, variables)
+    others = _other_terms(model, original, gather, variables)
     fact, gather, not_centered = with_inner_centered(model, fact, gather, len(names))
-    others = _other_terms(model, fact, gather, names)
-    found, priors, is_centered = group_effects(model, fact, gather, names)
+    others = tuple((name, graph) for name, graph in fact.globals if name in dict(others))
+    if matrix is None:
+        found, priors, factor, is_centered = group_effects(model, fact, gather, names)
+    else:
+        matrix = matrix._replace(factorisation=fact, gather=gather)
+        found, priors, factor, is_centered = matrix_group_effects(model, given, matrix)
     graph, cases = _taken_apart(found)
     which, *scalars = _predictors(graph, cases)
     parts = [affine_nodes(value)[value] for value in cases.values]
@@ -198,7 +217,9 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     coefficients = set(ancestors([found.term.rows, *(prior.location for prior in priors)]))
     require_own_scales(fact, not_centered, coefficients)
     inner = (*inner_effects(model, fact, names, coefficients), *not_centered)
-    scales = [*scale_entries(priors), precision, priors[0].shape, *(one.scale for one in inner)]
+    if matrix is not None:
+        inner = (*inner, *rows_of_factor(given, factor, len(names), variables))
+    scales = [*factor, precision, priors[0].shape, *(one.scale for one in inner)]
     return PlateModel(
         factorisation=original,
         name=gather.term.name,
@@ -210,6 +231,7 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
         columns=graph.data.chosen(columns),
         priors=priors,
         is_centered=is_centered,
+        n_vectors=1 if matrix is not None and matrix.by_group else len(names),
         shared=_shared(fact, names, others, scales),
         inner=inner,
         is_normal=log_precision is not None,

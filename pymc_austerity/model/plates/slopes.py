@@ -32,12 +32,15 @@ class GroupEffects(NamedTuple):
     found : ScaledGather
         The likelihood in these effects.
     priors : tuple of EffectsPrior
+    factor : list of TensorVariable
+        The Cholesky factor of the covariance of the effects of a group, row by row up to the diagonal.
     is_centered : bool
         Whether the model has the effects themselves, else all of them standardised.
     """
 
     found: ScaledGather
     priors: tuple[EffectsPrior, ...]
+    factor: list[Variable]
     is_centered: bool
 
 
@@ -121,7 +124,7 @@ def group_effects(
                     f"the prior of {name!r} is {prior.family.name}, and where there are random slopes all "
                     "effects of a plate are Normal"
                 )
-    return GroupEffects(found, tuple(priors), scales[0] is None)
+    return GroupEffects(found, tuple(priors), _diagonal(priors), scales[0] is None)
 
 
 def _require_own(fact: Factorisation, name: str, prior: EffectsPrior, values: dict[str, Variable]) -> None:
@@ -156,8 +159,8 @@ def _is_slope(one: Variable, clients: dict[Variable, list[Apply]], moving: dict[
     return False
 
 
-def scale_entries(priors: tuple[EffectsPrior, ...]) -> list[Variable]:
-    """The Cholesky factor of the covariance of the effects of a group, row by row up to the diagonal."""
+def _diagonal(priors: list[EffectsPrior]) -> list[Variable]:
+    """The Cholesky factor of effects that are independent."""
     return [
         priors[j].ratio * priors[j].scale if j == k else pt.zeros(())
         for j in range(len(priors))

@@ -151,7 +151,7 @@ def pilot(
         seconds += time.process_time() - began
         theta, effects = q[:n_shared], q[n_shared:]
         theta = plate.scaled.in_chain(theta, shared.features(theta))
-        effects = by_groups(effects, n_effects)
+        effects = by_groups(effects, plate.n_vectors)
         if not plate.is_centered and n_effects > 1:
             effects = (effects.reshape(-1, n_effects) @ shared.factor_and_precision(theta)[0].T).ravel()
         elif not plate.is_centered:

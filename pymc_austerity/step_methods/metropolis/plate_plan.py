@@ -300,6 +300,7 @@ def plate_arrays(
         rule=PlateRule(
             kappa=KAPPAS[0],
             is_centered=plate.is_centered,
+            n_vectors=plate.n_vectors,
             scaled=plate.scaled.coordinates,
             scaled_by=plate.scaled.features,
             has_remainders=has_remainders,

@@ -57,7 +57,7 @@ def rows_of(n: int, n_groups: int = N_GROUPS, seed: int = 1) -> Rows:
 # Rows of cases in which bounds are to be tight: a dispersion is known well only from many.
 SIZES = {"negative binomial": 6000, "zero inflation": 6000}
 # Spellings whose effects are not normal.
-SLOPES = ("slopes", "slopes non-centered", "two slopes")
+SLOPES = ("slopes", "slopes non-centered", "two slopes", "lkj", "lkj non-centered", "lkj transposed")
 OTHER_PRIORS = ("student", "student non-centered", "free student", "cauchy", "laplace", "logistic")
 
 
@@ -78,6 +78,8 @@ def _effects(spelling: str, n_groups: int) -> Any:
 
 def _with_slopes(spelling: str, data: Rows, n_groups: int) -> Any:
     """Intercepts and slopes of x, and where there are two, of a square, which is constant in some groups."""
+    if spelling.startswith("lkj"):
+        return _correlated(spelling, data, n_groups)
     scales = [pm.HalfNormal(name, 1.0) for name in ("tau", "tau_b", "tau_c")[: 3 if "two" in spelling else 2]]
     x = data.x[:, 1]
     covariates = (1.0, x, np.where(data.groups % 3, x**2, 1.0))
@@ -92,6 +94,20 @@ def _with_slopes(spelling: str, data: Rows, n_groups: int) -> Any:
             for name, location, tau in zip("abc", locations, scales, strict=False)
         ]
     return sum(u[data.groups] * z for u, z in zip(effects, covariates, strict=False))
+
+
+def _correlated(spelling: str, data: Rows, n_groups: int) -> Any:
+    """Three effects of each group, two of which are slopes."""
+    scales = pm.HalfNormal.dist(1.0, shape=3)
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=2.0, sd_dist=scales)
+    if spelling == "lkj":
+        u = pm.MvNormal("u", pm.Normal("mu", 0.0, 2.0, shape=3), chol=chol, shape=(n_groups, 3))
+    elif spelling == "lkj non-centered":
+        u = pm.Normal("z", shape=(n_groups, 3)) @ chol.T
+    else:
+        u = (chol @ pm.Normal("z", shape=(3, n_groups))).T
+    g, x = data.groups, data.x[:, 1]
+    return u[g, 0] + u[g, 1] * x + u[g, 2] * np.cos(3.0 * x)
 
 
 def _likelihood(name: str, eta: Any, data: Rows) -> None:
@@ -176,7 +192,7 @@ class Case(NamedTuple):
         q = self.plate.n_effects
         write = effects_of if q == 1 else effects_with_slopes
         write(self.arrays.sums, *self.given(theta), eps, self.plate.is_centered, effects)
-        effects = by_effects(effects, q)
+        effects = by_effects(effects, self.plate.n_vectors)
         return effects if self.plate.is_centered else effects * self.arrays.effects.ratio
 
     def eps(self, theta: np.ndarray, effects: np.ndarray) -> np.ndarray:
@@ -186,7 +202,7 @@ class Case(NamedTuple):
             effects = effects / self.arrays.effects.ratio
         q = self.plate.n_effects
         write = standardised if q == 1 else standardised_with_slopes
-        effects = by_groups(effects, q)
+        effects = by_groups(effects, self.plate.n_vectors)
         write(self.arrays.sums, *self.given(theta), effects, self.plate.is_centered, eps)
         return eps
 

@@ -25,6 +25,9 @@ SLOPED = [
     ("poisson", "slopes non-centered"),
     ("normal", "slopes"),
     ("bernoulli", "two slopes"),
+    ("bernoulli", "lkj"),
+    ("normal", "lkj non-centered"),
+    ("poisson", "lkj transposed"),
 ]
 OTHERS = [("normal" if k % 2 else "bernoulli", spelling) for k, spelling in enumerate(OTHER_PRIORS)]
 

@@ -36,7 +36,7 @@ CASES = [
     ("poisson", "non-centered"),
     ("bernoulli", "crossed"),
     ("negative binomial", "crossed"),
-    ("poisson", "two slopes"),
+    ("poisson", "lkj"),
 ]
 P_LIMIT = 1e-4
 
