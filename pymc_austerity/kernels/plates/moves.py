@@ -45,7 +45,7 @@ class PlateState(NamedTuple):
     theta : ndarray (q,)
     d : ndarray (P,)
     eps, levels, means, scales : ndarray (G,)
-        eps_g, and e_g, m_g, s_g that belong to theta; with slopes (G q,), and (G q q,) for F_g in place of s_g.
+        eps_g, and e_g, m_g, s_g that belong to theta; with slopes (G q,), and F_g (G q q,) in place of s_g.
     shifts, roots, excesses : ndarray (G,) or (0,)
         y_g = shift_g + root_g eps_g, and what the prior of the effects differs by from the normal one; empty
         if it is normal.

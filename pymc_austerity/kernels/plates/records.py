@@ -272,7 +272,8 @@ class PlateRule(NamedTuple):
     is_centered : bool
         Whether the model has u_g itself, else z_g = (u_g - loc_g) / tau.
     n_vectors : int
-        How many vectors the model's effects are in, the first all intercepts; 1 if those of a group are side by side.
+        How many vectors the model's effects are in, the first all intercepts; 1 if those of a group are side
+        by side.
     scaled, scaled_by : ndarray of int (K,)
         Coordinates of theta that the model has divided by a feature, and by which one.
     has_remainders : bool

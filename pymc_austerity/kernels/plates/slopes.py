@@ -1,11 +1,12 @@
 """Coordinates of a plate with random slopes: e_g is a vector of q levels, and rows have Z_i . e_g.
 
-The notation is that of `coordinates`, with vectors and matrices for numbers: u_g ~ N(loc_g, C C') with C lower
-triangular, b_g = sum of w_i Z_i Z_i', a_g = sum of f_i' Z_i, and xbar_g is a matrix, the regression of x_i on
-Z_i weighted by w_i within the group. So z_i = x_i - xbar_g' Z_i has no product with Z_i in the sum over the
-group, and neither has e with d. With k = a - b nu and I + C' b C = R R'
+The notation is that of `coordinates`, with vectors and matrices for numbers: u_g ~ N(loc_g, C C') with C
+lower triangular, b_g = sum of w_i Z_i Z_i', a_g = sum of f_i' Z_i, and xbar_g is a matrix, the regression of
+x_i on Z_i weighted by w_i within the group. So z_i = x_i - xbar_g' Z_i has no product with Z_i in the sum over
+the group, and neither has e with d. With k = a - b nu and I + C' b C = R R'
 
-    m_g = nu_g + C R'^-1 R^-1 C' k,    S_g = F F', F = C R'^-1,    C^-1 (e_g - nu_g) = R'^-1 (R^-1 C' k + eps_g),
+    m_g = nu_g + C R'^-1 R^-1 C' k,    S_g = F F',    F = C R'^-1,
+    C^-1 (e_g - nu_g) = R'^-1 (R^-1 C' k + eps_g),
 
 of which nothing is lost as C goes to 0. Groups' part of the log density of theta is
 
@@ -194,10 +195,8 @@ def levels_of(q: int, means: Vector, scales: Vector, eps: Vector, levels: Vector
 
 
 @register_jitable
-def lengths_of_pair(
-    norms: Matrix, g: int, levels: Vector, new_levels: Vector
-) -> tuple[float, float, float]:
-    """Of A_g e between two states: the farther length, the root of the mean square, and that of the change."""
+def lengths_of_pair(norms: Matrix, g: int, levels: Vector, new_levels: Vector) -> tuple[float, float, float]:
+    """Of A_g e in two states: the farther length, the root of the mean square, and the change's length."""
     q = norms.shape[1]
     old, new, both, change = 0.0, 0.0, 0.0, 0.0
     for j in range(g * q, (g + 1) * q):

@@ -14,8 +14,8 @@ less than zeta0_g^2 Wb. As sqrt(E_i) + zeta_i sqrt(Wb) <= (1 + zeta_i / zeta0_g)
 sums within groups dominate B_i. One exponential clock runs along the groups' totals: most groups are passed
 without a row. A row that is drawn is kept with probability B_i over what it was drawn for.
 
-With random slopes y_i = Z_i . e_g, and |y_i| <= rho_i |A_g e_g| with rho_i = |A_g'^-1 Z_i|: the group's numbers
-are those of A_g e_g, and its cumulative sums have rho_i (rho_i + zeta_i / zeta0_g)^2 in the place of
+With random slopes y_i = Z_i . e_g, and |y_i| <= rho_i |A_g e_g| with rho_i = |A_g'^-1 Z_i|: the numbers of
+a group are those of A_g e_g, and its cumulative sums have rho_i (rho_i + zeta_i / zeta0_g)^2 in the place of
 (1 + zeta_i / zeta0_g)^2, and zeta_i / rho_i in that of zeta_i.
 
 All here is the same if the two states change places.

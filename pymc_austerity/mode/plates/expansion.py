@@ -24,8 +24,8 @@ Matrix = npt.NDArray[np.float64]
 
 # A group whose weights nearly cancel has no level that its rows see: it is not expanded.
 _LEAST_SHARE = 0.25
-# A column varies within groups if it does by this much, relative to its largest number; beside slopes, if this
-# much is left of it by a regression.
+# A column varies within groups if it does by this much, relative to its largest number; beside slopes, if
+# this much is left of it by a regression.
 _CONSTANT, _LEFT = 1e-12, 1e-9
 
 

@@ -17,8 +17,8 @@ from pymc_austerity.kernels.plates.records import GroupSums, SharedProposal
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, moved_center
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
 from pymc_austerity.mode.plates.group_means import locations, slopes_of_locations
-from pymc_austerity.mode.plates.slope_levels import given_theta, scaled_eps, times_curvatures
 from pymc_austerity.mode.plates.shared_map import SharedMap
+from pymc_austerity.mode.plates.slope_levels import given_theta, scaled_eps, times_curvatures
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.plates.inner_effects import first_inner
 from pymc_austerity.target import Index, Vector
@@ -169,7 +169,11 @@ def _with_slopes(
     """The same from slopes by levels and by d, where levels of a group are a vector."""
     of_levels, of_shared = slopes
     d = theta[sums.linear] - sums.center
-    nu, (factor, _), terms = locations(sums, d), survey.shared.factor_and_precision(theta), survey.shared(theta)
+    nu, (factor, _), terms = (
+        locations(sums, d),
+        survey.shared.factor_and_precision(theta),
+        survey.shared(theta),
+    )
     _, scales = given_theta(sums, nu, factor, 1.0)
 
     def levels_at(factor: Matrix) -> Vector:

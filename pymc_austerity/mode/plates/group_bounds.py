@@ -194,9 +194,7 @@ def _constants(survey: PlateSurvey, at: Expanded, phi: Vector, box: Matrix) -> S
 
 
 @entry
-def _lengths(
-    rows: SortedRows, means: Matrix, varying: Index, unwhiten: Matrix, lengths: Singles
-) -> None:
+def _lengths(rows: SortedRows, means: Matrix, varying: Index, unwhiten: Matrix, lengths: Singles) -> None:
     """zeta_i, rounded up."""
     x, covariates, starts, n = rows.x, rows.covariates, rows.starts, varying.shape[0]
     z, q = np.empty(n), covariates.shape[1] + 1

@@ -44,9 +44,7 @@ def lengths_of_covariates(rows: SortedRows, norms: Matrix) -> Singles:
 
 
 @entry
-def _lengths(
-    covariates: Matrix, starts: Index, inverses: npt.NDArray[np.float64], result: Singles
-) -> None:
+def _lengths(covariates: Matrix, starts: Index, inverses: npt.NDArray[np.float64], result: Singles) -> None:
     q = inverses.shape[1]
     for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):

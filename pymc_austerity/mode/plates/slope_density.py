@@ -1,9 +1,10 @@
 """The groups' part of the Laplace marginal of theta with random slopes, and its derivatives.
 
-It is log of the integral of exp(l(nu + C z)) N(z; 0, I) dz with l(e) = a . e - e' b e / 2. Under that integrand
-z is N(zbar, V), and derivatives are moments: the gradient is the mean of that of l, the Hessian the mean of that
-of l, and the covariance of its gradient. With z = zbar + x every derivative of l is
-alpha + beta . x + x' Gamma x, of mean alpha + tr(Gamma V) and covariances beta' V beta + 2 tr(Gamma V Gamma V).
+It is log of the integral of exp(l(nu + C z)) N(z; 0, I) dz with l(e) = a . e - e' b e / 2. Under that
+integrand z is N(zbar, V), and derivatives are moments: the gradient is the mean of that of l, the Hessian the
+mean of that of l, and the covariance of its gradient. With z = zbar + x every derivative of l is
+alpha + beta . x + x' Gamma x, of mean alpha + tr(Gamma V) and of covariances
+beta' V beta + 2 tr(Gamma V Gamma V).
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _write_local(
 
 @entry
 def _write_second(b: Matrix, z: Vector, v: Matrix, second: Matrix) -> None:
-    """Means of second derivatives of l by nu and C, below the diagonal; those by log lambda are left at zero."""
+    """Means of second derivatives of l by nu and C, below the diagonal; zeros for those by log lambda."""
     q, place = z.shape[0], z.shape[0]
     second[:] = 0.0
     second[:q, :q] = -b

@@ -60,7 +60,9 @@ def times_curvatures(sums: GroupSums, levels: Vector) -> Vector:
     """b_g e_g, of all groups."""
     if sums.n_effects == 1:
         return sums.curvatures * levels
-    found: Vector = np.einsum("gjk,gk->gj", curvature_matrices(sums), levels.reshape(-1, sums.n_effects)).ravel()
+    found: Vector = np.einsum(
+        "gjk,gk->gj", curvature_matrices(sums), levels.reshape(-1, sums.n_effects)
+    ).ravel()
     return found
 
 

@@ -93,7 +93,7 @@ def add_groups_with_slopes(
 
 @entry
 def factorise_singular(matrix: Matrix, root: Matrix) -> bool:
-    """Write the Cholesky factor, with zeros for columns that depend on others; False if it is not positive."""
+    """Write the Cholesky factor, with zeros for columns that depend on others; False if it has none."""
     root[:] = 0.0
     for j in range(matrix.shape[0]):
         for k in range(j + 1):

@@ -118,7 +118,7 @@ def _require_slopes(plate: PlateModel, starts: Index, covariates: Matrix) -> Non
         spread = np.maximum.reduceat(column, first) - np.minimum.reduceat(column, first)
         if spread.max() <= _CONSTANT * np.abs(column).max():
             raise UnsuitableError(
-                f"The covariate of the slopes {name!r} is constant within each of the groups of {plate.name!r}: "
+                f"The covariate of the slopes {name!r} is constant within each group of {plate.name!r}: "
                 f"they cannot be told from the intercepts {plate.effects[0]!r}. Leave them out, or put the "
                 "covariate of the groups into the location of the intercepts."
             )

@@ -142,7 +142,6 @@ class SharedTerms:
 def marginal(at: SharedAt, sums: GroupSums, theta: Vector, excess: EffectsExcess) -> Derivatives:
     """The log of the Laplace marginal, up to a constant."""
     prior, log_square, log_precision, shape = at[:4]
-    n_columns = len(sums.linear)
     d = theta[sums.linear] - sums.center
     if at.factor:
         value, gradient, hessian = likelihood_with_slopes(at, sums, d)
@@ -157,7 +156,7 @@ def marginal(at: SharedAt, sums: GroupSums, theta: Vector, excess: EffectsExcess
 
 
 def likelihood_with_slopes(at: SharedAt, sums: GroupSums, d: Vector) -> tuple[float, Vector, Matrix]:
-    """The log of the likelihood with the effects integrated out, by d, the factor of effects and log lambda."""
+    """The log likelihood with the effects integrated out, by d, the factor of effects and log lambda."""
     factor = np.zeros((sums.n_effects, sums.n_effects))
     factor[np.tril_indices(sums.n_effects)] = [one.value for one in at.factor]
     return quadratic_derivatives_with_slopes(sums, d, factor, at.log_precision.value)

@@ -157,9 +157,7 @@ def require_no_categories(model: pm.Model, gather: Gather) -> None:
 def _is_itself(fact: Factorisation, one: Gather) -> bool:
     """Are the rows those of the variable's own prior, each of which contains one element?"""
     return one.term.size == one.n_groups and all(
-        node.inputs[1] is one.term.index
-        for node in lookups(one.term.rows)
-        if node.inputs[0].name == one.name
+        node.inputs[1] is one.term.index for node in lookups(one.term.rows) if node.inputs[0].name == one.name
     )
 
 

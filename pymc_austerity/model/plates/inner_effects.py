@@ -16,9 +16,8 @@ from pymc_austerity.model.plates.effects_prior import typed
 from pymc_austerity.target import Index, Vector
 
 
-
 def first_inner(n_effects: int) -> int:
-    """Features are the Cholesky factor of effects, log lambda, and a shape; then come scales of inner effects."""
+    """The place of scales of inner effects among the features, after the factor, log lambda and a shape."""
     return n_effects * (n_effects + 1) // 2 + 2
 
 

@@ -31,8 +31,8 @@ from pymc_austerity.model.plates.effects_prior import (
     typed,
 )
 from pymc_austerity.model.plates.gathers import Gather, NoPlate, ScaledGather
-from pymc_austerity.model.plates.slopes import MOST_EFFECTS, GroupEffects
 from pymc_austerity.model.plates.inner_effects import InnerEffects
+from pymc_austerity.model.plates.slopes import MOST_EFFECTS, GroupEffects
 from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.predictors import block_and_others
@@ -128,10 +128,10 @@ def matrix_group_effects(model: pm.Model, fact: Factorisation, found: MatrixEffe
 def rows_of_factor(
     fact: Factorisation, factor: list[Variable], n_effects: int, effects: tuple[str, ...]
 ) -> tuple[InnerEffects, ...]:
-    """Elements left of the diagonal that are coordinates of theta, to be proposed in units of their diagonal.
+    """Elements left of the diagonal that are coordinates of theta, to be proposed in units of the diagonal.
 
-    As a row of the factor goes to zero, the density of these coordinates has no bound, and so no mode: as that
-    of effects, which are in units of their scale for the same reason.
+    As a row of the factor goes to zero, the density of its elements has no bound, and so no mode, as that of
+    effects of which the scale goes to zero.
     """
     values = jittered(fact.graph)
     by_name = dict(zip(fact.graph.values, values, strict=True))
@@ -182,7 +182,9 @@ def _as_vectors(fact: Factorisation, term: LocalTerm, value: Variable, table: Va
     n_groups, q = table.type.shape
     name, by_group = str(value.name), value.type.shape == table.type.shape
     if q > MOST_EFFECTS or n_groups < q:
-        raise NoPlate(f"{name!r} has {q} effects for each of {n_groups} groups, and a plate {MOST_EFFECTS} at most")
+        raise NoPlate(
+            f"{name!r} has {q} effects for each of {n_groups} groups, and a plate {MOST_EFFECTS} at most"
+        )
     names = tuple(f"{name}[:, {k}]" if by_group else f"{name}[{k}]" for k in range(q))
     vectors = [TensorType("float64", (n_groups,))(one) for one in names]
     memo = {}
@@ -201,8 +203,8 @@ def _as_vectors(fact: Factorisation, term: LocalTerm, value: Variable, table: Va
     used = set(ancestors([rows]))
     if value in used or not used.issuperset(vectors):
         raise NoPlate(
-            f"rows of the term {term.name!r} do not contain {name!r} as one effect of their group, and others "
-            f"times data: write {name}[index, 0] + {name}[index, 1] * x"
+            f"rows of the term {term.name!r} do not contain {name!r} as one effect of their group, and "
+            f"others times data: write {name}[index, 0] + {name}[index, 1] * x"
         )
     graph = fact.graph
     values = {one: var for one, var in graph.values.items() if one != name}
@@ -247,7 +249,9 @@ def _factor_of_product(
     matrix, q = factors[1].T, len(found.names)
     for values in (list(fact.graph.point.values()), jittered(fact.graph)):
         if np.any(evaluate(fact, location, values) != 0.0) or np.any(evaluate(fact, scale, values) != 1.0):
-            raise NoPlate(f"{found.name!r} is multiplied by a matrix, and its prior is not of location 0 and scale 1")
+            raise NoPlate(
+                f"{found.name!r} is multiplied by a matrix, and its prior is not of location 0 and scale 1"
+            )
         if np.any(np.triu(evaluate(fact, matrix, values), 1)):
             raise NoPlate(
                 f"{found.name!r} is multiplied by a matrix that is not triangular: write z @ chol.T with the "

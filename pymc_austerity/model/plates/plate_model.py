@@ -20,16 +20,8 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
 from pymc_austerity.model.plates.dispersions import Dispersions, dispersions, shared_numbers
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
-from pymc_austerity.model.plates.gathers import (
-    FEWEST_GROUPS,
-    Gather,
-    NoPlate,
-    ScaledGather,
-    largest_gather,
-    require_no_categories,
-    require_no_mixture,
-    require_vector,
-)
+from pymc_austerity.model.plates.found_effects import found_effects
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, Gather, NoPlate, ScaledGather
 from pymc_austerity.model.plates.inner_effects import (
     InnerEffects,
     Scaled,
@@ -37,10 +29,8 @@ from pymc_austerity.model.plates.inner_effects import (
     scaled_coordinates,
 )
 from pymc_austerity.model.plates.inner_scaled import require_own_scales, with_inner_centered
-from pymc_austerity.model.plates.matrix_effects import matrix_effects, matrix_group_effects, rows_of_factor
 from pymc_austerity.model.plates.normal_residuals import is_about_predictor, normal_precision
 from pymc_austerity.model.plates.plate_rows import PlateRows
-from pymc_austerity.model.plates.slopes import group_effects, names_of_effects
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
     affine_nodes,
@@ -155,36 +145,14 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     NoPlate
         If there is such a variable, and the model is no plate.
     """
-    matrix = matrix_effects(model, fact, fewest)
-    gather = largest_gather(fact, fewest) if matrix is None else matrix.gather
-    if gather is None:
-        require_no_mixture(fact, fewest)
-        require_vector(fact, fewest)
+    effects = found_effects(model, fact, fewest)
+    if effects is None:
         return None
-    require_no_categories(model, gather)
-    given = fact
-    if matrix is not None:
-        fact = matrix.factorisation
-    names = names_of_effects(fact, gather)
-    if matrix is not None and names != matrix.names:
-        raise NoPlate(
-            f"the first effects of {matrix.name!r} are to be intercepts, and all others slopes: write "
-            f"{matrix.name}[index, 0] + {matrix.name}[index, 1] * x"
-        )
-    variables = names if matrix is None else (matrix.name,)
-    gather = gather._replace(name=names[0])
-    fact = _with_effects_last(fact, names)
-    if len(fact.var_names) == len(names):
-        raise NoPlate(f"there are no shared variables beside the effects {gather.name!r}")
-    original = _with_effects_last(given, variables)
-    others = _other_terms(model, original, gather, variables)
-    fact, gather, not_centered = with_inner_centered(model, fact, gather, len(names))
+    names, gather = effects.names, effects.gather
+    others = _other_terms(model, effects.original, gather, effects.variables)
+    fact, gather, not_centered = with_inner_centered(model, effects.factorisation, gather, len(names))
     others = tuple((name, graph) for name, graph in fact.globals if name in dict(others))
-    if matrix is None:
-        found, priors, factor, is_centered = group_effects(model, fact, gather, names)
-    else:
-        matrix = matrix._replace(factorisation=fact, gather=gather)
-        found, priors, factor, is_centered = matrix_group_effects(model, given, matrix)
+    found, priors, factor, is_centered = effects.priors(model, fact, gather)
     graph, cases = _taken_apart(found)
     which, *scalars = _predictors(graph, cases)
     parts = [affine_nodes(value)[value] for value in cases.values]
@@ -204,8 +172,8 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
         raise NoPlate(_too_many(1 + len(of_phi.numbers), 1))
     if of_phi.numbers and len(names) > 1:
         raise NoPlate(
-            f"the likelihood {gather.term.name!r} has a free dispersion or the like, which a plate with random "
-            "slopes does not take: give it a fixed value"
+            f"the likelihood {gather.term.name!r} has a free dispersion or the like, which a plate with "
+            "random slopes does not take: give it a fixed value"
         )
     columns = leaves(expression, "data")
     if len(rows.places) > MOST_SHARED:
@@ -216,12 +184,10 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     precision = pt.zeros(()) if log_precision is None else log_precision
     coefficients = set(ancestors([found.term.rows, *(prior.location for prior in priors)]))
     require_own_scales(fact, not_centered, coefficients)
-    inner = (*inner_effects(model, fact, names, coefficients), *not_centered)
-    if matrix is not None:
-        inner = (*inner, *rows_of_factor(given, factor, len(names), variables))
+    inner = (*inner_effects(model, fact, names, coefficients), *not_centered, *effects.inner(factor))
     scales = [*factor, precision, priors[0].shape, *(one.scale for one in inner)]
     return PlateModel(
-        factorisation=original,
+        factorisation=effects.original,
         name=gather.term.name,
         effects=names,
         n_groups=gather.n_groups,
@@ -231,15 +197,11 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
         columns=graph.data.chosen(columns),
         priors=priors,
         is_centered=is_centered,
-        n_vectors=1 if matrix is not None and matrix.by_group else len(names),
+        n_vectors=effects.n_vectors,
         shared=_shared(fact, names, others, scales),
         inner=inner,
         is_normal=log_precision is not None,
     )
-
-
-def _with_effects_last(fact: Factorisation, names: tuple[str, ...]) -> Factorisation:
-    return replace(fact, var_names=(*(n for n in fact.var_names if n not in names), *names))
 
 
 def _other_terms(

@@ -145,8 +145,8 @@ class PlateRows:
 
     def _slopes_differ(self) -> NoPlate:
         return NoPlate(
-            f"effects enter the term {self._name!r} with a coefficient for each row (random slopes) in a way that "
-            "is not known: write a[index] + b[index] * x"
+            f"effects enter the term {self._name!r} with a coefficient for each row (random slopes) in a way "
+            "that is not known: write a[index] + b[index] * x"
         )
 
     def _parts(

@@ -133,7 +133,9 @@ def _require_own(fact: Factorisation, name: str, prior: EffectsPrior, values: di
     if others:
         raise NoPlate(f"the prior of {name!r} depends on the effects {others[0]!r} of the same groups")
     if not is_positive(fact, prior.scale):
-        raise NoPlate(f"the scale of the effects {name!r} is not positive whatever the values of other variables")
+        raise NoPlate(
+            f"the scale of the effects {name!r} is not positive whatever the values of other variables"
+        )
 
 
 def _clients(rows: Variable) -> dict[Variable, list[Apply]]:

@@ -84,9 +84,7 @@ def _with_slopes(spelling: str, data: Rows, n_groups: int) -> Any:
     x = data.x[:, 1]
     covariates = (1.0, x, np.where(data.groups % 3, x**2, 1.0))
     if "non-centered" in spelling:
-        effects = [
-            tau * pm.Normal(name, shape=n_groups) for name, tau in zip("abc", scales, strict=False)
-        ]
+        effects = [tau * pm.Normal(name, shape=n_groups) for name, tau in zip("abc", scales, strict=False)]
     else:
         locations = (pm.Normal("mu", 0.0, 2.0), 0.3 * pm.Normal("mu_b"), 0.0)
         effects = [

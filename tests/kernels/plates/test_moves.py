@@ -61,7 +61,7 @@ def plate_pairs(case):
 
 
 def put_at_reach(case, state, g, share, eps):
-    """Write eps with which the level of a group is at this share of its reach; with slopes, in some direction."""
+    """Write eps with which the level of a group is at this share of its reach, in some direction."""
     q, reach = case.plate.n_effects, share * case.arrays.bounds.reaches[1, g]
     if q == 1:
         eps[g] = (reach - state.means[g]) / state.scales[g]

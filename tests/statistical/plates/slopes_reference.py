@@ -3,8 +3,8 @@
     y_i ~ Bernoulli(invlogit(x_i' beta + a_g(i) + b_g(i) x_i1)),  (a_g, b_g) ~ N(0, S),  beta_k ~ N(0, 2^2)
 
 with standard deviations ~ HalfNormal(1), and either no correlation or one of an LKJ(2) prior. It moves beta,
-effects, log standard deviations and atanh of the correlation as they stand. Nothing is expanded, and there are
-no other coordinates. Moves along ridges help it to mix: coefficients 0 and 1 against all a and all b.
+effects, log standard deviations and atanh of the correlation as they stand. Nothing is expanded, and there
+are no other coordinates. Moves along ridges help it to mix: coefficients 0 and 1 against all a and all b.
 """
 
 from __future__ import annotations
@@ -119,7 +119,12 @@ def sample(X, y, groups, n_groups, draws, seed, *, correlated=False, thin=1, rou
     """A chain: beta, log standard deviations, atanh of the correlation, all a, all b."""
     order = np.argsort(groups, kind="stable")
     first = np.r_[0, np.cumsum(np.bincount(groups, minlength=n_groups))]
-    X, y, rng, p = np.ascontiguousarray(X[order]), y[order].astype(float), np.random.default_rng(seed), X.shape[1]
+    X, y, rng, p = (
+        np.ascontiguousarray(X[order]),
+        y[order].astype(float),
+        np.random.default_rng(seed),
+        X.shape[1],
+    )
     state = np.zeros(p), 0.1 * rng.standard_normal((n_groups, 2)), np.array([-1.0, -1.0, 0.0])
     scales = 0.05 * np.eye(p), np.full(n_groups, 0.5), np.full(3, 0.2)
     data, size, seen = (X, y, first, correlated), 1.0, np.empty((0, p))

@@ -6,7 +6,7 @@ import pytest
 
 from pymc_austerity import TunaMH
 from tests.statistical.plates.chains import agreement_of
-from tests.statistical.plates.slopes_reference import BETA_SD, sample
+from tests.statistical.plates.slopes_reference import BETA_SD, ETA, sample
 
 N, G, P = 1500, 60, 3
 
@@ -34,6 +34,22 @@ def of_two_vectors(X, groups, *, is_centered):
     return effects[0][groups] + effects[1][groups] * X[:, 1]
 
 
+def of_a_matrix(X, groups, *, is_centered):
+    """Correlated intercepts and slopes."""
+    chol, corr, scales = pm.LKJCholeskyCov(
+        "chol", n=2, eta=ETA, sd_dist=pm.HalfNormal.dist(1.0, shape=2), compute_corr=True
+    )
+    if is_centered:
+        effects = pm.MvNormal("effects", np.zeros(2), chol=chol, shape=(G, 2))
+    else:
+        effects = (chol @ pm.Normal("z", shape=(2, G))).T
+    pm.Deterministic("tau", scales[0])
+    pm.Deterministic("tau_b", scales[1])
+    pm.Deterministic("rho", pm.math.arctanh(corr[0, 1]))
+    pm.Deterministic("u", effects.T)
+    return effects[groups, 0] + effects[groups, 1] * X[:, 1]
+
+
 def draws_of(data, define, n, seed=3):
     """(1, n, d), in the order of the reference."""
     X, y, groups = data
@@ -47,8 +63,9 @@ def draws_of(data, define, n, seed=3):
         )  # fmt: skip
     assert model is not None
     found = {name: np.asarray(idata["posterior"][name])[0] for name in idata["posterior"].data_vars}
-    log_scales = np.log(np.stack([found["tau"], found["tau_b"]], axis=1))
-    return np.concatenate([found["beta"], log_scales, found["u"].reshape(n, -1)], axis=1)[None]
+    of_scales = [np.log(found["tau"]), np.log(found["tau_b"]), *([found["rho"]] if "rho" in found else [])]
+    parts = [found["beta"], np.stack(of_scales, axis=1), found["u"].reshape(n, -1)]
+    return np.concatenate(parts, axis=1)[None]
 
 
 @pytest.mark.slow("60,000 sweeps of the reference, and 40,000 draws")
@@ -65,3 +82,18 @@ def test_independent_slopes(data):
     share = np.cumsum(weights) / weights.sum()
     planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
     assert not agreement_of(planted, theirs, P + 2)
+
+
+@pytest.mark.slow("60,000 sweeps of the reference, and 40,000 draws")
+@pytest.mark.filterwarnings("ignore:Tuning ended")
+def test_correlated_slopes(data):
+    theirs = sample(*data, G, 20_000, 2, thin=3, correlated=True)[None]
+    for is_centered in (True, False):
+        ours = draws_of(data, lambda X, g, c=is_centered: of_a_matrix(X, g, is_centered=c), 20_000)
+        found = agreement_of(ours, theirs, P + 3)
+        print(is_centered, found)
+        assert found
+    # The planted bug: effects of the reference are independent.
+    wrong = sample(*data, G, 20_000, 1, thin=3)[None]
+    wrong[:, :, P + 2] = theirs[:, :, P + 2]
+    assert not agreement_of(ours, wrong, P + 3)
