@@ -2,8 +2,8 @@
 
 The notation is that of `coordinates`, with vectors and matrices for numbers: u_g ~ N(loc_g, C C') with C
 lower triangular, b_g = sum of w_i Z_i Z_i', a_g = sum of f_i' Z_i, and xbar_g is a matrix, the regression of
-x_i on Z_i weighted by w_i within the group. So z_i = x_i - xbar_g' Z_i has no product with Z_i in the sum over
-the group, and neither has e with d. With k = a - b nu and I + C' b C = R R'
+x_i on Z_i weighted by w_i within the group. So z_i = x_i - xbar_g' Z_i has no product with Z_i in the sum
+over the group, and neither has e with d. With k = a - b nu and I + C' b C = R R'
 
     m_g = nu_g + C R'^-1 R^-1 C' k,    S_g = F F',    F = C R'^-1,
     C^-1 (e_g - nu_g) = R'^-1 (R^-1 C' k + eps_g),

@@ -54,7 +54,10 @@ def group_bounds(
     _lengths(survey.rows, sums.means, sums.varying, unwhiten, lengths)
     radii = lengths_of_covariates(survey.rows, norms)
     of_phi = _lengths_of_phi(sums, unwhiten)
-    box = _box(np.repeat(reach, sizes) * radii + lengths * radius, of_phi, radius)
+    far = np.repeat(reach, sizes)
+    far *= radii
+    far += lengths * radius
+    box = _box(far, of_phi, radius)
     lengths = _lengths_with_phi(lengths, box, of_phi)
     constants = _constants(survey, at, sums.phi, box)
     tiers = len(_TIERS)

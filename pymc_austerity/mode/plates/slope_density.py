@@ -65,7 +65,7 @@ def _add_groups(
         z = v @ pull
         e = location + factor @ z
         score = a - b @ e
-        total += a @ location - 0.5 * location @ (b @ location) + 0.5 * pull @ z
+        total += float(a @ location - 0.5 * location @ (b @ location) + 0.5 * pull @ z)
         total -= 0.5 * np.log(np.linalg.det(inverse))
         _write_local(a, b, factor, (weighted, z, e, score), (alpha, beta, gamma))
         _write_second(b, z, v, second)

@@ -13,7 +13,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, toposort
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
@@ -103,7 +102,7 @@ def matrix_group_effects(model: pm.Model, fact: Factorisation, found: MatrixEffe
     is_centered = found.table is value
     if is_centered:
         mean, covariance = typed(model, fact, rv.owner.op.dist_params(rv.owner))
-        factor = _cholesky(covariance, q)
+        factor = _cholesky(fact, _of_all_groups(covariance), q)
         locations = [mean[..., k] for k in range(q)]
         for name, location in zip(found.names, locations, strict=True):
             require_affine(fact, name, location)
@@ -170,12 +169,20 @@ def _factors(table: Variable) -> list[Variable] | None:
 
 
 def _untransposed(var: Variable) -> Variable:
+    """A matrix, if this is its transpose; else itself."""
+    original = _transposed(var)
+    return var if original is None else original
+
+
+def _transposed(var: Variable) -> Variable | None:
+    """The matrix of which this is the transpose."""
     node = var.owner
-    op = None if node is None else node.op
-    op = op.core_op if isinstance(op, Blockwise) else core_of(op)
+    if node is None:
+        return None
+    op = core_of(node.op)
     if isinstance(op, DimShuffle) and op.new_order == (1, 0):
         return node.inputs[0]
-    return var
+    return None
 
 
 def _as_vectors(fact: Factorisation, term: LocalTerm, value: Variable, table: Variable) -> MatrixEffects:
@@ -221,11 +228,27 @@ def _as_vectors(fact: Factorisation, term: LocalTerm, value: Variable, table: Va
     return MatrixEffects(name, split, Gather(names[0], new, n_groups), names, table, by_group)
 
 
-def _cholesky(covariance: Variable, q: int) -> list[list[Variable]]:
-    """Rows of the Cholesky factor, up to the diagonal: in scalars, which have derivatives of any order."""
+def _of_all_groups(covariance: Variable) -> Variable:
+    """A matrix (q, q)."""
     if any(size != 1 for size in covariance.type.shape[:-2]):
         raise NoPlate("effects of groups have covariances that differ by group")
-    covariance = covariance[(0,) * (covariance.type.ndim - 2)]
+    node = covariance.owner
+    if node is not None and isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 2:
+        return node.inputs[0]
+    return covariance[(0,) * (covariance.type.ndim - 2)]
+
+
+def _cholesky(fact: Factorisation, covariance: Variable, q: int) -> list[list[Variable]]:
+    """Rows of the Cholesky factor, up to the diagonal, which is that of the model if it has one.
+
+    Else it is computed in scalars, which have derivatives of any order.
+    """
+    factors = _factors(covariance)
+    if factors is not None and _transposed(factors[1]) is factors[0]:
+        root = factors[0]
+        several = list(fact.graph.point.values()), jittered(fact.graph)
+        if not any(np.any(np.triu(evaluate(fact, root, values), 1)) for values in several):
+            return [[root[j, k] for k in range(j + 1)] for j in range(q)]
     factor: list[list[Variable]] = []
     for j in range(q):
         row: list[Variable] = []

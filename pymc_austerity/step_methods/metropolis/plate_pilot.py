@@ -40,6 +40,8 @@ class PlatePrediction(NamedTuple):
     shared_acceptance, plate_acceptance : float
     seconds : float
         CPU time that a sweep took.
+    n_effects : int
+        Effects of a group, q.
     """
 
     n_groups: int
@@ -49,6 +51,7 @@ class PlatePrediction(NamedTuple):
     shared_acceptance: float
     plate_acceptance: float
     seconds: float
+    n_effects: int = 1
 
     @property
     def terms(self) -> float:
@@ -64,7 +67,8 @@ class PlatePrediction(NamedTuple):
     def cost(self) -> float:
         """What an effective draw costs where rows are drawn: it does not depend on how busy a machine is."""
         group, row = _OF_GROUP + _OF_COLUMN * self.n_shared, _OF_DRAWN + _OF_COLUMN * self.n_shared
-        return (group * self.n_groups + row * self.terms) / max(self.efficiency, 1e-300)
+        of_groups = group * self.n_groups * self.n_effects**2
+        return (of_groups + row * self.terms) / max(self.efficiency, 1e-300)
 
     def why_few(self, n_rows: int) -> str:
         """Why moves of the shared variables are accepted seldom."""
@@ -165,6 +169,6 @@ def pilot(
         ]  # fmt: skip
     shared_rows, plate_rows, accepted, of_plate = counts / _COUNTED
     prediction = PlatePrediction(
-        plate.n_groups, n_shared, shared_rows, plate_rows, accepted, of_plate, seconds / _COUNTED
+        plate.n_groups, n_shared, shared_rows, plate_rows, accepted, of_plate, seconds / _COUNTED, n_effects
     )
     return Pilot(total / _COUNTED, np.array(eps), prediction, q)
