@@ -49,6 +49,7 @@ def test_odd_groups_and_covariates(groups, x):
 
 
 @INTERPRETED
+@pytest.mark.slow("fits interpreted plates four times")
 @pytest.mark.parametrize("correlated", [False, True])
 def test_other_data(correlated):
     """A step that has run draws what a fresh step draws, also in another process."""
@@ -64,6 +65,7 @@ def test_other_data(correlated):
 
 
 @INTERPRETED
+@pytest.mark.slow("reads all rows, interpreted, hundreds of times")
 def test_all_rows():
     model = model_of(correlated=True)
     _, found = drawn(MetropolisHastings(model=model, control_variate=Taylor(), rng=1), model)

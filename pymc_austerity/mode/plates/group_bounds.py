@@ -116,11 +116,12 @@ def _whitening(fit: SharedFit, sums: GroupSums, varying: Index) -> tuple[Matrix,
 def _upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> tuple[Vector, Matrix]:
     """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach; and A_g.
 
-    With slopes A_g F_g is s_g times the unit matrix, and s_g is that of the intercept.
+    With slopes s_g is that of the intercept, and |A_g e_g| is in its units.
     """
     at = survey.shared(fit.theta)
     if sums.n_effects > 1:
-        return scales_and_norms(sums, *_upper_factor(fit, at))
+        of_d = _covariance(fit)[np.ix_(sums.linear, sums.linear)]
+        return scales_and_norms(sums, *_upper_factor(fit, at), of_d)
     log_square = at.log_square
     upper = log_square.value + _UPPER * float(
         np.linalg.norm(fit.factor.T @ fit.slopes.T @ log_square.gradient)

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.records import GroupSums, Singles
-from pymc_austerity.mode.plates.slope_levels import given_theta
+from pymc_austerity.mode.plates.group_means import location_slopes
+from pymc_austerity.mode.plates.slope_levels import curvature_matrices, given_theta
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.target import Index, Vector
 
@@ -17,8 +18,13 @@ Matrix = npt.NDArray[np.float64]
 _UP = 1.0 + 1e-6
 
 
-def scales_and_norms(sums: GroupSums, factor: Matrix, precision: float) -> tuple[Vector, Matrix]:
-    """s_g, standard deviations of the intercepts given theta, and A_g = s_g F_g^-1, one below the other.
+def scales_and_norms(
+    sums: GroupSums, factor: Matrix, precision: float, covariance: Matrix
+) -> tuple[Vector, Matrix]:
+    """s_g, standard deviations of the intercepts, and A_g = s_g F^-1, one below the other.
+
+    F F' is the covariance of e_g: given theta, and what m_g moves by with theta. The latter is the larger
+    where a scale is near zero.
 
     Parameters
     ----------
@@ -27,10 +33,16 @@ def scales_and_norms(sums: GroupSums, factor: Matrix, precision: float) -> tuple
         Cholesky factor of the covariance of effects.
     precision : float
         By which all sums are multiplied.
+    covariance : ndarray (P, P)
+        Of d.
     """
     _, found = given_theta(sums, np.zeros(len(sums.slopes)), factor, precision)
-    scales: Vector = np.linalg.norm(found[:, 0], axis=1)
-    norms = scales[:, None, None] * np.linalg.inv(found)
+    given, q = found @ found.transpose(0, 2, 1), sums.n_effects
+    slopes = location_slopes(sums).reshape(len(given), q, -1)
+    slopes -= given @ (precision * curvature_matrices(sums) @ slopes)
+    root = np.linalg.cholesky(given + slopes @ covariance @ slopes.transpose(0, 2, 1))
+    scales = root[:, 0, 0].copy()
+    norms = scales[:, None, None] * np.linalg.inv(root)
     return scales, np.ascontiguousarray(norms.reshape(-1, sums.n_effects))
 
 

@@ -60,6 +60,8 @@ def _add_groups(
                 slope[j, sums.moved[k]] += sums.located[g * q + j, k]
         weighted = b @ factor
         inverse = np.eye(q) + factor.T @ weighted
+        if not np.isfinite(np.sum(inverse)):  # far out scales overflow, and the search turns back
+            return np.nan
         v = np.linalg.inv(inverse)
         pull = factor.T @ (a - b @ location)
         z = v @ pull
