@@ -50,7 +50,7 @@ def why_no_sweeps(recipe: PlateRecipe) -> str:
 
 
 def _effects(plan: PlatePlan) -> str:
-    names = " and ".join(map(repr, plan.recipe.proposal.effects))
+    names = " and ".join(map(repr, plan.rows.plate.effects))
     return f"{names} are effects of {plan.recipe.prediction.n_groups:,} groups"
 
 

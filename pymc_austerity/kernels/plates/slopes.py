@@ -187,6 +187,10 @@ def effects_with_slopes(
 @register_jitable
 def levels_of(q: int, means: Vector, scales: Vector, eps: Vector, levels: Vector) -> None:
     """Write e_g = m_g + F_g eps_g."""
+    if q == 1:  # numbers, for which loops of one step take as long again
+        for g in range(eps.shape[0]):
+            levels[g] = means[g] + scales[g] * eps[g]
+        return
     for g in range(eps.shape[0] // q):
         for j in range(g * q, (g + 1) * q):
             levels[j] = means[j]

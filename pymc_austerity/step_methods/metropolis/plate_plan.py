@@ -54,14 +54,14 @@ class PlateSweeps:
 
     Attributes
     ----------
-    effects : tuple of str
+    effects : str
         The value variables of the effects.
     n_groups : int
     kappa : float
         So many times the rows are drawn for the shared move, which makes its decision less noisy.
     """
 
-    effects: tuple[str, ...]
+    effects: str
     n_groups: int
     kappa: float
 
@@ -186,7 +186,7 @@ def plan_plates(
         n_local=plate.rows.n_rows,
         n_dim=len(q),
         rule=options.acceptance if rule is None else rule,
-        proposal=PlateSweeps(plate.effects, plate.n_groups, engine.plate.rule.kappa),
+        proposal=PlateSweeps(", ".join(plate.effects), plate.n_groups, engine.plate.rule.kappa),
         proposal_state=PlateProposalState(np.ones(1)),
         mode_fit=None,
         fit=fit,
