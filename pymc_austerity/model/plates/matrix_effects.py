@@ -6,7 +6,7 @@ Either u is `pm.MvNormal`, or it is ``z @ chol.T`` with z standard normal.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -245,7 +245,7 @@ def _cholesky(fact: Factorisation, covariance: Variable, q: int) -> list[list[Va
     """
     factors = _factors(covariance)
     if factors is not None and _transposed(factors[1]) is factors[0]:
-        root = factors[0]
+        root: Any = factors[0]
         several = list(fact.graph.point.values()), jittered(fact.graph)
         if not any(np.any(np.triu(evaluate(fact, root, values), 1)) for values in several):
             return [[root[j, k] for k in range(j + 1)] for j in range(q)]
