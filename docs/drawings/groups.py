@@ -32,6 +32,26 @@ def coordinates() -> Figure:
     return figure
 
 
+def slopes() -> Figure:
+    """Where intercept and slope of groups are, given what all share: with one row, few, and many."""
+    rng = np.random.default_rng(4)
+    figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.9), layout="constrained", sharex=True, sharey=True)
+    angle = np.linspace(0.0, 2.0 * np.pi, 200)
+    circle = 2.0 * np.array([np.cos(angle), np.sin(angle)])
+    covariance = np.array([[1.0, 0.4], [0.4, 0.6]])
+    for ax, n, label in zip(axes, (1, 6, 60), ("one row", "6 rows", "60 rows"), strict=True):
+        z = np.c_[np.ones(n), rng.normal(0.7, 1.0, size=n)]
+        given = np.linalg.inv(np.linalg.inv(covariance) + z.T @ z / 2.0)
+        mean = given @ z.T @ (z @ [0.5, -0.4] + rng.normal(0.0, 1.0, n)) / 2.0
+        ax.plot(*(np.linalg.cholesky(covariance) @ circle), color="0.6", label="prior")
+        ax.plot(*(mean[:, None] + np.linalg.cholesky(given) @ circle), color="C0", label=r"$N(m_g, S_g)$")
+        ax.set_title(label, fontsize=9)
+        ax.set(xlabel="intercept")
+    axes[0].set(ylabel="slope")
+    axes[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
 def clock() -> Figure:
     """Total rates of groups, and the events of one exponential clock."""
     rng = np.random.default_rng(9)

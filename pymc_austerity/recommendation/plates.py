@@ -50,7 +50,8 @@ def why_no_sweeps(recipe: PlateRecipe) -> str:
 
 
 def _effects(plan: PlatePlan) -> str:
-    return f"{plan.recipe.proposal.effects!r} are effects of {plan.recipe.prediction.n_groups:,} groups"
+    names = " and ".join(map(repr, plan.rows.plate.effects))
+    return f"{names} are effects of {plan.recipe.prediction.n_groups:,} groups"
 
 
 def _why_all_rows(plan: PlatePlan) -> str:

@@ -1,6 +1,6 @@
 """Effects of many groups: seconds to 1,000 effective draws of everything, and of others in the same run.
 
-    python -m tests.benchmarks.plates --rows 1e5 --groups 1000 --likelihood logistic --budget 300
+    python -m tests.benchmarks.plates --rows 1e5 --groups 1000 --likelihood logistic --budget 300 --slopes
 
 Seconds are CPU seconds of one thread, all set-up included, imports and what is in numba's cache excluded. The
 worst of the effects is chosen in a run of its own: the smallest of 1,000 noisy estimates is biased. nutpie is
@@ -33,8 +33,11 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def simulated(likelihood: str, n_rows: int, n_groups: int) -> dict[str, np.ndarray]:
-    """Rows with an intercept, a binary and six normal covariates; groups of very different sizes."""
+def simulated(likelihood: str, n_rows: int, n_groups: int, slopes: bool = False) -> dict[str, np.ndarray]:
+    """Rows with an intercept, a binary and six normal covariates; groups of very different sizes.
+
+    With slopes each group has one of the first normal covariate, correlated with its intercept.
+    """
     rng = np.random.default_rng(3)
     sizes = rng.gamma(2.0, size=n_groups)
     group = rng.choice(n_groups, n_rows, p=sizes / sizes.sum())
@@ -42,7 +45,10 @@ def simulated(likelihood: str, n_rows: int, n_groups: int) -> dict[str, np.ndarr
     x[:, 0], x[:, 1] = 1.0, rng.random(n_rows) < 0.3
     beta = rng.normal(0.0, 0.3, _COLUMNS)
     beta[0] = -0.7
-    eta = x @ beta + rng.normal(0.0, 0.5, n_groups)[group]
+    effects = rng.normal(0.0, 0.5, n_groups)
+    eta = x @ beta + effects[group]
+    if slopes:
+        eta += (0.3 * effects + rng.normal(0.0, 0.3, n_groups))[group] * x[:, 2]
     exposure = rng.gamma(2.0, 0.5, n_rows)
     y = rng.poisson(exposure * np.exp(eta))
     if likelihood == "logistic":
@@ -50,13 +56,19 @@ def simulated(likelihood: str, n_rows: int, n_groups: int) -> dict[str, np.ndarr
     return {"x": x, "group": group, "exposure": exposure, "y": y}
 
 
-def model_of(likelihood: str, data: dict[str, np.ndarray], n_groups: int) -> pm.Model:
-    """The model, centred."""
+def model_of(likelihood: str, data: dict[str, np.ndarray], n_groups: int, slopes: bool = False) -> pm.Model:
+    """The model, centred; with slopes of one covariate that have an LKJ prior with the intercepts."""
+    group = data["group"]
     with pm.Model() as model:
         beta = pm.Normal("beta", 0, 2, shape=_COLUMNS)
-        tau = pm.HalfNormal("tau", 1)
-        u = pm.Normal("u", 0, tau, shape=n_groups)
-        eta = data["x"] @ beta + u[data["group"]]
+        if slopes:
+            of_scales = pm.HalfNormal.dist(1, shape=2)
+            chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=of_scales)
+            u = pm.MvNormal("u", np.zeros(2), chol=chol, shape=(n_groups, 2))
+            eta = data["x"] @ beta + u[group, 0] + u[group, 1] * data["x"][:, 2]
+        else:
+            u = pm.Normal("u", 0, pm.HalfNormal("tau", 1), shape=n_groups)
+            eta = data["x"] @ beta + u[group]
         if likelihood == "logistic":
             pm.Bernoulli("y", logit_p=eta, observed=data["y"])
         else:
@@ -65,17 +77,18 @@ def model_of(likelihood: str, data: dict[str, np.ndarray], n_groups: int) -> pm.
 
 
 def effective(posterior: Any, worst: int) -> float:
-    """The smallest effective size of beta, tau and one effect."""
-    sizes = [az.ess(posterior, var_names=[name])[name].values.min() for name in ("beta", "tau")]
-    u = posterior["u"].isel(u_dim_0=worst)
-    return float(min(*sizes, float(az.ess(u.values))))
+    """The smallest effective size of beta, scales and one effect."""
+    names = [name for name in ("beta", "tau", "chol") if name in posterior]
+    sizes = [az.ess(posterior, var_names=[name])[name].values.min() for name in names]
+    u = posterior["u"].values
+    return float(min(*sizes, float(az.ess(u.reshape(*u.shape[:2], -1)[..., worst]))))
 
 
 def worst_of(model: pm.Model, draws: int) -> int:
     """The effect that mixes worst in a run of its own, which also fills the caches of compiled code."""
     with model:
         first = pm.sample(draws, step=TunaMH(), random_seed=1, **_OPTIONS)
-    return int(az.ess(first.posterior, var_names=["u"])["u"].values.argmin())
+    return int(np.argmin(az.ess(first.posterior, var_names=["u"])["u"].values))
 
 
 def ours(model: pm.Model, make: Callable[[], Any], draws: int, worst: int) -> dict[str, Any]:
@@ -147,14 +160,17 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=4000)
     parser.add_argument("--budget", type=float, default=300.0, help="CPU seconds of nutpie; 0: without")
     parser.add_argument("--tune", type=int, default=150, help="of nutpie")
+    parser.add_argument("--slopes", action="store_true", help="a random slope, with an LKJ prior")
     given = parser.parse_args()
     n_rows, n_groups = int(given.rows), int(given.groups)
-    model = model_of(given.likelihood, simulated(given.likelihood, n_rows, n_groups), n_groups)
+    data = simulated(given.likelihood, n_rows, n_groups, given.slopes)
+    model = model_of(given.likelihood, data, n_groups, given.slopes)
     result: dict[str, Any] = {
         "machine": platform.processor() or platform.machine(),
         "likelihood": given.likelihood,
         "rows": n_rows,
         "groups": n_groups,
+        "slopes": given.slopes,
     }
     worst = worst_of(model, given.draws)
     result["TunaMH"] = ours(model, TunaMH, given.draws, worst)

@@ -76,18 +76,24 @@ def locations(sums: GroupSums, d: Vector, result: Vector) -> None:
 
 
 @register_jitable
-def quadratic(
-    sums: GroupSums, d: Vector, tau: float, log_precision: float, means: Vector, scales: Vector
-) -> float:
-    """The part of log p(theta) that comes from the likelihood; m_g and s_g are written."""
-    t2, precision = tau * tau, math.exp(log_precision)
+def quadratic_of_shared(sums: GroupSums, d: Vector, log_precision: float) -> float:
+    """What of the polynomial has d alone."""
     total = 0.0
     for k in range(d.shape[0]):
         inner = sums.gradient[k]
         for j in range(d.shape[0]):
             inner -= 0.5 * sums.information[k, j] * d[j]
         total += inner * d[k]
-    total = precision * (total - 0.5 * sums.squares) + 0.5 * sums.n_normal * log_precision
+    return math.exp(log_precision) * (total - 0.5 * sums.squares) + 0.5 * sums.n_normal * log_precision
+
+
+@register_jitable
+def quadratic(
+    sums: GroupSums, d: Vector, tau: float, log_precision: float, means: Vector, scales: Vector
+) -> float:
+    """The part of log p(theta) that comes from the likelihood; m_g and s_g are written."""
+    t2, precision = tau * tau, math.exp(log_precision)
+    total = quadratic_of_shared(sums, d, log_precision)
     product, logarithm = 1.0, 0.0
     slopes, curvatures = sums.slopes, sums.curvatures
     locations(sums, d, means)

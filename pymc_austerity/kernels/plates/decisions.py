@@ -77,7 +77,7 @@ def shared_by_drawn_rows(
     rng: np.random.Generator, plate: Plate, numbers: Any, pair: Pair, base: float
 ) -> Counts:
     """Decide on theta' exactly."""
-    log_ratios = np.zeros(pair.levels.shape[0])
+    log_ratios = np.zeros(plate.bounds.sizes.shape[0])
     n_used, n_whole = 0, 0
     if plate.rule.has_remainders and base > -math.inf:
         shift = shift_of(plate.bounds, pair.d, pair.d_new)

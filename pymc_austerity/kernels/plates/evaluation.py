@@ -21,6 +21,8 @@ def moved(
 ) -> None:
     """t_i = e_g - q_g + what the row's levels add + the rest of z_i . d, of the last rows of `which`.
 
+    With slopes it has Z_i . e_g, and z_i is what is left of x_i by a regression on Z_i.
+
     Parameters
     ----------
     rows : GroupedRows
@@ -34,14 +36,20 @@ def moved(
     """
     (index, groups), (levels, means_of_levels) = which, of_groups
     x, columns, means, varying = rows.x, rows.levels, sums.means, sums.varying
+    covariates, q = rows.covariates, sums.n_effects
     own, first = d[sums.dense], BLOCK - groups.shape[0]
     for lane in range(first, BLOCK):
         i, g = index[lane], groups[lane - first]
-        total = levels[g] - means_of_levels[g]
+        total = levels[g * q] - means_of_levels[g]
         for f in range(columns.shape[0]):
             total += d[columns[f, i]]
         for k in varying:
-            total += (x[i, k] - means[g, k]) * own[k]
+            total += (x[i, k] - means[g * q, k]) * own[k]
+        for j in range(q - 1):
+            level = levels[g * q + 1 + j]
+            for k in varying:
+                level -= means[g * q + 1 + j, k] * own[k]
+            total += covariates[i, j] * level
         result[lane] = total
 
 

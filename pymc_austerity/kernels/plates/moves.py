@@ -26,6 +26,7 @@ from pymc_austerity.kernels.plates.effects_density import (
 )
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared
+from pymc_austerity.kernels.plates.slopes import levels_of, quadratic_with_slopes, scale_factor
 from pymc_austerity.kernels.plates.thinning import Pair
 from pymc_austerity.target import Target, Vector
 
@@ -44,7 +45,7 @@ class PlateState(NamedTuple):
     theta : ndarray (q,)
     d : ndarray (P,)
     eps, levels, means, scales : ndarray (G,)
-        eps_g, and e_g, m_g, s_g that belong to theta.
+        eps_g, and e_g, m_g, s_g that belong to theta; with slopes (G q,), and F_g (G q q,) in place of s_g.
     shifts, roots, excesses : ndarray (G,) or (0,)
         y_g = shift_g + root_g eps_g, and what the prior of the effects differs by from the normal one; empty
         if it is normal.
@@ -73,7 +74,7 @@ class PlateState(NamedTuple):
 @register_jitable
 def no_state(n_shared: int, plate: Plate) -> PlateState:
     """Room for a state."""
-    n = plate.sums.slopes.shape[0]
+    n, n_groups = plate.sums.slopes.shape[0], plate.bounds.sizes.shape[0]
     n_other = 0 if plate.effects.kind == NORMAL else n
     return PlateState(
         np.empty(n_shared),
@@ -81,12 +82,12 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
         np.empty(n),
         np.empty(n),
         np.empty(n),
-        np.empty(n),
+        np.empty(n * plate.sums.n_effects),
         np.empty(n_other),
         np.empty(n_other),
         np.empty(n_other),
         0.0,
-        not_displaced(n),
+        not_displaced(n_groups),
         0.0,
     )
 
@@ -100,10 +101,15 @@ def at_theta(
     state.theta[:], state.eps[:] = theta, eps
     displacement(sums, theta, state.d)
     given = target.features(theta, args)
-    value = quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
+    q = sums.n_effects
+    if q == 1:
+        value = quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
+    else:
+        log_precision = given[q * (q + 1) // 2]
+        factor = scale_factor(given, q)
+        value = quadratic_with_slopes(sums, state.d, factor, log_precision, state.means, state.scales)
     displace(sums.cells, sums.shares, state.d, state.displaced)
-    for g in range(eps.shape[0]):
-        state.levels[g] = state.means[g] + state.scales[g] * eps[g]
+    levels_of(q, state.means, state.scales, eps, state.levels)
     standard_coordinates(sums, given[0], given[1], state.means, state.shifts, state.roots)
     for g in range(state.excesses.shape[0]):
         y = state.shifts[g] + state.roots[g] * eps[g]
@@ -151,24 +157,26 @@ def move_shared(
 @register_jitable
 def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState, decisions: Decisions) -> Counts:
     """Propose every eps_g, and decide group by group; the state is changed."""
-    n_groups = state.eps.shape[0]
-    new_eps, new_levels, log_ratios = np.empty(n_groups), np.empty(n_groups), np.empty(n_groups)
+    n_groups, q, n = plate.bounds.sizes.shape[0], plate.sums.n_effects, state.eps.shape[0]
+    new_eps, new_levels, log_ratios = np.empty(n), np.empty(n), np.zeros(n_groups)
     new_excesses = np.empty(state.excesses.shape[0])
     for g in range(n_groups):
         if plate.effects.kind == NORMAL:
-            new, ratio = propose_normal(rng, state.eps[g], plate.bounds.widths[g])
-        else:
+            for j in range(g * q, (g + 1) * q):
+                new_eps[j], ratio = propose_normal(rng, state.eps[j], plate.bounds.widths[g])
+                log_ratios[g] += ratio
+        else:  # there are no slopes
             new, ratio = propose_other(rng, plate, state, g)
             new_excesses[g] = log_excess(plate.effects, state.shape, state.shifts[g] + state.roots[g] * new)
-            ratio += new_excesses[g] - state.excesses[g]
-        new_eps[g], new_levels[g] = new, state.means[g] + state.scales[g] * new
-        log_ratios[g] = ratio
+            new_eps[g], log_ratios[g] = new, ratio + new_excesses[g] - state.excesses[g]
+    levels_of(q, state.means, state.scales, new_eps, new_levels)
     pair = Pair(state.levels, new_levels, state.d, state.d, state.displaced, state.displaced)
     accepted = np.zeros(n_groups, np.bool_)
     counts = decisions.groups(rng, plate, decisions.numbers, pair, log_ratios, accepted)
     for g in range(n_groups):
         if accepted[g]:
-            state.eps[g], state.levels[g] = new_eps[g], new_levels[g]
+            for j in range(g * q, (g + 1) * q):
+                state.eps[j], state.levels[j] = new_eps[j], new_levels[j]
             if plate.effects.kind != NORMAL:
                 state.excesses[g] = new_excesses[g]
     return counts

@@ -1,6 +1,9 @@
 """What a kernel knows of a plate: numbers of rows, of groups, and of the proposal.
 
 y_i ~ f(x_i . beta + u_g(i)), and u_g ~ N(loc_g, tau^2) in G groups. `coordinates` has the notation.
+
+With random slopes u_g is a vector of q effects, an intercept first (`slopes`). Vectors and matrices of all
+groups are written one after the other: what is (G,) here is (G q,) then, and b_g and scales are (G q q,).
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ class GroupedRows(NamedTuple):
         Where each group begins; the last is N.
     x : ndarray (N, D)
         The dense columns.
+    covariates : ndarray (N, q - 1)
+        Coefficients of the slopes of the row's group.
     levels : ndarray of int32 (F, N)
         Which of the P columns have a one for the row: its levels of other factors.
     predictors : ndarray (N,)
@@ -59,6 +64,7 @@ class GroupedRows(NamedTuple):
 
     starts: Index
     x: Matrix
+    covariates: Matrix
     levels: npt.NDArray[np.int32]
     predictors: Vector
     slopes: Vector
@@ -110,6 +116,8 @@ class GroupSums(NamedTuple):
         How they change with d.
     n_normal, squares : float
         For a normal likelihood: N, and the sum of squares of residuals at the center. Else zero.
+    n_effects : int
+        Effects of a group, q.
     """
 
     linear: Index
@@ -131,6 +139,7 @@ class GroupSums(NamedTuple):
     phi_slopes: Matrix
     n_normal: float
     squares: float
+    n_effects: int = 1
 
 
 class GroupBounds(NamedTuple):
@@ -156,6 +165,8 @@ class GroupBounds(NamedTuple):
         h_g, standard deviations of the proposals for eps_g.
     rounding : float
         What rounding may add to the difference of two remainders.
+    norms : ndarray (G q, q)
+        A_g, so that |A_g e_g| is bounded by the reaches, if there are slopes; else (0, 1).
     """
 
     whitening: Matrix
@@ -167,6 +178,7 @@ class GroupBounds(NamedTuple):
     sizes: Index
     widths: Vector
     rounding: float
+    norms: Matrix
 
 
 class RowBounds(NamedTuple):
@@ -259,6 +271,9 @@ class PlateRule(NamedTuple):
         So many times the rows are drawn for the shared move, which makes its decision less noisy.
     is_centered : bool
         Whether the model has u_g itself, else z_g = (u_g - loc_g) / tau.
+    n_vectors : int
+        How many vectors the model's effects are in, the first all intercepts; 1 if those of a group are side
+        by side.
     scaled, scaled_by : ndarray of int (K,)
         Coordinates of theta that the model has divided by a feature, and by which one.
     has_remainders : bool
@@ -270,6 +285,7 @@ class PlateRule(NamedTuple):
 
     kappa: float
     is_centered: bool
+    n_vectors: int
     scaled: Index
     scaled_by: Index
     has_remainders: bool

@@ -58,7 +58,7 @@ def shared_by_test(rng: np.random.Generator, plate: Plate, numbers: Any, pair: P
         return Counts(0.0, 0, 0, 0, base)
     sample, n_used = read(rng, plate, rule, tests, (pair, -1), (0, n_rows), threshold - base)
     accepted = decided(rng, rule, sample, threshold - base)
-    n_whole = pair.levels.shape[0] if sample.n == n_rows else 0
+    n_whole = plate.bounds.sizes.shape[0] if sample.n == n_rows else 0
     n_clipped, log_ratio = int(rule.clipped(rule.schedule, sample)), base + sample.mean * sample.n_local
     return Counts(1.0 if accepted else 0.0, n_used, n_whole, n_clipped, log_ratio)
 

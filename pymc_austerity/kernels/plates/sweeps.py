@@ -14,6 +14,11 @@ from pymc_austerity.kernels.plates.decisions import Decisions, groups_by_drawn_r
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, move_plate, move_shared, no_state
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.row_tests import RowTests, groups_by_tests, shared_by_test
+from pymc_austerity.kernels.plates.slopes import (
+    effects_with_slopes,
+    scale_factor,
+    standardised_with_slopes,
+)
 from pymc_austerity.target import Target, Vector
 
 
@@ -117,7 +122,7 @@ def sweeps(
         accepted, log_ratio = counts.accepted > 0.0, counts.log_ratio
         n_accepted += int(accepted)
         shared_n_used += counts.n_used
-        n_exhausted += int(counts.n_whole == state.eps.shape[0])
+        n_exhausted += int(counts.n_whole == plate.bounds.sizes.shape[0])
         n_clipped += counts.n_clipped
         whole_groups += counts.n_whole
         counts = move_plate(rng, plate, state, decisions)
@@ -144,9 +149,35 @@ def begin(q: Vector, plate: Plate, args: tuple[Any, ...], target: Target) -> tup
     for j in range(plate.rule.scaled.shape[0]):
         theta[plate.rule.scaled[j]] *= given[plate.rule.scaled_by[j]]
     displacement(sums, theta, state.d)
-    effects = q[n_shared:] if plate.rule.is_centered else q[n_shared:] / plate.effects.ratio
-    standardised(sums, state.d, given[0], given[1], effects, plate.rule.is_centered, eps)
+    n_effects, is_centered = sums.n_effects, plate.rule.is_centered
+    effects = q[n_shared:] if is_centered else q[n_shared:] / plate.effects.ratio
+    if n_effects == 1:
+        standardised(sums, state.d, given[0], given[1], effects, is_centered, eps)
+    else:
+        factor, log_precision = scale_factor(given, n_effects), given[n_effects * (n_effects + 1) // 2]
+        together = by_groups(effects, plate.rule.n_vectors)
+        standardised_with_slopes(sums, state.d, factor, log_precision, together, is_centered, eps)
     return at_theta(state, theta, eps, plate, args, target), other
+
+
+@register_jitable
+def by_groups(effects: Vector, n_vectors: int) -> Vector:
+    """Effects of each group one after the other, from so many vectors of effects."""
+    n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
+    for j in range(n_vectors):
+        for g in range(n):
+            result[g * n_vectors + j] = effects[j * n + g]
+    return result
+
+
+@register_jitable
+def by_effects(effects: Vector, n_vectors: int) -> Vector:
+    """The inverse of `by_groups`."""
+    n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
+    for j in range(n_vectors):
+        for g in range(n):
+            result[j * n + g] = effects[g * n_vectors + j]
+    return result
 
 
 @register_jitable
@@ -157,6 +188,13 @@ def end(q: Vector, state: PlateState, plate: Plate, args: tuple[Any, ...], targe
     given = target.features(state.theta, args)
     for j in range(plate.rule.scaled.shape[0]):
         q[plate.rule.scaled[j]] /= given[plate.rule.scaled_by[j]]
-    effects_of(plate.sums, state.d, given[0], given[1], state.eps, plate.rule.is_centered, q[n_shared:])
+    n_effects, is_centered = plate.sums.n_effects, plate.rule.is_centered
+    if n_effects == 1:
+        effects_of(plate.sums, state.d, given[0], given[1], state.eps, is_centered, q[n_shared:])
+    else:
+        factor, log_precision = scale_factor(given, n_effects), given[n_effects * (n_effects + 1) // 2]
+        together = np.empty(state.eps.shape[0])
+        effects_with_slopes(plate.sums, state.d, factor, log_precision, state.eps, is_centered, together)
+        q[n_shared:] = by_effects(together, plate.rule.n_vectors)
     if not plate.rule.is_centered:
         q[n_shared:] *= plate.effects.ratio

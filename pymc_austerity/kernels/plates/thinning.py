@@ -14,6 +14,10 @@ less than zeta0_g^2 Wb. As sqrt(E_i) + zeta_i sqrt(Wb) <= (1 + zeta_i / zeta0_g)
 sums within groups dominate B_i. One exponential clock runs along the groups' totals: most groups are passed
 without a row. A row that is drawn is kept with probability B_i over what it was drawn for.
 
+With random slopes y_i = Z_i . e_g, and |y_i| <= rho_i |A_g e_g| with rho_i = |A_g'^-1 Z_i|: the numbers of
+a group are those of A_g e_g, and its cumulative sums have rho_i (rho_i + zeta_i / zeta0_g)^2 in the place of
+(1 + zeta_i / zeta0_g)^2, and zeta_i / rho_i in that of zeta_i.
+
 All here is the same if the two states change places.
 """
 
@@ -30,6 +34,7 @@ from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.plates.cells import Cells, Displaced, changes_of_levels
 from pymc_austerity.kernels.plates.evaluation import changes, moved, phi_at
 from pymc_austerity.kernels.plates.records import GroupBounds, Plate, Singles
+from pymc_austerity.kernels.plates.slopes import lengths_of_pair
 from pymc_austerity.target import Index, Vector
 
 
@@ -92,6 +97,7 @@ class Pair(NamedTuple):
     Attributes
     ----------
     levels, new_levels : ndarray (G,)
+        With slopes (G q,).
     d, d_new : ndarray (P,)
     displaced, new_displaced : Displaced
     """
@@ -132,21 +138,26 @@ def rates_of(bounds: GroupBounds, cells: Cells, pair: Pair, shift: Shift, kappa:
     reaches, typical, sizes, n_tiers = bounds.reaches, bounds.typical, bounds.sizes, bounds.radii.shape[0]
     of_levels, of_shared, n_groups = bounds.levels, bounds.shared, bounds.sizes.shape[0]
     more, away_more = np.zeros(n_groups), np.zeros(n_groups)
+    has_slopes = bounds.norms.shape[0] > 0  # there are no other factors then
     if shift.moves and cells.n_factors > 0:
         changes_of_levels(cells, pair.d, pair.d_new, more, away_more)
     rates = Rates(np.full(n_groups, -1), np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups))
     tiers, by_levels, by_shared, expected = rates
     for g in range(n_groups):
-        e, e_new = levels[g] - means[g], new_levels[g] - new_means[g]
-        y, y_new, away, away_new = e + middles[g], e_new + new_middles[g], farthest[g], new_farthest[g]
-        far, tier = max(abs(y) + away, abs(y_new) + away_new), shift.tier
+        if has_slopes:
+            far, root, step = lengths_of_pair(bounds.norms, g, levels, new_levels)
+        else:
+            e, e_new = levels[g] - means[g], new_levels[g] - new_means[g]
+            y, y_new, away, away_new = e + middles[g], e_new + new_middles[g], farthest[g], new_farthest[g]
+            far = max(abs(y) + away, abs(y_new) + away_new)
+            root = root_mean_square(y, y_new) + root_mean_square(away, away_new)
+            step = abs(e_new - e + more[g]) + away_more[g]
+        tier = shift.tier
         while tier < n_tiers and not far <= reaches[tier, g]:
             tier += 1
         if tier == n_tiers:
             continue
-        root = root_mean_square(y, y_new) + root_mean_square(away, away_new)
         q = 0.5 * kappa * max(root * root, typical[g] ** 2 * shift.mean_square)
-        step = abs(e_new - e + more[g]) + away_more[g]
         rate = step * q * of_levels[tier, g] + shift.step * q * of_shared[tier, g]
         if rate <= sizes[g]:  # and is a number
             tiers[g], by_levels[g], by_shared[g], expected[g] = tier, step * q, shift.step * q, rate
@@ -196,7 +207,11 @@ def draw_row(
         i = first_above(levels, first, last, rng.random() * levels[last])
     else:
         i = first_above(shared, first, last, rng.random() * shared[last])
-    y, y_new = pair.levels[g] - pair.displaced.means[g], pair.new_levels[g] - pair.new_displaced.means[g]
+    own, covariates = g * plate.sums.n_effects, plate.rows.covariates
+    y, y_new = pair.levels[own] - pair.displaced.means[g], pair.new_levels[own] - pair.new_displaced.means[g]
+    for j in range(covariates.shape[1]):
+        y += covariates[i, j] * pair.levels[own + 1 + j]
+        y_new += covariates[i, j] * pair.new_levels[own + 1 + j]
     for f in range(columns.shape[0]):
         y += pair.d[columns[f, i]]
         y_new += pair.d_new[columns[f, i]]

@@ -20,6 +20,7 @@ from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess, density_of
 from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.group_means import locations, mean_shifts
+from pymc_austerity.mode.plates.slope_levels import given_theta, times_curvatures
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.mode.plates.theta_maximum import (
@@ -90,7 +91,7 @@ class PlateSurvey:
 
     def __init__(self, plate: PlateModel, point: dict[str, np.ndarray]) -> None:
         self.plate = plate
-        self.shared = SharedTerms(plate.shared, point)
+        self.shared = SharedTerms(plate.shared, point, plate.n_effects)
         start = vector_of(plate.shared, point)
         self.start = plate.scaled.in_chain(start, self.shared.features(start))
         self.located = _located(plate, point, self.start)
@@ -114,7 +115,8 @@ class PlateSurvey:
 
     def normal_eps(self) -> Matrix:
         """Some normal draws of eps, always the same."""
-        return np.random.default_rng(_SEED).standard_normal((_DRAWS, self.plate.n_groups))
+        n = self.plate.n_groups * self.plate.n_effects
+        return np.random.default_rng(_SEED).standard_normal((_DRAWS, n))
 
     def maximum(self, sums: GroupSums, start: Vector, eps: Matrix) -> ThetaMaximum:
         """That of the Laplace marginal for an expansion; `eps` are draws for what the prior adds."""
@@ -122,7 +124,7 @@ class PlateSurvey:
 
     def excess(self, eps: Matrix) -> EffectsExcess:
         """What the effects' prior adds to that, over these draws."""
-        return EffectsExcess(density_of(self.plate.prior), eps)
+        return EffectsExcess(density_of(self.plate.priors[0]), eps)
 
     def sums(self, at: Expanded, center: Center) -> GroupSums:
         """The polynomial at a center."""
@@ -150,6 +152,7 @@ class PlateSurvey:
             phi_slopes=self._phi_slopes,
             n_normal=float(len(at.slopes)) if is_normal else 0.0,
             squares=at.squares / unit**2 if is_normal else 0.0,
+            n_effects=self.plate.n_effects,
         )
 
     def expand(self, center: Center, rows: SortedRows | None = None) -> tuple[Expanded, GroupSums]:
@@ -167,11 +170,16 @@ class PlateSurvey:
 
 def _located(plate: PlateModel, point: dict[str, np.ndarray], start: Vector) -> Located:
     """The location of the effects, by the coordinates of theta that it depends on."""
-    location = _functions(plate, point, [plate.prior.location], [plate.n_groups])
-    n, base = len(start), location(np.zeros(len(start)))[0]
-    columns = {k: location(row)[0] - base for k, row in enumerate(np.eye(n))} if plate.is_centered else {}
+    q = plate.n_effects
+    locations = _functions(plate, point, [one.location for one in plate.priors], [plate.n_groups] * q)
+
+    def location(theta: Vector) -> Vector:
+        return np.column_stack(locations(theta)).ravel()
+
+    n, base = len(start), location(np.zeros(len(start)))
+    columns = {k: location(row) - base for k, row in enumerate(np.eye(n))} if plate.is_centered else {}
     moved = [k for k, column in columns.items() if np.any(column != 0.0)]
-    matrix = np.zeros((plate.n_groups, len(moved)))
+    matrix = np.zeros((plate.n_groups * q, len(moved)))
     for place, k in enumerate(moved):
         matrix[:, place] = columns[k]
     return Located(base, np.array(moved, dtype=np.int64), matrix)
@@ -250,7 +258,11 @@ def moved_center(survey: PlateSurvey, sums: GroupSums, theta: Vector) -> Center:
 
 
 def moments(shared: SharedTerms, sums: GroupSums, theta: Vector) -> tuple[Vector, Vector, Vector]:
-    """d, m_g and s_g at theta."""
+    """d, m_g and s_g at theta; F_g (G, q, q) in the place of s_g where there are slopes."""
+    if sums.n_effects > 1:
+        d = theta[sums.linear] - sums.center
+        factor, log_precision = shared.factor_and_precision(theta)
+        return d, *given_theta(sums, locations(sums, d), factor, float(np.exp(log_precision)))
     tau, log_precision = shared.tau_and_precision(theta)
     t2, precision = tau**2, np.exp(log_precision)
     d = theta[sums.linear] - sums.center
@@ -272,10 +284,10 @@ def _share_of_step(
 def step_size(sums: GroupSums, center: Center, new: Center, maximum: ThetaMaximum) -> float:
     """How far a step goes, in standard deviations: of theta, and in the mean of the levels."""
     change = new.theta - center.theta
-    weights = np.maximum(sums.curvatures, 0.0)
     d = change[sums.linear]
     levels = new.effects - center.effects + mean_shifts(sums, d)
-    of_levels = float(np.sqrt(np.mean(weights * levels**2)))
+    squares = levels * times_curvatures(sums, levels)
+    of_levels = float(np.sqrt(np.mean(np.maximum(squares.reshape(-1, sums.n_effects).sum(axis=1), 0.0))))
     in_zeta = np.linalg.solve(maximum.slopes, change)
     square = float(in_zeta @ maximum.precision @ in_zeta)
     return max(np.sqrt(max(square, 0.0)), of_levels)

@@ -9,6 +9,7 @@ from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments
 from pymc_austerity.mode.plates.effects_excess import density_of
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.group_means import mean_shifts
+from pymc_austerity.mode.plates.slope_levels import by_effects, scaled_eps
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.target import Vector
@@ -18,23 +19,33 @@ def drawn_state(arrays: Plate, shared: SharedTerms, fit: SharedFit, rng: np.rand
     """A draw of the fitted distribution: theta, then the effects as the model has them."""
     theta = fit.drawn(shared, rng)
     d, means, scales = moments(shared, arrays.sums, theta)
-    levels = means + scales * rng.standard_normal(len(means))
+    levels = means + scaled_eps(arrays.sums, scales, rng.standard_normal(len(means)))
     effects = levels + arrays.sums.effects - mean_shifts(arrays.sums, d)
     rule = arrays.rule
     ratio = None if rule.is_centered else arrays.effects.ratio
-    return _in_model(shared, Scaled(rule.scaled, rule.scaled_by), ratio, Center(theta, effects))
+    kind = ratio, arrays.sums.n_effects, rule.n_vectors
+    return _in_model(shared, Scaled(rule.scaled, rule.scaled_by), kind, Center(theta, effects))
 
 
 def state_at(survey: PlateSurvey, center: Center) -> Vector:
     """A state at a center."""
     plate = survey.plate
-    ratio = None if plate.is_centered else density_of(plate.prior).ratio
-    return _in_model(survey.shared, plate.scaled, ratio, center)
+    ratio = None if plate.is_centered else density_of(plate.priors[0]).ratio
+    return _in_model(survey.shared, plate.scaled, (ratio, plate.n_effects, plate.n_vectors), center)
 
 
-def _in_model(shared: SharedTerms, scaled: Scaled, ratio: float | None, center: Center) -> Vector:
-    """Theta and effects as the model has them; `ratio` is None where it has the effects centred."""
-    theta, effects = center
-    if ratio is not None:
+def _in_model(
+    shared: SharedTerms, scaled: Scaled, kind: tuple[float | None, int, int], center: Center
+) -> Vector:
+    """Theta and effects as the model has them.
+
+    `kind` is the ratio, which is None where it has the effects centred, q, and in how many vectors they are.
+    """
+    (theta, effects), (ratio, n_effects, n_vectors) = center, kind
+    if ratio is not None and n_effects > 1:
+        factor, _ = shared.factor_and_precision(theta)
+        effects = np.linalg.solve(factor, effects.reshape(-1, n_effects).T).T.ravel()
+    elif ratio is not None:
         effects = effects * ratio / shared.tau_and_precision(theta)[0]
+    effects = by_effects(effects, n_vectors)
     return np.concatenate([scaled.in_model(theta, shared.features(theta)), effects])

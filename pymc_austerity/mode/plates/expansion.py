@@ -16,6 +16,7 @@ from pymc_austerity.kernels.plates.records import DispersionRows
 from pymc_austerity.mode.plates.dispersion_sums import dispersion_sums, no_dispersions, with_dispersions
 from pymc_austerity.mode.plates.group_means import of_cells
 from pymc_austerity.mode.plates.level_sums import add_levels
+from pymc_austerity.mode.plates.slope_sums import add_groups_with_slopes
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.target import Index, Vector
 
@@ -23,8 +24,9 @@ Matrix = npt.NDArray[np.float64]
 
 # A group whose weights nearly cancel has no level that its rows see: it is not expanded.
 _LEAST_SHARE = 0.25
-# A column varies within groups if it does by this much, relative to its largest number.
-_CONSTANT = 1e-12
+# A column varies within groups if it does by this much, relative to its largest number; beside slopes, if
+# this much is left of it by a regression.
+_CONSTANT, _LEFT = 1e-12, 1e-9
 
 
 class Expanded(NamedTuple):
@@ -91,7 +93,8 @@ def expand(
     phi : tuple of ndarray (n,), (n, P)
         Numbers that rows share beside their predictor, and their slopes by beta.
     """
-    n, n_dense, n_groups, n_columns = len(rows.offsets), len(rows.dense), len(effects), len(beta)
+    n, n_dense, n_levels, n_columns = len(rows.offsets), len(rows.dense), len(effects), len(beta)
+    q = rows.covariates.shape[1] + 1
     n_phi = len(phi[0])
     program = tape_of(expression, 1 + n_phi, 2)
     predictors = predictors_at(rows, beta, effects)
@@ -99,14 +102,18 @@ def expand(
     derivatives = slopes, curvatures, dispersions
     inputs = with_phi(predictors, phi[0])
     value, largest = _evaluate(program, points_for(program), inputs, rows.data, derivatives)
-    a, b, means = np.zeros(n_groups), np.zeros(n_groups), np.zeros((n_groups, n_dense))
+    a, b, means = np.zeros(n_levels), np.zeros(n_levels * q), np.zeros((n_levels, n_dense))
     own, square = np.zeros(n_dense), np.zeros((n_dense, n_dense))
     spread, cross = np.zeros(n_dense), np.zeros((n_columns, n_dense))
-    _add_groups(rows, slopes, curvatures, (a, b, means), (own, square, cross, spread))
+    if q == 1:
+        _add_groups(rows, slopes, curvatures, (a, b, means), (own, square, cross, spread))
+    else:
+        add_groups_with_slopes(rows, slopes, curvatures, (a, b, means), (own, square, spread))
     shares = np.ones(len(rows.cells.columns))
     gradient, information = np.zeros(n_columns), np.zeros((n_columns, n_columns))
-    add_levels(rows, slopes, curvatures, (a, b, shares), (gradient, information))
-    varying = np.flatnonzero(spread > _CONSTANT * rows.largest)
+    if q == 1:
+        add_levels(rows, slopes, curvatures, (a, b, shares), (gradient, information))
+    varying = np.flatnonzero(spread > (_CONSTANT if q == 1 else _LEFT) * rows.largest)
     for part in (own, square, square.T, cross.T):  # of what is constant within groups rounding is left
         part[np.setdiff1d(np.arange(n_dense), varying)] = 0.0
     gradient[rows.dense] = own
@@ -114,9 +121,11 @@ def expand(
     information[:, rows.dense] += cross
     information += information.T
     information[np.diag_indices(n_columns)] *= 0.5
-    of_phi = dispersion_sums(dispersions, rows, b, means, shares, n_columns)
-    gradient, information, missing = with_dispersions(of_phi, phi[1], (a, b), (gradient, information))
-    means += (of_phi.tilts @ phi[1])[:, rows.dense]
+    missing = np.zeros_like(information)
+    if n_phi:
+        of_phi = dispersion_sums(dispersions, rows, b, means, shares, n_columns)
+        gradient, information, missing = with_dispersions(of_phi, phi[1], (a, b), (gradient, information))
+        means += (of_phi.tilts @ phi[1])[:, rows.dense]
     varying = np.union1d(varying, np.flatnonzero(phi[1][:, rows.dense].any(axis=0)))
     return Expanded(
         predictors, slopes, curvatures, dispersions, a, b, means, rows.cells, shares, gradient, information,
@@ -140,9 +149,12 @@ def predictors_at(rows: SortedRows, beta: Vector, effects: Vector) -> Vector:
 
 @entry
 def _set_predictors(rows: SortedRows, dense: Vector, beta: Vector, effects: Vector, result: Vector) -> None:
-    for g in range(effects.shape[0]):
+    q = rows.covariates.shape[1] + 1
+    for g in range(rows.starts.shape[0] - 1):
         for i in range(rows.starts[g], rows.starts[g + 1]):
-            total = rows.offsets[i] + effects[g]
+            total = rows.offsets[i] + effects[g * q]
+            for k in range(q - 1):
+                total += rows.covariates[i, k] * effects[g * q + 1 + k]
             for k in range(dense.shape[0]):
                 total += rows.x[i, k] * dense[k]
             for f in range(rows.levels.shape[0]):
@@ -262,7 +274,7 @@ def _add_drift(
     result: tuple[Vector, Vector, Vector, Vector],
 ) -> None:
     of_levels, of_dense, of_shared, of_phi = result
-    g, n_factors = 0, at.cells.n_factors
+    g, n_factors, q = 0, at.cells.n_factors, rows.covariates.shape[1] + 1
     for first in range(0, shifted.shape[1], BLOCK):
         m = run_at_points(program, shifted, rows.data, first, points)
         found = points.coefficients[program.root]
@@ -281,11 +293,16 @@ def _add_drift(
                     of_phi[j] -= second * psi[k]
                     of_phi[k] -= second * psi[j]
                     place += 1
-            of_levels[g] += slope
+            of_levels[g * q] += slope
             for k in range(of_dense.shape[0]):
-                of_dense[k] += slope * (rows.x[i, k] - at.means[g, k])
+                of_dense[k] += slope * (rows.x[i, k] - at.means[g * q, k])
+            for j in range(1, q):
+                weighted = slope * rows.covariates[i, j - 1]
+                of_levels[g * q + j] += weighted
+                for k in range(of_dense.shape[0]):
+                    of_dense[k] -= weighted * at.means[g * q + j, k]
             for f in range(n_factors):
                 of_shared[rows.levels[f, i]] += slope
-    for g in range(of_levels.shape[0]):
+    for g in range(rows.starts.shape[0] - 1):
         for c in range(at.cells.starts[g * n_factors], at.cells.starts[(g + 1) * n_factors]):
             of_shared[at.cells.columns[c]] -= at.shares[c] * of_levels[g]

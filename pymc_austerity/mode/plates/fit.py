@@ -16,10 +16,11 @@ from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.records import GroupSums, SharedProposal
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, moved_center
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
-from pymc_austerity.mode.plates.group_means import slopes_of_locations
+from pymc_austerity.mode.plates.group_means import locations, slopes_of_locations
 from pymc_austerity.mode.plates.shared_map import SharedMap
+from pymc_austerity.mode.plates.slope_levels import given_theta, scaled_eps, times_curvatures
 from pymc_austerity.mode.plates.theta_density import SharedTerms
-from pymc_austerity.model.plates.inner_effects import FIRST_INNER
+from pymc_austerity.model.plates.inner_effects import first_inner
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -28,6 +29,8 @@ Matrix = npt.NDArray[np.float64]
 _FAR, _MOST_ROUNDS = 0.7, 6
 # Shares of independent draws and of random walks, and the size of these; the others move scales alone.
 _INDEPENDENT, _WALKS, _SIZE = 0.8, 0.1, 2.4
+# Of differences, relative to the largest scale of effects.
+_STEP = 1e-5
 
 
 class SharedFit(NamedTuple):
@@ -49,6 +52,8 @@ class SharedFit(NamedTuple):
         What the last round moved, in standard deviations.
     hyper : ndarray of int
         Coordinates of theta that are no coefficients.
+    first_inner : int
+        The first of the features that is a scale of inner effects.
     """
 
     center: Center
@@ -59,13 +64,14 @@ class SharedFit(NamedTuple):
     slopes: Matrix
     shift: float
     hyper: Index
+    first_inner: int
 
     def proposal(self) -> SharedProposal:
         """As the kernel takes it."""
         own, q = self.map, len(self.mean)
         return SharedProposal(
             mapped=own.coordinates,
-            scales_at=own.which + FIRST_INNER,
+            scales_at=own.which + self.first_inner,
             slopes=own.slopes,
             weights=own.weights,
             locations=own.locations,
@@ -127,8 +133,9 @@ def fit_shared(
         if shift < _FAR or rounds == 0:
             slopes = own.slopes_at(mean, survey.shared(theta))
             hyper = np.setdiff1d(np.arange(len(mean)), sums.linear)
-            fit = SharedFit(center, own, mean, np.ascontiguousarray(factor), theta, slopes, shift, hyper)
-            return fit, at, sums
+            first = first_inner(sums.n_effects)
+            lower = np.ascontiguousarray(factor)
+            return SharedFit(center, own, mean, lower, theta, slopes, shift, hyper, first), at, sums
         center, moved = moved_center(survey, sums, theta), True
         del at  # its room is for the next
 
@@ -138,12 +145,50 @@ def _drift(survey: PlateSurvey, at: Expanded, sums: GroupSums, theta: Vector, ep
     d, means, scales = moments(survey.shared, sums, theta)
     terms = survey.shared(theta)
     of_levels, of_shared = drift_of(
-        survey.plate.expression, survey.rows, at, means + scales * eps, d, (sums.phi, sums.phi_slopes)
+        survey.plate.expression,
+        survey.rows,
+        at,
+        means + scaled_eps(sums, scales, eps),
+        d,
+        (sums.phi, sums.phi_slopes),
     )
+    if sums.n_effects > 1:
+        return _with_slopes(survey, sums, theta, eps, (of_levels, of_shared))
     t2, precision = np.exp(terms.log_square.value), np.exp(terms.log_precision.value)
     a, b = precision * sums.slopes, precision * sums.curvatures
     r = 1.0 / (1.0 + b * t2)
     by_scale = (of_levels * (t2 * r * (a - b * means) + 0.5 * r * scales * eps)).sum()
     slope: Vector = by_scale * terms.log_square.gradient
     slope[sums.linear] += of_shared + slopes_of_locations(sums, of_levels * r)
+    return slope
+
+
+def _with_slopes(
+    survey: PlateSurvey, sums: GroupSums, theta: Vector, eps: Vector, slopes: tuple[Vector, Vector]
+) -> Vector:
+    """The same from slopes by levels and by d, where levels of a group are a vector."""
+    of_levels, of_shared = slopes
+    d = theta[sums.linear] - sums.center
+    nu, (factor, _), terms = (
+        locations(sums, d),
+        survey.shared.factor_and_precision(theta),
+        survey.shared(theta),
+    )
+    _, scales = given_theta(sums, nu, factor, 1.0)
+
+    def levels_at(factor: Matrix) -> Vector:
+        means, scales = given_theta(sums, nu, factor, 1.0)
+        return means + scaled_eps(sums, scales, eps)
+
+    slope, step = np.zeros(len(theta)), _STEP * float(np.abs(factor).max())
+    for (j, k), feature in zip(zip(*np.tril_indices(len(factor)), strict=True), terms.factor, strict=True):
+        if feature.gradient.any():
+            change = np.zeros_like(factor)
+            change[j, k] = step
+            by_entry = of_levels @ (levels_at(factor + change) - levels_at(factor - change)) / (2.0 * step)
+            slope += by_entry * feature.gradient
+    # A level moves with its location by I - S b.
+    of_means = scales @ (scales.transpose(0, 2, 1) @ of_levels.reshape(len(scales), -1, 1))
+    weights = of_levels - times_curvatures(sums, of_means.ravel())
+    slope[sums.linear] += of_shared + slopes_of_locations(sums, weights)
     return slope

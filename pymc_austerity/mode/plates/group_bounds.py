@@ -11,6 +11,9 @@ from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBou
 from pymc_austerity.mode.plates.center import PlateSurvey
 from pymc_austerity.mode.plates.expansion import Expanded, with_phi
 from pymc_austerity.mode.plates.fit import SharedFit
+from pymc_austerity.mode.plates.slope_bounds import lengths_of_covariates, scales_and_norms
+from pymc_austerity.mode.plates.sorted_rows import SortedRows
+from pymc_austerity.mode.plates.theta_density import SharedAt
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -36,29 +39,35 @@ def group_bounds(
     survey: PlateSurvey, fit: SharedFit, at: Expanded, sums: GroupSums
 ) -> tuple[GroupBounds, RowBounds]:
     """Make them, in a pass over the rows."""
-    factors = [np.searchsorted(sums.linear, own) for own in survey.plate.rows.factors]
+    plate = survey.plate
+    factors = [np.searchsorted(sums.linear, own) for own in plate.rows.factors]
     whitening, unwhiten = _whitening(fit, sums, sums.dense[sums.varying])
     n_varying = len(sums.varying)
-    scales = _upper_scales(survey, fit, sums)
+    scales, norms = _upper_scales(survey, fit, sums)
     sizes = np.diff(survey.rows.starts)
     radius = np.sqrt(n_varying) + _RADIUS if n_varying else 0.0
-    reach = scales * np.sqrt(2.0 * np.log(_BEYOND * np.maximum(sizes, 1)))
+    reach = scales * (np.sqrt(2.0 * np.log(_BEYOND * np.maximum(sizes, 1))) + np.sqrt(plate.n_effects) - 1.0)
     reach += _reach_of_levels(fit, sums, factors)
     typical = scales / np.sqrt(max(1, n_varying))
     n = len(survey.rows.offsets)
     lengths = np.empty(n, np.float32)
-    _lengths(survey.rows.x, sums.means, survey.rows.starts, sums.varying, unwhiten, lengths)
+    _lengths(survey.rows, sums.means, sums.varying, unwhiten, lengths)
+    radii = lengths_of_covariates(survey.rows, norms)
     of_phi = _lengths_of_phi(sums, unwhiten)
-    box = _box(np.repeat(reach, sizes) + lengths * radius, of_phi, radius)
+    far = np.repeat(reach, sizes)
+    far *= radii
+    far += lengths * radius
+    box = _box(far, of_phi, radius)
     lengths = _lengths_with_phi(lengths, box, of_phi)
     constants = _constants(survey, at, sums.phi, box)
     tiers = len(_TIERS)
     levels, shared = np.empty((tiers, n), np.float32), np.empty((tiers, n), np.float32)
     skew = np.zeros(len(sizes))
     for tier in range(tiers):
-        _accumulate(constants[tier], lengths, typical, survey.rows.starts, (levels[tier], shared[tier], skew))
+        of_rows = constants[tier], lengths, radii
+        _accumulate(of_rows, typical, survey.rows.starts, (levels[tier], shared[tier], skew))
     # Groups that are not expanded, though they have rows, are read as a whole.
-    not_expanded = (sums.curvatures == 0.0) & (sizes > 0)
+    not_expanded = (sums.curvatures[:: plate.n_effects**2] == 0.0) & (sizes > 0)
     reaches = np.where(not_expanded, -1.0, _TIERS[:, None] * reach)
     last = np.maximum(survey.rows.starts[1:] - 1, 0)
     totals = [np.where(sizes > 0, each[:, last], 0.0).astype(np.float64) for each in (levels, shared)]
@@ -72,6 +81,7 @@ def group_bounds(
         sizes=sizes.astype(np.int64),
         widths=1.0 + np.minimum(_WIDEST, _SKEW * np.where(np.isfinite(skew), skew, np.inf) * scales**3),
         rounding=_ROUNDING * (1.0 + at.largest),
+        norms=norms,
     )
     return bounds, RowBounds(lengths, constants, levels, shared)
 
@@ -103,16 +113,34 @@ def _whitening(fit: SharedFit, sums: GroupSums, varying: Index) -> tuple[Matrix,
     return whitening, np.ascontiguousarray(np.linalg.inv(lower)) if len(varying) else lower
 
 
-def _upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> Vector:
-    """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach."""
+def _upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> tuple[Vector, Matrix]:
+    """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach; and A_g.
+
+    With slopes s_g is that of the intercept, and |A_g e_g| is in its units.
+    """
     at = survey.shared(fit.theta)
+    if sums.n_effects > 1:
+        of_d = _covariance(fit)[np.ix_(sums.linear, sums.linear)]
+        return scales_and_norms(sums, *_upper_factor(fit, at), of_d)
     log_square = at.log_square
     upper = log_square.value + _UPPER * float(
         np.linalg.norm(fit.factor.T @ fit.slopes.T @ log_square.gradient)
     )
     t2, precision = np.exp(upper), np.exp(at.log_precision.value)
     scales: Vector = np.sqrt(t2 / (1.0 + precision * sums.curvatures * t2))
-    return scales
+    return scales, np.zeros((0, 1))
+
+
+def _upper_factor(fit: SharedFit, at: SharedAt) -> tuple[Matrix, float]:
+    """The Cholesky factor of effects, each row made longer by what its scale may be larger; and lambda."""
+    q = int(np.sqrt(2 * len(at.factor)))
+    factor, slopes = np.zeros((q, q)), np.zeros((q, q, len(fit.mean)))
+    factor[np.tril_indices(q)] = [one.value for one in at.factor]
+    slopes[np.tril_indices(q)] = [one.gradient @ fit.slopes @ fit.factor for one in at.factor]
+    squares = (factor**2).sum(axis=1)
+    of_logs = np.einsum("jk,jkp->jp", factor, slopes) / squares[:, None]
+    upper = np.exp(_UPPER * np.linalg.norm(of_logs, axis=1))
+    return upper[:, None] * factor, float(np.exp(at.log_precision.value))
 
 
 def _lengths_of_phi(sums: GroupSums, unwhiten: Matrix) -> Vector:
@@ -170,17 +198,17 @@ def _constants(survey: PlateSurvey, at: Expanded, phi: Vector, box: Matrix) -> S
 
 
 @entry
-def _lengths(
-    x: Matrix, means: Matrix, starts: Index, varying: Index, unwhiten: Matrix, lengths: Singles
-) -> None:
+def _lengths(rows: SortedRows, means: Matrix, varying: Index, unwhiten: Matrix, lengths: Singles) -> None:
     """zeta_i, rounded up."""
-    n = varying.shape[0]
-    z = np.empty(n)
-    for g in range(means.shape[0]):
+    x, covariates, starts, n = rows.x, rows.covariates, rows.starts, varying.shape[0]
+    z, q = np.empty(n), covariates.shape[1] + 1
+    for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):
             total = 0.0
             for a in range(n):
-                z[a] = x[i, varying[a]] - means[g, varying[a]]
+                z[a] = x[i, varying[a]] - means[g * q, varying[a]]
+                for j in range(1, q):
+                    z[a] -= means[g * q + j, varying[a]] * covariates[i, j - 1]
                 w = 0.0
                 for b in range(a + 1):
                     w += unwhiten[a, b] * z[b]
@@ -190,24 +218,26 @@ def _lengths(
 
 @entry
 def _accumulate(
-    constants: Singles,
-    lengths: Singles,
+    of_rows: tuple[Singles, Singles, Singles],
     typical: Vector,
     starts: Index,
     result: tuple[Singles, Singles, Vector],
 ) -> None:
-    """Cumulative sums within groups, rounded up so that no row has less than its weight; and sums of K_i."""
-    levels, shared, skew = result
+    """Cumulative sums within groups, rounded up so that no row has less than its weight; and sums of K_i.
+
+    `of_rows` are K_i, zeta_i and rho_i, with which the last sum is of K_i rho_i^3.
+    """
+    (constants, lengths, radii), (levels, shared, skew) = of_rows, result
     for g in range(typical.shape[0]):
         total, other, plain = 0.0, 0.0, 0.0
         for i in range(starts[g], starts[g + 1]):
-            zeta = np.float64(lengths[i])
-            stretch = 1.0 + zeta / typical[g]
+            zeta, rho = np.float64(lengths[i]), np.float64(radii[i])
+            stretch = rho + zeta / typical[g]
             weight = np.float64(constants[i]) * stretch * stretch
-            total = _rounded_up(total + weight)
+            total = _rounded_up(total + rho * weight)
             other = _rounded_up(other + zeta * weight)
             levels[i], shared[i] = np.float32(total), np.float32(other)
-            plain += np.float64(constants[i])
+            plain += np.float64(constants[i]) * rho * rho * rho
         skew[g] = plain if skew[g] == 0.0 else min(skew[g], plain)
 
 
@@ -221,7 +251,7 @@ def _rounded_up(x: float) -> float:
 
 def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBounds]:
     """For a plate of which all rows are read, or none."""
-    n_groups, tiers = len(sums.slopes), len(_TIERS)
+    n_groups, tiers = survey.plate.n_groups, len(_TIERS)
     nothing = np.zeros((tiers, n_groups))
     bounds = GroupBounds(
         whitening=np.zeros((0, len(sums.linear))),
@@ -233,6 +263,7 @@ def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBou
         sizes=np.diff(survey.rows.starts).astype(np.int64),
         widths=np.ones(n_groups),
         rounding=0.0,
+        norms=np.zeros((0, 1)),
     )
     singles = np.zeros((tiers, 0), np.float32)
     return bounds, RowBounds(np.zeros(0, np.float32), singles, singles.copy(), singles.copy())

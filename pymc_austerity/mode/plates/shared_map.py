@@ -168,5 +168,6 @@ def shared_map(
         values, vectors = np.linalg.eigh(left[np.ix_(own, own)])
         basis[np.ix_(own, own)], b[own] = vectors, np.maximum(values, 0.0)
     c, t2 = basis.T @ np.concatenate(locations), squares_of(at)[which]
-    a = (basis.T @ theta[coordinates] * (1.0 + b * t2) - c) / t2
+    # Of what the likelihood does not say anything, the mean is that of the prior.
+    a = np.where(b > 0.0, (basis.T @ theta[coordinates] * (1.0 + b * t2) - c) / t2, 0.0)
     return SharedMap(coordinates, which, a, b, c, basis, others, np.ascontiguousarray(shear))

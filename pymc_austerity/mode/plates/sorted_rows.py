@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.exceptions import UnboundedError, UnsuitableError
 from pymc_austerity.kernels.plates.cells import Cells
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index, Vector
@@ -17,6 +17,8 @@ Matrix = npt.NDArray[np.float64]
 Levels = npt.NDArray[np.int32]
 
 _CHUNK = 16_384
+# A covariate varies within a group if it does by this much, relative to its largest number.
+_CONSTANT = 1e-12
 
 
 class SortedRows(NamedTuple):
@@ -28,6 +30,8 @@ class SortedRows(NamedTuple):
     dense : ndarray of int (D,)
         Which of the P columns are those of x.
     x : ndarray (N, D)
+    covariates : ndarray (N, q - 1)
+        Coefficients of the slopes of the row's group.
     largest : ndarray (D,)
         Of each column of x, the largest size of a number.
     levels : ndarray of int32 (F, N)
@@ -41,6 +45,7 @@ class SortedRows(NamedTuple):
     starts: Index
     dense: Index
     x: Matrix
+    covariates: Matrix
     largest: Vector
     levels: Levels
     cells: Cells
@@ -57,7 +62,13 @@ class SortedRows(NamedTuple):
         levels = np.ascontiguousarray(self.levels[:, some])
         cells = occupied(levels, starts)
         return self._replace(
-            starts=starts, x=self.x[some], levels=levels, cells=cells, offsets=self.offsets[some], data=data
+            starts=starts,
+            x=self.x[some],
+            covariates=self.covariates[some],
+            levels=levels,
+            cells=cells,
+            offsets=self.offsets[some],
+            data=data,
         )
 
 
@@ -70,6 +81,8 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
     ------
     UnboundedError
         If a number of the design is not finite.
+    UnsuitableError
+        If slopes cannot be told from intercepts.
     """
     n_rows, n_groups = plate.rows.n_rows, plate.n_groups
     chunks = [np.arange(a, min(a + _CHUNK, n_rows)) for a in range(0, n_rows, _CHUNK)]
@@ -81,18 +94,34 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
     dense = np.searchsorted(linear, plate.rows.dense)
     x, largest = np.empty((n_rows, len(dense))), np.zeros(len(dense))
     offsets, data = np.empty(n_rows), np.empty((n_data, n_rows))
+    covariates = np.empty((n_rows, plate.n_effects - 1))
     levels = np.empty((len(plate.rows.factors), n_rows), np.int32)
     free = starts[:-1].copy()
     for chunk in chunks:
         some = plate.rows(chunk)
-        if not (np.isfinite(some.x).all() and np.isfinite(some.offsets).all()):
+        if not all(np.isfinite(one).all() for one in (some.x, some.offsets, some.covariates)):
             raise UnboundedError(f"Some rows of the design of the term {plate.name!r} are not finite.")
         places = np.empty(len(chunk), np.int64)
         _places(some.groups, free, places)
         np.maximum(largest, np.abs(some.x).max(axis=0, initial=0.0), out=largest)
         x[places], offsets[places], data[:, places] = some.x, some.offsets, plate.columns(chunk)
+        covariates[places] = some.covariates
         levels[:, places] = np.searchsorted(linear, plate.rows.levels(chunk))
-    return SortedRows(starts, dense, x, largest, levels, occupied(levels, starts), offsets, data)
+    _require_slopes(plate, starts, covariates)
+    return SortedRows(starts, dense, x, covariates, largest, levels, occupied(levels, starts), offsets, data)
+
+
+def _require_slopes(plate: PlateModel, starts: Index, covariates: Matrix) -> None:
+    """Each covariate is to vary within some group."""
+    first = starts[:-1][np.diff(starts) > 0]
+    for name, column in zip(plate.effects[1:], covariates.T, strict=True):
+        spread = np.maximum.reduceat(column, first) - np.minimum.reduceat(column, first)
+        if spread.max() <= _CONSTANT * np.abs(column).max():
+            raise UnsuitableError(
+                f"The covariate of the slopes {name!r} is constant within each group of {plate.name!r}: "
+                f"they cannot be told from the intercepts {plate.effects[0]!r}. Leave them out, or put the "
+                "covariate of the groups into the location of the intercepts."
+            )
 
 
 def occupied(levels: Levels, starts: Index) -> Cells:

@@ -19,9 +19,10 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess
+from pymc_austerity.mode.plates.slope_density import quadratic_derivatives_with_slopes
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE
-from pymc_austerity.model.plates.inner_effects import FIRST_INNER
+from pymc_austerity.model.plates.inner_effects import first_inner
 from pymc_austerity.model.plates.plate_model import in_theta
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
@@ -39,6 +40,9 @@ class SharedAt(NamedTuple):
         Of log prior, log tau^2, log lambda, and the shape of the effects' prior.
     inner : tuple of Derivatives
         Of the logarithms of squared scales of inner effects.
+    factor : tuple of Derivatives
+        With random slopes: of the Cholesky factor of the covariance of effects, row by row; tau is its first
+        element. Else empty.
     """
 
     prior: Derivatives
@@ -46,6 +50,7 @@ class SharedAt(NamedTuple):
     log_precision: Derivatives
     shape: Derivatives
     inner: tuple[Derivatives, ...]
+    factor: tuple[Derivatives, ...]
 
 
 class SharedTerms:
@@ -57,10 +62,13 @@ class SharedTerms:
         See `PlateModel.shared`.
     point : dict of str to ndarray
         Values of all variables; those outside of theta stay there.
+    n_effects : int
+        Effects of a group, q.
     """
 
-    def __init__(self, shared: Factorisation, point: Mapping[str, Any]) -> None:
+    def __init__(self, shared: Factorisation, point: Mapping[str, Any], n_effects: int = 1) -> None:
         self._fact = shared
+        self._n_effects, self._first_inner = n_effects, first_inner(n_effects)
         self._n = len(vector_of(shared, point))
         self._point = shared.point_values(point)
 
@@ -68,10 +76,11 @@ class SharedTerms:
         """All of them at theta."""
         with np.errstate(all="ignore"):
             found = self._derivatives(*self._point, theta, *self._fact.leaf_values)
-        prior, log_square, log_precision, shape, *inner = (
+        prior, log_square, log_precision, shape, *others = (
             symmetric(*found[k : k + 3]) for k in range(0, len(found), 3)
         )
-        return SharedAt(prior, log_square, log_precision, shape, tuple(inner))
+        inner, factor = others[: self.n_inner], others[self.n_inner :]
+        return SharedAt(prior, log_square, log_precision, shape, tuple(inner), tuple(factor))
 
     def name_of(self, k: int) -> str:
         """The variable that a coordinate of theta belongs to."""
@@ -82,9 +91,16 @@ class SharedTerms:
         found = self.features(theta)
         return float(found[0]), float(found[1])
 
+    def factor_and_precision(self, theta: Vector) -> tuple[Matrix, float]:
+        """The Cholesky factor of the covariance of effects, and log lambda."""
+        features, q = self.features(theta), self._n_effects
+        factor = np.zeros((q, q))
+        factor[np.tril_indices(q)] = features[: self._first_inner - 2]
+        return factor, float(features[self._first_inner - 2])
+
     def inner_scales(self, theta: Vector) -> Vector:
         """Scales of inner effects."""
-        return self.features(theta)[FIRST_INNER:]
+        return self.features(theta)[self._first_inner :]
 
     def features(self, theta: Vector) -> Vector:
         """All of them."""
@@ -99,7 +115,7 @@ class SharedTerms:
     @property
     def n_inner(self) -> int:
         """Number of inner effects."""
-        return int(self._features.type.shape[0]) - FIRST_INNER
+        return int(self._features.type.shape[0]) - self._first_inner
 
     @property
     def _features(self) -> Variable:
@@ -109,10 +125,12 @@ class SharedTerms:
     @cached_property
     def _derivatives(self) -> Any:
         fact, theta = self._fact, pt.vector("theta", shape=(self._n,))
-        n = FIRST_INNER + self.n_inner
-        tau, log_precision, shape, *inner = (self._features[k] for k in range(n))
-        log_square, *squares = [2.0 * pt.log(pt.abs(one)) for one in (tau, *inner)]
-        graphs = in_theta(fact, [fact.global_graph, log_square, log_precision, shape, *squares], theta)
+        features = [self._features[k] for k in range(self._first_inner + self.n_inner)]
+        log_precision, shape, *inner = features[self._first_inner - 2 :]
+        log_square, *squares = [2.0 * pt.log(pt.abs(one)) for one in (features[0], *inner)]
+        factor = features[: self._first_inner - 2] if self._n_effects > 1 else []
+        terms = [fact.global_graph, log_square, log_precision, shape, *squares, *factor]
+        graphs = in_theta(fact, terms, theta)
         try:
             outputs = [one for graph in graphs for one in with_derivatives(graph, theta)]
         except NO_GRADIENT as error:
@@ -123,23 +141,38 @@ class SharedTerms:
 @np.errstate(all="ignore")
 def marginal(at: SharedAt, sums: GroupSums, theta: Vector, excess: EffectsExcess) -> Derivatives:
     """The log of the Laplace marginal, up to a constant."""
-    prior, log_square, log_precision, shape, _ = at
-    n_columns = len(sums.linear)
+    prior, log_square, log_precision, shape = at[:4]
     d = theta[sums.linear] - sums.center
+    if at.factor:
+        value, gradient, hessian = likelihood_with_slopes(at, sums, d)
+        return prior.plus(_by_theta(value, gradient, hessian, sums, (*at.factor, log_precision)))
     with np.errstate(all="ignore"):  # far out scales overflow, and the search turns back
         value, gradient, hessian = quadratic_derivatives(sums, d, log_square.value, log_precision.value)
         more = excess(sums, d, log_square.value, log_precision.value, float(shape.value))
-    jacobian = np.zeros((n_columns + 3, len(theta)))
-    jacobian[np.arange(n_columns), sums.linear] = 1.0
-    features = (log_square, log_precision, shape)
-    for row, feature in zip(jacobian[n_columns:], features, strict=True):
-        row[:] = feature.gradient
     gradient = np.append(gradient, 0.0) + more.gradient
     hessian = np.pad(hessian, (0, 1)) + more.hessian
+    features = (log_square, log_precision, shape)
+    return prior.plus(_by_theta(value + more.value, gradient, hessian, sums, features))
+
+
+def likelihood_with_slopes(at: SharedAt, sums: GroupSums, d: Vector) -> tuple[float, Vector, Matrix]:
+    """The log likelihood with the effects integrated out, by d, the factor of effects and log lambda."""
+    factor = np.zeros((sums.n_effects, sums.n_effects))
+    factor[np.tril_indices(sums.n_effects)] = [one.value for one in at.factor]
+    return quadratic_derivatives_with_slopes(sums, d, factor, at.log_precision.value)
+
+
+def _by_theta(
+    value: float, gradient: Vector, hessian: Matrix, sums: GroupSums, features: tuple[Derivatives, ...]
+) -> Derivatives:
+    """A function of d and features, as one of theta."""
+    n_columns = len(sums.linear)
+    jacobian = np.zeros((n_columns + len(features), len(features[0].gradient)))
+    jacobian[np.arange(n_columns), sums.linear] = 1.0
+    for row, feature in zip(jacobian[n_columns:], features, strict=True):
+        row[:] = feature.gradient
     curved = sum(g * one.hessian for g, one in zip(gradient[n_columns:], features, strict=True))
-    return prior.plus(
-        Derivatives(value + more.value, gradient @ jacobian, jacobian.T @ hessian @ jacobian + curved)
-    )
+    return Derivatives(value, gradient @ jacobian, jacobian.T @ hessian @ jacobian + curved)
 
 
 def quadratic_derivatives(

@@ -13,7 +13,12 @@ from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.newton import NoMaximumError, maximise
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess
 from pymc_austerity.mode.plates.shared_map import SharedMap, no_map, shared_map
-from pymc_austerity.mode.plates.theta_density import SharedTerms, marginal, quadratic_derivatives
+from pymc_austerity.mode.plates.theta_density import (
+    SharedTerms,
+    likelihood_with_slopes,
+    marginal,
+    quadratic_derivatives,
+)
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -104,7 +109,10 @@ def _map_at(shared: SharedTerms, sums: GroupSums, inner: InnerCoordinates, theta
     n = len(sums.linear)
     information, square = np.zeros((len(theta), len(theta))), np.ix_(sums.linear, sums.linear)
     d = theta[sums.linear] - sums.center
-    _, _, hessian = quadratic_derivatives(sums, d, at.log_square.value, at.log_precision.value)
+    if at.factor:
+        _, _, hessian = likelihood_with_slopes(at, sums, d)
+    else:
+        _, _, hessian = quadratic_derivatives(sums, d, at.log_square.value, at.log_precision.value)
     information[square] = -hessian[:n, :n]
     own = np.concatenate(inner.coordinates)
     others = np.setdiff1d(sums.linear, own)

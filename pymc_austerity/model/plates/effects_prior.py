@@ -72,7 +72,7 @@ def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPri
     used = set(ancestors([location, scale, shape]))
     if value in used:
         raise NoPlate(f"the prior of {rv.name!r} refers to itself")
-    _require_affine(fact, rv.name, location)
+    require_affine(fact, rv.name, location)
     scale = _one_number(fact, rv.name, "scales", scale)
     at_start = float(evaluate(fact, shape, list(fact.graph.point.values())))
     prior = EffectsPrior(location, scale, family, shape, family.ratio(at_start))
@@ -83,15 +83,22 @@ def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPri
 def typed(model: pm.Model, fact: Factorisation, graphs: Any) -> list[Variable]:
     """Graphs of random variables, in the value variables of a factorisation."""
     graphs = model.replace_rvs_by_values(list(graphs))
-    memo: dict[Variable, Variable] = {var: fact.graph.values[var.name] for var in model.value_vars}
+    own = fact.graph.values
+    memo: dict[Variable, Variable] = {var: own[var.name] for var in model.value_vars if var.name in own}
     for shared in graph_inputs(graphs):
         if isinstance(shared, SharedVariable):
             memo[shared] = pt.constant(shared.get_value(borrow=True))
     return rebuild(graphs, memo)
 
 
-def _require_affine(fact: Factorisation, name: str, location: Variable) -> None:
-    """The location is read once, as base + matrix . theta."""
+def require_affine(fact: Factorisation, name: str, location: Variable) -> None:
+    """The location is read once, as base + matrix . theta.
+
+    Raises
+    ------
+    NoPlate
+        If it is not so.
+    """
     block, others = block_and_others(fact)
     moved = [other for other, var in others.items() if var in set(ancestors([location]))]
     if moved:

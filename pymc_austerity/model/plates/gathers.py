@@ -82,7 +82,7 @@ def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather |
         if not set(long).intersection(ancestors([term.rows])) or term.rows in long:
             continue
         rows = prepared_rows(fact, term)
-        names = {long[node.inputs[0]] for node in _lookups(rows) if node.inputs[0] in long}
+        names = {long[node.inputs[0]] for node in lookups(rows) if node.inputs[0] in long}
         prepared = term if not names else replace(term, rows=rows)
         found += [Gather(name, prepared, int(block[name].type.shape[0])) for name in sorted(names)]
     several = [one for one in found if not _is_itself(fact, one)]
@@ -107,7 +107,7 @@ def require_no_mixture(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None
         var: name for name, var in block.items() if var.type.ndim == 1 and var.type.shape[0] >= fewest - 1
     }
     for term in fact.locals if long else ():
-        for node in _lookups(prepared_rows(fact, term)):
+        for node in lookups(prepared_rows(fact, term)):
             mixed = [name for var, name in long.items() if var in set(ancestors([node.inputs[0]]))]
             if mixed and node.inputs[0] not in long:
                 raise NoPlate(
@@ -157,9 +157,7 @@ def require_no_categories(model: pm.Model, gather: Gather) -> None:
 def _is_itself(fact: Factorisation, one: Gather) -> bool:
     """Are the rows those of the variable's own prior, each of which contains one element?"""
     return one.term.size == one.n_groups and all(
-        node.inputs[1] is one.term.index
-        for node in _lookups(one.term.rows)
-        if node.inputs[0].name == one.name
+        node.inputs[1] is one.term.index for node in lookups(one.term.rows) if node.inputs[0].name == one.name
     )
 
 
@@ -167,13 +165,14 @@ def _of_elements(rows: Variable) -> list[Apply]:
     return [node for node in toposort([rows]) if isinstance(node.op, AdvancedSubtensor)]
 
 
-def _lookups(rows: Variable) -> list[Apply]:
+def lookups(rows: Variable) -> list[Apply]:
+    """Where rows look one element of a vector up."""
     return [node for node in _of_elements(rows) if node.op.idx_list == (0,)]
 
 
 def is_looked_up(rows: Variable, value: Variable) -> bool:
     """Do rows look elements of a variable up?"""
-    return any(node.inputs[0] is value for node in _lookups(rows))
+    return any(node.inputs[0] is value for node in lookups(rows))
 
 
 def scaled(fact: Factorisation, gather: Gather) -> ScaledGather:
@@ -185,15 +184,15 @@ def scaled(fact: Factorisation, gather: Gather) -> ScaledGather:
         If the variable enters the rows in any other way.
     """
     rows, effects = gather.term.rows, fact.graph.values[gather.name]
-    lookups = [node for node in _lookups(rows) if node.inputs[0] is effects]
-    if len({node.inputs[1] for node in lookups}) != 1:
+    own = [node for node in lookups(rows) if node.inputs[0] is effects]
+    if len({node.inputs[1] for node in own}) != 1:
         raise NoPlate(f"rows of the term {gather.term.name!r} look up {gather.name!r} in more than one way")
-    out, scale = _product(rows, lookups[0].outputs[0], fact)
+    out, scale, data = _product(rows, own[0].outputs[0], fact)
     if scale is None:
         return ScaledGather(fact, gather.term, None)
     new = TensorType("float64", effects.type.shape)(gather.name)
-    (looked_up,) = lookups[0].clone_with_new_inputs([new, lookups[0].inputs[1]]).outputs
-    (rows,) = rebuild([rows], {out: looked_up})
+    (looked_up,) = own[0].clone_with_new_inputs([new, own[0].inputs[1]]).outputs
+    (rows,) = rebuild([rows], {out: pt.mul(looked_up, *data) if data else looked_up})
     if effects in set(ancestors([rows])):
         raise NoPlate(f"{gather.name!r} enters the term {gather.term.name!r} with more than one factor")
     term = replace(gather.term, rows=rows)
@@ -201,8 +200,13 @@ def scaled(fact: Factorisation, gather: Gather) -> ScaledGather:
     return ScaledGather(replace(fact, graph=graph), term, scale)
 
 
-def _product(rows: Variable, one: Variable, fact: Factorisation) -> tuple[Variable, Variable | None]:
-    """The largest product of `one` with functions of the block that are the same for all rows; and these."""
+def _product(
+    rows: Variable, one: Variable, fact: Factorisation
+) -> tuple[Variable, Variable | None, list[Variable]]:
+    """The largest product of `one` with functions of the block that are the same for all rows; these; data.
+
+    Data are other factors of that product, as of random slopes.
+    """
     block, _ = block_and_others(fact)
     moving = depends_on([rows], block.values())
     clients: dict[Variable, list[Apply]] = {}
@@ -210,24 +214,33 @@ def _product(rows: Variable, one: Variable, fact: Factorisation) -> tuple[Variab
         for var in node.inputs:
             clients.setdefault(var, []).append(node)
     scale: Variable | None = None
+    data: list[Variable] = []
+    found, found_data = one, data
     while len(clients.get(one, ())) == 1:
         (node,) = clients[one]
         others = [var for var in node.inputs if var is not one]
-        if not _multiplies(node, one) or not any(moving.get(var, False) for var in others):
+        if not multiplies(node, one):
             break
-        if any(None in var.type.shape for var in others):
+        wide = [var for var in others if None in var.type.shape]
+        if any(moving.get(var, False) for var in wide):
             if node.inputs.count(one) == 1 and any(moving.get(v, False) for v in others):
                 raise NoPlate("effects that are multiplied by a column of data and by other variables")
             break
-        factor = pt.mul(*(var.flatten()[0] for var in others)) if len(others) > 1 else others[0].flatten()[0]
-        if isinstance(getattr(node.op, "scalar_op", None), ps.TrueDiv):
-            factor = 1.0 / factor
-        scale = factor if scale is None else scale * factor
+        narrow = [var for var in others if var not in wide]
+        divides = isinstance(node.op.scalar_op, ps.TrueDiv)
+        data = [*data, *(1.0 / var if divides else var for var in wide)]
         one = node.outputs[0]
-    return one, scale
+        if not any(moving.get(var, False) for var in narrow):
+            data += [1.0 / var if divides else var for var in narrow]
+            continue
+        factor = pt.mul(*(var.flatten()[0] for var in narrow)) if len(narrow) > 1 else narrow[0].flatten()[0]
+        factor = 1.0 / factor if divides else factor
+        scale = factor if scale is None else scale * factor
+        found, found_data = one, data
+    return found, scale, found_data
 
 
-def _multiplies(node: Apply, one: Variable) -> bool:
+def multiplies(node: Apply, one: Variable) -> bool:
     """Does an operation multiply `one`, or divide it, by its other inputs?"""
     if isinstance(node.op, DimShuffle) or not isinstance(node.op, Elemwise):
         return False

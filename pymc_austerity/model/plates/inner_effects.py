@@ -15,8 +15,10 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.effects_prior import typed
 from pymc_austerity.target import Index, Vector
 
-# Features are tau, log lambda and the shape of the effects' prior; then come scales of inner effects.
-FIRST_INNER = 3
+
+def first_inner(n_effects: int) -> int:
+    """The place of scales of inner effects among the features, after the factor, log lambda and a shape."""
+    return n_effects * (n_effects + 1) // 2 + 2
 
 
 class InnerEffects(NamedTuple):
@@ -61,22 +63,22 @@ class Scaled(NamedTuple):
         return result
 
 
-def scaled_coordinates(inner: Sequence[InnerEffects]) -> Scaled:
+def scaled_coordinates(inner: Sequence[InnerEffects], n_effects: int) -> Scaled:
     """Those of effects that the model has not centred."""
     places = [one.coordinates if not one.is_centered else one.coordinates[:0] for one in inner]
     which = np.repeat(np.arange(len(inner)), [len(one) for one in places])
     none = np.zeros(0, np.int64)
-    return Scaled(np.concatenate([none, *places]), (FIRST_INNER + which).astype(np.int64))
+    return Scaled(np.concatenate([none, *places]), (first_inner(n_effects) + which).astype(np.int64))
 
 
 def inner_effects(
-    model: pm.Model, fact: Factorisation, effects: str, coefficients: Container[Variable]
+    model: pm.Model, fact: Factorisation, effects: tuple[str, ...], coefficients: Container[Variable]
 ) -> tuple[InnerEffects, ...]:
     """Those among the variables of the block but the effects of the plate.
 
     Scales must not depend on other such variables, nor on coefficients: proposals move these together.
     """
-    names = [name for name in fact.var_names if name != effects]
+    names = [name for name in fact.var_names if name not in effects]
     block = {fact.graph.values[name] for name in names}
     rvs = {var.name: rv for rv, var in model.rvs_to_values.items()}
     found: dict[Variable, InnerEffects] = {}

@@ -17,7 +17,7 @@ from pymc_austerity.model.plates.inner_effects import InnerEffects
 
 
 def with_inner_centered(
-    model: pm.Model, fact: Factorisation, gather: Gather
+    model: pm.Model, fact: Factorisation, gather: Gather, n_effects: int
 ) -> tuple[Factorisation, Gather, tuple[InnerEffects, ...]]:
     """The same likelihood and prior in v = scale z, for each short vector z of standard normals.
 
@@ -28,10 +28,12 @@ def with_inner_centered(
         Its block is theta, then the effects of the plate.
     gather : Gather
         The effects of the plate.
+    n_effects : int
+        Vectors of these.
     """
     found: list[InnerEffects] = []
     first = 0
-    for name in fact.var_names[:-1]:
+    for name in fact.var_names[:-n_effects]:
         size = int(np.prod(fact.graph.values[name].type.shape))
         own = _scaled(model, fact, gather._replace(name=name, n_groups=size))
         if own is not None and own.scale is not None:

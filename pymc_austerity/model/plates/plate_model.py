@@ -19,23 +19,9 @@ from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
 from pymc_austerity.model.plates.dispersions import Dispersions, dispersions, shared_numbers
-from pymc_austerity.model.plates.effects_prior import (
-    EffectsPrior,
-    effects_prior,
-    is_positive,
-    is_standard,
-)
-from pymc_austerity.model.plates.gathers import (
-    FEWEST_GROUPS,
-    Gather,
-    NoPlate,
-    ScaledGather,
-    largest_gather,
-    require_no_categories,
-    require_no_mixture,
-    require_vector,
-    scaled,
-)
+from pymc_austerity.model.plates.effects_prior import EffectsPrior
+from pymc_austerity.model.plates.found_effects import found_effects
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, Gather, NoPlate, ScaledGather
 from pymc_austerity.model.plates.inner_effects import (
     InnerEffects,
     Scaled,
@@ -66,14 +52,16 @@ MOST_PREDICTORS = 4
 class PlateModel:
     """y_i ~ f(x_i . theta + o_i + u_g(i), phi), u_g = location_g + scale x_g for G groups.
 
+    With random slopes u_g is a vector of q effects, and rows have Z_i . u_g(i), Z_i beginning with a one.
+
     Attributes
     ----------
     factorisation : Factorisation
         Its block is theta, then the effects as the model has them.
     name : str
         Of the likelihood.
-    effects : str
-        Of the value variable of the effects.
+    effects : tuple of str
+        Of the value variables of the effects: intercepts, then slopes.
     n_groups : int
     rows : PlateRows
     columns : Columns
@@ -83,13 +71,16 @@ class PlateModel:
         that is put to a constant.
     dispersions : Dispersions
         phi, which is the same for all rows.
-    prior : EffectsPrior
-        Of u_g.
+    priors : tuple of EffectsPrior
+        Of u_g: of its intercept, then of its slopes.
     is_centered : bool
         Whether the model has u_g, else x_g = (u_g - location_g) / scale.
+    n_vectors : int
+        How many vectors effects are in, the first all intercepts; 1 if those of a group are side by side.
     shared : Factorisation
-        The terms of theta alone; its features are tau, the logarithm of the precision of residuals, the
-        shape of the effects' prior, and the scales of inner effects.
+        The terms of theta alone; its features are tau (with slopes the Cholesky factor of the
+        covariance of u_g, row by row), the logarithm of the precision of residuals, the shape of the effects'
+        prior, and the scales of inner effects.
     inner : tuple of InnerEffects
         Effects of a second factor, among the shared variables.
     is_normal : bool
@@ -98,14 +89,15 @@ class PlateModel:
 
     factorisation: Factorisation
     name: str
-    effects: str
+    effects: tuple[str, ...]
     n_groups: int
     rows: PlateRows
     columns: Columns
     expression: Expression
     dispersions: Dispersions
-    prior: EffectsPrior
+    priors: tuple[EffectsPrior, ...]
     is_centered: bool
+    n_vectors: int
     shared: Factorisation
     inner: tuple[InnerEffects, ...]
     is_normal: bool
@@ -116,9 +108,14 @@ class PlateModel:
         return self.rows.n_shared
 
     @property
+    def n_effects(self) -> int:
+        """Effects of a group, q: an intercept and slopes."""
+        return len(self.priors)
+
+    @property
     def scaled(self) -> Scaled:
         """Coordinates of theta that the model has divided by a scale."""
-        return scaled_coordinates(self.inner)
+        return scaled_coordinates(self.inner, self.n_effects)
 
     @property
     def n_predictors(self) -> int:
@@ -148,44 +145,36 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     NoPlate
         If there is such a variable, and the model is no plate.
     """
-    gather = largest_gather(fact, fewest)
-    if gather is None:
-        require_no_mixture(fact, fewest)
-        require_vector(fact, fewest)
+    effects = found_effects(model, fact, fewest)
+    if effects is None:
         return None
-    require_no_categories(model, gather)
-    fact = _with_effects_last(fact, gather.name)
-    if len(fact.var_names) == 1:
-        raise NoPlate(f"there are no shared variables beside the effects {gather.name!r}")
-    original = fact
-    fact, gather, not_centered = with_inner_centered(model, fact, gather)
-    prior = effects_prior(model, fact, gather.name)
-    found = scaled(fact, gather)
-    others = _other_terms(model, fact, gather, found)
-    if found.scale is not None:
-        if not is_standard(fact, prior):
-            raise NoPlate(
-                f"{gather.name!r} is multiplied by a scale, and its prior is not of location 0 and scale 1"
-            )
-        prior = prior._replace(location=pt.zeros(()), scale=found.scale)
-    _require_positive(fact, gather.name, prior)
+    names, gather = effects.names, effects.gather
+    others = _other_terms(model, effects.original, gather, effects.variables)
+    fact, gather, not_centered = with_inner_centered(model, effects.factorisation, gather, len(names))
+    others = tuple((name, graph) for name, graph in fact.globals if name in dict(others))
+    found, priors, factor, is_centered = effects.priors(model, fact, gather)
     graph, cases = _taken_apart(found)
     which, *scalars = _predictors(graph, cases)
     parts = [affine_nodes(value)[value] for value in cases.values]
     log_precision = normal_precision(model, found.factorisation, gather.term.name)
     if log_precision is not None:
-        _, rows = _rows_of(found, graph, parts[which], [], gather.n_groups)
+        _, rows = _rows_of(found, graph, parts[which], [], gather.n_groups, len(names))
         own = _by_phi(cases.expression, (which, rows.factor), {k: predictor(1) for k in scalars})
         scales = [cases.values[k] for k in scalars]
         if not is_about_predictor(found.factorisation, graph, own, scales, log_precision):
             log_precision = None
     of_phi = shared_numbers([] if log_precision is not None else [parts[k] for k in scalars])
-    phi, rows = _rows_of(found, graph, parts[which], of_phi.numbers, gather.n_groups)
+    phi, rows = _rows_of(found, graph, parts[which], of_phi.numbers, gather.n_groups, len(names))
     # Sums of normal residuals are proportional to their precision: they are made for some constant.
     expressions = of_phi.expressions if log_precision is None else [constant(1.0)]
     expression = _by_phi(cases.expression, (which, rows.factor), dict(zip(scalars, expressions, strict=True)))
     if 1 + len(of_phi.numbers) > MOST_PREDICTORS:
         raise NoPlate(_too_many(1 + len(of_phi.numbers), 1))
+    if of_phi.numbers and len(names) > 1:
+        raise NoPlate(
+            f"the likelihood {gather.term.name!r} has a free dispersion or the like, which a plate with "
+            "random slopes does not take: give it a fixed value"
+        )
     columns = leaves(expression, "data")
     if len(rows.places) > MOST_SHARED:
         raise NoPlate(
@@ -193,63 +182,59 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
             f"{MOST_SHARED} at most are moved together"
         )
     precision = pt.zeros(()) if log_precision is None else log_precision
-    coefficients = set(ancestors([found.term.rows, prior.location]))
+    coefficients = set(ancestors([found.term.rows, *(prior.location for prior in priors)]))
     require_own_scales(fact, not_centered, coefficients)
-    inner = (*inner_effects(model, fact, gather.name, coefficients), *not_centered)
-    scales = [prior.ratio * prior.scale, precision, prior.shape, *(one.scale for one in inner)]
+    inner = (*inner_effects(model, fact, names, coefficients), *not_centered, *effects.inner(factor))
+    scales = [*factor, precision, priors[0].shape, *(one.scale for one in inner)]
     return PlateModel(
-        factorisation=original,
+        factorisation=effects.original,
         name=gather.term.name,
-        effects=gather.name,
+        effects=names,
         n_groups=gather.n_groups,
         rows=rows,
         expression=renumbered(expression, columns),
         dispersions=phi,
         columns=graph.data.chosen(columns),
-        prior=prior,
-        is_centered=found.scale is None,
-        shared=_shared(fact, gather.name, others, scales),
+        priors=priors,
+        is_centered=is_centered,
+        n_vectors=effects.n_vectors,
+        shared=_shared(fact, names, others, scales),
         inner=inner,
         is_normal=log_precision is not None,
     )
 
 
-def _require_positive(fact: Factorisation, name: str, prior: EffectsPrior) -> None:
-    if not is_positive(fact, prior.scale):
-        raise NoPlate(
-            f"the scale of the effects {name!r} is not positive whatever the values of other variables"
-        )
-
-
-def _with_effects_last(fact: Factorisation, name: str) -> Factorisation:
-    return replace(fact, var_names=(*(n for n in fact.var_names if n != name), name))
-
-
 def _other_terms(
-    model: pm.Model, fact: Factorisation, gather: Gather, found: ScaledGather
+    model: pm.Model, fact: Factorisation, gather: Gather, names: tuple[str, ...]
 ) -> tuple[tuple[str, Variable], ...]:
-    """Terms beside the likelihood and the prior of the effects, which must not contain the effects."""
-    own = next(str(model.values_to_rvs[v].name) for v in model.value_vars if v.name == gather.name)
-    long = [term.name for term in fact.locals if term.name not in (own, gather.term.name)]
+    """Terms beside the likelihood and the priors of the effects, which must not contain the effects."""
+    own = [str(model.values_to_rvs[v].name) for v in model.value_vars if v.name in names]
+    long = [term.name for term in fact.locals if term.name not in (*own, gather.term.name)]
     if long or sum(term.name == gather.term.name for term in fact.locals) != 1:
-        names = ", ".join(map(repr, long)) or repr(gather.term.name)
-        raise NoPlate(f"there are other long terms ({names}) beside the likelihood of {gather.name!r}")
-    others = tuple((name, graph) for name, graph in fact.globals if name != own)
-    effects = fact.graph.values[gather.name]
+        found = ", ".join(map(repr, long)) or repr(gather.term.name)
+        raise NoPlate(f"there are other long terms ({found}) beside the likelihood of {gather.name!r}")
+    others = tuple((name, graph) for name, graph in fact.globals if name not in own)
     for name, graph in others:
-        if effects in set(ancestors([graph])):
-            raise NoPlate(f"the effects {gather.name!r} enter the term {name!r}, too")
+        used = set(ancestors([graph]))
+        for effects in names:
+            if fact.graph.values[effects] in used:
+                raise NoPlate(f"the effects {effects!r} enter the term {name!r}, too")
     return others
 
 
 def _rows_of(
-    found: ScaledGather, graph: ScalarGraph, own: AffineParts, numbers: list[AffineParts], n_groups: int
+    found: ScaledGather,
+    graph: ScalarGraph,
+    own: AffineParts,
+    numbers: list[AffineParts],
+    n_groups: int,
+    n_effects: int,
 ) -> tuple[Dispersions, PlateRows]:
     """Numbers that rows share beside their predictor, and the rows."""
     fact = found.factorisation
-    n_shared = sum(int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names[:-1])
+    n_shared = sum(int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names[:-n_effects])
     phi = dispersions(fact, found.term, graph, numbers, n_shared)
-    return phi, PlateRows(fact, found.term, graph, own, n_groups, phi.places)
+    return phi, PlateRows(fact, found.term, graph, own, (n_groups, n_effects), phi.places)
 
 
 def _taken_apart(found: ScaledGather) -> tuple[ScalarGraph, CasePredictors]:
@@ -317,15 +302,15 @@ def _by_phi(expression: Expression, own: tuple[int, Expression], others: dict[in
 
 def _shared(
     fact: Factorisation,
-    effects: str,
+    effects: tuple[str, ...],
     others: tuple[tuple[str, Variable], ...],
     scales: list[Variable],
 ) -> Factorisation:
     """The terms of theta alone, with scales as features."""
     features = pt.stack(scales).astype("float64")
-    names = tuple(name for name in fact.var_names if name != effects)
-    values = {name: var for name, var in fact.graph.values.items() if name != effects}
-    point = {name: value for name, value in fact.graph.point.items() if name != effects}
+    names = tuple(name for name in fact.var_names if name not in effects)
+    values = {name: var for name, var in fact.graph.values.items() if name not in effects}
+    point = {name: value for name, value in fact.graph.point.items() if name not in effects}
     graph = replace(fact.graph, values=values, point=point)
     return replace(
         fact, graph=graph, var_names=names, locals=(), globals=others, features=features, is_expanded=False

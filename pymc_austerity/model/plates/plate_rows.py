@@ -32,15 +32,20 @@ class SomeRows(NamedTuple):
         Coefficients of the coordinates `PlateRows.dense` of theta in the predictor.
     offsets : ndarray (m,)
     groups : ndarray of int (m,)
+    covariates : ndarray (m, q - 1)
+        Coefficients of the slopes of the group.
     """
 
     x: Array
     offsets: Vector
     groups: Index
+    covariates: Array
 
 
 class PlateRows:
     """Rows of the predictor x_i . theta + o_i + u_g(i), and of data, read from the model's arrays.
+
+    With slopes u_g is a vector, and rows have Z_i . u_g(i), in which Z_i is a one and the covariates.
 
     Of other factors a row has one level each, which is read as a coordinate of theta, with the coefficient 1.
 
@@ -53,7 +58,8 @@ class PlateRows:
         The rows of the term, taken apart.
     predictor : AffineParts
         As an affine function of the scalars of the graph.
-    n_groups : int
+    effects : tuple of int
+        How many groups there are, and effects of each: an intercept, and slopes.
     others : ndarray of int
         Coordinates of theta that rows depend on in another way; their columns are zero.
 
@@ -77,29 +83,37 @@ class PlateRows:
         term: LocalTerm,
         graph: ScalarGraph,
         predictor: AffineParts,
-        n_groups: int,
+        effects: tuple[int, int],
         others: Index,
     ) -> None:
         self._name = term.name
-        self.n_rows, self.n_groups = term.size, n_groups
-        self.n_shared = sum(int(np.prod(fact.graph.values[n].type.shape)) for n in fact.var_names) - n_groups
+        self.n_rows, (self.n_groups, self.n_effects) = term.size, effects
+        n_dim = sum(int(np.prod(fact.graph.values[n].type.shape)) for n in fact.var_names)
+        self.n_shared = n_dim - self.n_groups * self.n_effects
         self._offset = predictor.offset
         self._numbers = sorted(
             {k for one in (predictor.offset, *predictor.coefficients.values()) for k in leaves(one, "data")}
         )
         self._factors: Columns = graph.data.chosen(self._numbers)
-        lookups: list[tuple[Expression, Part]] = []
+        lookups: dict[int, tuple[Expression, Part]] = {}
         summands: list[tuple[Expression, tuple[Part, ...]]] = []
         for k, coefficient in predictor.coefficients.items():
             own, rest = self._parts(fact, graph, k)
-            lookups += [(_signed(coefficient, part), part) for part in own]
+            for which, part in own:
+                if which in lookups:
+                    raise NoPlate(f"rows of the term {term.name!r} contain the effects more than once")
+                lookups[which] = _signed(coefficient, part), part
             summands.append((coefficient, rest))
-        if len(lookups) != 1:
-            raise NoPlate(f"rows of the term {term.name!r} contain the effects more than once")
+        if len(lookups) != self.n_effects:
+            raise NoPlate(f"rows of the term {term.name!r} do not contain all effects of their group")
         (self.factor, part) = lookups[0]
         if _may_be_zero(self.factor):
             raise NoPlate(f"some rows of the term {term.name!r} do not contain the effects")
+        if len({own.lookup for _, own in lookups.values()}) > 1:
+            raise NoPlate(f"rows of the term {term.name!r} look effects of different groups up")
         self._lookup = part.lookup
+        self._slopes = [lookups[which] for which in range(1, self.n_effects)]
+        self._covariates = DataOfRows(fact, term, [var for _, own in self._slopes for var in own.factors])
         self._index_of_groups = DataOfRows(fact, term, [self._lookup])
         used = _joined([_places(part) for _, own in summands for part in own])
         times_used = np.bincount(np.append(used, others), minlength=self.n_shared)
@@ -118,6 +132,7 @@ class PlateRows:
         """Does each row have one level of it, with the coefficient 1, and is it used once?"""
         return (
             part.lookup is not None
+            and self.n_effects == 1  # beside slopes levels are columns like others
             and coefficient is self.factor
             and not part.factors
             and part.sign == 1.0
@@ -130,24 +145,28 @@ class PlateRows:
 
     def _slopes_differ(self) -> NoPlate:
         return NoPlate(
-            f"effects enter the term {self._name!r} with a coefficient for each row (random slopes), which a "
-            "plate does not have"
+            f"effects enter the term {self._name!r} with a coefficient for each row (random slopes) in a way "
+            "that is not known: write a[index] + b[index] * x"
         )
 
-    def _parts(self, fact: Factorisation, graph: ScalarGraph, k: int) -> tuple[list[Part], tuple[Part, ...]]:
-        """The summands of a scalar of the graph: with the effects, and without."""
+    def _parts(
+        self, fact: Factorisation, graph: ScalarGraph, k: int
+    ) -> tuple[list[tuple[int, Part]], tuple[Part, ...]]:
+        """The summands of a scalar of the graph: with the effects, and which, and without."""
         parts = direct_parts(fact, selected(graph, k))
         if parts is None:
             raise NoPlate(f"the predictor of the term {self._name!r} is computed in a way that is not known")
-        own: list[Part] = []
+        own: list[tuple[int, Part]] = []
         others: list[Part] = []
         for one in parts:
-            of_effects = one.places is not None and one.places.max(initial=-1) >= self.n_shared
-            (own if of_effects else others).append(one)
-        for one in own:
-            is_whole = one.places is not None and len(one.places) == self.n_groups
-            if one.lookup is None or one.factors or not is_whole:
+            places = one.places
+            if places is None or places.max(initial=-1) < self.n_shared:
+                others.append(one)
+                continue
+            which, first = divmod(int(places[0]) - self.n_shared, self.n_groups)
+            if one.lookup is None or first or len(places) != self.n_groups or (one.factors and not which):
                 raise self._slopes_differ()
+            own.append((which, one))
         return own, tuple(others)
 
     def __call__(self, positions: Index) -> SomeRows:
@@ -158,7 +177,17 @@ class PlateRows:
             design.add_to(rows, evaluate(coefficient, [], factors), positions)
         rows[:, -1] += evaluate(self._offset, [], factors)
         rows /= np.reshape(evaluate(self.factor, [], factors), (-1, 1))
-        return SomeRows(rows[:, :-1], rows[:, -1], self.groups(positions))
+        covariates = self._slopes_of(positions, factors)
+        return SomeRows(rows[:, :-1], rows[:, -1], self.groups(positions), covariates)
+
+    def _slopes_of(self, positions: Index, factors: dict[int, Vector]) -> Array:
+        result = np.empty((len(positions), len(self._slopes)))
+        values = self._covariates(positions) if self._slopes else {}
+        for column, (coefficient, part) in zip(result.T, self._slopes, strict=True):
+            column[:] = evaluate(coefficient, [], factors) / evaluate(self.factor, [], factors)
+            for var in part.factors:
+                column *= np.ravel(values[var])
+        return result
 
     def levels(self, positions: Index) -> Index:
         """Of each factor, the coordinate of theta that some rows look up: ndarray (F, m)."""

@@ -71,4 +71,6 @@ def plate_for(
 def _is_hierarchical(found: PlateModel) -> bool:
     """Are scale or location of the effects sampled?"""
     block = {found.shared.graph.values[name] for name in found.shared.var_names}
-    return not block.isdisjoint(ancestors([found.prior.scale, found.prior.location]))
+    return not block.isdisjoint(
+        ancestors([part for one in found.priors for part in (one.scale, one.location)])
+    )

@@ -12,6 +12,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.center import PlateSurvey, moments
 from pymc_austerity.mode.plates.group_means import mean_shifts
+from pymc_austerity.mode.plates.slope_levels import by_groups, unscaled
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
@@ -39,6 +40,8 @@ class PlatePrediction(NamedTuple):
     shared_acceptance, plate_acceptance : float
     seconds : float
         CPU time that a sweep took.
+    n_effects : int
+        Effects of a group, q.
     """
 
     n_groups: int
@@ -48,6 +51,7 @@ class PlatePrediction(NamedTuple):
     shared_acceptance: float
     plate_acceptance: float
     seconds: float
+    n_effects: int = 1
 
     @property
     def terms(self) -> float:
@@ -63,7 +67,8 @@ class PlatePrediction(NamedTuple):
     def cost(self) -> float:
         """What an effective draw costs where rows are drawn: it does not depend on how busy a machine is."""
         group, row = _OF_GROUP + _OF_COLUMN * self.n_shared, _OF_DRAWN + _OF_COLUMN * self.n_shared
-        return (group * self.n_groups + row * self.terms) / max(self.efficiency, 1e-300)
+        of_groups = group * self.n_groups * self.n_effects**2
+        return (of_groups + row * self.terms) / max(self.efficiency, 1e-300)
 
     def why_few(self, n_rows: int) -> str:
         """Why moves of the shared variables are accepted seldom."""
@@ -141,25 +146,29 @@ def pilot(
     state: tuple[int, ...] = (_COUNTED,)
     q = q.copy()
     engine.run(_SETTLE, False, rng, q, point, state)
-    total, eps = np.zeros(survey.plate.n_groups), []
+    plate, n_effects = survey.plate, survey.plate.n_effects
+    total, eps = np.zeros(plate.n_groups * n_effects), []
     counts, seconds = np.zeros(4), 0.0
     for k in range(_COUNTED):
         began = time.process_time()
         outcome = engine.run(1, False, rng, q, point, state)
         seconds += time.process_time() - began
         theta, effects = q[:n_shared], q[n_shared:]
-        theta = survey.plate.scaled.in_chain(theta, shared.features(theta))
-        if not survey.plate.is_centered:
+        theta = plate.scaled.in_chain(theta, shared.features(theta))
+        effects = by_groups(effects, plate.n_vectors)
+        if not plate.is_centered and n_effects > 1:
+            effects = (effects.reshape(-1, n_effects) @ shared.factor_and_precision(theta)[0].T).ravel()
+        elif not plate.is_centered:
             effects = effects * shared.tau_and_precision(theta)[0] / engine.plate.effects.ratio
         total += effects + mean_shifts(sums, (theta - mean)[sums.linear])
         if k % (_COUNTED // _STATES) == 0:
             d, means, scales = moments(shared, sums, theta)
-            eps.append((effects - sums.effects + mean_shifts(sums, d) - means) / scales)
+            eps.append(unscaled(sums, scales, effects - sums.effects + mean_shifts(sums, d) - means))
         counts += [
             outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted
         ]  # fmt: skip
     shared_rows, plate_rows, accepted, of_plate = counts / _COUNTED
     prediction = PlatePrediction(
-        len(total), n_shared, shared_rows, plate_rows, accepted, of_plate, seconds / _COUNTED
+        plate.n_groups, n_shared, shared_rows, plate_rows, accepted, of_plate, seconds / _COUNTED, n_effects
     )
     return Pilot(total / _COUNTED, np.array(eps), prediction, q)

@@ -55,7 +55,7 @@ class PlateSweeps:
     Attributes
     ----------
     effects : str
-        The value variable of the effects.
+        The value variables of the effects.
     n_groups : int
     kappa : float
         So many times the rows are drawn for the shared move, which makes its decision less noisy.
@@ -186,7 +186,7 @@ def plan_plates(
         n_local=plate.rows.n_rows,
         n_dim=len(q),
         rule=options.acceptance if rule is None else rule,
-        proposal=PlateSweeps(plate.effects, plate.n_groups, engine.plate.rule.kappa),
+        proposal=PlateSweeps(", ".join(plate.effects), plate.n_groups, engine.plate.rule.kappa),
         proposal_state=PlateProposalState(np.ones(1)),
         mode_fit=None,
         fit=fit,
@@ -283,6 +283,7 @@ def plate_arrays(
         rows=GroupedRows(
             starts=rows.starts,
             x=rows.x,
+            covariates=rows.covariates,
             levels=rows.levels,
             predictors=at.predictors,
             slopes=at.slopes,
@@ -294,11 +295,12 @@ def plate_arrays(
         sums=sums,
         bounds=bounds,
         weights=weights,
-        effects=density_of(plate.prior),
+        effects=density_of(plate.priors[0]),
         proposal=fit.proposal(),
         rule=PlateRule(
             kappa=KAPPAS[0],
             is_centered=plate.is_centered,
+            n_vectors=plate.n_vectors,
             scaled=plate.scaled.coordinates,
             scaled_by=plate.scaled.features,
             has_remainders=has_remainders,

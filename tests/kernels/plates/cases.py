@@ -11,6 +11,13 @@ from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, 
 from pymc_austerity.kernels.plates.decisions import Decisions, groups_by_drawn_rows, shared_by_drawn_rows
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, no_state
 from pymc_austerity.kernels.plates.records import Plate
+from pymc_austerity.kernels.plates.slopes import (
+    effects_with_slopes,
+    quadratic_with_slopes,
+    scale_factor,
+    standardised_with_slopes,
+)
+from pymc_austerity.kernels.plates.sweeps import by_effects, by_groups
 from pymc_austerity.kernels.plates.thinning import Pair
 from pymc_austerity.mode.plates.center import PlateSurvey, find_center
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
@@ -50,6 +57,7 @@ def rows_of(n: int, n_groups: int = N_GROUPS, seed: int = 1) -> Rows:
 # Rows of cases in which bounds are to be tight: a dispersion is known well only from many.
 SIZES = {"negative binomial": 6000, "zero inflation": 6000}
 # Spellings whose effects are not normal.
+SLOPES = ("slopes", "slopes non-centered", "two slopes", "lkj", "lkj non-centered", "lkj transposed")
 OTHER_PRIORS = ("student", "student non-centered", "free student", "cauchy", "laplace", "logistic")
 
 
@@ -66,6 +74,38 @@ def _effects(spelling: str, n_groups: int) -> Any:
         return pm.StudentT("u", 2.0 + pm.Gamma("nu", 2.0, 0.5), mu=mu, sigma=tau, shape=n_groups)
     kinds = {"cauchy": pm.Cauchy, "laplace": pm.Laplace, "logistic": pm.Logistic}
     return kinds.get(spelling, pm.Normal)("u", mu, tau, shape=n_groups)
+
+
+def _with_slopes(spelling: str, data: Rows, n_groups: int) -> Any:
+    """Intercepts and slopes of x, and where there are two, of a square, which is constant in some groups."""
+    if spelling.startswith("lkj"):
+        return _correlated(spelling, data, n_groups)
+    scales = [pm.HalfNormal(name, 1.0) for name in ("tau", "tau_b", "tau_c")[: 3 if "two" in spelling else 2]]
+    x = data.x[:, 1]
+    covariates = (1.0, x, np.where(data.groups % 3, x**2, 1.0))
+    if "non-centered" in spelling:
+        effects = [tau * pm.Normal(name, shape=n_groups) for name, tau in zip("abc", scales, strict=False)]
+    else:
+        locations = (pm.Normal("mu", 0.0, 2.0), 0.3 * pm.Normal("mu_b"), 0.0)
+        effects = [
+            pm.Normal(name, location, tau, shape=n_groups)
+            for name, location, tau in zip("abc", locations, scales, strict=False)
+        ]
+    return sum(u[data.groups] * z for u, z in zip(effects, covariates, strict=False))
+
+
+def _correlated(spelling: str, data: Rows, n_groups: int) -> Any:
+    """Three effects of each group, two of which are slopes."""
+    scales = pm.HalfNormal.dist(1.0, shape=3)
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=2.0, sd_dist=scales)
+    if spelling == "lkj":
+        u = pm.MvNormal("u", pm.Normal("mu", 0.0, 2.0, shape=3), chol=chol, shape=(n_groups, 3))
+    elif spelling == "lkj non-centered":
+        u = pm.Normal("z", shape=(n_groups, 3)) @ chol.T
+    else:
+        u = (chol @ pm.Normal("z", shape=(3, n_groups))).T
+    g, x = data.groups, data.x[:, 1]
+    return u[g, 0] + u[g, 1] * x + u[g, 2] * np.cos(3.0 * x)
 
 
 def _likelihood(name: str, eta: Any, data: Rows) -> None:
@@ -101,7 +141,10 @@ def model_of(likelihood: str, spelling: str, n: int, n_groups: int = N_GROUPS) -
     data = rows_of(n, n_groups)
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 2.0, shape=3)
-        eta = data.x @ beta + _effects(spelling, n_groups)[data.groups]
+        if spelling in SLOPES:
+            eta = data.x @ beta + _with_slopes(spelling, data, n_groups)
+        else:
+            eta = data.x @ beta + _effects(spelling, n_groups)[data.groups]
         if spelling == "crossed":
             eta += pm.Normal("v", 0.3, pm.HalfNormal("tau_v"), shape=5)[np.arange(n) % 5]
         if spelling == "both non-centered":
@@ -130,17 +173,24 @@ class Case(NamedTuple):
         empty = no_state(len(theta), self.arrays)
         return at_theta(empty, theta, eps, self.arrays, self.args, self.target)
 
-    def given(self, theta: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """d, tau, and the logarithm of the precision of residuals."""
+    def given(self, theta: np.ndarray) -> tuple[np.ndarray, Any, float]:
+        """d, tau, and the logarithm of the precision of residuals; a Cholesky factor in the place of tau."""
         d = np.empty(len(self.arrays.sums.center))
         displacement(self.arrays.sums, theta, d)
+        q = self.plate.n_effects
+        if q > 1:
+            features = self.target.features(theta, self.args)
+            return d, scale_factor(features, q), float(features[q * (q + 1) // 2])
         tau, log_precision = self.target.features(theta, self.args)[:2]
         return d, float(tau), float(log_precision)
 
     def effects(self, theta: np.ndarray, eps: np.ndarray) -> np.ndarray:
         """The effects as the model has them."""
         effects = np.empty(len(eps))
-        effects_of(self.arrays.sums, *self.given(theta), eps, self.plate.is_centered, effects)
+        q = self.plate.n_effects
+        write = effects_of if q == 1 else effects_with_slopes
+        write(self.arrays.sums, *self.given(theta), eps, self.plate.is_centered, effects)
+        effects = by_effects(effects, self.plate.n_vectors)
         return effects if self.plate.is_centered else effects * self.arrays.effects.ratio
 
     def eps(self, theta: np.ndarray, effects: np.ndarray) -> np.ndarray:
@@ -148,13 +198,17 @@ class Case(NamedTuple):
         eps = np.empty(len(effects))
         if not self.plate.is_centered:
             effects = effects / self.arrays.effects.ratio
-        standardised(self.arrays.sums, *self.given(theta), effects, self.plate.is_centered, eps)
+        q = self.plate.n_effects
+        write = standardised if q == 1 else standardised_with_slopes
+        effects = by_groups(effects, self.plate.n_vectors)
+        write(self.arrays.sums, *self.given(theta), effects, self.plate.is_centered, eps)
         return eps
 
     def quadratic(self, theta: np.ndarray) -> float:
         """See `coordinates`."""
-        n = len(self.arrays.sums.slopes)
-        return quadratic(self.arrays.sums, *self.given(theta), np.empty(n), np.empty(n))
+        n, q = len(self.arrays.sums.slopes), self.plate.n_effects
+        of = quadratic if q == 1 else quadratic_with_slopes
+        return of(self.arrays.sums, *self.given(theta), np.empty(n), np.empty(n * q))
 
     def draw(self, rng: np.random.Generator, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """theta near its fit, and eps."""
@@ -202,8 +256,36 @@ def pair_of(old: PlateState, new: PlateState) -> Pair:
     return Pair(old.levels, new.levels, old.d, new.d, old.displaced, new.displaced)
 
 
+def groups_of(case: Case) -> np.ndarray:
+    """Of the rows as they are sorted."""
+    starts = case.arrays.rows.starts
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def levels_of_rows(case: Case, levels: np.ndarray) -> np.ndarray:
+    """e_g of each row, or Z_i . e_g."""
+    q, groups = case.plate.n_effects, groups_of(case)
+    own = levels.reshape(-1, q)[groups]
+    return own[:, 0] + (own[:, 1:] * case.arrays.rows.covariates).sum(axis=1)
+
+
+def _left_by_regression(case: Case) -> np.ndarray:
+    """z_i by least squares within each group, where there are slopes."""
+    rows, sums = case.arrays.rows, case.arrays.sums
+    z = np.zeros((len(rows.x), len(sums.center)))
+    z[:, sums.dense] = rows.x
+    for first, last in zip(rows.starts, rows.starts[1:], strict=False):
+        weights = -rows.curvatures[first:last]
+        root = np.sqrt(weights if weights.any() else np.ones(last - first))[:, None]
+        own = root * np.c_[np.ones(last - first), rows.covariates[first:last]]
+        z[first:last] -= own / root @ np.linalg.lstsq(own, root * z[first:last], rcond=1e-10)[0]
+    return z
+
+
 def columns_within(case: Case) -> np.ndarray:
     """z_i of all P columns, those of levels of other factors as zeros and ones less their means."""
+    if case.plate.n_effects > 1:
+        return _left_by_regression(case)
     rows, sums = case.arrays.rows, case.arrays.sums
     groups = np.repeat(np.arange(len(sums.slopes)), np.diff(rows.starts))
     x = np.zeros((len(groups), len(sums.center)))
@@ -222,8 +304,7 @@ def columns_within(case: Case) -> np.ndarray:
 def log_remainders(case: Case, state: PlateState) -> float:
     """Sum of all r_i, by the rows of the model and NumPy."""
     rows, sums = case.arrays.rows, case.arrays.sums
-    groups = np.repeat(np.arange(len(sums.slopes)), np.diff(rows.starts))
-    t = state.levels[groups] + columns_within(case) @ state.d
+    t = levels_of_rows(case, state.levels) + columns_within(case) @ state.d
     psi = sums.phi_slopes @ state.d
     value = row_values(case, rows.predictors + t, sums.phi + psi)
     return float((value - polynomials(case, t, psi)).sum())

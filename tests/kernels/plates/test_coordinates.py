@@ -20,6 +20,15 @@ DISPERSED = [
     ("zero inflation", "centered"),
     pytest.param("zero inflation", "crossed", marks=SLOW),
 ]
+SLOPED = [
+    ("bernoulli", "slopes"),
+    ("poisson", "slopes non-centered"),
+    ("normal", "slopes"),
+    ("bernoulli", "two slopes"),
+    ("bernoulli", "lkj"),
+    ("normal", "lkj non-centered"),
+    ("poisson", "lkj transposed"),
+]
 OTHERS = [("normal" if k % 2 else "bernoulli", spelling) for k, spelling in enumerate(OTHER_PRIORS)]
 
 
@@ -27,6 +36,10 @@ def log_jacobian(case, theta):
     """Of the effects as the model has them, by eps."""
     _, tau, _ = case.given(theta)
     scales = case.state(theta, np.zeros(len(case.arrays.sums.slopes))).scales
+    q = case.plate.n_effects
+    if q > 1:
+        factors = np.abs(np.linalg.det(scales.reshape(-1, q, q)))
+        return np.log(factors if case.plate.is_centered else factors / np.prod(np.diag(tau))).sum()
     return np.log(scales if case.plate.is_centered else scales / tau).sum()
 
 
@@ -45,7 +58,7 @@ def difference(case, one, other, *, jacobian=True):
     return found[0] - found[1] - prior
 
 
-@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED])
+@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED, *SLOPED])
 def test_log_density(likelihood, spelling):
     case, rng = case_of(likelihood, spelling, 400), np.random.default_rng(3)
     states = [case.draw(rng, width) for width in (0.5, 1.0, 1.5, 2.0)]
@@ -54,12 +67,13 @@ def test_log_density(likelihood, spelling):
         assert abs(difference(case, state, states[0])) < 1e-7
 
 
-def test_without_the_jacobian_it_differs():
-    case, rng = case_of("bernoulli", "centered", 400), np.random.default_rng(4)
+@pytest.mark.parametrize("spelling", ["centered", "slopes"])
+def test_without_the_jacobian_it_differs(spelling):
+    case, rng = case_of("bernoulli", spelling, 400), np.random.default_rng(4)
     assert abs(difference(case, case.draw(rng, 2.0), case.draw(rng), jacobian=False)) > 0.1
 
 
-@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED])
+@pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED, *SLOPED])
 def test_there_and_back(likelihood, spelling):
     case, rng = case_of(likelihood, spelling, 400), np.random.default_rng(5)
     theta, eps = case.draw(rng, 1.5)

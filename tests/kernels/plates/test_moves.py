@@ -19,7 +19,12 @@ from tests.kernels.plates.test_coordinates import log_jacobian
 DISPERSED = pytest.param(
     "negative binomial", "centered", marks=pytest.mark.slow("6,000 interpreted rows, hundreds of times")
 )
-CASES = [("bernoulli", "centered"), ("poisson", "non-centered"), DISPERSED]
+CASES = [
+    ("bernoulli", "centered"),
+    ("poisson", "non-centered"),
+    DISPERSED,
+    ("poisson", "slopes non-centered"),
+]
 LIMIT = 4.0
 
 
@@ -49,16 +54,29 @@ def plate_pairs(case):
     beyond = [(1.0, 0.98, 1.05), (-1.0, 0.98, 1.05), (1.0, 1.05, 0.5), (-1.0, 1.05, -0.2), (1.0, 0.6, 0.2)]
     for k, (sign, share, share_new) in enumerate(beyond):
         which = slice(k, n, 7)
-        reaches = case.arrays.bounds.reaches[1, which] * sign
-        eps[which] = (share * reaches - state.means[which]) / state.scales[which]
-        eps_new[which] = (share_new * reaches - state.means[which]) / state.scales[which]
+        for g in range(len(case.arrays.bounds.sizes))[which]:
+            put_at_reach(case, state, g, sign * share, eps)
+            put_at_reach(case, state, g, sign * share_new, eps_new)
     return case.state(theta, eps), case.state(theta, eps_new)
+
+
+def put_at_reach(case, state, g, share, eps):
+    """Write eps with which the level of a group is at this share of its reach, in some direction."""
+    q, reach = case.plate.n_effects, share * case.arrays.bounds.reaches[1, g]
+    if q == 1:
+        eps[g] = (reach - state.means[g]) / state.scales[g]
+        return
+    own = slice(g * q, (g + 1) * q)
+    direction = np.cos(g + np.arange(q))
+    direction *= reach / np.linalg.norm(direction)
+    level = np.linalg.solve(case.arrays.bounds.norms[own], direction)
+    eps[own] = np.linalg.solve(state.scales.reshape(-1, q, q)[g], level - state.means[own])
 
 
 def compared(case, old, new, n, seed, kappa=1.0):
     """Log ratios of the groups, n times."""
     rng = np.random.default_rng(seed)
-    found = np.zeros((n, len(old.levels)))
+    found = np.zeros((n, len(case.arrays.bounds.sizes)))
     shift = shift_of(case.arrays.bounds, old.d, new.d)
     for row in found:
         decisions.compare(rng, case.arrays, pair_of(old, new), shift, kappa, row)
@@ -67,16 +85,19 @@ def compared(case, old, new, n, seed, kappa=1.0):
 
 def scores_of_groups(case, old, new, n):
     """Detailed balance, group by group, for draws of N(0, 1)."""
-    expected = np.array([log_target(case, old.theta, _one(old.eps, new.eps, g)) for g in range(len(old.eps))])
+    n_groups = len(case.arrays.bounds.sizes)
+    moved = [_one(old.eps, new.eps, g, case.plate.n_effects) for g in range(n_groups)]
+    expected = np.array([log_target(case, old.theta, one) for one in moved])
     expected -= log_target(case, old.theta, old.eps)
-    expected += 0.5 * (new.eps**2 - old.eps**2)  # of the proposal
+    squares = new.eps**2 - old.eps**2
+    expected += 0.5 * squares.reshape(n_groups, -1).sum(axis=1)  # of the proposal
     there, back = compared(case, old, new, n, 22), compared(case, new, old, n, 23)
     return balance(accepted(there, 0.0), accepted(back, 0.0), expected), expected
 
 
-def _one(eps, eps_new, g):
-    changed = eps.copy()
-    changed[g] = eps_new[g]
+def _one(eps, eps_new, g, q):
+    changed, own = eps.copy(), slice(g * q, (g + 1) * q)
+    changed[own] = eps_new[own]
     return changed
 
 
@@ -124,9 +145,9 @@ def shared_pairs(case):
         theta_new, _ = case.draw(rng, width)
         yield theta, theta_new, eps
         state = case.state(theta, eps)
-        few = slice(0, 6)
         eps = eps.copy()
-        eps[few] = (0.999 * case.arrays.bounds.reaches[1, few] - state.means[few]) / state.scales[few]
+        for g in range(6):
+            put_at_reach(case, state, g, 0.999, eps)
         yield theta, theta_new, eps
 
 
@@ -222,11 +243,11 @@ def test_jacobian_of_the_proposal():
     assert sign != 0.0
 
 
-@pytest.mark.parametrize("width", [1.0, 1.3])
-def test_plate_moves_without_remainders_keep_standard_normals(width):
-    case, rng = case_of("normal", "centered", 400), np.random.default_rng(27)
+@pytest.mark.parametrize(("width", "spelling"), [(1.0, "centered"), (1.3, "slopes")])
+def test_plate_moves_without_remainders_keep_standard_normals(width, spelling):
+    case, rng = case_of("normal", spelling, 400), np.random.default_rng(27)
     n = len(case.arrays.sums.slopes)
-    plate = case.arrays._replace(bounds=case.arrays.bounds._replace(widths=np.full(n, width)))
+    plate = case.arrays._replace(bounds=case.arrays.bounds._replace(widths=np.full(30, width)))
     state = case.state(case.fit.theta, rng.standard_normal(n))
     found = []
     for k in range(1500):
@@ -235,7 +256,8 @@ def test_plate_moves_without_remainders_keep_standard_normals(width):
         if k % 5 == 0:
             found.append(state.eps.copy())
     assert stats.kstest(np.ravel(found), "norm").pvalue > 1e-4
-    np.testing.assert_allclose(state.levels, state.means + state.scales * state.eps, atol=1e-14)
+    levels = case.state(case.fit.theta, state.eps).levels
+    np.testing.assert_allclose(state.levels, levels, atol=1e-14)
 
 
 def test_a_shift_beyond_the_radius_reads_all_rows():

@@ -23,6 +23,7 @@ from tests.kernels.plates.cases import (
     case_of,
     case_of_model,
     columns_within,
+    levels_of_rows,
     order_of,
     pair_of,
     polynomials,
@@ -35,6 +36,7 @@ CASES = [
     ("poisson", "non-centered"),
     ("bernoulli", "crossed"),
     ("negative binomial", "crossed"),
+    ("poisson", "lkj"),
 ]
 P_LIMIT = 1e-4
 
@@ -48,7 +50,8 @@ def changes_and_bounds(case, old, new, kappa=1.0, change_of=row_values):
     shift = shift_of(arrays.bounds, old.d, new.d)
     rates = rates_of_groups(case, old, new, shift, kappa)
     z = columns_within(case)
-    t, t_new = old.levels[groups] + z @ old.d, new.levels[groups] + z @ new.d
+    y, y_new = levels_of_rows(case, old.levels), levels_of_rows(case, new.levels)
+    t, t_new = y + z @ old.d, y_new + z @ new.d
     change = np.zeros(len(t))
     if change_of is not None:
         psi, psi_new = arrays.sums.phi_slopes @ old.d, arrays.sums.phi_slopes @ new.d
@@ -62,8 +65,8 @@ def changes_and_bounds(case, old, new, kappa=1.0, change_of=row_values):
     size = np.linalg.norm(w_new - w)
     mean_square = (w @ w + w @ w_new + w_new @ w_new) / 3
     of_factors = np.unique(arrays.sums.cells.columns)
-    y = old.levels[groups] + z[:, of_factors] @ old.d[of_factors]
-    y_new = new.levels[groups] + z[:, of_factors] @ new.d[of_factors]
+    y = y + z[:, of_factors] @ old.d[of_factors]
+    y_new = y_new + z[:, of_factors] @ new.d[of_factors]
     spread = np.sqrt((y * y + y * y_new + y_new * y_new) / 3) + zeta * np.sqrt(mean_square)
     bound = 0.5 * constants * (np.abs(y_new - y) + zeta * size) * spread**2
     thinned = np.flatnonzero(tiers >= 0)
@@ -143,7 +146,8 @@ def test_single_precision_does_not_take_from_the_weight_of_a_row(smallest):
     constants = (smallest ** rng.random(2 * n)).astype(np.float32)
     lengths = rng.gamma(0.5, size=2 * n).astype(np.float32)
     levels, shared = np.empty(2 * n, np.float32), np.empty(2 * n, np.float32)
-    _accumulate(constants, lengths, np.array([0.3, 1.0, 2.0]), starts, (levels, shared, np.zeros(3)))
+    of_rows = constants, lengths, np.ones_like(lengths)
+    _accumulate(of_rows, np.array([0.3, 1.0, 2.0]), starts, (levels, shared, np.zeros(3)))
     for first, last, typical in ((0, n, 0.3), (n, 2 * n, 2.0)):
         zeta = lengths[first:last].astype(float)
         own = constants[first:last].astype(float) * (1 + zeta / typical) ** 2
@@ -165,7 +169,7 @@ def drawn_rows(case, old, new, n, kappa, monkeypatch):
 
     monkeypatch.setattr(decisions, "add_log_ratios", record)
     shift = shift_of(case.arrays.bounds, old.d, new.d)
-    rng, result = np.random.default_rng(15), np.zeros(len(old.levels))
+    rng, result = np.random.default_rng(15), np.zeros(len(case.arrays.bounds.sizes))
     for _ in range(n):
         decisions.compare(rng, case.arrays, pair_of(old, new), shift, kappa, result)
     return found, bounds
@@ -177,8 +181,8 @@ def test_counts_are_poisson_with_the_bounds_as_means(likelihood, spelling, kappa
     case = case_of(likelihood, spelling, SIZES.get(likelihood, 400))
     rng = np.random.default_rng(16)
     old, new = case.state(*case.draw(rng)), case.state(*case.draw(rng))
-    for g in range(6, 30):  # these stay, and are compared for the change of theta alone
-        old.levels[g] = new.levels[g]
+    few = 6 * case.plate.n_effects  # the others stay, and are compared for the change of theta alone
+    old.levels[few:] = new.levels[few:]
     n = int((1500 if likelihood in SIZES else 6000) / kappa)
     found, own = drawn_rows(case, old, new, n, kappa, monkeypatch)
     _, bound, which = changes_and_bounds(case, old, new, kappa)

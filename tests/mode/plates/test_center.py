@@ -5,8 +5,11 @@ import pytest
 from scipy import optimize
 
 from pymc_austerity.kernels.plates.coordinates import quadratic
+from pymc_austerity.kernels.plates.slopes import quadratic_with_slopes
 from pymc_austerity.mode.plates.center import find_center, moments
-from pymc_austerity.mode.plates.group_means import mean_shifts
+from pymc_austerity.mode.plates.group_means import locations, mean_shifts
+from pymc_austerity.mode.plates.slope_density import quadratic_derivatives_with_slopes
+from pymc_austerity.mode.plates.slope_levels import given_theta
 from pymc_austerity.mode.plates.theta_density import marginal, quadratic_derivatives
 from tests.kernels.plates.cases import case_of
 
@@ -53,6 +56,35 @@ def test_derivatives_of_the_quadratic(likelihood):
     np.testing.assert_array_equal(hessian, hessian.T)
 
 
+@pytest.mark.parametrize("likelihood", ["bernoulli", "normal"])
+def test_quadratic_with_slopes(likelihood):
+    """That of the kernels; and central differences, for effects that are correlated, too."""
+    sums, rng, h = sums_of(likelihood, "two slopes"), np.random.default_rng(7), 1e-5
+    n, q, entries = len(sums.center), 3, np.tril_indices(3)
+
+    def factor_of(v):
+        factor = np.zeros((q, q))
+        factor[entries] = v[n:-1]
+        return factor
+
+    def at(v):
+        return quadratic_derivatives_with_slopes(sums, v[:n], factor_of(v), v[-1])
+
+    start = np.r_[rng.normal(0.0, 0.2, n), rng.normal(0.3, 0.3, 6), rng.normal(0.0, 0.5)]
+    value, gradient, hessian = at(start)
+    room = np.empty(len(sums.slopes)), np.empty(q * len(sums.slopes))
+    kernel = quadratic_with_slopes(sums, start[:n], factor_of(start), start[-1], *room)
+    assert value == pytest.approx(kernel, rel=1e-11, abs=1e-9)
+    means, scales = given_theta(sums, locations(sums, start[:n]), factor_of(start), np.exp(start[-1]))
+    np.testing.assert_allclose(means, room[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(scales.ravel(), room[1], rtol=1e-9, atol=1e-12)
+    steps = h * np.eye(len(start))
+    slopes = [(at(start + s)[0] - at(start - s)[0]) / (2 * h) for s in steps]
+    curvature = [(at(start + s)[1] - at(start - s)[1]) / (2 * h) for s in steps]
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-5 * np.abs(gradient).max())
+    np.testing.assert_allclose(hessian, curvature, rtol=1e-6, atol=1e-6 * np.abs(hessian).max())
+
+
 def test_a_product_of_many_factors_does_not_overflow():
     """1 + b tau^2 of 30 groups is 1e360."""
     sums = sums_of("bernoulli")
@@ -62,7 +94,7 @@ def test_a_product_of_many_factors_does_not_overflow():
     assert found == pytest.approx(-0.5 * n * np.log(1e12), rel=1e-9)
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", [*SPELLINGS, "two slopes"])
 def test_marginal_is_the_integral_of_the_joint_density(spelling):
     """By the model's own density: theta at its mode, effects integrated by Laplace's approximation."""
     case = case_of("bernoulli", spelling, 400)
@@ -118,7 +150,7 @@ def test_mode_of_theta():
     assert np.linalg.norm(np.linalg.solve(factor, found.x - center.theta)) < 1.0
 
 
-@pytest.mark.parametrize("spelling", ["centered", "crossed", "free student"])
+@pytest.mark.parametrize("spelling", ["centered", "crossed", "free student", "two slopes"])
 def test_maximum_of_the_marginal_has_no_slope(spelling):
     """In coordinates zeta; the precision is that of differences of the density."""
     case = case_of("bernoulli", spelling, 400)

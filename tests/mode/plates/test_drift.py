@@ -17,6 +17,8 @@ from tests.kernels.plates.cases import case_of, case_of_model, log_remainders
         ("bernoulli", "crossed"),
         ("negative binomial", "crossed"),
         ("zero inflation", "centered"),
+        ("bernoulli", "two slopes"),
+        ("poisson", "lkj"),
     ],
 )
 def test_drift(likelihood, spelling):

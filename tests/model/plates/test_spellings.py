@@ -193,7 +193,7 @@ def test_spelling(define):
     assert plate.is_centered == SPELLINGS[define]
     require_rows(plate)
     assert set(plate.factorisation.var_names) == {v.name for v in built(define).value_vars}
-    assert plate.factorisation.var_names[-1] == plate.effects
+    assert plate.factorisation.var_names[-1:] == plate.effects
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_second_factor_is_among_the_shared_coefficients():
         bernoulli(X @ beta() + _u() + v[other])
 
     plate = plate_in(built(define))
-    assert plate.effects == "u"
+    assert plate.effects == ("u",)
     assert len(plate.rows.places) == 2 + 31
     np.testing.assert_array_equal(plate.rows.dense, places_of(plate, "beta"))
     np.testing.assert_array_equal(plate.rows.factors, [places_of(plate, "v")])
@@ -400,7 +400,7 @@ def second_factor(location, spread):
 def test_effects_of_a_second_factor(location, spread, n):
     """Those that have one scale, which is sampled and is no function of coefficients."""
     plate = plate_in(built(second_factor(location, spread)))
-    assert plate.effects == "u"
+    assert plate.effects == ("u",)
     assert len(plate.inner) == n
     for one in plate.inner:
         np.testing.assert_array_equal(one.coordinates, places_of(plate, "v"))

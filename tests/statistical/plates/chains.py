@@ -69,7 +69,11 @@ class Agreement(NamedTuple):
 
 def agreement(ours, theirs, data):
     """Are two samples (chains, draws, p + 1 + G) of one posterior?"""
-    n_theta = data.X.shape[1] + 1
+    return agreement_of(ours, theirs, data.X.shape[1] + 1)
+
+
+def agreement_of(ours, theirs, n_theta):
+    """The same for samples whose first coordinates, so many, are shared."""
     both = ours, theirs, n_theta
     worst = np.abs(z_of_sds(ours, theirs)).max()
     return Agreement(float(p_of_means(*both)), float(p_of_variances(*both)), float(worst), ours.shape[-1])

@@ -94,11 +94,14 @@ class PlateEngine(CompiledKernel):
 
     def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator) -> np.ndarray:
         """A draw of the distribution that is fitted to the plate."""
-        return drawn_state(self.plate, SharedTerms(self._shared, point), fit, rng)
+        return drawn_state(self.plate, self._terms(point), fit, rng)
+
+    def _terms(self, point: PointType) -> SharedTerms:
+        return SharedTerms(self._shared, point, self.plate.sums.n_effects)
 
     def theta_of(self, q: np.ndarray, point: PointType) -> np.ndarray:
         """Theta as the chain has it, from a state of the model."""
-        rule, shared = self.plate.rule, SharedTerms(self._shared, point)
+        rule, shared = self.plate.rule, self._terms(point)
         theta = q[: len(q) - len(self.plate.sums.slopes)]
         return Scaled(rule.scaled, rule.scaled_by).in_chain(theta, shared.features(theta))
 

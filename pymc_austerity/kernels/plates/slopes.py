@@ -1,0 +1,216 @@
+"""Coordinates of a plate with random slopes: e_g is a vector of q levels, and rows have Z_i . e_g.
+
+The notation is that of `coordinates`, with vectors and matrices for numbers: u_g ~ N(loc_g, C C') with C
+lower triangular, b_g = sum of w_i Z_i Z_i', a_g = sum of f_i' Z_i, and xbar_g is a matrix, the regression of
+x_i on Z_i weighted by w_i within the group. So z_i = x_i - xbar_g' Z_i has no product with Z_i in the sum
+over the group, and neither has e with d. With k = a - b nu and I + C' b C = R R'
+
+    m_g = nu_g + C R'^-1 R^-1 C' k,    S_g = F F',    F = C R'^-1,
+    C^-1 (e_g - nu_g) = R'^-1 (R^-1 C' k + eps_g),
+
+of which nothing is lost as C goes to 0. Groups' part of the log density of theta is
+
+    a . nu - nu' b nu / 2 + |R^-1 C' k|^2 / 2 - log det R,
+
+and the Jacobian of eps_g -> e_g is det F. Vectors of all groups are written one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import register_jitable
+
+from pymc_austerity.kernels.plates.coordinates import locations, prior_locations, quadratic_of_shared
+from pymc_austerity.kernels.plates.records import GroupSums
+from pymc_austerity.target import Vector
+
+Matrix = npt.NDArray[np.float64]
+
+
+@register_jitable
+def scale_factor(features: Vector, q: int) -> Matrix:
+    """C, from the features of theta."""
+    factor, place = np.zeros((q, q)), 0
+    for j in range(q):
+        for k in range(j + 1):
+            factor[j, k] = features[place]
+            place += 1
+    return factor
+
+
+@register_jitable
+def factorise(curvatures: Vector, g: int, factor: Matrix, weighted: Matrix, root: Matrix) -> None:
+    """Write b C, and R with R R' = I + C' b C; `curvatures` are those of all groups."""
+    q = factor.shape[0]
+    for j in range(q):
+        for k in range(q):
+            weighted[j, k] = 0.0
+            for i in range(k, q):
+                weighted[j, k] += curvatures[(g * q + j) * q + i] * factor[i, k]
+    for j in range(q):
+        for k in range(j + 1):
+            total = 1.0 if j == k else 0.0
+            for i in range(j, q):
+                total += factor[i, j] * weighted[i, k]
+            for i in range(k):
+                total -= root[j, i] * root[k, i]
+            root[j, k] = math.sqrt(total) if j == k else total / root[k, k]
+
+
+@register_jitable
+def pulled(slopes: Vector, g: int, nu: Vector, factor: Matrix, of: tuple[Matrix, Matrix], y: Vector) -> None:
+    """Write y = R^-1 C' (a - b nu); `of` are b C and R."""
+    weighted, root = of
+    q = y.shape[0]
+    for j in range(q):
+        total = 0.0
+        for i in range(q):
+            total -= weighted[i, j] * nu[g * q + i]
+        for i in range(j, q):
+            total += factor[i, j] * slopes[g * q + i]
+        for i in range(j):
+            total -= root[j, i] * y[i]
+        y[j] = total / root[j, j]
+
+
+@register_jitable
+def solve_upper(root: Matrix, y: Vector) -> None:
+    """Write R'^-1 y over y."""
+    q = y.shape[0]
+    for back in range(q):
+        j = q - 1 - back
+        for i in range(j + 1, q):
+            y[j] -= root[i, j] * y[i]
+        y[j] /= root[j, j]
+
+
+@register_jitable
+def quadratic_with_slopes(
+    sums: GroupSums, d: Vector, factor: Matrix, log_precision: float, means: Vector, scales: Vector
+) -> float:
+    """The part of log p(theta) that comes from the likelihood; m_g and F_g are written."""
+    q, precision = factor.shape[0], math.exp(log_precision)
+    total = quadratic_of_shared(sums, d, log_precision)
+    slopes, curvatures = sums.slopes, sums.curvatures
+    if log_precision != 0.0:
+        slopes, curvatures = precision * slopes, precision * curvatures
+    weighted, root, y = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q)
+    locations(sums, d, means)
+    for g in range(means.shape[0] // q):
+        factorise(curvatures, g, factor, weighted, root)
+        pulled(slopes, g, means, factor, (weighted, root), y)
+        determinant = 1.0
+        for j in range(q):
+            nu = means[g * q + j]
+            total += slopes[g * q + j] * nu + 0.5 * y[j] * y[j]
+            determinant *= root[j, j]
+            for k in range(q):
+                total -= 0.5 * nu * curvatures[(g * q + j) * q + k] * means[g * q + k]
+        total -= math.log(determinant)
+        solve_upper(root, y)
+        for j in range(q):
+            for k in range(j + 1):
+                means[g * q + j] += factor[j, k] * y[k]
+            for k in range(q):
+                f = factor[j, k]
+                for i in range(k):
+                    f -= root[k, i] * scales[(g * q + j) * q + i]
+                scales[(g * q + j) * q + k] = f / root[k, k]
+    return total
+
+
+@register_jitable
+def standardised_with_slopes(
+    sums: GroupSums,
+    d: Vector,
+    factor: Matrix,
+    log_precision: float,
+    effects: Vector,
+    centered: bool,
+    eps: Vector,
+) -> None:
+    """eps_g, from the effects as the model has them."""
+    q, precision = factor.shape[0], math.exp(log_precision)
+    slopes, curvatures, own = precision * sums.slopes, precision * sums.curvatures, np.empty(eps.shape[0])
+    prior_locations(sums, d, own)
+    locations(sums, d, eps)
+    weighted, root, y, z = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q), np.zeros(q)
+    for g in range(eps.shape[0] // q):
+        factorise(curvatures, g, factor, weighted, root)
+        pulled(slopes, g, eps, factor, (weighted, root), y)
+        for j in range(q):
+            z[j] = effects[g * q + j]
+            if centered:
+                z[j] -= sums.effects[g * q + j] + own[g * q + j]
+                for k in range(j):
+                    z[j] -= factor[j, k] * z[k]
+                z[j] /= factor[j, j]
+        for j in range(q):
+            eps[g * q + j] = -y[j]
+            for k in range(j, q):
+                eps[g * q + j] += root[k, j] * z[k]
+
+
+@register_jitable
+def effects_with_slopes(
+    sums: GroupSums,
+    d: Vector,
+    factor: Matrix,
+    log_precision: float,
+    eps: Vector,
+    centered: bool,
+    effects: Vector,
+) -> None:
+    """The effects as the model has them, from eps_g."""
+    q, precision = factor.shape[0], math.exp(log_precision)
+    slopes, curvatures, own = precision * sums.slopes, precision * sums.curvatures, np.empty(eps.shape[0])
+    prior_locations(sums, d, own)
+    locations(sums, d, effects)
+    weighted, root, y = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q)
+    for g in range(eps.shape[0] // q):
+        factorise(curvatures, g, factor, weighted, root)
+        pulled(slopes, g, effects, factor, (weighted, root), y)
+        for j in range(q):
+            y[j] += eps[g * q + j]
+        solve_upper(root, y)
+        for j in range(q):
+            effects[g * q + j] = y[j]
+            if centered:
+                effects[g * q + j] = sums.effects[g * q + j] + own[g * q + j]
+                for k in range(j + 1):
+                    effects[g * q + j] += factor[j, k] * y[k]
+
+
+@register_jitable
+def levels_of(q: int, means: Vector, scales: Vector, eps: Vector, levels: Vector) -> None:
+    """Write e_g = m_g + F_g eps_g."""
+    if q == 1:  # numbers, for which loops of one step take as long again
+        for g in range(eps.shape[0]):
+            levels[g] = means[g] + scales[g] * eps[g]
+        return
+    for g in range(eps.shape[0] // q):
+        for j in range(g * q, (g + 1) * q):
+            levels[j] = means[j]
+            for k in range(q):
+                levels[j] += scales[j * q + k] * eps[g * q + k]
+
+
+@register_jitable
+def lengths_of_pair(norms: Matrix, g: int, levels: Vector, new_levels: Vector) -> tuple[float, float, float]:
+    """Of A_g e in two states: the farther length, the root of the mean square, and the change's length."""
+    q = norms.shape[1]
+    old, new, both, change = 0.0, 0.0, 0.0, 0.0
+    for j in range(g * q, (g + 1) * q):
+        e, e_new = 0.0, 0.0
+        for k in range(q):
+            e += norms[j, k] * levels[g * q + k]
+            e_new += norms[j, k] * new_levels[g * q + k]
+        old += e * e
+        new += e_new * e_new
+        both += e * e_new
+        change += (e_new - e) * (e_new - e)
+    mean_square = max(old + new + both, 0.0) / 3.0
+    return math.sqrt(max(old, new)), math.sqrt(mean_square), math.sqrt(change)
