@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import queue
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pymc.exceptions import SamplingError
@@ -16,6 +17,8 @@ from pymc_austerity.extras import imported
 
 # Seconds between two looks.
 _LOOK = 0.2
+# How often what workers need is sent again, after it was lost with all of them.
+_SENT_AGAIN = 3
 
 
 class Running:
@@ -40,12 +43,19 @@ class Running:
             client.wait_for_workers(1, timeout=wait)
         except TimeoutError as error:
             raise self._alone() from error
-        self._content = client.scatter(content, broadcast=True, hash=False)
-        self._futures = {
-            k: client.submit(run_chain, self._content, k, topic, pure=False, key=f"chain-{k}-{topic}")
-            for k in range(chains)
-        }
+        self._bytes, self._n_lost = content, 0
+        self._last: dict[int, str] = {}
+        self._futures: dict[int, Any] = {}
+        self._submit(range(chains))
         self._alone_since: float | None = None
+
+    def _submit(self, chains: Iterable[int]) -> None:
+        self._content = self._client.scatter(self._bytes, broadcast=True, hash=False)
+        for k in chains:
+            key = f"chain-{k}-{self._n_lost}-{self._topic}"
+            self._futures[k] = self._client.submit(
+                run_chain, self._content, k, self._topic, pure=False, key=key
+            )
 
     def results(self, step: Any, draws: int, tune: int, *, progressbar: bool) -> dict[int, Drawn]:
         """Draws of each chain, when all are over; after an interrupt what there is."""
@@ -61,6 +71,7 @@ class Running:
                     self._show(messages, bars, tune)
                     self._collect(found, bars, tune)
                     self._require_workers()
+                    self._send_again(found)
                     time.sleep(_LOOK)
         except KeyboardInterrupt:
             for some in self._client.run(stop_chains, self._topic).values():
@@ -110,6 +121,28 @@ class Running:
         self._alone_since = now if self._alone_since is None else self._alone_since
         if now - self._alone_since > self._wait:
             raise self._alone()
+
+    def _send_again(self, found: Mapping[int, Drawn]) -> None:
+        """Begin chains again that were lost with all workers: Dask drops them without an error."""
+        where = self._client.processing()
+        self._last |= {
+            k: address
+            for address, keys in where.items()
+            for k, one in self._futures.items()
+            if one.key in keys
+        }
+        lost = [
+            k for k, one in self._futures.items() if k not in found and one.status in ("cancelled", "lost")
+        ]
+        if not lost or not self._client.nthreads():
+            return
+        self._n_lost += 1
+        if self._n_lost > _SENT_AGAIN:
+            raise RuntimeError(
+                f"All workers have died {self._n_lost} times while chain {lost[0]} ran, last seen on "
+                f"{self._last.get(lost[0], 'no worker')}: too little memory there? See the worker's log."
+            )
+        self._submit(lost)
 
     def _alone(self) -> RuntimeError:
         return RuntimeError(

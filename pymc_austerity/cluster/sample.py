@@ -19,6 +19,7 @@ from pymc.model import modelcontext
 from pymc.sampling.mcmc import _sample_return, assign_step_methods, instantiate_steppers
 from pymc.stats.convergence import log_warning_stats
 from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.arraystep import PopulationArrayStepShared
 from pymc.step_methods.compound import CompoundStep
 from pymc.util import get_random_generator
 from xarray import DataTree
@@ -58,7 +59,8 @@ def sample_distributed(
     draws, tune, chains : int
         As in `pm.sample`.
     step : step method or list of step methods
-        For all variables of the model, or for some: PyMC chooses steps for the others.
+        For all variables of the model, or for some: PyMC chooses steps for the others. Not None, and no step
+        that moves all chains together.
     client : distributed.Client
         Of a local cluster, or of one made by dask-jobqueue, dask-kubernetes, Coiled, or
         ``Client("tcp://host:8786")``.
@@ -84,7 +86,8 @@ def sample_distributed(
         If `client` is no connected client, or an argument is out of range.
     RuntimeError
         If a worker has another version of a package; if a chain was lost with its worker more often than the
-        scheduler allows (`distributed.scheduler.allowed-failures`, 3); if there are no workers for too long.
+        scheduler allows (`distributed.scheduler.allowed-failures`, 3), or all workers were lost more than
+        three times; if there are no workers for too long.
     FileNotFoundError
         If a worker does not see rows on disk: it names the path and the host.
 
@@ -97,10 +100,11 @@ def sample_distributed(
     running ones so far.
 
     *Guarantee*: the draws are those of ``pm.sample(cores=1)`` with the same arguments and seed, bit for bit,
-    on processors of one type with the same versions. A chain that a dead worker loses is run again with its
-    own seed, and makes the same draws.
+    on processors of one type with the same versions; statistics that are times differ. A chain that a dead
+    worker loses is run again with its own seed, and makes the same draws.
 
-    *When it fails*: warnings of a chain arrive when it is over. Workers with several threads run chains in
+    *When it fails*: versions and paths are looked at when it begins: a worker that joins later is taken as
+    it is. Warnings of a chain arrive when it is over. Workers with several threads run chains in
     turn, not faster: give each worker one thread.
 
     Examples
@@ -113,6 +117,7 @@ def sample_distributed(
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
         if not is_whole(value) or value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    _require_step(step)
     require_client(client)
     require_same_versions(client)
     require_stores(client, [file["path"] for file in files_of(model).values()])
@@ -142,6 +147,20 @@ def sample_distributed(
         model=model,
     )
     return result
+
+
+def _require_step(step: Any) -> None:
+    if step is None:
+        raise ValueError(
+            "step is None: sample_distributed runs steps that you make, such as step=recommend() or "
+            "step=pm.NUTS(). pm.sample chooses and starts its own NUTS in another way."
+        )
+    for one in step if isinstance(step, list | tuple) else getattr(step, "methods", [step]):
+        if isinstance(one, PopulationArrayStepShared):
+            raise ValueError(
+                f"{type(one).__name__} moves all chains together, and they are in different processes here. "
+                "Use pm.sample."
+            )
 
 
 def _chains_to_run(

@@ -176,7 +176,29 @@ class TestTrouble:
         with pytest.raises(OverflowError, match="(?s)valid bounds.*This was raised by chain 1 on a worker"):
             sample_distributed(**options)
 
-    def test_no_workers(self, monkeypatch):
+    def test_all_workers_are_lost_and_others_come(self):
+        """Then what was sent to them is lost, too."""
+        cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+        with cluster, Client(cluster) as client:
+
+            def replace():
+                wait_until_busy(client)
+                cluster.scale(0)
+                while client.nthreads():
+                    time.sleep(0.01)
+                cluster.scale(1)
+
+            replacer = threading.Thread(target=replace)
+            replacer.start()
+            options = self.options(client, draws=150, initvals={"beta": [0.1, 0.2]})
+            ours = sample_distributed(**options)
+            replacer.join()
+            for name in ("client", "step"):
+                del options[name]
+            with options["model"] as model:
+                equal(ours, pm.sample(step=[pm.Slice([model["beta"]])], cores=1, **options))
+
+    def test_no_workers(self):
         empty = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
         with empty as cluster, Client(cluster) as client:
             options = self.options(client, wait_for_workers=0.5)
@@ -188,10 +210,16 @@ class TestTrouble:
             stop.join()
 
 
-def test_bad_input(monkeypatch):
+def test_bad_input():
     model = model_of(*data(200))
-    with model, pytest.raises(TypeError, match="client is a distributed.Client, not 'tcp://host:8786'"):
-        sample_distributed(step=None, client="tcp://host:8786")
+    with model:
+        step = pm.Slice()
+        with pytest.raises(TypeError, match="client is a distributed.Client, not 'tcp://host:8786'"):
+            sample_distributed(step=step, client="tcp://host:8786")
+        with pytest.raises(ValueError, match="step is None: .* step=recommend"):
+            sample_distributed(step=None, client=None)
+        with pytest.raises(ValueError, match="DEMetropolis moves all chains together"):
+            sample_distributed(step=[pm.DEMetropolis()], client=None)
     with model, pytest.raises(ValueError, match="draws must be a whole number of at least 1, not 0"):
         sample_distributed(0, step=None, client=None)
 
