@@ -91,6 +91,19 @@ def _times(factor: Expression, parts: list[Separated] | None) -> list[Separated]
     return [one._replace(coefficient=forms.multiply(factor, one.coefficient)) for one in parts]
 
 
+def _is_one_in_each_row(expression: Expression) -> bool:
+    """Is no more than one of the products other than zero in any row? Nothing is lost by their sizes then."""
+    terms = [term for term in linear(expression)[1] if not is_affine(term)]
+    if len(terms) != 1:
+        return not terms
+    (term,) = terms
+    if term.op == "product" and not term.args[0].moves:
+        return _is_one_in_each_row(term.args[1])
+    if term.op == "select" and not term.args[0].moves:
+        return all(_is_one_in_each_row(branch) for branch in term.args[1:])
+    return True
+
+
 class Elementary(NamedTuple):
     """phi(b eta + c).
 
@@ -192,12 +205,13 @@ class TabulatedBounds:
 
     @classmethod
     def without_table(cls, expression: Expression, degree: int) -> Self | None:
-        """For a multiple of one elementary function, of which all is known; None if it is none."""
+        """For rows that are a multiple of one elementary function each, of which all is known; else None."""
         parts = separated(expression)
-        if parts is None or len(parts) != 1:
+        if not parts or not _is_one_in_each_row(expression):
             return None
-        elementary = Elementary.of(parts[0].function)
-        return None if elementary is None else cls(degree, [(parts[0].coefficient, elementary)])
+        found = [(one.coefficient, Elementary.of(one.function)) for one in parts]
+        known = [(coefficient, function) for coefficient, function in found if function is not None]
+        return cls(degree, [*known]) if len(known) == len(found) else None
 
     def __call__(self, eta: Vector, length: Vector, radii: Vector, data: Array) -> Array:
         """For eta_i +- radius times length_i, of shape (R, m); infinite where the tables end."""

@@ -59,6 +59,20 @@ def test_elementary_functions_of_what_is_affine():
     far = 1.0 / (1.0 + np.exp(10.0))
     np.testing.assert_allclose(found[0], [1.0, 3.0, 8.0 * far * (1.0 - far)], rtol=1e-9)
     assert TabulatedBounds.without_table(forms.add(forms.exp(ETA), forms.softplus(ETA)), 2) is None
+    assert TabulatedBounds.without_table(forms.multiply(data(0, 0.0, 1.0), ETA), 2) is None
+
+
+def test_one_elementary_function_or_the_other():
+    """By a condition on the data, as in a Bernoulli likelihood: no row has both."""
+    y = data(0, 0.0, 1.0)
+    no, yes = forms.softplus(ETA), forms.softplus(forms.negative(ETA))
+    chosen = forms.select(forms.greater(y, constant(0.5)), forms.multiply(constant(3.0), yes), no)
+    at, length, columns = np.array([0.3, -2.0]), np.array([0.1, 0.5]), np.array([[1.0, 0.0]])
+    found = TabulatedBounds.without_table(chosen, 2)(at, length, np.ones(1), columns)[0]
+    one = 1.0 / (1.0 + np.exp(-np.array([0.2, -1.5])))
+    np.testing.assert_allclose(found, [3.0, 1.0] * one * (1.0 - one), rtol=1e-9)
+    both = forms.add(chosen, forms.exp(ETA))
+    assert TabulatedBounds.without_table(both, 2) is None
     assert TabulatedBounds.without_table(forms.exp(forms.exp(ETA)), 2) is None
 
 
