@@ -71,8 +71,8 @@ def run(monkeypatch, tmp_path):
         sys.modules["matplotlib.pyplot"].close("all")
 
 
-# Interpreted, these chains take longer than to compile and run them.
-LONG_CHAINS = ("check_step", "probe", "MHSubLhd")
+# Interpreted, these chains take longer than to compile and run them, or they run in processes of their own.
+LONG_CHAINS = ("check_step", "probe", "MHSubLhd", "sample_distributed")
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLIC) - set(LONG_CHAINS)))

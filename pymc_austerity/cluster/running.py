@@ -12,6 +12,7 @@ from pymc.exceptions import SamplingError
 from pymc.progress_bar import MCMCProgressBarManager
 
 from pymc_austerity.cluster.chain_task import Drawn, run_chain, stop_chains
+from pymc_austerity.cluster.workers import Inspection, no_worker
 from pymc_austerity.exceptions import warn
 from pymc_austerity.extras import imported
 
@@ -32,17 +33,17 @@ class Running:
     chains : int
     topic : str
         The name of this call.
+    inspection : Inspection
+        Refuses workers that are not fit.
     wait : float
         Seconds for which there may be no worker.
     """
 
-    def __init__(self, client: Any, content: bytes, chains: int, topic: str, wait: float) -> None:
-        self._client, self._topic, self._wait = client, topic, wait
+    def __init__(
+        self, client: Any, content: bytes, chains: int, topic: str, inspection: Inspection, wait: float
+    ) -> None:
+        self._client, self._topic, self._inspection, self._wait = client, topic, inspection, wait
         self._killed = imported("distributed", "Chains on a cluster", "cluster").KilledWorker
-        try:
-            client.wait_for_workers(1, timeout=wait)
-        except TimeoutError as error:
-            raise self._alone() from error
         self._bytes, self._n_lost = content, 0
         self._last: dict[int, str] = {}
         self._futures: dict[int, Any] = {}
@@ -67,14 +68,19 @@ class Running:
         found: dict[int, Drawn] = {}
         try:
             with bars:
-                while len(found) < len(self._futures) and self._client.status == "running":
-                    self._show(messages, bars, tune)
-                    self._collect(found, bars, tune)
+                while len(found) < len(self._futures):
                     self._require_workers()
+                    self._show(messages, bars, tune)
+                    self._collect(found, bars)
+                    if self._client.status != "running":
+                        break
+                    self._require_no_error()
                     self._send_again(found)
                     time.sleep(_LOOK)
         except KeyboardInterrupt:
-            for some in self._client.run(stop_chains, self._topic).values():
+            stopped = self._client.run(stop_chains, self._topic, on_error="ignore").values()
+            self._collect(found, bars)  # what was over before it could be stopped
+            for some in stopped:
                 found = {**some, **found}
             warn(f"Interrupted: {len(found)} of {len(self._futures)} chains have draws, which are kept.")
         finally:
@@ -92,16 +98,20 @@ class Running:
             n, stats = told["n"], pickle.loads(told["stats"])
             bars.update(chain_idx=told["chain"], is_last=False, draw=n - 1, tuning=n <= tune, stats=stats)
 
-    def _collect(self, found: dict[int, Drawn], bars: Any, tune: int) -> None:
-        """Take what is finished, and raise what a chain has raised."""
+    def _collect(self, found: dict[int, Drawn], bars: Any) -> None:
+        """Take what is finished."""
         for k, future in self._futures.items():
-            if k in found or future.status not in ("finished", "error"):
+            if k in found or future.status != "finished":
                 continue
-            if future.status == "error":
-                self._raise(k, future.exception())
             found[k] = drawn = future.result()
             stats = [{name: values[-1] for name, values in own.items()} for own in drawn.stats]
             bars.update(chain_idx=k, is_last=True, draw=drawn.n - 1, tuning=False, stats=stats)
+
+    def _require_no_error(self) -> None:
+        """Raise what a chain has raised."""
+        for k, future in self._futures.items():
+            if future.status == "error":
+                self._raise(k, future.exception())
 
     def _raise(self, chain: int, error: BaseException) -> None:
         if isinstance(error, self._killed):
@@ -113,14 +123,14 @@ class Running:
         raise error
 
     def _require_workers(self) -> None:
-        """Wait for workers, but not for ever."""
-        if self._client.nthreads():
+        """Wait for workers, but not for ever; refuse those that are not fit."""
+        if self._inspection.require():
             self._alone_since = None
             return
         now = time.monotonic()
         self._alone_since = now if self._alone_since is None else self._alone_since
         if now - self._alone_since > self._wait:
-            raise self._alone()
+            raise no_worker(self._wait)
 
     def _send_again(self, found: Mapping[int, Drawn]) -> None:
         """Begin chains again that were lost with all workers: Dask drops them without an error."""
@@ -144,16 +154,10 @@ class Running:
             )
         self._submit(lost)
 
-    def _alone(self) -> RuntimeError:
-        return RuntimeError(
-            f"The cluster has had no worker for {self._wait:g} seconds. Start some, or give more by "
-            "wait_for_workers=."
-        )
-
     def _close(self, found: dict[int, Drawn]) -> None:
         if self._client.status != "running":
             return
         self._client.unsubscribe_topic(self._topic)
         if len(found) < len(self._futures):
-            self._client.run(stop_chains, self._topic)
+            self._client.run(stop_chains, self._topic, on_error="ignore")
         self._client.cancel(list(self._futures.values()))

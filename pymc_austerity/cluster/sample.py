@@ -20,13 +20,13 @@ from pymc.sampling.mcmc import _sample_return, assign_step_methods, instantiate_
 from pymc.stats.convergence import log_warning_stats
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.arraystep import PopulationArrayStepShared
-from pymc.step_methods.compound import CompoundStep
+from pymc.step_methods.compound import CompoundStep, flatten_steps
 from pymc.util import get_random_generator
 from xarray import DataTree
 
 from pymc_austerity.cluster.chain_task import ChainsToRun, Drawn
 from pymc_austerity.cluster.running import Running
-from pymc_austerity.cluster.workers import require_client, require_same_versions, require_stores
+from pymc_austerity.cluster.workers import Inspection, require_client, wait_for_one
 from pymc_austerity.model.stored_data import files_of
 from pymc_austerity.validation import is_whole
 
@@ -85,7 +85,7 @@ def sample_distributed(
     TypeError, ValueError
         If `client` is no connected client, or an argument is out of range.
     RuntimeError
-        If a worker has another version of a package; if a chain was lost with its worker more often than the
+        If a worker has another version of a package, or several threads; if a chain was lost with its worker more often than the
         scheduler allows (`distributed.scheduler.allowed-failures`, 3), or all workers were lost more than
         three times; if there are no workers for too long.
     FileNotFoundError
@@ -103,15 +103,24 @@ def sample_distributed(
     on processors of one type with the same versions; statistics that are times differ. A chain that a dead
     worker loses is run again with its own seed, and makes the same draws.
 
-    *When it fails*: versions and paths are looked at when it begins: a worker that joins later is taken as
-    it is. Warnings of a chain arrive when it is over. Workers with several threads run chains in
-    turn, not faster: give each worker one thread.
+    *When it fails*: a worker that joins later and is not fit ends the call when it is seen. Warnings of a
+    chain arrive when it is over.
 
     Examples
     --------
-    >>> from distributed import Client  # doctest: +SKIP
-    >>> with model, Client(n_workers=4, threads_per_worker=1) as client:  # doctest: +SKIP
-    ...     idata = sample_distributed(2000, step=TunaMH(), client=client, random_seed=1)
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from distributed import Client
+    >>> from pymc_austerity import TunaMH, sample_distributed
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu")
+    ...     y = pm.Normal("y", mu, 1.0, observed=np.linspace(-1.0, 2.0, 5_000))
+    >>> with model, Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
+    ...     idata = sample_distributed(
+    ...         500, chains=2, step=TunaMH(), client=client, random_seed=1, progressbar=False
+    ...     )
+    >>> idata.posterior.sizes["chain"]
+    2
     """
     model = modelcontext(model)
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
@@ -119,8 +128,9 @@ def sample_distributed(
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
     _require_step(step)
     require_client(client)
-    require_same_versions(client)
-    require_stores(client, [file["path"] for file in files_of(model).values()])
+    wait_for_one(client, wait_for_workers)
+    inspection = Inspection(client, [file["path"] for file in files_of(model).values()])
+    inspection.require()
     to_run = _chains_to_run(model, step, draws, tune, chains, random_seed, initvals)
     content = cloudpickle.dumps(to_run)
     if len(content) > _LARGE:
@@ -129,7 +139,8 @@ def sample_distributed(
             len(content) / 1e6,
         )
     started = time.time()
-    running = Running(client, content, chains, f"pymc_austerity-{uuid.uuid4().hex}", wait_for_workers)
+    topic = f"pymc_austerity-{uuid.uuid4().hex}"
+    running = Running(client, content, chains, topic, inspection, wait_for_workers)
     drawn = running.results(to_run.step, draws, tune, progressbar=progressbar)
     traces = _traces(model, to_run, chains, var_names)
     for chain, found in drawn.items():
@@ -155,7 +166,7 @@ def _require_step(step: Any) -> None:
             "step is None: sample_distributed runs steps that you make, such as step=recommend() or "
             "step=pm.NUTS(). pm.sample chooses and starts its own NUTS in another way."
         )
-    for one in step if isinstance(step, list | tuple) else getattr(step, "methods", [step]):
+    for one in flatten_steps(CompoundStep(step) if isinstance(step, list | tuple) else step):
         if isinstance(one, PopulationArrayStepShared):
             raise ValueError(
                 f"{type(one).__name__} moves all chains together, and they are in different processes here. "

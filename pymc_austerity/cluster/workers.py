@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pymc_austerity.data.elsewhere import path_here
@@ -28,6 +28,74 @@ def require_client(client: Any) -> None:
         raise ValueError(f"The client is not connected to a scheduler: its status is {client.status!r}.")
 
 
+def wait_for_one(client: Any, seconds: float) -> None:
+    """Wait until there is a worker.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    try:
+        client.wait_for_workers(1, timeout=seconds)
+    except TimeoutError as error:
+        raise no_worker(seconds) from error
+
+
+def no_worker(seconds: float) -> RuntimeError:
+    """What is said if there is none for too long."""
+    return RuntimeError(
+        f"The cluster has had no worker for {seconds:g} seconds. Start some, or give more by "
+        "wait_for_workers=."
+    )
+
+
+class Inspection:
+    """Are workers fit to run chains? Each is looked at once, those that join later too.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    paths : sequence of str
+        Of rows on disk that workers must see.
+    """
+
+    def __init__(self, client: Any, paths: Sequence[str]) -> None:
+        self._client, self._paths = client, list(paths)
+        self._fit: set[str] = set()
+
+    def require(self) -> int:
+        """Look at workers that are new, and say how many there are.
+
+        Raises
+        ------
+        RuntimeError, FileNotFoundError
+        """
+        threads: dict[str, int] = self._client.nthreads()
+        new = set(threads) - self._fit
+        if new:
+            require_one_thread({address: threads[address] for address in new})
+            require_same_versions(self._client)
+            # A worker that dies while it is asked is asked again, should it come back.
+            self._fit |= new & require_stores(self._client, self._paths)
+        return len(threads)
+
+
+def require_one_thread(threads: Mapping[str, int]) -> None:
+    """Refuse workers that would run several chains in one process.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    for address, n in threads.items():
+        if n > 1:
+            raise RuntimeError(
+                f"The worker {address} has {n} threads. Chains of one process run in turn and share "
+                "its warnings. Start workers with one thread each: Client(n_workers=4, "
+                "threads_per_worker=1), or dask worker --nthreads 1."
+            )
+
+
 def require_same_versions(client: Any) -> None:
     """Refuse workers with other versions than this process.
 
@@ -48,20 +116,22 @@ def require_same_versions(client: Any) -> None:
                 )
 
 
-def require_stores(client: Any, paths: Sequence[str]) -> None:
-    """Refuse workers that cannot see rows on disk.
+def require_stores(client: Any, paths: Sequence[str]) -> set[str]:
+    """Refuse workers that cannot see rows on disk; the addresses of those that have answered.
 
     Raises
     ------
     FileNotFoundError
         It names the path and the host.
     """
-    for address, (host, missing) in client.run(missing_paths, list(paths)).items():
+    answers = client.run(missing_paths, list(paths), on_error="ignore")
+    for address, (host, missing) in answers.items():
         if missing:
             raise FileNotFoundError(
                 f"{missing[0]} does not exist on the host {host} of the worker {address}. Put the rows "
                 "there, or set PMA_STORE_ROOT on the worker to the folder that holds the folder of the store."
             )
+    return set(answers)
 
 
 def missing_paths(paths: Sequence[str]) -> tuple[str, list[str]]:

@@ -8,10 +8,12 @@ import threading
 import time
 from functools import cache
 
+import dask
 import numpy as np
 import pymc as pm
 import pytest
 from distributed import Client, LocalCluster
+from pymc.step_methods.compound import CompoundStep
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import running, sample, workers
@@ -60,9 +62,26 @@ def wait_until_busy(client):
 
 
 def kill_a_worker(client):
-    """As the system does if memory is short."""
+    """As the system does if memory is short: one that runs a chain."""
     wait_until_busy(client)
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    busy = next(address for address, keys in client.processing().items() if keys)
+    os.kill(client.run(os.getpid, workers=[busy])[busy], signal.SIGKILL)
+
+
+class Killer:
+    """Kills a worker while chains run."""
+
+    def __init__(self, client):
+        self._client, self._before = client, set(client.run(os.getpid).values())
+        self._thread = threading.Thread(target=kill_a_worker, args=[client])
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *error):
+        self._thread.join()
+        self._client.wait_for_workers(len(self._before))
+        assert set(self._client.run(os.getpid).values()) != self._before, "no worker was killed"
 
 
 @STARTS
@@ -85,16 +104,14 @@ class TestDraws:
         with model:
             options = {"draws": 120, "tune": 20, "chains": 2, **QUIET, "var_names": ["odds"]}
             own = pm.sample(cores=1, step=[Slow([model["beta"]])], **options)
-            killer = threading.Thread(target=kill_a_worker, args=[client])
-            killer.start()
             options["progressbar"] = True
-            ours = sample_distributed(step=[Slow([model["beta"]])], client=client, **options)
-            killer.join()
+            with Killer(client):
+                ours = sample_distributed(step=[Slow([model["beta"]])], client=client, **options)
         equal(ours, own)
         assert capsys.readouterr().out.count("120") >= 2
 
     def test_rows_on_disk_are_not_sent(self, client, tmp_path, monkeypatch):
-        x, y = data()
+        x, y = data(200_000)  # of 3 MB
         np.save(tmp_path / "x.npy", x)
         np.save(tmp_path / "y.npy", y)
         maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "xy"}
@@ -107,7 +124,7 @@ class TestDraws:
             own = pm.sample(50, tune=20, chains=2, cores=1, step=step, **QUIET)
         sent = []
         monkeypatch.setattr(sample, "_LARGE", 0)
-        monkeypatch.setattr(sample._LOG, "warning", lambda text, size: sent.append(size))
+        monkeypatch.setattr(sample._LOG, "warning", lambda text, size: sent.append(size * 1e6))
         options = {
             "draws": 50,
             "tune": 20,
@@ -117,8 +134,13 @@ class TestDraws:
             "model": model,
             **QUIET,
         }
-        equal(sample_distributed(**options), own)
-        assert sent[0] < 1.0
+        with Killer(client):
+            equal(sample_distributed(**options), own)
+        assert sent[0] / 1e6 < 1.0
+        in_memory = model_of(*data(200_000))
+        others = {"step": TunaMH(model=in_memory), "model": in_memory, "draws": 10}
+        sample_distributed(**{**options, **others})
+        assert sent[1] / 1e6 > 3.0
         # Elsewhere on the workers.
         shutil.copytree(tmp_path / "here", tmp_path / "there")
         there = str(tmp_path / "there")
@@ -135,7 +157,7 @@ class TestDraws:
         ):
             sample_distributed(**options)
         monkeypatch.setenv("PMA_STORE_ROOT", there)
-        np.testing.assert_array_equal(np.asarray(pickle.loads(text)), data()[0])
+        np.testing.assert_array_equal(np.asarray(pickle.loads(text)), data(200_000)[0])
         client.run(set_store_root, there)
         try:
             equal(sample_distributed(**options), own)
@@ -166,6 +188,44 @@ class TestTrouble:
             idata = sample_distributed(**self.options(client))
         assert 10 < idata.posterior.sizes["draw"] < 2000
 
+    def test_a_chain_that_is_over_when_it_is_to_be_stopped(self, client, monkeypatch):
+        """Its draws are not with the worker any more."""
+
+        def show(self, messages, bars, tune):
+            while any(one.status != "finished" for one in self._futures.values()):
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(running.Running, "_show", show)
+        with pytest.warns(SubsamplingWarning, match="Interrupted: 2 of 2 chains have draws"):
+            idata = sample_distributed(**self.options(client, draws=20))
+        assert idata.posterior.sizes["draw"] == 20
+
+    def test_a_closed_client(self, monkeypatch):
+        """One worker runs one chain after the other."""
+        own = running.Running._collect
+
+        def collect(self, found, bars):
+            own(self, found, bars)
+            if len(found) == 1:
+                self._client.close()
+
+        monkeypatch.setattr(running.Running, "_collect", collect)
+        with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
+            with pytest.warns(SubsamplingWarning, match="closed: 1 of 2 chains had finished, and are kept"):
+                idata = sample_distributed(**self.options(Client(cluster), draws=200))
+        assert dict(idata.posterior["beta"].sizes) == {"chain": 1, "draw": 200, "beta_dim_0": 2}
+
+    def test_a_chain_whose_worker_dies_always(self):
+        with (
+            dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+            LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+            Client(cluster) as client,
+            Killer(client),
+            pytest.raises(RuntimeError, match=r"Chain . was lost with its worker .* with tcp://127.0.0.1"),
+        ):
+            sample_distributed(**self.options(client))
+
     def test_warnings_arrive(self, client):
         with pytest.warns(SubsamplingWarning) as told:
             sample_distributed(**self.options(client, Talks, draws=5))
@@ -176,8 +236,10 @@ class TestTrouble:
         with pytest.raises(OverflowError, match="(?s)valid bounds.*This was raised by chain 1 on a worker"):
             sample_distributed(**options)
 
-    def test_all_workers_are_lost_and_others_come(self):
+    @pytest.mark.parametrize("sent_again", [3, 0])
+    def test_all_workers_are_lost_and_others_come(self, sent_again, monkeypatch):
         """Then what was sent to them is lost, too."""
+        monkeypatch.setattr(running, "_SENT_AGAIN", sent_again)
         cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
         with cluster, Client(cluster) as client:
 
@@ -191,6 +253,11 @@ class TestTrouble:
             replacer = threading.Thread(target=replace)
             replacer.start()
             options = self.options(client, draws=150, initvals={"beta": [0.1, 0.2]})
+            if not sent_again:
+                with pytest.raises(RuntimeError, match=r"All workers have died 1 times .* last seen on tcp:"):
+                    sample_distributed(**options)
+                replacer.join()
+                return
             ours = sample_distributed(**options)
             replacer.join()
             for name in ("client", "step"):
@@ -220,8 +287,58 @@ def test_bad_input():
             sample_distributed(step=None, client=None)
         with pytest.raises(ValueError, match="DEMetropolis moves all chains together"):
             sample_distributed(step=[pm.DEMetropolis()], client=None)
+        nested = CompoundStep([CompoundStep([pm.DEMetropolis()])])
+        with pytest.raises(ValueError, match="DEMetropolis moves all chains together"):
+            sample_distributed(step=nested, client=None)
     with model, pytest.raises(ValueError, match="draws must be a whole number of at least 1, not 0"):
         sample_distributed(0, step=None, client=None)
+
+
+class TestInspection:
+    """What is asked of workers, also of those that join later."""
+
+    class Cluster:
+        """Its workers have a number of threads."""
+
+        def __init__(self):
+            self.threads, self.asked = {"tcp://a": 1}, []
+
+        def nthreads(self):
+            return self.threads
+
+        def get_versions(self, packages):
+            return {"client": {"packages": {}}, "workers": {}}
+
+        def run(self, function, paths, on_error):
+            self.asked.append(paths)
+            return {address: ("host", paths if address == "tcp://blind" else []) for address in self.threads}
+
+    def test_each_worker_once(self):
+        cluster = self.Cluster()
+        inspection = workers.Inspection(cluster, ["x.npy"])
+        assert [inspection.require() for _ in range(2)] == [1, 1]
+        assert cluster.asked == [["x.npy"]]
+
+    @pytest.mark.parametrize(
+        ("address", "threads", "error", "match"),
+        [
+            ("tcp://blind", 1, FileNotFoundError, "x.npy does not exist on the host host of the worker"),
+            ("tcp://wide", 4, RuntimeError, r"tcp://wide has 4 threads. .* threads_per_worker=1"),
+        ],
+    )
+    def test_one_that_joins(self, address, threads, error, match):
+        cluster = self.Cluster()
+        inspection = workers.Inspection(cluster, ["x.npy"])
+        inspection.require()
+        cluster.threads = {"tcp://a": 1, address: threads}
+        with pytest.raises(error, match=match):
+            inspection.require()
+
+    def test_no_worker_is_waited_for(self):
+        cluster = self.Cluster()
+        cluster.threads = {}
+        assert workers.Inspection(cluster, []).require() == 0
+        assert not cluster.asked
 
 
 def test_other_versions():
