@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 from scipy.linalg import solve_triangular
+
+from pymc_austerity.compilation import jitable
 
 Vector = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -18,49 +19,49 @@ Index = npt.NDArray[np.int64]
 CHUNK = 8192
 
 
-@register_jitable
+@jitable
 def no_global_log_ratio(q_new: Vector, q: Vector, args: tuple[Any, ...]) -> float:
     """Stub of `Target.global_log_ratio`."""
     raise NotImplementedError("This target has no global log ratio.")
 
 
-@register_jitable
+@jitable
 def no_log_ratios(q_new: Vector, q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     """Stub of `Target.log_ratios`."""
     raise NotImplementedError("This target has no log ratios.")
 
 
-@register_jitable
+@jitable
 def no_log_terms(q: npt.NDArray[Any], index: Index, args: tuple[Any, ...]) -> Vector:
     """Stub of `Target.log_terms`."""
     raise NotImplementedError("This target has no local terms.")
 
 
-@register_jitable
+@jitable
 def no_global_gradient(q: Vector, args: tuple[Any, ...]) -> Vector:
     """Stub of `Target.global_gradient`."""
     raise NotImplementedError("This target has no gradient.")
 
 
-@register_jitable
+@jitable
 def no_local_gradient(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     """Stub of `Target.local_gradient`."""
     raise NotImplementedError("This target has no gradient of local terms.")
 
 
-@register_jitable
+@jitable
 def state_itself(q: Vector, args: tuple[Any, ...]) -> Vector:
     """`Target.features` where bounds are stated in q: phi(q) = q."""
     return q
 
 
-@register_jitable
+@jitable
 def no_transitions(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     """Stub of `Target.transitions`."""
     raise NotImplementedError("This target has no transitions.")
 
 
-@register_jitable
+@jitable
 def no_slab(q: Vector, args: tuple[Any, ...]) -> Vector:
     """Stub of `Target.slab`."""
     raise NotImplementedError("This target has no slab.")

@@ -8,7 +8,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.barker_correction import Correction, correction, draw_correction
 from pymc_austerity.acceptance.barker_noise import noise_variance, normal_distance
@@ -16,6 +15,7 @@ from pymc_austerity.acceptance.barker_pilot import clipped, everything, others_f
 from pymc_austerity.acceptance.barker_skewness import accept_with_skewness
 from pymc_austerity.acceptance.base import RuleFunctions, Sample
 from pymc_austerity.acceptance.exact import barker_target_accept, logistic
+from pymc_austerity.compilation import jitable
 from pymc_austerity.validation import first_batch, is_real, is_whole
 
 # No standardised variable makes the bound of corollary 1 smaller than this over sqrt(n).
@@ -167,13 +167,13 @@ class BarkerSchedule(NamedTuple):
     correction: Correction
 
 
-@register_jitable
+@jitable
 def nothing_yet(rng: np.random.Generator) -> float:
     """The randomness comes with the subsample, and after it."""
     return 0.0
 
 
-@register_jitable
+@jitable
 def small_noise(schedule: BarkerSchedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
     """Is the noise of the subsample no more than a standard normal variable's?"""
     if sample.n == sample.n_local:
@@ -183,7 +183,7 @@ def small_noise(schedule: BarkerSchedule, stage: int, sample: Sample, psi: float
     return schedule.max_error == math.inf or normal_distance(sample) <= schedule.max_error
 
 
-@register_jitable
+@jitable
 def accept_noisily(schedule: BarkerSchedule, sample: Sample, psi: float, rng: np.random.Generator) -> bool:
     """Add to the noisy log ratio what its noise lacks of a logistic variable."""
     log_ratio = sample.n_local * (sample.mean - psi)

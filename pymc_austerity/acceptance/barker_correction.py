@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 from scipy.optimize import nnls
 from scipy.special import expit, ndtr
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.validation import is_real
 
 # V of the paper: a logistic variable is beyond it with probability 4e-9.
@@ -118,7 +118,7 @@ def _smoothed(sigma: float, n: int, step: float) -> npt.NDArray[np.float64]:
     return density
 
 
-@register_jitable
+@jitable
 def draw_correction(correction: Correction, rng: np.random.Generator) -> float:
     """Draw X_corr, by inversion."""
     # To the right: a uniform number equal to a cumulated mass belongs to the next value.

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 
-from numba.extending import register_jitable
-
 from pymc_austerity.acceptance.base import Sample
+from pymc_austerity.compilation import jitable
 
 
-@register_jitable
+@jitable
 def noise_variance(sample: Sample) -> float:
     """Variance s^2 of N times the mean of n terms drawn without replacement."""
     n, n_local = sample.n, sample.n_local
     return n_local * (sample.m2 / (n - 1)) * n_local / n * (1.0 - n / n_local)
 
 
-@register_jitable
+@jitable
 def normal_distance(sample: Sample) -> float:
     """Corollary 1, for standardised variables: distance of the batch mean from a normal variable."""
     n = sample.n
@@ -28,7 +27,7 @@ def normal_distance(sample: Sample) -> float:
     return (6.4 * third * third * third + 2.0 * first) / math.sqrt(n)
 
 
-@register_jitable
+@jitable
 def skewness_error(sample: Sample) -> float:
     """The g of `barker_skewness`: the test errs by -g times the third derivative of the logistic function.
 

@@ -10,22 +10,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba.extending import register_jitable
-
 from pymc_austerity.acceptance.barker_noise import noise_variance
 from pymc_austerity.acceptance.base import Sample
+from pymc_austerity.compilation import jitable
 
 # The s^2 that a pilot aims at: an s^2 of the deciding rows that is off by 2/5 does not exceed 1.
 AIM = 0.7
 
 
-@register_jitable
+@jitable
 def everything(schedule: Any, stage: int, sample: Sample, psi: float, width: float) -> bool:
     """A pilot decides nothing, unless it is all there is."""
     return sample.n == sample.n_local
 
 
-@register_jitable
+@jitable
 def others_for(schedule: Any, sample: Sample) -> int:
     """The fewest rows that have s^2 <= 0.7 by the variance of the pilot, but no fewer than its own.
 
@@ -42,7 +41,7 @@ def others_for(schedule: Any, sample: Sample) -> int:
     return others if others <= n_local - n else 0
 
 
-@register_jitable
+@jitable
 def clipped(schedule: Any, sample: Sample) -> bool:
     """Do the rows that decide show an s^2 above 1? It is taken as 1."""
     return sample.n < sample.n_local and noise_variance(sample) > 1.0

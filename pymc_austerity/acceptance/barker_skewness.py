@@ -36,19 +36,19 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.barker_correction import Correction
 from pymc_austerity.acceptance.barker_noise import noise_variance, skewness_error
 from pymc_austerity.acceptance.barker_pilot import AIM
 from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.acceptance.exact import logistic
+from pymc_austerity.compilation import jitable
 
 # Smallest variance of the normal part: below, its distribution function is a step.
 _STEP = 1e-12
 
 
-@register_jitable
+@jitable
 def accept_with_skewness(schedule: Any, sample: Sample, psi: float, rng: np.random.Generator) -> bool:
     """Accept with the probability for which skewed terms make no error to first order."""
     log_ratio = sample.n_local * (sample.mean - psi)
@@ -58,7 +58,7 @@ def accept_with_skewness(schedule: Any, sample: Sample, psi: float, rng: np.rand
     return rng.random() < probability(schedule.correction, log_ratio, missing, skewness_error(sample))
 
 
-@register_jitable
+@jitable
 def probability(correction: Correction, x: float, missing: float, g: float) -> float:
     """G_v(x) + g G_v'''(x) with v = 1 - `missing`; may be below 0 and above 1."""
     sd, smooth_sd = math.sqrt(max(missing, _STEP)), math.sqrt(max(missing, 1.0 - AIM))

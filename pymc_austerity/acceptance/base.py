@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.validation import first_batch
 
 
@@ -75,7 +75,7 @@ class Sample(NamedTuple):
     signed_cubed: float
 
 
-@register_jitable
+@jitable
 def nothing_read(n_local: int) -> Sample:
     """No log ratio was read, of `n_local`."""
     return Sample(0, n_local, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0, 0.0, 0.0)
@@ -88,13 +88,13 @@ Others = Callable[[Any, Sample], int]
 Clipped = Callable[[Any, Sample], bool]
 
 
-@register_jitable
+@jitable
 def no_others(schedule: Any, sample: Sample) -> int:
     """What was read counts: there is no pilot."""
     return 0
 
 
-@register_jitable
+@jitable
 def never_clipped(schedule: Any, sample: Sample) -> bool:
     """The variance is what it is."""
     return False
@@ -182,20 +182,20 @@ def metropolis_target_accept(n_dim: int) -> float:
     return 0.44 if n_dim <= 2 else 0.234
 
 
-@register_jitable
+@jitable
 def log_uniform(rng: np.random.Generator) -> float:
     """Metropolis's rule: log u, u ~ U(0, 1)."""
     u = rng.random()
     return math.log(u) if u > 0.0 else -math.inf
 
 
-@register_jitable
+@jitable
 def above(schedule: Any, sample: Sample, psi: float, rng: np.random.Generator) -> bool:
     """Accept if the mean is above psi; a tie rejects."""
     return sample.mean > psi
 
 
-@register_jitable
+@jitable
 def standard_error(n: int, n_local: int, m2: float) -> float:
     """Standard error of the mean of n terms drawn without replacement from n_local.
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import (
     Decide,
@@ -18,6 +17,7 @@ from pymc_austerity.acceptance.base import (
     log_uniform,
     metropolis_target_accept,
 )
+from pymc_austerity.compilation import jitable
 from pymc_austerity.validation import first_batch, is_real, is_whole
 
 Bound = Literal["hoeffding-serfling", "empirical-bernstein", "empirical-bernstein-serfling"]
@@ -131,7 +131,7 @@ class Concentration:
 # The radii c_t of confidence intervals: P(|mean of t terms - mean of all n| > c_t) <= delta_t.
 
 
-@register_jitable
+@jitable
 def hoeffding_serfling(t: int, n: int, sd: float, width: float, log_share: float) -> float:
     """Equation 7, where C is half the width: valid on both sides.
 
@@ -153,14 +153,14 @@ def hoeffding_serfling(t: int, n: int, sd: float, width: float, log_share: float
     return 0.5 * width * math.sqrt(2.0 * (1.0 - (t - 1.0) / n) * (math.log(2.0) + log_share) / t)
 
 
-@register_jitable
+@jitable
 def empirical_bernstein(t: int, n: int, sd: float, width: float, log_share: float) -> float:
     """Equation 9 (Audibert et al. 2009): valid on both sides. Parameters as of `hoeffding_serfling`."""
     x = math.log(3.0) + log_share
     return sd * math.sqrt(2.0 * x / t) + 3.0 * width * x / t
 
 
-@register_jitable
+@jitable
 def empirical_bernstein_serfling(t: int, n: int, sd: float, width: float, log_share: float) -> float:
     """Theorem 4.3 of Bardenet & Maillard (2015), on one side. Parameters as of `hoeffding_serfling`.
 
@@ -171,21 +171,21 @@ def empirical_bernstein_serfling(t: int, n: int, sd: float, width: float, log_sh
     return sd * math.sqrt(2.0 * rho * x / t) + _KAPPA * width * x / t
 
 
-@register_jitable
+@jitable
 def outside_hoeffding(schedule: Schedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
     """Is psi outside the interval of `hoeffding_serfling`?"""
     t, n = sample.n, sample.n_local
     return t == n or abs(sample.mean - psi) > hoeffding_serfling(t, n, 0.0, width, schedule.bounds[stage])
 
 
-@register_jitable
+@jitable
 def outside_bernstein(schedule: Schedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
     """Is psi outside the interval of `empirical_bernstein`?"""
     t, n, sd = sample.n, sample.n_local, math.sqrt(sample.m2 / sample.n)
     return t == n or abs(sample.mean - psi) > empirical_bernstein(t, n, sd, width, schedule.bounds[stage])
 
 
-@register_jitable
+@jitable
 def outside_bernstein_serfling(
     schedule: Schedule, stage: int, sample: Sample, psi: float, width: float
 ) -> bool:

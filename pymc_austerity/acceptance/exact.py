@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import (
     RuleFunctions,
@@ -16,6 +15,7 @@ from pymc_austerity.acceptance.base import (
     log_uniform,
     metropolis_target_accept,
 )
+from pymc_austerity.compilation import jitable
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ def barker_target_accept(n_dim: int) -> float:
     return 0.16
 
 
-@register_jitable
+@jitable
 def logistic(rng: np.random.Generator) -> float:
     """Draw from the logistic distribution by inversion."""
     u = rng.random()
     return math.log(u / (1.0 - u)) if u > 0.0 else -math.inf
 
 
-@register_jitable
+@jitable
 def all_seen(schedule: Schedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
     """Has every term been seen?"""
     return sample.n == sample.n_local

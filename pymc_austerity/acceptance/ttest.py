@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numba.extending import register_jitable
 from scipy.special import ndtr, ndtri, stdtrit
 
 from pymc_austerity.acceptance.base import (
@@ -20,6 +19,7 @@ from pymc_austerity.acceptance.base import (
     standard_error,
 )
 from pymc_austerity.acceptance.exact import barker_target_accept, logistic
+from pymc_austerity.compilation import jitable
 from pymc_austerity.validation import first_batch, is_real, is_whole
 
 _SMALLEST_TAIL = 1e-200
@@ -164,7 +164,7 @@ def check_stages(batch_size: Any, growth: Any, boundary: Any) -> None:
         )
 
 
-@register_jitable
+@jitable
 def significant(schedule: Schedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
     """Does the mean differ from psi by more than the critical value of this stage?"""
     if sample.n == sample.n_local:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.target import Vector
 
 
@@ -43,7 +42,7 @@ def alias_table(weights: Vector) -> AliasTable:
     return AliasTable(*_fill(scaled / scaled.mean()))
 
 
-@njit(cache=True)
+@entry
 def _fill(size: Vector) -> tuple[Vector, npt.NDArray[np.int32]]:
     """Give what lacks in small cells to large positions; `size` has mean one, and is used up."""
     n, largest = size.shape[0], np.argmax(size)
@@ -73,7 +72,7 @@ def _fill(size: Vector) -> tuple[Vector, npt.NDArray[np.int32]]:
     return share, other
 
 
-@register_jitable
+@jitable
 def draw_position(rng: np.random.Generator, table: AliasTable) -> int:
     """Draw one position."""
     u = rng.random() * table.share.shape[0]

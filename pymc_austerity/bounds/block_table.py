@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_position
+from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.target import Index, Vector
 
 # Positions in a block. A scan of them costs about what it takes to fetch them from memory, or from disk.
@@ -60,7 +59,7 @@ def block_table(weights: Weights, length: int = BLOCK) -> BlockTable:
     return BlockTable(AliasTable(np.empty(0), np.empty(0, dtype=np.int32)), sums, length)
 
 
-@njit(cache=True)
+@entry
 def _block_sums(weights: Weights, length: int) -> Vector:
     n = weights.shape[0]
     sums = np.zeros((n + length - 1) // length)
@@ -71,7 +70,7 @@ def _block_sums(weights: Weights, length: int) -> Vector:
     return sums
 
 
-@register_jitable
+@jitable
 def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights) -> int:
     """Draw one position; `weights` are those that the table was made of."""
     block: int = draw_position(rng, table.blocks)
@@ -85,7 +84,7 @@ def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights)
     return min(start + before, stop - 1)
 
 
-@register_jitable
+@jitable
 def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights, n: int) -> Index:
     """Draw n positions independently."""
     positions = np.empty(n, dtype=np.int64)

@@ -31,13 +31,13 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from pymc_austerity.bounds.block_table import Weights, rounded_up
 from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.compilation import entry
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # How much larger bounds are than they might be.
@@ -111,7 +111,7 @@ def byte_screen(
     return screen
 
 
-@njit(cache=True)
+@entry
 def whitened(screen: ByteScreen, center: Vector, q: Vector) -> Vector:
     """The w of a state, coordinate by coordinate of q."""
     w = np.zeros(screen.whitening.shape[1])
@@ -122,7 +122,7 @@ def whitened(screen: ByteScreen, center: Vector, q: Vector) -> Vector:
     return w
 
 
-@njit(cache=True)
+@entry
 def probe_of(w: Vector) -> Probe:
     """A w in integers."""
     d = w.shape[0]
@@ -137,7 +137,7 @@ def probe_of(w: Vector) -> Probe:
     return Probe(integers, step, np.sqrt(length) * INFLATION, np.sqrt(error) * INFLATION)
 
 
-@njit(cache=True)
+@entry
 def products(screen: ByteScreen, new: Probe, old: Probe, row: int) -> tuple[float, float]:
     """Bounds of |u_i . w'| and |u_i . w| for a row."""
     integers = screen.bytes[row]
@@ -151,7 +151,7 @@ def products(screen: ByteScreen, new: Probe, old: Probe, row: int) -> tuple[floa
     return a_new, a_old
 
 
-@njit(cache=True)
+@entry
 def kept_shares(screen: ByteScreen, w_new: Vector, w: Vector, size: float, rows: Index) -> Vector:
     """b_i / (c_i M) of some rows, for a pair of states with M = `size`."""
     new, old = probe_of(w_new), probe_of(w)

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.target import Vector
 
@@ -145,7 +145,7 @@ def _metric(centred: Matrix) -> tuple[Matrix, Matrix]:
     return axes, inverse
 
 
-@register_jitable
+@jitable
 def extent(enclosure: Enclosure, u: Vector) -> tuple[float, float]:
     """An interval that contains v_i . u for all points; (0, 0) if there are none."""
     if enclosure.n_points == 0:
@@ -168,7 +168,7 @@ def extent(enclosure: Enclosure, u: Vector) -> tuple[float, float]:
     return min(low, high) - pad, max(low, high) + pad
 
 
-@register_jitable
+@jitable
 def extent_of_product(enclosure: Enclosure, u: Vector, w: Vector) -> tuple[float, float]:
     """An interval that contains (v_i . u)(v_i . w) for all points.
 
@@ -212,7 +212,7 @@ def extent_of_product(enclosure: Enclosure, u: Vector, w: Vector) -> tuple[float
     return min(low, high), max(low, high)
 
 
-@register_jitable
+@jitable
 def product(a_low: float, a_high: float, b_low: float, b_high: float) -> tuple[float, float]:
     """All products of a number in [a_low, a_high] and one in [b_low, b_high].
 
@@ -229,7 +229,7 @@ def product(a_low: float, a_high: float, b_low: float, b_high: float) -> tuple[f
     return low, high
 
 
-@register_jitable
+@jitable
 def _along_axes(enclosure: Enclosure, u: Vector) -> Vector:
     """A'u."""
     result = np.zeros(enclosure.axes.shape[1])
@@ -240,7 +240,7 @@ def _along_axes(enclosure: Enclosure, u: Vector) -> Vector:
     return result
 
 
-@register_jitable
+@jitable
 def _square(x: Vector) -> float:
     total = 0.0
     for k in range(x.shape[0]):

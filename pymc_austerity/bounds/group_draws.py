@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.block_table import BLOCK, Weights
 from pymc_austerity.bounds.group_tables import GroupTables, group_tables
@@ -16,6 +14,7 @@ from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.row_sampler import RowSampler
 from pymc_austerity.bounds.sparsity import CoordinateGroups
+from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # Beyond this |w| nothing is known, as powers may overflow.
@@ -72,7 +71,7 @@ def grouped(
     return BoundedRows(state, group_move, group_draw, group_bounds)
 
 
-@njit(cache=True)
+@entry
 def whitened(tables: GroupTables, center: Vector, q: Vector) -> Vector:
     """The w of a state."""
     w = np.zeros(tables.columns.shape[0])
@@ -83,7 +82,7 @@ def whitened(tables: GroupTables, center: Vector, q: Vector) -> Vector:
     return w
 
 
-@njit(cache=True)
+@entry
 def cubes_of_groups(tables: GroupTables, w: Vector) -> Vector:
     """|w_g|^3 / tau_g^2 of all groups."""
     n, cubes = tables.n_sparse, np.zeros(tables.typical.shape[0])
@@ -97,7 +96,7 @@ def cubes_of_groups(tables: GroupTables, w: Vector) -> Vector:
     return cubes / (tables.typical * tables.typical)
 
 
-@njit(cache=True)
+@entry
 def sizes_by_groups(tables: GroupTables, tier: int, w_new: Vector, w: Vector) -> tuple[Vector, float]:
     """The h_g of a pair of states in a tier, and the sum of all b_i."""
     ends = cubes_of_groups(tables, w_new) + cubes_of_groups(tables, w)
@@ -117,7 +116,7 @@ def sizes_by_groups(tables: GroupTables, tier: int, w_new: Vector, w: Vector) ->
     return sizes, expected
 
 
-@njit(cache=True)
+@entry
 def move_by_groups(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove:
     """The tier of a pair of states, the sum of all b_i, and the h_g; the same if the states change places."""
     tables, center, radii = sampler.tables, sampler.center, sampler.radii
@@ -134,7 +133,7 @@ def move_by_groups(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove
     return GroupMove(tier, expected, sizes)
 
 
-@njit(cache=True)
+@entry
 def first_above(values: Vector, start: int, stop: int, aim: float) -> int:
     """The first place from `start` on, before `stop`, of a value above `aim`; values do not fall."""
     low, high = start, stop - 1
@@ -147,7 +146,7 @@ def first_above(values: Vector, start: int, stop: int, aim: float) -> int:
     return low
 
 
-@njit(cache=True)
+@entry
 def scanned(tables: GroupTables, factors: Weights, start: int, stop: int, aim: float) -> int:
     """The row of the entry at which the sum of weights exceeds `aim`; the last one with weight, if none."""
     reached, row = 0.0, tables.rows[start]
@@ -161,7 +160,7 @@ def scanned(tables: GroupTables, factors: Weights, start: int, stop: int, aim: f
     return int(row)
 
 
-@njit(cache=True)
+@entry
 def draw_by_groups(rng: np.random.Generator, sampler: GroupSampler, move: GroupMove, n: int) -> Index:
     """Draw n rows independently, each in proportion to its b_i."""
     tables, tier, factors = sampler.tables, move.tier, sampler.constants[move.tier]
@@ -179,7 +178,7 @@ def draw_by_groups(rng: np.random.Generator, sampler: GroupSampler, move: GroupM
     return drawn
 
 
-@njit(cache=True)
+@entry
 def bounds_by_groups(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vector:
     """The b_i of some rows."""
     entries, factors = sampler.tables.entries, sampler.constants[move.tier]
@@ -196,19 +195,19 @@ def bounds_by_groups(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vec
 # address of a compiled one.
 
 
-@register_jitable
+@jitable
 def group_move(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove:
     """`move_by_groups`."""
     return move_by_groups(sampler, q_new, q)
 
 
-@register_jitable
+@jitable
 def group_draw(rng: np.random.Generator, sampler: GroupSampler, move: GroupMove, n: int) -> Index:
     """`draw_by_groups`."""
     return draw_by_groups(rng, sampler, move, n)
 
 
-@register_jitable
+@jitable
 def group_bounds(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vector:
     """`bounds_by_groups`."""
     return bounds_by_groups(sampler, move, rows)

@@ -32,7 +32,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from pymc_austerity.bounds.block_table import BLOCK, Weights, rounded_up
 from pymc_austerity.bounds.chunks import chunks
@@ -40,6 +39,7 @@ from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.sparsity import CoordinateGroups
+from pymc_austerity.compilation import entry
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 
@@ -172,7 +172,7 @@ def _tables(groups: CoordinateGroups, typical: Vector, entries: Entries, factors
     )
 
 
-@njit(cache=True)
+@entry
 def _transposed(entries: Entries, ends: Index) -> tuple[npt.NDArray[np.int32], Weights]:
     """Rows and lengths by group; `ends` is where each begins, and is used up."""
     rows, lengths = np.empty(entries.groups.shape[0], np.int32), np.empty_like(entries.lengths)
@@ -184,7 +184,7 @@ def _transposed(entries: Entries, ends: Index) -> tuple[npt.NDArray[np.int32], W
     return rows, lengths
 
 
-@njit(cache=True)
+@entry
 def _sums(
     starts: Index, blocks: Index, rows: npt.NDArray[np.int32], lengths: Weights, factors: Weights
 ) -> tuple[Matrix, Matrix]:

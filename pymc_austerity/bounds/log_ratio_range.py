@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numba import literal_unroll
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.common_factors import (
@@ -27,6 +26,7 @@ from pymc_austerity.bounds.enclosure import EnclosureBuilder
 from pymc_austerity.bounds.families.base import TOLERANCE, Family
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate
 from pymc_austerity.bounds.families.recognise import recognise
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 
@@ -125,7 +125,7 @@ def _padded(factors: Vector) -> Vector:
     return np.array([*factors, *np.ones(2 - len(factors))])
 
 
-@register_jitable
+@jitable
 def certified_interval(
     certificates: tuple[RangeCertificate, ...], q_new: Vector, q: Vector
 ) -> tuple[float, float]:
@@ -142,7 +142,7 @@ def certified_interval(
     return low - pad, high + pad
 
 
-@register_jitable
+@jitable
 def certified_range(certificates: tuple[RangeCertificate, ...], q_new: Vector, q: Vector) -> float:
     """A number that max_i - min_i of the log ratios of all rows of all terms does not exceed."""
     low, high = certified_interval(certificates, q_new, q)

@@ -39,11 +39,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates, bounded_term
 from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
 
 # Radii, in units of the typical one; rows are ranked by their constants at that.
@@ -128,7 +128,7 @@ def certify_remainders(
     return RemainderCertificate(order, center, whitening, radii, largest), np.sort(exact)
 
 
-@register_jitable
+@jitable
 def distances_of(order: int, old: float, both: float, new: float, step: float) -> tuple[float, float]:
     """The larger of |w| and |w'|, and M, from |w|^2, w . w', |w'|^2 and |w' - w|^2."""
     radius = math.sqrt(max(old, new))
@@ -144,7 +144,7 @@ def distances_of(order: int, old: float, both: float, new: float, step: float) -
     return radius, min(ends, segment)
 
 
-@register_jitable
+@jitable
 def distances(expansion: Any, q_new: Vector, q: Vector) -> tuple[float, float]:
     """The larger of |w| and |w'|, and M, in O(d D); the same if q and q_new change places.
 
@@ -164,7 +164,7 @@ def distances(expansion: Any, q_new: Vector, q: Vector) -> tuple[float, float]:
     return distances_of(expansion.order, old, both, new, step)
 
 
-@register_jitable
+@jitable
 def remainder_range(certificate: RemainderCertificate, q_new: Vector, q: Vector) -> float:
     """A number that max_i - min_i of R_i(q_new) - R_i(q) does not exceed, over all rows but the exact ones.
 

@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.block_table import (
     BLOCK,
@@ -45,6 +44,7 @@ from pymc_austerity.bounds.row_constants import (
 )
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 # In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
@@ -163,7 +163,7 @@ class Move(NamedTuple):
     expected: float
 
 
-@register_jitable
+@jitable
 def tier_and_expected(radii: Vector, totals: Vector, radius: float, size: float) -> tuple[int, float]:
     """The tier of a pair of states and its C M, from the larger of |w| and |w'|, and M."""
     if not radius <= radii[2]:
@@ -174,7 +174,7 @@ def tier_and_expected(radii: Vector, totals: Vector, radius: float, size: float)
     return tier, totals[tier] * size if size > 0.0 else 0.0
 
 
-@register_jitable
+@jitable
 def plain_move(sampler: RowSampler, q_new: Vector, q: Vector) -> Move:
     """The tier of a pair of states, and how many rows are expected."""
     radius, size = distances(sampler, q_new, q)
@@ -182,19 +182,19 @@ def plain_move(sampler: RowSampler, q_new: Vector, q: Vector) -> Move:
     return Move(tier, expected)
 
 
-@register_jitable
+@jitable
 def plain_draw(rng: np.random.Generator, sampler: RowSampler, move: Move, n: int) -> Index:
     """Draw n rows independently, each in proportion to its c_i."""
     return draw_all_weighted(rng, sampler.tables[move.tier], sampler.constants[move.tier], n)
 
 
-@register_jitable
+@jitable
 def plain_bounds(sampler: RowSampler, move: Move, rows: Index) -> Vector:
     """The c_i M of some rows."""
     return multiples(sampler.constants[move.tier], rows, move.expected / sampler.totals[move.tier])
 
 
-@register_jitable
+@jitable
 def multiples(constants: Weights, rows: Index, size: float) -> Vector:
     """`size` times the constants of some rows, in double precision."""
     bounds = np.empty(rows.shape[0])

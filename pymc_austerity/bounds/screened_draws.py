@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.block_table import BlockTable, Weights, draw_all_weighted
 from pymc_austerity.bounds.byte_screen import ByteScreen, byte_screen, kept_shares, whitened
@@ -20,6 +19,7 @@ from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.row_sampler import RowSampler, multiples, tier_and_expected
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 
@@ -79,7 +79,7 @@ def screened(
     return BoundedRows(state, screened_move, screened_draw, screened_bounds)
 
 
-@register_jitable
+@jitable
 def screened_move(sampler: ScreenedSampler, q_new: Vector, q: Vector) -> ScreenedMove:
     """The tier of a pair of states, how many rows are expected, and the whitened states."""
     w_new = whitened(sampler.screen, sampler.center, q_new)
@@ -91,7 +91,7 @@ def screened_move(sampler: ScreenedSampler, q_new: Vector, q: Vector) -> Screene
     return ScreenedMove(tier, expected, w_new, w)
 
 
-@register_jitable
+@jitable
 def screened_draw(rng: np.random.Generator, sampler: ScreenedSampler, move: ScreenedMove, n: int) -> Index:
     """Draw n rows independently, each in proportion to its c_i; of these, those that pass the screen."""
     rows = draw_all_weighted(rng, sampler.tables[move.tier], sampler.constants[move.tier], n)
@@ -103,7 +103,7 @@ def screened_draw(rng: np.random.Generator, sampler: ScreenedSampler, move: Scre
     return rows[:n_kept]
 
 
-@register_jitable
+@jitable
 def screened_bounds(sampler: ScreenedSampler, move: ScreenedMove, rows: Index) -> Vector:
     """The b_i of some rows."""
     bounds = multiples(sampler.constants[move.tier], rows, move.expected / sampler.totals[move.tier])
@@ -111,7 +111,7 @@ def screened_bounds(sampler: ScreenedSampler, move: ScreenedMove, rows: Index) -
     return bounds
 
 
-@register_jitable
+@jitable
 def shares_of(sampler: ScreenedSampler, move: ScreenedMove, rows: Index) -> Vector:
     """b_i / (c_i M) of some rows."""
     return kept_shares(sampler.screen, move.w_new, move.w, move.expected / sampler.totals[move.tier], rows)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import draw_without_replacement, restore_order
 from pymc_austerity.target import CHUNK, Index, Target, Vector
@@ -66,7 +66,7 @@ class GibbsOutcome(NamedTuple):
     n_changed: int
 
 
-@register_jitable
+@jitable
 def draw_category(rng: np.random.Generator, log_weights: Vector) -> int:
     """Draw k with probability in proportion to exp(log_weights[k]); -1 if these are no weights.
 
@@ -94,7 +94,7 @@ def draw_category(rng: np.random.Generator, log_weights: Vector) -> int:
     return last
 
 
-@register_jitable
+@jitable
 def gibbs_updates(
     n_updates: int,
     rng: np.random.Generator,

@@ -28,8 +28,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 # Beyond it the number of Poisson events is not drawn: rejection sampling of a Poisson variable compares
@@ -38,7 +38,7 @@ _MOST_EVENTS = 1e6
 _LOG_MOST_EVENTS = math.log(_MOST_EVENTS)
 
 
-@register_jitable
+@jitable
 def log_gamma_draw(rng: np.random.Generator, shape: float) -> float:
     """Logarithm of a Gamma(shape, 1) variable.
 
@@ -58,7 +58,7 @@ def log_gamma_draw(rng: np.random.Generator, shape: float) -> float:
     return math.log(rng.standard_gamma(shape + 1.0)) - rng.standard_exponential() / shape
 
 
-@register_jitable
+@jitable
 def log_noncentral_gamma_draw(rng: np.random.Generator, shape: float, log_mean: float) -> float:
     """Logarithm of a Gamma(shape + K, 1) variable with K ~ Poisson(mean).
 
@@ -100,7 +100,7 @@ def log_noncentral_gamma_draw(rng: np.random.Generator, shape: float, log_mean: 
     return log_y
 
 
-@register_jitable
+@jitable
 def cir_transition(rng: np.random.Generator, log_theta: float, shape: float, step_size: float) -> float:
     """One exact transition of the process with rate 1, transition (3.2) of the paper.
 
@@ -127,7 +127,7 @@ def cir_transition(rng: np.random.Generator, log_theta: float, shape: float, ste
     return log_scale + log_noncentral_gamma_draw(rng, shape, log_theta - step_size - log_scale)
 
 
-@register_jitable
+@jitable
 def cir_transitions(rng: np.random.Generator, log_theta: Vector, shape: Vector, step_size: float) -> Vector:
     """Independent transitions of several processes, the step of Algorithm 1 of the paper.
 
@@ -154,7 +154,7 @@ def cir_transitions(rng: np.random.Generator, log_theta: Vector, shape: Vector, 
     return result
 
 
-@register_jitable
+@jitable
 def cir_noise(step_size: float) -> float:
     """What of the variance of the estimates of a remains in the stationary variance: tanh(h / 2).
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample, standard_error
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import NO_ROWS, Rows, restore_order
 from pymc_austerity.target import CHUNK, Index, Target
@@ -92,7 +92,7 @@ class ElementOutcome(NamedTuple):
     psi: float
 
 
-@register_jitable
+@jitable
 def element_transitions(
     n_transitions: int,
     tune: bool,
@@ -176,7 +176,7 @@ def element_transitions(
     )
 
 
-@register_jitable
+@jitable
 def next_element(order: Index, t: int, n_elements: int, rng: np.random.Generator) -> int:
     """The element that is moved at place t of a sweep: at random of those that are left, or in order."""
     if order.shape[0] == 0:
@@ -188,7 +188,7 @@ def next_element(order: Index, t: int, n_elements: int, rng: np.random.Generator
     return chosen
 
 
-@register_jitable
+@jitable
 def sum_of(
     q_new: npt.NDArray[Any], q: npt.NDArray[Any], args: tuple[Any, ...], rows: RowNumbers, target: Target
 ) -> float:
@@ -204,7 +204,7 @@ def sum_of(
     return total
 
 
-@register_jitable
+@jitable
 def copy_element(source: npt.NDArray[Any], to: npt.NDArray[Any], start: int, stop: int) -> None:
     """Copy the coordinates of one element."""
     for k in range(start, stop):

@@ -6,9 +6,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import RuleFunctions
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.target import CHUNK, Target, Vector
@@ -37,7 +37,7 @@ def unknown_sum(n_local: int, q: Vector) -> Current:
     return Current(n_local, q.copy(), np.array([np.nan]))
 
 
-@register_jitable
+@jitable
 def full_transitions(
     n_transitions: int,
     tune: bool,
@@ -107,7 +107,7 @@ def full_transitions(
     return Outcome(q, n_accepted, n_used, n_stages, n_stages, 0, accepted, mean, error, psi)
 
 
-@register_jitable
+@jitable
 def total(q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> float:
     """Sum of all local terms at q, by Neumaier's compensated summation.
 

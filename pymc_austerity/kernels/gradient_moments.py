@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Target, Vector
 
 
@@ -17,7 +17,7 @@ class RowsRead(NamedTuple):
     n_rows: int
 
 
-@register_jitable
+@jitable
 def gradient_moments(
     rng: np.random.Generator,
     state: Vector,

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import RuleFunctions
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.full_data import Current, full_transitions
 from pymc_austerity.kernels.log_ratio_range import certified_range
 from pymc_austerity.kernels.metropolis import Outcome, Rule, transitions
@@ -17,7 +17,7 @@ from pymc_austerity.proposals.jumps import OTHER
 from pymc_austerity.target import Target, Vector
 
 
-@register_jitable
+@jitable
 def counted_transitions(
     n_transitions: int,
     tune: bool,
@@ -38,7 +38,7 @@ def counted_transitions(
     return outcome
 
 
-@register_jitable
+@jitable
 def counted_full_transitions(
     n_transitions: int,
     tune: bool,
@@ -59,13 +59,13 @@ def counted_full_transitions(
     return outcome
 
 
-@register_jitable
+@jitable
 def before_any(q: Vector) -> Outcome:
     """What no transitions did."""
     return Outcome(q, 0, 0, 0, 0, 0, False, math.nan, math.nan, math.nan)
 
 
-@register_jitable
+@jitable
 def with_last(outcome: Outcome, last: Outcome) -> Outcome:
     """What transitions did, with one more."""
     return Outcome(
@@ -82,7 +82,7 @@ def with_last(outcome: Outcome, last: Outcome) -> Outcome:
     )
 
 
-@register_jitable
+@jitable
 def learn(tune: bool, last: Outcome, proposal: Any) -> None:
     """Count a transition; the given proposal of the other moves learns from those that were its own."""
     state = proposal.state
@@ -95,7 +95,7 @@ def learn(tune: bool, last: Outcome, proposal: Any) -> None:
         proposal.learn(state.given, last.q[p:].copy(), last.accepted)
 
 
-@register_jitable
+@jitable
 def selected_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
@@ -107,7 +107,7 @@ def selected_range(
     return certified_range(certificates, effective(q_new, p), effective(q, p), args, rows, target)
 
 
-@register_jitable
+@jitable
 def effective(q: Vector, p: int) -> Vector:
     """gamma_j beta_j, and the other variables."""
     result = q[p:].copy()

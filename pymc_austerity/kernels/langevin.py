@@ -24,12 +24,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 
-@register_jitable
+@jitable
 def sgrld_transition(rng: np.random.Generator, theta: float, drift: float, step_size: float) -> float:
     """One step, equation (12) of Patterson & Teh (2013) with epsilon = 2 h.
 
@@ -52,7 +52,7 @@ def sgrld_transition(rng: np.random.Generator, theta: float, drift: float, step_
     return abs(theta + step_size * drift + noise)
 
 
-@register_jitable
+@jitable
 def sgrld_transitions(rng: np.random.Generator, theta: Vector, drift: Vector, step_size: float) -> Vector:
     """Independent steps of several variables.
 

@@ -10,14 +10,14 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds import log_ratio_range, remainder
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.subsample import Rows, among_others
 from pymc_austerity.target import CHUNK, Target, Vector
 
 
-@register_jitable
+@jitable
 def certified_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
@@ -25,7 +25,7 @@ def certified_range(
     return log_ratio_range.certified_range(bound, q_new, q)
 
 
-@register_jitable
+@jitable
 def certified_remainder_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
@@ -33,7 +33,7 @@ def certified_remainder_range(
     return remainder.remainder_range(bound, target.features(q_new, args), target.features(q, args))
 
 
-@register_jitable
+@jitable
 def exact_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import (
     Accept,
@@ -29,6 +28,7 @@ from pymc_austerity.acceptance.base import (
     nothing_read,
     standard_error,
 )
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.subsample import (
     Rows,
@@ -97,7 +97,7 @@ class Outcome(NamedTuple):
     psi: float
 
 
-@register_jitable
+@jitable
 def transitions(
     n_transitions: int,
     tune: bool,
@@ -169,7 +169,7 @@ def transitions(
     return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, n_clipped, accepted, mean, error, psi)
 
 
-@register_jitable
+@jitable
 def sequential_test(
     rng: np.random.Generator,
     psi: float,
@@ -222,7 +222,7 @@ def sequential_test(
     return sample, stage, n_pilot + sample.n
 
 
-@register_jitable
+@jitable
 def merge(sample: Sample, batch: Vector) -> Sample:
     """Add a batch to what is known of a sample (mean and squares as in Chan et al. 1979).
 
@@ -263,7 +263,7 @@ def merge(sample: Sample, batch: Vector) -> Sample:
     return Sample(n + m, sample.n_local, mean, m2, low, high, center, absolute, cubed, signed_cubed)
 
 
-@register_jitable
+@jitable
 def no_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
@@ -271,7 +271,7 @@ def no_range(
     return math.nan
 
 
-@register_jitable
+@jitable
 def check_range(sample: Sample, width: float) -> None:
     """Raise `RangeBoundError` if a sample spans more than the range of all is said to be."""
     if sample.high - sample.low > width * (1.0 + _RELATIVE) + _ABSOLUTE:

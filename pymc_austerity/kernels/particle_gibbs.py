@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.particle_moves import LinearMoves, Table, called_moves, draw_states, linear_moves
 from pymc_austerity.target import Target, Vector
@@ -92,7 +92,7 @@ class ParticleOutcome(NamedTuple):
     smallest_ess: float
 
 
-@register_jitable
+@jitable
 def normalise(log_weights: Vector, sums: Vector) -> float:
     """Write the cumulated weights; their effective sample size, or -1 if none is positive and finite."""
     n = log_weights.shape[0]
@@ -112,7 +112,7 @@ def normalise(log_weights: Vector, sums: Vector) -> float:
     return total * total / squares
 
 
-@register_jitable
+@jitable
 def draw_index(rng: np.random.Generator, sums: Vector) -> int:
     """Draw a number in proportion to weights, of which the cumulated sums are given."""
     last = sums.shape[0] - 1
@@ -129,7 +129,7 @@ def draw_index(rng: np.random.Generator, sums: Vector) -> int:
     return low
 
 
-@register_jitable
+@jitable
 def particle_gibbs(
     n_sweeps: int,
     rng: np.random.Generator,
@@ -182,7 +182,7 @@ def particle_gibbs(
     return ParticleOutcome(n_moved, smallest_ess)
 
 
-@register_jitable
+@jitable
 def draw_path(
     series: int,
     rng: np.random.Generator,

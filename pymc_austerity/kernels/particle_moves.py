@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 Table = npt.NDArray[np.float64]
@@ -35,7 +35,7 @@ class LinearMoves(NamedTuple):
     curvature: Any
 
 
-@register_jitable
+@jitable
 def add_links(
     here: Vector, mean: Table, root: Table, log_det: Vector, is_linear: bool, log_weights: Vector
 ) -> None:
@@ -62,7 +62,7 @@ def add_links(
             log_weights[i] -= 0.5 * z * z
 
 
-@register_jitable
+@jitable
 def draw_states(
     rng: np.random.Generator, parents: Parents, mean: Table, root: Table, is_shared: bool, here: Vector
 ) -> None:
@@ -78,7 +78,7 @@ def draw_states(
             here[a * n + i] = mean[parent, a] + z / root[k, a, a]
 
 
-@register_jitable
+@jitable
 def linear_moves(
     site: int,
     here: Vector,
@@ -108,7 +108,7 @@ def linear_moves(
                 log_weights[i] += slope * here[a * n + i]
 
 
-@register_jitable
+@jitable
 def factorise_move(i: int, found: Vector, start: int, mean: Table, root: Table, log_det: Vector) -> bool:
     """Turn gradient and precision of transition number i into its mean and factor; False if it has none."""
     n, n_dim = mean.shape
@@ -133,7 +133,7 @@ def factorise_move(i: int, found: Vector, start: int, mean: Table, root: Table, 
     return True
 
 
-@register_jitable
+@jitable
 def called_moves(
     here: Vector,
     found: Vector,

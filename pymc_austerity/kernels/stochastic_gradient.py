@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.proposals.laplace import times_upper
 from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
@@ -65,7 +65,7 @@ class LangevinOutcome(NamedTuple):
     step_size: float
 
 
-@register_jitable
+@jitable
 def langevin_transitions(
     n_transitions: int,
     first: int,
@@ -113,7 +113,7 @@ def langevin_transitions(
     return LangevinOutcome(q, n_transitions * n, a)
 
 
-@register_jitable
+@jitable
 def times_transposed(upper: npt.NDArray[np.float64], vector: Vector) -> Vector:
     """The transpose of an upper triangular matrix times a vector."""
     result = np.zeros(len(vector))

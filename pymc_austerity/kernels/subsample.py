@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Schedule
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index
 
 # Rows of a block, at most.
@@ -88,7 +88,7 @@ def rows_of(schedule: Schedule, exact_rows: Index = NO_ROWS) -> Rows:
     return Rows(int(schedule.ends[-1]), population_of(schedule), exact, before, ALL_ROWS, 0)
 
 
-@register_jitable
+@jitable
 def among_others(index: Index, rows: Rows) -> Index:
     """Positions in the population of the others number `index`.
 
@@ -113,7 +113,7 @@ def among_others(index: Index, rows: Rows) -> Index:
     return result
 
 
-@register_jitable
+@jitable
 def these(listed: npt.NDArray[np.int32], index: Index) -> Index:
     """The rows number `index` of a list."""
     result = np.empty_like(index)
@@ -122,7 +122,7 @@ def these(listed: npt.NDArray[np.int32], index: Index) -> Index:
     return result
 
 
-@register_jitable
+@jitable
 def random_offset(rng: np.random.Generator, block: int, n_local: int) -> int:
     """Where block 0 of `n_local` rows starts. No random number is spent where there is nothing to choose."""
     if block == 1:
@@ -130,7 +130,7 @@ def random_offset(rng: np.random.Generator, block: int, n_local: int) -> int:
     return int(rng.random() * n_local)
 
 
-@register_jitable
+@jitable
 def draw_without_replacement(rng: np.random.Generator, population: Index, start: int, end: int) -> None:
     """Put a uniform draw from what is left into places start, ..., end - 1 (Fisher-Yates).
 
@@ -147,7 +147,7 @@ def draw_without_replacement(rng: np.random.Generator, population: Index, start:
         population[k] = chosen
 
 
-@register_jitable
+@jitable
 def positions(population: Index, block: int, n_local: int, offset: int, start: int, stop: int) -> Index:
     """Positions of the terms number start, ..., stop - 1 of the sample, of `n_local` in blocks."""
     if block == 1:
@@ -165,7 +165,7 @@ def positions(population: Index, block: int, n_local: int, offset: int, start: i
     return index
 
 
-@register_jitable
+@jitable
 def restore_order(population: Index, n: int) -> None:
     """Undo the shuffling of the first n places, so that a kernel keeps no state.
 
@@ -180,7 +180,7 @@ def restore_order(population: Index, n: int) -> None:
         population[k] = k
 
 
-@register_jitable
+@jitable
 def sort_rows(rows: Index) -> None:
     """Sort some positions in place, by a Shell sort.
 

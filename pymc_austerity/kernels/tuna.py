@@ -29,10 +29,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import log_uniform
 from pymc_austerity.bounds.row_draws import RowDraws
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import sort_rows
@@ -70,7 +70,7 @@ class TunaRule(NamedTuple):
     debug: bool
 
 
-@register_jitable
+@jitable
 def tuna_transitions(
     n_transitions: int,
     tune: bool,
@@ -138,7 +138,7 @@ def tuna_transitions(
     return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, 0, accepted, estimate / n_local, error, psi)
 
 
-@register_jitable
+@jitable
 def poisson_log_ratio(
     rng: np.random.Generator,
     q_new: Vector,
@@ -178,7 +178,7 @@ def poisson_log_ratio(
     return result, n_read
 
 
-@register_jitable
+@jitable
 def sum_of_log_ratios(q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> float:
     """Of all local terms."""
     total = 0.0

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import QuadraticProxy, Target, Vector
 
 Propose = Callable[[Any, Vector, np.random.Generator], tuple[Vector, float]]
@@ -45,7 +45,7 @@ class ProposalKernel(NamedTuple):
     adapt: Adapt
 
 
-@register_jitable
+@jitable
 def proposed_move(
     proposal: ProposalKernel, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
 ) -> tuple[Vector, float]:
@@ -164,12 +164,12 @@ class NoState(NamedTuple):
     scale: Vector
 
 
-@register_jitable
+@jitable
 def no_adaptation(state: Any, q: Vector, accepted: bool) -> None:
     """Leave the proposal as it is."""
 
 
-@register_jitable
+@jitable
 def no_density(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """Stub of `ProposalKernel.propose`, for proposals whose q_new depends on the target."""
     raise NotImplementedError("This proposal needs the target: it has a move of its own.")
@@ -207,9 +207,9 @@ def bind(
 
     plain = function
     if inspect.isfunction(function):
-        function = register_jitable(function)
+        function = jitable(function)
 
-    @register_jitable
+    @jitable
     def propose(state: NoState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
         # Copies, because the user's function may work in place, or use a buffer again.
         q_new, log_hastings = function(q.copy(), rng)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
 
 
@@ -73,14 +73,14 @@ class BoundElements:
         return self.record(state, self.propose, self.adapt)
 
 
-@register_jitable
+@jitable
 def walk(state: ElementWalk, rng: np.random.Generator, e: int, q_new: Vector, start: int, stop: int) -> None:
     """Step by scale * z, with z ~ N(0, 1) for each coordinate."""
     for k in range(start, stop):
         q_new[k] += state.scale[e] * rng.standard_normal()
 
 
-@register_jitable
+@jitable
 def learn_scale(state: ElementWalk, e: int, accepted: bool) -> None:
     """Follow the acceptance rate by Robbins-Monro steps."""
     state.seen[e] += 1
@@ -88,12 +88,12 @@ def learn_scale(state: ElementWalk, e: int, accepted: bool) -> None:
     state.scale[e] *= math.exp(gain * ((1.0 if accepted else 0.0) - state.target_accept[0]))
 
 
-@register_jitable
+@jitable
 def stay(state: Any, e: int, accepted: bool) -> None:
     """Learn nothing."""
 
 
-@register_jitable
+@jitable
 def other_category(
     state: OtherCategory, rng: np.random.Generator, e: int, q_new: npt.NDArray[Any], start: int, stop: int
 ) -> None:

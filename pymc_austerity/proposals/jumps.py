@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import (
     Adapt,
     BoundProposal,
@@ -177,7 +177,7 @@ def bound_jumps(jumps: Jumps, expansion: SubmodelExpansion, given: BoundProposal
     )
 
 
-@register_jitable
+@jitable
 def jump_or_redraw(
     proposal: ProposalKernel, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
 ) -> tuple[Vector, float]:
@@ -188,7 +188,7 @@ def jump_or_redraw(
     return redrawn(proposal.state, gamma_new, q, rng, args, target)
 
 
-@register_jitable
+@jitable
 def jump_or_given(
     proposal: ProposalKernel, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
 ) -> tuple[Vector, float]:
@@ -207,7 +207,7 @@ def jump_or_given(
     return q_new, target.global_log_ratio(q_new, q, args) + log_hastings
 
 
-@register_jitable
+@jitable
 def chosen_indicators(state: JumpState, q: Vector, rng: np.random.Generator) -> tuple[Vector, bool]:
     """Choose the kind of the next move, and the sub-model that it goes to. Is there one?
 
@@ -244,7 +244,7 @@ def chosen_indicators(state: JumpState, q: Vector, rng: np.random.Generator) -> 
     return gamma, True
 
 
-@register_jitable
+@jitable
 def redrawn(
     state: JumpState,
     gamma_new: Vector,
@@ -278,7 +278,7 @@ def redrawn(
     return q_new, base + log_density(old, x_old) - log_density(new, x_new)
 
 
-@register_jitable
+@jitable
 def there_and_back(
     state: JumpState, q: Vector, gamma_new: Vector, rng: np.random.Generator, slab: Vector
 ) -> tuple[Submodel, Submodel]:
@@ -294,7 +294,7 @@ def there_and_back(
     return new, given_the_others(state.linear, state.precision, family, slab, back, leaves, x)
 
 
-@register_jitable
+@jitable
 def one_coordinate(gamma_new: Vector, gamma: Vector, to: Index, rng: np.random.Generator) -> tuple[int, int]:
     """The coefficients that come and go; without a jump any coordinate, the same before and after."""
     comes = leaves = -1
@@ -308,7 +308,7 @@ def one_coordinate(gamma_new: Vector, gamma: Vector, to: Index, rng: np.random.G
     return comes, leaves
 
 
-@register_jitable
+@jitable
 def log_slab_of_dummies(family: int, slab: Vector, q: Vector) -> float:
     """Sum of the log densities of the coefficients that are not in the model."""
     p, total = len(slab) // 3, 0.0

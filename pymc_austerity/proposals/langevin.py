@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import Block, BoundProposal, ProposalKernel, no_adaptation, no_density
 from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
 from pymc_austerity.target import Target, Vector
@@ -134,7 +134,7 @@ class LangevinState(NamedTuple):
     n_read: npt.NDArray[np.int64]
 
 
-@register_jitable
+@jitable
 def langevin_move(
     proposal: ProposalKernel, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
 ) -> tuple[Vector, float]:

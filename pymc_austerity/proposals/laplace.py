@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import QuadraticProxy, Vector
 from pymc_austerity.validation import is_real
@@ -120,7 +120,7 @@ class LaplaceState(NamedTuple):
     unwhiten: npt.NDArray[np.float64]
 
 
-@register_jitable
+@jitable
 def propose_laplace(state: LaplaceState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """Move in coordinates w = L'(q - mode), in which the fitted distribution is N(0, I)."""
     walk = rng.random() < state.mix[0]
@@ -134,7 +134,7 @@ def propose_laplace(state: LaplaceState, q: Vector, rng: np.random.Generator) ->
     return state.mode + times_upper(state.unwhiten, w_new), 0.5 * (squared(w_new) - squared(w))
 
 
-@register_jitable
+@jitable
 def times_upper(matrix: npt.NDArray[np.float64], vector: Vector) -> Vector:
     """An upper triangular matrix times a vector."""
     result = np.zeros(len(vector))
@@ -146,7 +146,7 @@ def times_upper(matrix: npt.NDArray[np.float64], vector: Vector) -> Vector:
     return result
 
 
-@register_jitable
+@jitable
 def squared(vector: Vector) -> float:
     """Sum of squares."""
     total = 0.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import CHUNK, Index, Target, Vector
 
 
-@register_jitable
+@jitable
 def distinct_positions(rng: np.random.Generator, n: int, size: int) -> Index:
     """A uniform draw of n of the positions 0, ..., size - 1 without replacement; all in order if n is `size`.
 
@@ -35,7 +35,7 @@ def distinct_positions(rng: np.random.Generator, n: int, size: int) -> Index:
     return drawn
 
 
-@register_jitable
+@jitable
 def _slot(places: Index, place: int) -> int:
     """Where a place is kept in the table, or would be."""
     last = places.shape[0] - 1
@@ -46,7 +46,7 @@ def _slot(places: Index, place: int) -> int:
     return slot
 
 
-@register_jitable
+@jitable
 def estimated_gradient(
     q: Vector, index: Index, n_local: int, args: tuple[Any, ...], target: Target
 ) -> Vector:

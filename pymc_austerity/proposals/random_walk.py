@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
 from pymc_austerity.target import Vector
@@ -112,7 +112,7 @@ class FixedWalk(NamedTuple):
     scale: Vector
 
 
-@register_jitable
+@jitable
 def propose_scaled(state: FixedWalk, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """Step to q + scale * z with z ~ N(0, I)."""
     return q + state.scale * rng.standard_normal(len(q)), 0.0
@@ -125,7 +125,7 @@ class CorrelatedWalk(NamedTuple):
     factor: npt.NDArray[np.float64]
 
 
-@register_jitable
+@jitable
 def propose_correlated(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """Step to q + scale * factor @ z with z ~ N(0, I) and a lower triangular factor."""
     z = rng.standard_normal(len(q))
@@ -231,7 +231,7 @@ class AdaptiveWalk(NamedTuple):
     target_accept: Vector
 
 
-@register_jitable
+@jitable
 def adapt(state: AdaptiveWalk, q: Vector, accepted: bool) -> None:
     """Learn from the state `q` that a transition arrived at."""
     n_dim = q.shape[0]
@@ -252,7 +252,7 @@ def adapt(state: AdaptiveWalk, q: Vector, accepted: bool) -> None:
         _next_window(state)
 
 
-@register_jitable
+@jitable
 def _next_window(state: AdaptiveWalk) -> None:
     """Take the covariance of the finished window, and begin the next.
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 # Families of slabs.
 NORMAL, LAPLACE, STUDENT_T = 0, 1, 2
 
 
-@register_jitable
+@jitable
 def log_slab(family: int, slab: Vector, j: int, x: float) -> float:
     """Log density of coefficient j at x.
 
@@ -40,7 +40,7 @@ def log_slab(family: int, slab: Vector, j: int, x: float) -> float:
     return -0.5 * z * z - math.log(scale) - 0.5 * math.log(2.0 * math.pi)
 
 
-@register_jitable
+@jitable
 def drawn_from_slab(family: int, slab: Vector, j: int, rng: np.random.Generator) -> float:
     """A draw of coefficient j."""
     p = len(slab) // 3
@@ -54,7 +54,7 @@ def drawn_from_slab(family: int, slab: Vector, j: int, rng: np.random.Generator)
     return float(slab[j] + slab[p + j] * z)
 
 
-@register_jitable
+@jitable
 def slab_precision(family: int, slab: Vector, j: int) -> float:
     """Precision of the normal distribution that stands for a slab in proposals.
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.proposals.base import Block, BoundProposal, no_adaptation
 from pymc_austerity.target import Vector
@@ -125,7 +125,7 @@ class StiefelState(NamedTuple):
     accepted: Vector
 
 
-@register_jitable
+@jitable
 def propose_rotation(state: StiefelState, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """Rotate all matrices, or negate a row of one."""
     n_square = state.square.shape[0]
@@ -147,7 +147,7 @@ def propose_rotation(state: StiefelState, q: Vector, rng: np.random.Generator) -
     return q_new, 0.0
 
 
-@register_jitable
+@jitable
 def with_row_negated(state: StiefelState, q: Vector, chosen: int, rng: np.random.Generator) -> Vector:
     """The matrices with one random row of the chosen one negated."""
     start = 0
@@ -161,7 +161,7 @@ def with_row_negated(state: StiefelState, q: Vector, chosen: int, rng: np.random
     return q_new
 
 
-@register_jitable
+@jitable
 def random_skew(n: int, scale: float, rng: np.random.Generator) -> Matrix:
     """A skew matrix with normal entries."""
     skew = np.zeros((n, n))
@@ -172,7 +172,7 @@ def random_skew(n: int, scale: float, rng: np.random.Generator) -> Matrix:
     return skew
 
 
-@register_jitable
+@jitable
 def cayley_times(skew: Matrix, matrix: Matrix) -> Matrix:
     """(I - S/2)^-1 (I + S/2) W, by Gaussian elimination.
 
@@ -201,7 +201,7 @@ def cayley_times(skew: Matrix, matrix: Matrix) -> Matrix:
     return right
 
 
-@register_jitable
+@jitable
 def orthonormalised(matrix: Matrix) -> Matrix:
     """W (3 I - W'W) / 2, which leaves the square of what W lacks of orthonormal columns."""
     n, k = matrix.shape
@@ -220,7 +220,7 @@ def orthonormalised(matrix: Matrix) -> Matrix:
     return result
 
 
-@register_jitable
+@jitable
 def adapt_scale(state: Any, q: Vector, accepted: bool) -> None:
     """Robbins-Monro steps towards the acceptance rate; the negation of a row says nothing of the scale."""
     if state.accepted[0] == 0.0:

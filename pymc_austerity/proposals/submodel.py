@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.slab import slab_precision
 from pymc_austerity.target import Index, Vector
 
@@ -45,7 +45,7 @@ class Submodel(NamedTuple):
     lower: npt.NDArray[np.float64]
 
 
-@register_jitable
+@jitable
 def coordinates_of(gamma: Vector, n_dim: int) -> Index:
     """Coordinates of the sub-model: coefficients j with gamma_j = 1, and what follows the coefficients."""
     p, k = len(gamma), 0
@@ -57,7 +57,7 @@ def coordinates_of(gamma: Vector, n_dim: int) -> Index:
     return result[:k].copy()
 
 
-@register_jitable
+@jitable
 def submodel(
     linear: Vector, precision: npt.NDArray[np.float64], family: int, slab: Vector, coordinates: Index
 ) -> Submodel:
@@ -86,7 +86,7 @@ def submodel(
     return Submodel(coordinates, solve_transposed(lower, solve(lower, right)), lower)
 
 
-@register_jitable
+@jitable
 def drawn(own: Submodel, rng: np.random.Generator) -> Vector:
     """A draw of the wider t distribution."""
     z = rng.standard_normal(len(own.mean))
@@ -95,7 +95,7 @@ def drawn(own: Submodel, rng: np.random.Generator) -> Vector:
     return own.mean + spread * solve_transposed(own.lower, z)
 
 
-@register_jitable
+@jitable
 def log_density(own: Submodel, x: Vector) -> float:
     """Log density of the wider t distribution."""
     k = len(x)
@@ -109,7 +109,7 @@ def log_density(own: Submodel, x: Vector) -> float:
     return log_t(square / (INFLATION * INFLATION), k) + log_det - k * math.log(INFLATION)
 
 
-@register_jitable
+@jitable
 def log_t(square: float, k: int) -> float:
     """Log density of the standard t distribution in k dimensions, at a squared distance from its centre."""
     constant = math.lgamma(0.5 * (DEGREES + k)) - math.lgamma(0.5 * DEGREES)
@@ -118,7 +118,7 @@ def log_t(square: float, k: int) -> float:
     )
 
 
-@register_jitable
+@jitable
 def given_the_others(
     linear: Vector,
     precision: npt.NDArray[np.float64],
@@ -146,7 +146,7 @@ def given_the_others(
     return Submodel(np.full(1, i), np.full(1, right / own), np.full((1, 1), math.sqrt(own)))
 
 
-@register_jitable
+@jitable
 def cholesky(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """L with L L' a positive definite matrix; written out, so that all backends round alike."""
     n = len(matrix)
@@ -160,7 +160,7 @@ def cholesky(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return lower
 
 
-@register_jitable
+@jitable
 def solve(lower: npt.NDArray[np.float64], right: Vector) -> Vector:
     """L^-1 times a vector."""
     result = right.copy()
@@ -171,7 +171,7 @@ def solve(lower: npt.NDArray[np.float64], right: Vector) -> Vector:
     return result
 
 
-@register_jitable
+@jitable
 def solve_transposed(lower: npt.NDArray[np.float64], right: Vector) -> Vector:
     """L'^-1 times a vector."""
     n = len(right)

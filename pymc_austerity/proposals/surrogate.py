@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, no_density
 from pymc_austerity.proposals.laplace import squared, times_upper
 from pymc_austerity.target import QuadraticProxy, Target, Vector
@@ -119,7 +119,7 @@ class SurrogateState(NamedTuple):
     counts: npt.NDArray[np.int64]
 
 
-@register_jitable
+@jitable
 def surrogate_move(
     proposal: ProposalKernel, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
 ) -> tuple[Vector, float]:
@@ -128,7 +128,7 @@ def surrogate_move(
     return q_new, base_of_surrogate(q_new, q)
 
 
-@register_jitable
+@jitable
 def base_of_surrogate(q_new: Vector, q: Vector) -> float:
     """What the local log ratios are added to.
 
@@ -138,7 +138,7 @@ def base_of_surrogate(q_new: Vector, q: Vector) -> float:
     return math.inf if np.all(q_new == q) else 0.0
 
 
-@register_jitable
+@jitable
 def inner_transitions(
     state: SurrogateState, q: Vector, rng: np.random.Generator, args: tuple[Any, ...], target: Target
 ) -> Vector:
@@ -167,7 +167,7 @@ def inner_transitions(
     return q
 
 
-@register_jitable
+@jitable
 def adapt_step_size(state: SurrogateState, q: Vector, accepted: bool) -> None:
     """Robbins-Monro steps towards the acceptance rate; the inner one, whatever the outer test said."""
     state.counts[0] += 1
@@ -175,7 +175,7 @@ def adapt_step_size(state: SurrogateState, q: Vector, accepted: bool) -> None:
     state.scale[0] *= math.exp((state.accepted[0] - _TARGET_ACCEPT) * gain)
 
 
-@register_jitable
+@jitable
 def round_slope(state: SurrogateState, gradient: Vector) -> Vector:
     """The gradient in round coordinates."""
     result = np.zeros(len(gradient))

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import RuleFunctions
+from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
 from pymc_austerity.kernels.metropolis import RangeOf, Rule, transitions
 from pymc_austerity.kernels.subsample import Rows
@@ -49,7 +49,7 @@ class Jumps(NamedTuple):
     log_hastings: np.ndarray
 
 
-@register_jitable
+@jitable
 def jump(state: Jumps, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
     """Draw the next state from a row of probabilities."""
     i, j, u = int(q[0]), 0, rng.random()
@@ -69,7 +69,7 @@ def one_jump(chain: Chain, there: int) -> Jumps:
     return jumps_of(chain)._replace(probabilities=np.eye(len(chain.prior))[np.full(len(chain.prior), there)])
 
 
-@register_jitable
+@jitable
 def tabulated_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
@@ -125,7 +125,7 @@ def compiled(rule: RuleFunctions) -> Run:
     AssertionError
         When it is called, if numba cannot compile the functions of the rule.
     """
-    function: Any = numba.njit(interpreted(rule))
+    function: Any = entry(interpreted(rule), cache=False)
 
     def run(*args: Any) -> Trace:
         try:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 from scipy.special import ndtri
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Target, Vector
 
 # An enumerated chain --------------------------------------------------------------------------------
@@ -104,19 +104,19 @@ def two_point_chain(n_local: int = 2000) -> Chain:
     return Chain(terms, np.zeros(4), np.full((4, 4), 0.25))
 
 
-@register_jitable
+@jitable
 def chain_global(q_new: Vector, q: Vector, args: tuple[Any, ...]) -> float:
     """Difference of the global terms of two states."""
     return args[1][int(q_new[0])] - args[1][int(q[0])]  # type: ignore[no-any-return]
 
 
-@register_jitable
+@jitable
 def chain_log_ratios(q_new: Vector, q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     """Differences of the local terms of two states."""
     return args[0][int(q_new[0])][index] - args[0][int(q[0])][index]  # type: ignore[no-any-return]
 
 
-@register_jitable
+@jitable
 def chain_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     """Local terms of a state."""
     return args[0][int(q[0])][index]  # type: ignore[no-any-return]
@@ -147,7 +147,7 @@ class Law(NamedTuple):
     to_normal: Callable[[np.ndarray], np.ndarray]
 
 
-@register_jitable
+@jitable
 def _log_normal_density(q: Vector) -> float:
     total = 0.0
     for x in q:
@@ -155,7 +155,7 @@ def _log_normal_density(q: Vector) -> float:
     return total
 
 
-@register_jitable
+@jitable
 def _log_of_log_normal_density(q: Vector) -> float:
     total = 0.0
     for x in q:
@@ -174,7 +174,7 @@ LOG_NORMAL = Law(_log_of_log_normal_density, lambda z: np.exp(0.7 * z), lambda q
 # A Gaussian regression ------------------------------------------------------------------------------
 
 
-@register_jitable
+@jitable
 def normal_prior(q_new: Vector, q: Vector, args: tuple[Any, ...]) -> float:
     """N(0, 2^2) for each coefficient."""
     total = 0.0
@@ -183,7 +183,7 @@ def normal_prior(q_new: Vector, q: Vector, args: tuple[Any, ...]) -> float:
     return total
 
 
-@register_jitable
+@jitable
 def regression_log_ratios(q_new: Vector, q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     """y_i ~ N(x_i . q, 1); `args` is (x, y)."""
     out = np.empty(index.shape[0])
@@ -197,7 +197,7 @@ def regression_log_ratios(q_new: Vector, q: Vector, index: Index, args: tuple[An
     return out
 
 
-@register_jitable
+@jitable
 def regression_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
     """The same, for one state; up to a constant."""
     out = np.empty(index.shape[0])

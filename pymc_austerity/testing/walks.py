@@ -7,11 +7,10 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import Rows, rows_of
 from pymc_austerity.model.compile.records import constructor
@@ -75,7 +74,7 @@ def _dispatchers(proposal: ProposalKernel, log_density: Callable[[Vector], float
     def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
         return propose(state, q, rng)
 
-    return Walks(numba.njit(one), numba.njit(_walk(proposal, log_density)))
+    return Walks(entry(one, cache=False), entry(_walk(proposal, log_density), cache=False))
 
 
 def _walk(
@@ -110,11 +109,11 @@ def _walk(
 def _target_of(log_density: Callable[[Vector], float]) -> Target:
     """One local term: the log density."""
 
-    @register_jitable
+    @jitable
     def log_ratios(q_new: Vector, q: Vector, index: Index, args: Any) -> Vector:
         return np.full(index.shape[0], log_density(q_new) - log_density(q))
 
-    @register_jitable
+    @jitable
     def global_log_ratio(q_new: Vector, q: Vector, args: Any) -> float:
         return 0.0
 

@@ -211,9 +211,11 @@ class TestTrouble:
                 self._client.close()
 
         monkeypatch.setattr(running.Running, "_collect", collect)
-        with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
-            with pytest.warns(SubsamplingWarning, match="closed: 1 of 2 chains had finished, and are kept"):
-                idata = sample_distributed(**self.options(Client(cluster), draws=200))
+        with (
+            LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+            pytest.warns(SubsamplingWarning, match="closed: 1 of 2 chains had finished, and are kept"),
+        ):
+            idata = sample_distributed(**self.options(Client(cluster), draws=200))
         assert dict(idata.posterior["beta"].sizes) == {"chain": 1, "draw": 200, "beta_dim_0": 2}
 
     def test_a_chain_whose_worker_dies_always(self):

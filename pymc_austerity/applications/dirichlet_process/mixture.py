@@ -7,14 +7,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
 from pymc_austerity.applications.dirichlet_process.slice import GammaStep, allocate, cir_step, slice_sweep
 from pymc_austerity.applications.dirichlet_process.state import MixtureState, Units, log_likelihood, log_sum
 from pymc_austerity.applications.topics.corpus import whole_numbers
+from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.kernels.cox_ingersoll_ross import log_gamma_draw
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_whole
@@ -171,7 +170,7 @@ def checked_units(starts: npt.ArrayLike, categories: npt.ArrayLike, n_categories
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, compiled by numba."""
-    result: Callable[..., Any] = numba.njit(function)
+    result: Callable[..., Any] = entry(function, cache=False)
     return result
 
 
@@ -199,7 +198,7 @@ def compiled_sweeps(step: GammaStep) -> Callable[..., Any]:
     return compiled(sweeps)
 
 
-@register_jitable
+@jitable
 def start(rng: np.random.Generator, units: Units, prior: Vector, alpha: float, n_start: int) -> MixtureState:
     """Components from the prior, each unit allocated in proportion to its likelihood."""
     n_units, n_categories = units.starts.shape[0] - 1, prior.shape[0]
@@ -227,7 +226,7 @@ def start(rng: np.random.Generator, units: Units, prior: Vector, alpha: float, n
     return state
 
 
-@register_jitable
+@jitable
 def log_predictive(state: MixtureState, units: Units, prior: Vector) -> Vector:
     """Log probability of the categories of new units given the components, (N,).
 
@@ -246,7 +245,7 @@ def log_predictive(state: MixtureState, units: Units, prior: Vector) -> Vector:
     return result
 
 
-@register_jitable
+@jitable
 def log_prior_predictive(units: Units, i: int, prior: Vector) -> float:
     """Log probability of the categories of unit i under a component from the prior, by Polya's urn."""
     mine = units.categories[units.starts[i] : units.starts[i + 1]]

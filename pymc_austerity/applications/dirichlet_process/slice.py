@@ -45,7 +45,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.applications.dirichlet_process.state import (
     MixtureState,
@@ -55,6 +54,7 @@ from pymc_austerity.applications.dirichlet_process.state import (
     move,
     with_room,
 )
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.categorical_gibbs import draw_category
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions, log_gamma_draw
 from pymc_austerity.kernels.langevin import sgrld_transitions
@@ -66,7 +66,7 @@ from pymc_austerity.target import Index, Vector
 GammaStep = Callable[[np.random.Generator, Vector, Vector, Vector, float, float], Vector]
 
 
-@register_jitable
+@jitable
 def cir_step(
     rng: np.random.Generator, log_theta: Vector, prior: Vector, counts: Vector, total: float, step_size: float
 ) -> Vector:
@@ -75,7 +75,7 @@ def cir_step(
     return cir_transitions(rng, log_theta + (log_total - log_sum(log_theta)), prior + counts, step_size)
 
 
-@register_jitable
+@jitable
 def sgrld_step(
     rng: np.random.Generator, log_theta: Vector, prior: Vector, counts: Vector, total: float, step_size: float
 ) -> Vector:
@@ -85,7 +85,7 @@ def sgrld_step(
     return np.log(sgrld_transitions(rng, theta, drift, step_size))
 
 
-@register_jitable
+@jitable
 def slice_sweep(
     rng: np.random.Generator,
     state: MixtureState,
@@ -144,7 +144,7 @@ def slice_sweep(
     return state
 
 
-@register_jitable
+@jitable
 def last_occupied(members: Index) -> int:
     """The last component that has units (Z*, counted from zero)."""
     j: int = members.shape[0] - 1
@@ -153,7 +153,7 @@ def last_occupied(members: Index) -> int:
     return j
 
 
-@register_jitable
+@jitable
 def scaled_counts(units: Units, z: Index, batch: Index, top: int, n_categories: int) -> tuple[Vector, Vector]:
     """N / n times the units, (top,), and the categories, (top, D), of each component in the batch."""
     scale = z.shape[0] / batch.shape[0]
@@ -165,7 +165,7 @@ def scaled_counts(units: Units, z: Index, batch: Index, top: int, n_categories: 
     return of_units, of_categories
 
 
-@register_jitable
+@jitable
 def counts_behind(counts: Vector) -> Vector:
     """sum_(l>j) counts_l for each j."""
     result = np.zeros(counts.shape[0])
@@ -174,7 +174,7 @@ def counts_behind(counts: Vector) -> Vector:
     return result
 
 
-@register_jitable
+@jitable
 def break_sticks(log_sticks: Vector, log_w: Vector, top: int) -> float:
     """Weights of the first components from their sticks; returns log of what remains, sum log(1 - v_j)."""
     log_rest = 0.0
@@ -185,7 +185,7 @@ def break_sticks(log_sticks: Vector, log_w: Vector, top: int) -> float:
     return log_rest
 
 
-@register_jitable
+@jitable
 def draw_components(
     rng: np.random.Generator, state: MixtureState, prior: Vector, top: int, log_rest: float, log_u: float
 ) -> MixtureState:
@@ -210,7 +210,7 @@ def draw_components(
     return state
 
 
-@register_jitable
+@jitable
 def allocate(
     rng: np.random.Generator, state: MixtureState, units: Units, batch: Index, log_u: Vector
 ) -> None:

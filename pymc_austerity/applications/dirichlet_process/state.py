@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
 
 
@@ -61,7 +61,7 @@ class Units(NamedTuple):
     categories: Index
 
 
-@register_jitable
+@jitable
 def with_room(state: MixtureState, j: int) -> MixtureState:
     """`state` if it has room for component j, else a copy with twice the room."""
     old, n_categories = state.log_theta.shape
@@ -80,7 +80,7 @@ def with_room(state: MixtureState, j: int) -> MixtureState:
     )  # fmt: skip
 
 
-@register_jitable
+@jitable
 def move(state: MixtureState, units: Units, i: int, j: int) -> None:
     """Put unit i into component j."""
     size = units.starts[i + 1] - units.starts[i]
@@ -91,7 +91,7 @@ def move(state: MixtureState, units: Units, i: int, j: int) -> None:
     state.z[i] = j
 
 
-@register_jitable
+@jitable
 def log_likelihood(state: MixtureState, units: Units, i: int, j: int) -> float:
     """Of unit i under component j."""
     result = 0.0
@@ -100,7 +100,7 @@ def log_likelihood(state: MixtureState, units: Units, i: int, j: int) -> float:
     return result
 
 
-@register_jitable
+@jitable
 def log_sum(x: Vector) -> float:
     """Logarithm of sum(exp(x))."""
     largest = x.max()

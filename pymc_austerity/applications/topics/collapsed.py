@@ -21,11 +21,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from pymc_austerity.applications.topics.corpus import Corpus
 from pymc_austerity.applications.topics.lda import Table, first_above
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index
 
 
@@ -59,7 +59,7 @@ def allocation_of(corpus: Corpus, z: Index, n_words: int, n_topics: int) -> Allo
     return Allocation(np.array(z, dtype=np.int64), of_documents, of_words, of_words.sum(axis=0))
 
 
-@register_jitable
+@jitable
 def collapsed_sweep(
     rng: np.random.Generator, corpus: Corpus, allocation: Allocation, alpha: float, beta: float
 ) -> None:

@@ -38,10 +38,10 @@ like all samplers of topics it stays near one of many modes.
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from pymc_austerity.applications.topics.corpus import Corpus
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions
 from pymc_austerity.kernels.langevin import sgrld_transition
 from pymc_austerity.kernels.subsample import draw_without_replacement
@@ -53,7 +53,7 @@ Table = NDArray[np.float64]
 # One document ----------------------------------------------------------------------------------------------
 
 
-@register_jitable
+@jitable
 def first_above(cumulative: NDArray[np.float64], value: float) -> int:
     """The first place where `cumulative` is above `value`, or the last place."""
     k = 0
@@ -62,7 +62,7 @@ def first_above(cumulative: NDArray[np.float64], value: float) -> int:
     return k
 
 
-@register_jitable
+@jitable
 def start_document(
     rng: np.random.Generator, words: Index, phi: Table, z: Index, n_k: Table, work: Table
 ) -> None:
@@ -77,7 +77,7 @@ def start_document(
         n_k[z[i]] += 1.0
 
 
-@register_jitable
+@jitable
 def sweep_document(
     rng: np.random.Generator, words: Index, phi: Table, alpha: float, z: Index, n_k: Table, work: Table
 ) -> None:
@@ -95,7 +95,7 @@ def sweep_document(
 # Many documents --------------------------------------------------------------------------------------------
 
 
-@register_jitable
+@jitable
 def topic_counts(
     rng: np.random.Generator,
     corpus: Corpus,
@@ -139,7 +139,7 @@ def topic_counts(
     return counts
 
 
-@register_jitable
+@jitable
 def completion(
     rng: np.random.Generator,
     seen: Corpus,
@@ -190,7 +190,7 @@ def completion(
 # Topics ----------------------------------------------------------------------------------------------------
 
 
-@register_jitable
+@jitable
 def shape_estimates(
     rng: np.random.Generator,
     corpus: Corpus,
@@ -230,7 +230,7 @@ def shape_estimates(
     return shapes
 
 
-@register_jitable
+@jitable
 def centred_shapes(shapes: Table, phi: Table, beta: float) -> Table:
     """a_hat for which the distribution of phi is the posterior in the limit of small steps.
 
@@ -254,7 +254,7 @@ def centred_shapes(shapes: Table, phi: Table, beta: float) -> Table:
     return shapes + (of_topics.sum() - of_topics) * phi
 
 
-@register_jitable
+@jitable
 def topics(log_theta: Table) -> Table:
     """phi, the shares of words in topics: exp(log_theta), each column scaled to sum to one."""
     phi = np.empty(log_theta.shape)
@@ -265,7 +265,7 @@ def topics(log_theta: Table) -> Table:
     return phi
 
 
-@register_jitable
+@jitable
 def scir_update(rng: np.random.Generator, log_theta: Table, shapes: Table, step_size: float) -> None:
     """Move all K V processes over one step of the exact transition, in place.
 
@@ -288,7 +288,7 @@ def scir_update(rng: np.random.Generator, log_theta: Table, shapes: Table, step_
         log_theta[w] = cir_transitions(rng, log_theta[w], shapes[w], step_size)
 
 
-@register_jitable
+@jitable
 def sgrld_update(
     rng: np.random.Generator, theta: Table, shapes: Table, beta: float, centred: bool, step_size: float
 ) -> None:

@@ -8,13 +8,13 @@ the same.
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families import logistic
 from pymc_austerity.bounds.families.base import TOLERANCE, Family
 from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
 from pymc_austerity.bounds.families.range_certificate import exponential
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 
@@ -28,7 +28,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return y if np.all(fits) and np.all((y == 0.0) | (y == 1.0)) else None
 
 
-@register_jitable
+@jitable
 def slopes_between(response: int, low: float, high: float) -> tuple[float, float]:
     """The least and the largest slope of a term with this response, for eta from low to high."""
     if response == 1:
@@ -36,7 +36,7 @@ def slopes_between(response: int, low: float, high: float) -> tuple[float, float
     return -_sigmoid(high), -_sigmoid(low)
 
 
-@register_jitable
+@jitable
 def _sigmoid(eta: float) -> float:
     return 1.0 / (1.0 + exponential(-eta))
 
@@ -44,7 +44,7 @@ def _sigmoid(eta: float) -> float:
 class LogisticResponses(BinaryResponses):
     """For binary responses of logistic link."""
 
-    @register_jitable
+    @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
         """An interval that contains all log ratios of the term."""
         return interval_of_responses(self, slopes_between, q_new, q)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from numba.extending import register_jitable
-
 from pymc_austerity.bounds.enclosure import Enclosure, Matrix, extent, product
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate, step_between, with_one
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 # ``(response, low, high)``: the least and the largest slope of a term for eta from low to high.
@@ -34,7 +33,7 @@ class BinaryResponses(RangeCertificate):
         return rows[positive], rows[~positive]
 
 
-@register_jitable
+@jitable
 def interval_of_responses(
     certificate: BinaryResponses, slopes_between: SlopesBetween, q_new: Vector, q: Vector
 ) -> tuple[float, float]:
@@ -50,7 +49,7 @@ def interval_of_responses(
     return low, high
 
 
-@register_jitable
+@jitable
 def _extents_on_the_way(enclosure: Enclosure, q_new: Vector, q: Vector) -> tuple[float, float, float, float]:
     """The lowest and highest eta on the way from q to q_new, and the extent of its change."""
     low, high = extent(enclosure, with_one(q))

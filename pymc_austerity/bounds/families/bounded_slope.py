@@ -8,14 +8,13 @@ The o_i do not matter, and may change with variables of other steps.
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
-
 from pymc_austerity.bounds.enclosure import Matrix, extent, product
 from pymc_austerity.bounds.families.range_certificate import (
     RangeCertificate,
     step_between,
     without_offset,
 )
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 
@@ -30,7 +29,7 @@ class BoundedSlopes(RangeCertificate):
         """The points a_i x_i and b_i x_i."""
         return without_offset(rows, constants[:, 0]), without_offset(rows, constants[:, 1])
 
-    @register_jitable
+    @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
         """An interval that contains all log ratios of the term."""
         u = step_between(q_new, q)

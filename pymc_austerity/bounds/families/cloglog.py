@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
 from pymc_austerity.bounds.families.range_certificate import exponential
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 
@@ -32,7 +32,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return y[:, None]
 
 
-@register_jitable
+@jitable
 def slopes_between(response: int, low: float, high: float) -> tuple[float, float]:
     """The least and the largest slope of a term with this response, for eta from low to high."""
     if response == 1:
@@ -40,7 +40,7 @@ def slopes_between(response: int, low: float, high: float) -> tuple[float, float
     return -exponential(high), -exponential(low)
 
 
-@register_jitable
+@jitable
 def _slope(eta: float) -> float:
     """Slope of log(1 - exp(-g)), g / (exp(g) - 1)."""
     if eta > 6.5:  # less than 1e-280
@@ -52,7 +52,7 @@ def _slope(eta: float) -> float:
 class CloglogResponses(BinaryResponses):
     """For binary responses of complementary log-log link."""
 
-    @register_jitable
+    @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
         """An interval that contains all log ratios of the term."""
         return interval_of_responses(self, slopes_between, q_new, q)

@@ -10,11 +10,11 @@ With v_i = sqrt(s_i) (x_i, o_i) that is -(v_i . (d, 0)) (v_i . (p, 1)), bounded 
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix, extent_of_product, product
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate, step_between, with_one
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 
@@ -37,7 +37,7 @@ class NormalTerms(RangeCertificate):
         """The points sqrt(s_i) (x_i, o_i), and none."""
         return rows * np.sqrt(constants), rows[:0]
 
-    @register_jitable
+    @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
         """An interval that contains all log ratios of the term."""
         middle = with_one(q)

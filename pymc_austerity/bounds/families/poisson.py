@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.enclosure import Matrix, extent, product
 from pymc_austerity.bounds.families.base import ROUNDING, Family, agree, value_at
@@ -26,6 +25,7 @@ from pymc_austerity.bounds.families.range_certificate import (
     with_one,
     without_offset,
 )
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 
@@ -60,7 +60,7 @@ class PoissonTerms(RangeCertificate):
         shifted[:, -1] += np.log(constants[:, 1])
         return without_offset(rows, constants[:, 0]), shifted
 
-    @register_jitable
+    @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
         """An interval that contains all log ratios of the term."""
         factor, weight = self.factors[0], self.factors[1]
@@ -85,7 +85,7 @@ class PoissonTerms(RangeCertificate):
         return max(c_low, y_low - change_high), min(c_high, y_high - change_low)
 
 
-@register_jitable
+@jitable
 def _expm1(x: float) -> float:
     return math.expm1(x) if x < 709.0 else math.inf
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 from scipy.special import log_ndtr, ndtr
 
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 _UNDERFLOWS = -25.0
@@ -38,7 +38,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
     return np.stack([start > 0.0, np.abs(start)], axis=1).astype(np.float64)
 
 
-@register_jitable
+@jitable
 def slopes_between(response: int, low: float, high: float) -> tuple[float, float]:
     """The least and the largest slope of a term with this response, for eta from low to high."""
     if response == 1:
@@ -46,7 +46,7 @@ def slopes_between(response: int, low: float, high: float) -> tuple[float, float
     return -largest_hazard(-high), -smallest_hazard(-low)
 
 
-@register_jitable
+@jitable
 def largest_hazard(t: float) -> float:
     """phi(t) / Phi(t), or a little more."""
     if t < _UNDERFLOWS:
@@ -54,7 +54,7 @@ def largest_hazard(t: float) -> float:
     return _hazard(t)
 
 
-@register_jitable
+@jitable
 def smallest_hazard(t: float) -> float:
     """phi(t) / Phi(t), or a little less."""
     if t < _UNDERFLOWS:
@@ -62,7 +62,7 @@ def smallest_hazard(t: float) -> float:
     return _hazard(t)
 
 
-@register_jitable
+@jitable
 def _hazard(t: float) -> float:
     return math.sqrt(2.0 / math.pi) * math.exp(-t * t / 2.0) / math.erfc(-t / math.sqrt(2.0))
 
@@ -75,7 +75,7 @@ class ProbitResponses(BinaryResponses):
         """The rows that the arguments of Phi depend on, with y_i = 1 and with y_i = 0."""
         return BinaryResponses.points(rows * constants[:, 1:], constants)
 
-    @register_jitable
+    @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:
         """An interval that contains all log ratios of the term."""
         return interval_of_responses(self, slopes_between, q_new, q)

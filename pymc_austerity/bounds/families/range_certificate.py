@@ -13,9 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import types
-from numba.extending import overload_method, register_jitable
+from numba.extending import overload_method
 
 from pymc_austerity.bounds.enclosure import Enclosure, Matrix
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Vector
 
 
@@ -75,7 +76,7 @@ def without_offset(rows: Matrix, factor: Vector) -> Matrix:
     return points
 
 
-@register_jitable
+@jitable
 def step_between(q_new: Vector, q: Vector) -> Vector:
     """(q_new - q, 0): its product with (x, o) is the change of eta."""
     u = np.zeros(q.shape[0] + 1)
@@ -84,7 +85,7 @@ def step_between(q_new: Vector, q: Vector) -> Vector:
     return u
 
 
-@register_jitable
+@jitable
 def with_one(q: Vector) -> Vector:
     """(q, 1): its product with (x, o) is eta."""
     u = np.ones(q.shape[0] + 1)
@@ -93,7 +94,7 @@ def with_one(q: Vector) -> Vector:
     return u
 
 
-@register_jitable
+@jitable
 def exponential(x: float) -> float:
     """exp(x), infinite where it overflows."""
     return math.exp(x) if x < 709.0 else math.inf

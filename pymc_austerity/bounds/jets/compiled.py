@@ -7,12 +7,14 @@ from typing import Any, cast
 
 from numba import njit
 
+from pymc_austerity import compilation
+
 _NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def entry[F: Callable[..., Any]](function: F) -> F:
     """For what Python calls."""
-    return cast(F, njit(cache=True, error_model="numpy")(function))
+    return compilation.entry(function, error_model="numpy")
 
 
 def inner[F: Callable[..., Any]](function: F) -> F:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
 
 
@@ -53,13 +53,13 @@ class Displaced(NamedTuple):
     farthest: Vector
 
 
-@register_jitable
+@jitable
 def not_displaced(n_groups: int) -> Displaced:
     """Where levels are at the center, or where there are none."""
     return Displaced(np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups))
 
 
-@register_jitable
+@jitable
 def displace(cells: Cells, shares: Vector, d: Vector, result: Displaced) -> None:
     """Write what is added at d; `shares` are means of the cells' columns."""
     starts, columns, (means, middles, farthest) = cells.starts, cells.columns, result
@@ -77,7 +77,7 @@ def displace(cells: Cells, shares: Vector, d: Vector, result: Displaced) -> None
         means[g], middles[g], farthest[g] = mean, middle, far
 
 
-@register_jitable
+@jitable
 def changes_of_levels(cells: Cells, d: Vector, d_new: Vector, middles: Vector, farthest: Vector) -> None:
     """Write `Displaced.middles` and `Displaced.farthest` of what is added to the difference of two states."""
     starts, columns, n_factors = cells.starts, cells.columns, cells.n_factors

@@ -28,8 +28,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.target import Vector
 
@@ -37,14 +37,14 @@ from pymc_austerity.target import Vector
 _LARGE = 1e200
 
 
-@register_jitable
+@jitable
 def displacement(sums: GroupSums, theta: Vector, d: Vector) -> None:
     """Write d = beta - beta*."""
     for k in range(d.shape[0]):
         d[k] = theta[sums.linear[k]] - sums.center[k]
 
 
-@register_jitable
+@jitable
 def prior_locations(sums: GroupSums, d: Vector, result: Vector) -> None:
     """Write loc_g - u_g* of all groups."""
     # Where a function is called for each group, counting references to its arrays takes longer than it does.
@@ -55,7 +55,7 @@ def prior_locations(sums: GroupSums, d: Vector, result: Vector) -> None:
             result[g] += located[g, k] * own[k]
 
 
-@register_jitable
+@jitable
 def locations(sums: GroupSums, d: Vector, result: Vector) -> None:
     """Write nu_g of all groups."""
     prior_locations(sums, d, result)
@@ -75,7 +75,7 @@ def locations(sums: GroupSums, d: Vector, result: Vector) -> None:
         result[g] += shift
 
 
-@register_jitable
+@jitable
 def quadratic_of_shared(sums: GroupSums, d: Vector, log_precision: float) -> float:
     """What of the polynomial has d alone."""
     total = 0.0
@@ -87,7 +87,7 @@ def quadratic_of_shared(sums: GroupSums, d: Vector, log_precision: float) -> flo
     return math.exp(log_precision) * (total - 0.5 * sums.squares) + 0.5 * sums.n_normal * log_precision
 
 
-@register_jitable
+@jitable
 def quadratic(
     sums: GroupSums, d: Vector, tau: float, log_precision: float, means: Vector, scales: Vector
 ) -> float:
@@ -111,7 +111,7 @@ def quadratic(
     return total - 0.5 * (logarithm + math.log(product))
 
 
-@register_jitable
+@jitable
 def standardised(
     sums: GroupSums, d: Vector, tau: float, log_precision: float, effects: Vector, centered: bool, eps: Vector
 ) -> None:
@@ -128,7 +128,7 @@ def standardised(
         eps[g] = (z - tau * r * (precision * slopes[g] - b * nu)) / math.sqrt(r)
 
 
-@register_jitable
+@jitable
 def effects_of(
     sums: GroupSums, d: Vector, tau: float, log_precision: float, eps: Vector, centered: bool, effects: Vector
 ) -> None:

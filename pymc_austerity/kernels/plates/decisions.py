@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.thinning import (
     Pair,
@@ -72,7 +72,7 @@ class Decisions(NamedTuple):
     groups: Callable[[np.random.Generator, Plate, Any, Pair, Vector, Accepted], Counts]
 
 
-@register_jitable
+@jitable
 def shared_by_drawn_rows(
     rng: np.random.Generator, plate: Plate, numbers: Any, pair: Pair, base: float
 ) -> Counts:
@@ -87,7 +87,7 @@ def shared_by_drawn_rows(
     return Counts(1.0 if accepted else 0.0, n_used, n_whole, 0, log_ratio)
 
 
-@register_jitable
+@jitable
 def groups_by_drawn_rows(
     rng: np.random.Generator, plate: Plate, numbers: Any, pair: Pair, log_ratios: Vector, accepted: Accepted
 ) -> Counts:
@@ -101,7 +101,7 @@ def groups_by_drawn_rows(
     return Counts(np.sum(accepted) / log_ratios.shape[0], n_used, n_whole, 0, 0.0)
 
 
-@register_jitable
+@jitable
 def compare(
     rng: np.random.Generator, plate: Plate, pair: Pair, shift: Shift, kappa: float, result: Vector
 ) -> tuple[int, int]:

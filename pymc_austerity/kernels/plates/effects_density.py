@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.records import EffectsDensity, GroupSums
 from pymc_austerity.target import Vector
 
@@ -24,7 +24,7 @@ NORMAL, STUDENT_T, LAPLACE, LOGISTIC = range(4)
 _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
-@register_jitable
+@jitable
 def log_standard(kind: int, shape: float, x: float) -> float:
     """The log of p0 at x; `shape` are the degrees of freedom of Student's t."""
     if kind == STUDENT_T:
@@ -37,14 +37,14 @@ def log_standard(kind: int, shape: float, x: float) -> float:
     return -_HALF_LOG_2_PI - 0.5 * x * x
 
 
-@register_jitable
+@jitable
 def log_excess(density: EffectsDensity, shape: float, y: float) -> float:
     """The log of the density of y over that of N(0, 1)."""
     own = log_standard(density.kind, shape, density.ratio * y) + math.log(density.ratio)
     return own + _HALF_LOG_2_PI + 0.5 * y * y
 
 
-@register_jitable
+@jitable
 def drawn(rng: np.random.Generator, density: EffectsDensity, shape: float) -> float:
     """A draw of y from the prior."""
     x = 0.0
@@ -60,7 +60,7 @@ def drawn(rng: np.random.Generator, density: EffectsDensity, shape: float) -> fl
     return x / density.ratio
 
 
-@register_jitable
+@jitable
 def standard_coordinates(
     sums: GroupSums, tau: float, log_precision: float, means: Vector, shifts: Vector, roots: Vector
 ) -> None:

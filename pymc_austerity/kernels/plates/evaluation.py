@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.records import GroupedRows, GroupSums, Matrix, Workspace
 from pymc_austerity.target import Index, Vector
 
 
-@register_jitable
+@jitable
 def moved(
     rows: GroupedRows,
     sums: GroupSums,
@@ -53,7 +53,7 @@ def moved(
         result[lane] = total
 
 
-@register_jitable
+@jitable
 def changes(
     rows: GroupedRows,
     room: Workspace,
@@ -92,7 +92,7 @@ def changes(
         result[lane] = found[lane - first] - room.values[lane] - polynomial
 
 
-@register_jitable
+@jitable
 def change_by_phi(
     rows: GroupedRows, i: int, state: tuple[float, Vector], other: tuple[float, Vector]
 ) -> float:
@@ -108,7 +108,7 @@ def change_by_phi(
     return total
 
 
-@register_jitable
+@jitable
 def phi_at(sums: GroupSums, d: Vector) -> Matrix:
     """Numbers that rows share beside their predictor, and their displacements psi: ndarray (2, n_phi)."""
     result = np.zeros((2, sums.phi.shape[0]))

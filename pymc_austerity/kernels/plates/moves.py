@@ -13,8 +13,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.cells import Displaced, displace, not_displaced
 from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
 from pymc_austerity.kernels.plates.decisions import Counts, Decisions
@@ -71,7 +71,7 @@ class PlateState(NamedTuple):
     quadratic: float
 
 
-@register_jitable
+@jitable
 def no_state(n_shared: int, plate: Plate) -> PlateState:
     """Room for a state."""
     n, n_groups = plate.sums.slopes.shape[0], plate.bounds.sizes.shape[0]
@@ -92,7 +92,7 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
     )
 
 
-@register_jitable
+@jitable
 def at_theta(
     state: PlateState, theta: Vector, eps: Vector, plate: Plate, args: tuple[Any, ...], target: Target
 ) -> PlateState:
@@ -130,7 +130,7 @@ def at_theta(
     )
 
 
-@register_jitable
+@jitable
 def move_shared(
     rng: np.random.Generator,
     plate: Plate,
@@ -154,7 +154,7 @@ def move_shared(
     return state, new, counts
 
 
-@register_jitable
+@jitable
 def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState, decisions: Decisions) -> Counts:
     """Propose every eps_g, and decide group by group; the state is changed."""
     n_groups, q, n = plate.bounds.sizes.shape[0], plate.sums.n_effects, state.eps.shape[0]
@@ -182,7 +182,7 @@ def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState, decisi
     return counts
 
 
-@register_jitable
+@jitable
 def propose_normal(rng: np.random.Generator, eps: float, width: float) -> tuple[float, float]:
     """A new eps_g under a normal prior, and the log ratio without remainders.
 
@@ -197,7 +197,7 @@ def propose_normal(rng: np.random.Generator, eps: float, width: float) -> tuple[
     return new, 0.5 * share * (eps * eps - new * new)
 
 
-@register_jitable
+@jitable
 def propose_other(rng: np.random.Generator, plate: Plate, state: PlateState, g: int) -> tuple[float, float]:
     """The same for a prior that is not normal; the ratio is without what it differs by.
 

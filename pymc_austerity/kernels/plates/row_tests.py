@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.bounds.jets.points import BLOCK
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.plates.decisions import Accepted, Counts
@@ -48,7 +48,7 @@ class Remainders(NamedTuple):
     log_ratios: Callable[..., Vector]
 
 
-@register_jitable
+@jitable
 def shared_by_test(rng: np.random.Generator, plate: Plate, numbers: Any, pair: Pair, base: float) -> Counts:
     """Decide on theta' from some of all rows."""
     tests, rule = numbers
@@ -63,7 +63,7 @@ def shared_by_test(rng: np.random.Generator, plate: Plate, numbers: Any, pair: P
     return Counts(1.0 if accepted else 0.0, n_used, n_whole, n_clipped, log_ratio)
 
 
-@register_jitable
+@jitable
 def groups_by_tests(
     rng: np.random.Generator, plate: Plate, numbers: Any, pair: Pair, log_ratios: Vector, accepted: Accepted
 ) -> Counts:
@@ -83,7 +83,7 @@ def groups_by_tests(
     return Counts(np.sum(accepted) / log_ratios.shape[0], n_used, n_whole, n_clipped, 0.0)
 
 
-@register_jitable
+@jitable
 def read(
     rng: np.random.Generator,
     plate: Plate,
@@ -121,7 +121,7 @@ def read(
     return sample, n_read
 
 
-@register_jitable
+@jitable
 def decided(rng: np.random.Generator, rule: Rule, sample: Sample, level: float) -> bool:
     """Whether the move is accepted; a sum that is not finite is accepted if it is plus infinity."""
     psi = level / sample.n_local
@@ -130,7 +130,7 @@ def decided(rng: np.random.Generator, rule: Rule, sample: Sample, level: float) 
     return rule.accept(rule.schedule, sample, psi, rng)
 
 
-@register_jitable
+@jitable
 def total_change(new: Any, old: Any, n_rows: int, args: Any) -> float:
     """The sum over the first n rows."""
     total = 0.0
@@ -140,7 +140,7 @@ def total_change(new: Any, old: Any, n_rows: int, args: Any) -> float:
     return total
 
 
-@register_jitable
+@jitable
 def remainder_changes(new: Any, old: Any, index: Index, args: Any) -> Vector:
     """r_i(t_i', psi') - r_i(t_i, psi) of the rows number `index` after the first."""
     plate, phi, new_phi, first, g = args

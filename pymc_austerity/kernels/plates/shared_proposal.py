@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.records import SharedProposal
 from pymc_austerity.target import Target, Vector
 
@@ -18,7 +18,7 @@ _DOF = 20.0
 _LARGEST = 6.0
 
 
-@register_jitable
+@jitable
 def propose_shared(
     rng: np.random.Generator, proposal: SharedProposal, theta: Vector, args: tuple[Any, ...], target: Target
 ) -> tuple[Vector, float]:
@@ -58,7 +58,7 @@ def propose_shared(
     return new, ratio
 
 
-@register_jitable
+@jitable
 def to_theta(proposal: SharedProposal, features: Vector, zeta: Vector) -> float:
     """Write theta over zeta; the log of the determinant of d theta / d zeta."""
     n, total = proposal.mapped.shape[0], 0.0
@@ -76,7 +76,7 @@ def to_theta(proposal: SharedProposal, features: Vector, zeta: Vector) -> float:
     return total
 
 
-@register_jitable
+@jitable
 def to_zeta(proposal: SharedProposal, features: Vector, theta: Vector) -> float:
     """Write zeta over theta; the log of the determinant of d theta / d zeta."""
     n, total = proposal.mapped.shape[0], 0.0
@@ -93,7 +93,7 @@ def to_zeta(proposal: SharedProposal, features: Vector, theta: Vector) -> float:
     return total
 
 
-@register_jitable
+@jitable
 def mean_and_scale(proposal: SharedProposal, features: Vector, j: int) -> tuple[float, float]:
     """Of y_j."""
     t2 = features[proposal.scales_at[j]] ** 2
@@ -101,7 +101,7 @@ def mean_and_scale(proposal: SharedProposal, features: Vector, j: int) -> tuple[
     return (proposal.slopes[j] * t2 + proposal.locations[j]) * r, math.sqrt(t2 * r)
 
 
-@register_jitable
+@jitable
 def add_shear(proposal: SharedProposal, theta: Vector, sign: float) -> None:
     """Add S v, or its negative, to the other coefficients."""
     for i in range(proposal.others.shape[0]):

@@ -21,8 +21,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.coordinates import locations, prior_locations, quadratic_of_shared
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.target import Vector
@@ -30,7 +30,7 @@ from pymc_austerity.target import Vector
 Matrix = npt.NDArray[np.float64]
 
 
-@register_jitable
+@jitable
 def scale_factor(features: Vector, q: int) -> Matrix:
     """C, from the features of theta."""
     factor, place = np.zeros((q, q)), 0
@@ -41,7 +41,7 @@ def scale_factor(features: Vector, q: int) -> Matrix:
     return factor
 
 
-@register_jitable
+@jitable
 def factorise(curvatures: Vector, g: int, factor: Matrix, weighted: Matrix, root: Matrix) -> None:
     """Write b C, and R with R R' = I + C' b C; `curvatures` are those of all groups."""
     q = factor.shape[0]
@@ -60,7 +60,7 @@ def factorise(curvatures: Vector, g: int, factor: Matrix, weighted: Matrix, root
             root[j, k] = math.sqrt(total) if j == k else total / root[k, k]
 
 
-@register_jitable
+@jitable
 def pulled(slopes: Vector, g: int, nu: Vector, factor: Matrix, of: tuple[Matrix, Matrix], y: Vector) -> None:
     """Write y = R^-1 C' (a - b nu); `of` are b C and R."""
     weighted, root = of
@@ -76,7 +76,7 @@ def pulled(slopes: Vector, g: int, nu: Vector, factor: Matrix, of: tuple[Matrix,
         y[j] = total / root[j, j]
 
 
-@register_jitable
+@jitable
 def solve_upper(root: Matrix, y: Vector) -> None:
     """Write R'^-1 y over y."""
     q = y.shape[0]
@@ -87,7 +87,7 @@ def solve_upper(root: Matrix, y: Vector) -> None:
         y[j] /= root[j, j]
 
 
-@register_jitable
+@jitable
 def quadratic_with_slopes(
     sums: GroupSums, d: Vector, factor: Matrix, log_precision: float, means: Vector, scales: Vector
 ) -> float:
@@ -122,7 +122,7 @@ def quadratic_with_slopes(
     return total
 
 
-@register_jitable
+@jitable
 def standardised_with_slopes(
     sums: GroupSums,
     d: Vector,
@@ -154,7 +154,7 @@ def standardised_with_slopes(
                 eps[g * q + j] += root[k, j] * z[k]
 
 
-@register_jitable
+@jitable
 def effects_with_slopes(
     sums: GroupSums,
     d: Vector,
@@ -184,7 +184,7 @@ def effects_with_slopes(
                     effects[g * q + j] += factor[j, k] * y[k]
 
 
-@register_jitable
+@jitable
 def levels_of(q: int, means: Vector, scales: Vector, eps: Vector, levels: Vector) -> None:
     """Write e_g = m_g + F_g eps_g."""
     if q == 1:  # numbers, for which loops of one step take as long again
@@ -198,7 +198,7 @@ def levels_of(q: int, means: Vector, scales: Vector, eps: Vector, levels: Vector
                 levels[j] += scales[j * q + k] * eps[g * q + k]
 
 
-@register_jitable
+@jitable
 def lengths_of_pair(norms: Matrix, g: int, levels: Vector, new_levels: Vector) -> tuple[float, float, float]:
     """Of A_g e in two states: the farther length, the root of the mean square, and the change's length."""
     q = norms.shape[1]

@@ -6,8 +6,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule
 from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, standardised
 from pymc_austerity.kernels.plates.decisions import Decisions, groups_by_drawn_rows, shared_by_drawn_rows
@@ -41,7 +41,7 @@ class SweepOutcome(NamedTuple):
     whole_groups: int
 
 
-@register_jitable
+@jitable
 def plate_sweeps(
     n_transitions: int,
     tune: bool,
@@ -79,7 +79,7 @@ def plate_sweeps(
     return sweeps(n_transitions, rng, q, args, plate, decisions, target)
 
 
-@register_jitable
+@jitable
 def tested_sweeps(
     n_transitions: int,
     tune: bool,
@@ -103,7 +103,7 @@ def tested_sweeps(
     return sweeps(n_transitions, rng, q, args, plate, decisions, target)
 
 
-@register_jitable
+@jitable
 def sweeps(
     n_transitions: int,
     rng: np.random.Generator,
@@ -138,7 +138,7 @@ def sweeps(
     )  # fmt: skip
 
 
-@register_jitable
+@jitable
 def begin(q: Vector, plate: Plate, args: tuple[Any, ...], target: Target) -> tuple[PlateState, PlateState]:
     """The state at q, and room for another."""
     sums = plate.sums
@@ -160,7 +160,7 @@ def begin(q: Vector, plate: Plate, args: tuple[Any, ...], target: Target) -> tup
     return at_theta(state, theta, eps, plate, args, target), other
 
 
-@register_jitable
+@jitable
 def by_groups(effects: Vector, n_vectors: int) -> Vector:
     """Effects of each group one after the other, from so many vectors of effects."""
     n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
@@ -170,7 +170,7 @@ def by_groups(effects: Vector, n_vectors: int) -> Vector:
     return result
 
 
-@register_jitable
+@jitable
 def by_effects(effects: Vector, n_vectors: int) -> Vector:
     """The inverse of `by_groups`."""
     n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
@@ -180,7 +180,7 @@ def by_effects(effects: Vector, n_vectors: int) -> Vector:
     return result
 
 
-@register_jitable
+@jitable
 def end(q: Vector, state: PlateState, plate: Plate, args: tuple[Any, ...], target: Target) -> None:
     """Write the state to q."""
     n_shared = state.theta.shape[0]

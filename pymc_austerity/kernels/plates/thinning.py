@@ -27,9 +27,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from pymc_austerity.bounds.jets.points import BLOCK
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.plates.cells import Cells, Displaced, changes_of_levels
 from pymc_austerity.kernels.plates.evaluation import changes, moved, phi_at
@@ -69,7 +69,7 @@ class Shift(NamedTuple):
     moves: bool
 
 
-@register_jitable
+@jitable
 def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
     """What w and w' have to do with each other."""
     old, new, both, change = 0.0, 0.0, 0.0, 0.0
@@ -129,7 +129,7 @@ class Rates(NamedTuple):
     expected: Vector
 
 
-@register_jitable
+@jitable
 def rates_of(bounds: GroupBounds, cells: Cells, pair: Pair, shift: Shift, kappa: float) -> Rates:
     """Tiers of the groups, and what their rows are drawn with; symmetric in the two states."""
     levels, new_levels = pair.levels, pair.new_levels
@@ -164,13 +164,13 @@ def rates_of(bounds: GroupBounds, cells: Cells, pair: Pair, shift: Shift, kappa:
     return rates
 
 
-@register_jitable
+@jitable
 def root_mean_square(y: float, y_new: float) -> float:
     """Of a number that goes from y to y_new."""
     return math.sqrt(max((y * y + y_new * y_new + y * y_new) / 3.0, 0.0))
 
 
-@register_jitable
+@jitable
 def first_above(cumulative: Singles, first: int, last: int, level: float) -> int:
     """The first place from `first` to `last` at which a cumulative sum is above a level."""
     while first < last:
@@ -182,14 +182,14 @@ def first_above(cumulative: Singles, first: int, last: int, level: float) -> int
     return first
 
 
-@register_jitable
+@jitable
 def weight(cumulative: Singles, first: int, i: int) -> float:
     """That of a row in a cumulative sum that begins at `first`."""
     before = np.float64(cumulative[i - 1]) if i > first else 0.0
     return np.float64(cumulative[i]) - before
 
 
-@register_jitable
+@jitable
 def draw_row(
     rng: np.random.Generator,
     plate: Plate,
@@ -243,14 +243,14 @@ class Drawn(NamedTuple):
     lanes: tuple[Index, Vector, Vector, Vector]
 
 
-@register_jitable
+@jitable
 def room_for_rows(n: int) -> Drawn:
     """Room for n rows."""
     lanes = (np.zeros(BLOCK, np.int64), np.zeros(BLOCK), np.zeros(BLOCK), np.zeros(BLOCK))
     return Drawn(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), lanes)
 
 
-@register_jitable
+@jitable
 def add_log_ratios(
     rng: np.random.Generator, plate: Plate, drawn: Drawn, n: int, pair: Pair, result: Vector
 ) -> None:

@@ -15,12 +15,13 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from pytensor.link.numba.cache import compile_numba_function_src
+
+from pymc_austerity.compilation import entry
 
 Addresses = npt.NDArray[np.uintp]
 # Of numba's record of a bit generator; the first is its address, which only Python needs.
@@ -133,7 +134,7 @@ def compiled(
     """
     function = compile_numba_function_src(source, name, environment, {}, cache_key=key)
     wrappers: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": not from_python}
-    return numba.njit(function, cache=key is not None, **wrappers)
+    return entry(function, cache=key is not None, **wrappers)
 
 
 def interruptible(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,8 +17,9 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from numba.extending import register_jitable
 from pytensor.link.numba.cache import compile_numba_function_src
+
+from pymc_austerity.compilation import jitable
 
 Records = Mapping[str, Any]
 
@@ -55,7 +56,7 @@ def constructor(record: Any) -> Callable[..., Any]:
     """The same for compiled code, which no function can be handed to from outside."""
     functions = {name: value for name, value in zip(record._fields, record, strict=True) if value is not ...}
     environment = {"__name__": type(record).__module__, "Record": type(record), **functions}
-    made: Callable[..., Any] = register_jitable(
+    made: Callable[..., Any] = jitable(
         compile_numba_function_src(constructor_source(record), "make", environment, {})
     )
     return made

@@ -20,10 +20,11 @@ from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.core.imputils import impl_ret_borrowed
 from numba.core.typing.templates import Signature
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
+from pymc_austerity.compilation import jitable
 from pymc_austerity.model.compile.native import Addresses
 from pymc_austerity.target import TARGET_PARAMETERS, Index, Target, Vector
 
@@ -166,7 +167,7 @@ def _as_vector(array):  # type: ignore[no-untyped-def]
     return contiguous if array == VECTOR.copy(layout="A") else _copied
 
 
-@register_jitable
+@jitable
 def _copied(array):  # type: ignore[no-untyped-def]
     result = np.empty(array.shape[0])
     for i in range(array.shape[0]):
@@ -213,49 +214,49 @@ _transitions = _call("transitions", VECTOR)
 _slab = _call("slab", VECTOR)
 
 
-@register_jitable
+@jitable
 def global_log_ratio(q_new: Vector, q: Vector, table: Any) -> float:
     """`Target.global_log_ratio` of a table."""
     return _global_log_ratio((q_new, q, table))
 
 
-@register_jitable
+@jitable
 def log_ratios(q_new: Vector, q: Vector, index: Index, table: Any) -> Vector:
     """`Target.log_ratios` of a table."""
     return _log_ratios((q_new, q, index, table))
 
 
-@register_jitable
+@jitable
 def log_terms(q: np.ndarray, index: Index, table: Any) -> Vector:
     """`Target.log_terms` of a table."""
     return _log_terms((q, index, table))
 
 
-@register_jitable
+@jitable
 def global_gradient(q: Vector, table: Any) -> Vector:
     """`Target.global_gradient` of a table."""
     return _global_gradient((q, table))
 
 
-@register_jitable
+@jitable
 def features(q: Vector, table: Any) -> Vector:
     """`Target.features` of a table; the state itself if it has none."""
     return _features((q, table)) if table[_FEATURES] != 0 else q
 
 
-@register_jitable
+@jitable
 def local_gradient(q: Vector, index: Index, table: Any) -> Vector:
     """`Target.local_gradient` of a table."""
     return _local_gradient((q, index, table))
 
 
-@register_jitable
+@jitable
 def transitions(q: Vector, index: Index, table: Any) -> Vector:
     """`Target.transitions` of a table."""
     return _transitions((q, index, table))
 
 
-@register_jitable
+@jitable
 def slab(q: Vector, table: Any) -> Vector:
     """`Target.slab` of a table."""
     return _slab((q, table))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from pymc_austerity.compilation import entry
 from pymc_austerity.target import Index
 
 RowNumbers = npt.NDArray[np.int32]
@@ -13,7 +13,7 @@ RowNumbers = npt.NDArray[np.int32]
 NO_ELEMENT = -1
 
 
-@njit(cache=True)
+@entry
 def count(table: RowNumbers, first: int, counts: Index, last: Index) -> None:
     """Count the rows of each element; `last` is the last row in which it was seen."""
     for i in range(table.shape[0]):
@@ -24,7 +24,7 @@ def count(table: RowNumbers, first: int, counts: Index, last: Index) -> None:
                 counts[e] += 1
 
 
-@njit(cache=True)
+@entry
 def fill(table: RowNumbers, first: int, ends: Index, last: Index, rows: RowNumbers) -> None:
     """Write row numbers; `ends` is where the next of each element goes."""
     for i in range(table.shape[0]):
@@ -36,7 +36,7 @@ def fill(table: RowNumbers, first: int, ends: Index, last: Index, rows: RowNumbe
                 ends[e] += 1
 
 
-@njit(cache=True)
+@entry
 def shuffle(starts: Index, rows: RowNumbers, seed: int) -> None:
     """Put the rows of each element in a random order, always the same."""
     state = np.uint64(seed)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from pymc_austerity.compilation import entry
 from pymc_austerity.target import Vector
 
 Array = npt.NDArray[np.float64]
@@ -41,7 +41,7 @@ def add_columns(result: Array, places: Places, values: npt.NDArray[Any], scale: 
         result[:, places] += scaled
 
 
-@njit(cache=True)
+@entry
 def _add_neighbours(result: Array, first: int, values: Array, scale: Vector) -> None:
     """The same in one pass over the data, which makes no arrays."""
     for i in range(values.shape[0]):

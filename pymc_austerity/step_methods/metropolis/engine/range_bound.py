@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.log_ratio_range import RangeCertificates, certify
 from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError, UnboundedError, warn
 from pymc_austerity.kernels.log_ratio_range import certified_range, certified_remainder_range, exact_range
 from pymc_austerity.kernels.metropolis import RangeOf, no_range
@@ -136,9 +136,9 @@ def _from_function(function: Callable[..., Any], q: np.ndarray) -> RangeBound:
     if not isinstance(value, int | float | np.number) or not 0.0 <= value < math.inf:
         raise RangeFunctionError(f"{value!r} for q_new = q")
     if inspect.isfunction(function):
-        function = register_jitable(function)
+        function = jitable(function)
 
-    @register_jitable
+    @jitable
     def range_of(bound: Any, q_new: np.ndarray, q: np.ndarray, args: Any, rows: Any, target: Any) -> float:
         width = function(q.copy(), q_new.copy())
         if not 0.0 <= width < math.inf:

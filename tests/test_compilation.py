@@ -1,0 +1,143 @@
+"""Functions that are optimised once: the numbers, the errors and the files are numba's own."""
+
+import subprocess
+import sys
+import textwrap
+
+import numba
+import numpy as np
+import pytest
+from numba.core.codegen import JITCodeLibrary
+
+from pymc_austerity import compilation
+from pymc_austerity.compilation import entry, jitable
+
+
+def mean_root():
+    """New functions: numba keeps what it has compiled of a function."""
+
+    @jitable
+    def root(x, n):
+        if x < 0.0:
+            raise ValueError("negative", x)  # an object of Python
+        result = x
+        for _ in range(n):
+            result = 0.5 * (result + x / result)
+        return result
+
+    @jitable
+    def sum_of_roots(x, n):
+        total = 0.0
+        for k in range(x.shape[0]):
+            total += root(x[k], n)
+        return total
+
+    def mean_root(x, n):
+        return sum_of_roots(x, n) / x.shape[0]
+
+    return mean_root
+
+
+@pytest.fixture
+def emitted(monkeypatch):
+    """Names of functions of which machine code was made."""
+    names, own = [], JITCodeLibrary._finalize_final_module
+
+    def noted(self):
+        names.append(self.name)
+        own(self)
+
+    monkeypatch.setattr(JITCodeLibrary, "_finalize_final_module", noted)
+    return names
+
+
+def test_one_machine_code(emitted):
+    """numba itself makes that of all three."""
+    x = np.linspace(1.0, 2.0, 7)
+    ours = entry(mean_root(), cache=False)(x, 6)
+    assert len([name for name in emitted if "root" in name]) == 1
+    emitted.clear()
+    theirs = numba.njit(mean_root())(x, 6)
+    assert len([name for name in emitted if "root" in name]) == 3
+    assert ours == theirs == pytest.approx(np.sqrt(x).mean(), rel=1e-12)
+
+
+def test_errors_of_inner_functions():
+    for compiled in (entry(mean_root(), cache=False), numba.njit(mean_root())):
+        with pytest.raises(ValueError, match="negative") as raised:
+            compiled(np.array([1.0, -2.0]), 6)
+        assert raised.value.args == ("negative", -2.0)
+
+
+def test_what_prints_needs_objects_of_python(capfd):
+    @jitable
+    def say(x):
+        print("the number", x)
+        return x
+
+    assert entry(lambda x: say(x) + 1.0, cache=False)(2.0) == 3.0
+    assert capfd.readouterr().out.split() == ["the", "number", "2.0"]
+
+
+def test_an_inner_function_that_is_asked_for_has_machine_code(emitted):
+    """As targets of kernels are: by address, from other machine code."""
+    double = numba.types.float64
+    inner = entry(lambda x: x + 1.0, cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    inner.compile((double,))
+    assert not emitted
+    library = inner.overloads[(double,)].library
+    assert library.get_pointer_to_function("no such function") == 0
+    assert not emitted
+    assert library.get_pointer_to_function(inner.overloads[(double,)].fndesc.llvm_func_name) != 0
+    assert len(emitted) == 1
+
+
+def test_nothing_else_is_changed():
+    """Afterwards numba compiles as ever, also if a function cannot be compiled."""
+    codegen = numba.core.registry.cpu_target.target_context.codegen()
+    before = codegen._library_class
+    with pytest.raises(numba.TypingError):
+        entry(lambda x: x.no_such_attribute, cache=False)(1.0)
+    assert codegen._library_class is before is JITCodeLibrary
+
+
+def test_kept_on_disk(tmp_path):
+    """A second process loads the machine code, with what inner functions raise."""
+    (tmp_path / "functions.py").write_text(
+        textwrap.dedent("""
+            import sys
+            from pymc_austerity.compilation import entry, jitable
+
+            @jitable
+            def inverse(x):
+                if x == 0.0:
+                    raise ZeroDivisionError("no inverse")
+                return 1.0 / x
+
+            @entry
+            def twice(x):
+                return 2.0 * inverse(x)
+
+            assert twice(4.0) == 0.5
+            try:
+                twice(0.0)
+            except ZeroDivisionError as error:
+                assert error.args == ("no inverse",)
+            else:
+                raise AssertionError
+            print(sum(twice.stats.cache_hits.values()), sum(twice.stats.cache_misses.values()))
+        """)
+    )
+    command = [sys.executable, "functions.py"]
+    said = [
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert said == [["0", "1"], ["1", "0"]]
+
+
+def test_numba_has_what_is_replaced():
+    """Another version of numba could have other names; then nothing would wait, or all would break."""
+    for name, value in vars(compilation._Library).items():
+        if callable(value) and name != "_emit" and name != "_defined":
+            assert hasattr(JITCodeLibrary, name), name
