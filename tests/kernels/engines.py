@@ -8,6 +8,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance.base import RuleFunctions, standard_error
+from pymc_austerity.compilation import entry
 from pymc_austerity.kernels.metropolis import Rule, no_range, sequential_test, transitions
 from pymc_austerity.kernels.subsample import ALL_ROWS, NO_ROWS, Rows
 from pymc_austerity.model.compile.records import constructor
@@ -69,7 +70,7 @@ def interpreted_trace(propose, adapt, rule, target, **kwargs):
 @cache
 def compiled_trace(propose, adapt, rule, target, **kwargs):
     """The same, compiled."""
-    return numba.njit(_make_trace(propose, adapt, rule, target, **kwargs))
+    return entry(_make_trace(propose, adapt, rule, target, **kwargs), cache=False)
 
 
 @cache

@@ -15,6 +15,7 @@ from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk, Subsampl
 from pymc_austerity.acceptance import Exact, ExactBarker
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.acceptance.exact import logistic
+from pymc_austerity.compilation import entry
 from pymc_austerity.kernels.full_data import Current, full_transitions, total, unknown_sum
 from pymc_austerity.kernels.metropolis import transitions
 from pymc_austerity.kernels.subsample import rows_of
@@ -103,7 +104,7 @@ def make_trace(propose, adapt, draw, target):
 
 @cache
 def compiled_full(propose, adapt, draw, target):
-    return numba.njit(make_trace(propose, adapt, draw, target))
+    return entry(make_trace(propose, adapt, draw, target), cache=False)
 
 
 @cache

@@ -19,6 +19,7 @@ from pymc_austerity.bounds import group_draws, row_draws, row_sampler, screened_
 from pymc_austerity.bounds.block_table import block_table, rounded_up
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_sampler import Move, RowSampler
+from pymc_austerity.compilation import entry
 from pymc_austerity.kernels import tuna
 from pymc_austerity.kernels.tuna import TunaRule
 from pymc_austerity.model.compile.cache_key import modules_of
@@ -341,7 +342,7 @@ def make_trace(propose, adapt, target, kernel):
 
 @cache
 def compiled_trace(propose, adapt, target, kernel=tuna.tuna_transitions):
-    return numba.njit(make_trace(propose, adapt, target, kernel))
+    return entry(make_trace(propose, adapt, target, kernel), cache=False)
 
 
 def chain_of(sampler, chi, n=400_000, proposal=RIGHT, seed=5, kernel=tuna.tuna_transitions):

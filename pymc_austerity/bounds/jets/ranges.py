@@ -90,7 +90,7 @@ CRITICAL_POINTS = _critical_points()
 DOMAINS = np.array([_DOMAINS.get(code, (-math.inf, math.inf)) for code in range(len(FUNCTIONS))])
 
 
-@entry
+@inner
 def ranges_of(
     code: int,
     low: float,

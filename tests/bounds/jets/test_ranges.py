@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from pymc_austerity import compilation
 from pymc_austerity.bounds.jets import codes, ranges
 from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
 from tests.bounds.jets.exact_functions import taylor
@@ -52,11 +53,17 @@ SPECIAL = {
 }
 
 
+@compilation.entry
+def ranges_of(code, low, high, y, n, work, middle, radius):
+    """What compiled code alone calls."""
+    ranges.ranges_of(code, low, high, y, n, work, middle, radius)
+
+
 def enclosures(op, low, high, y=0.0, n=N):
     """Midpoints and radii."""
     work = np.empty(ranges.WORK)
     middle, radius = np.empty(n + 1), np.empty(n + 1)
-    ranges.ranges_of(codes.FUNCTIONS.index(op), low, high, y, n, work, middle, radius)
+    ranges_of(codes.FUNCTIONS.index(op), low, high, y, n, work, middle, radius)
     return middle, radius
 
 
