@@ -70,7 +70,8 @@ class _Library(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        return _Environments(self._codegen)
+        own: Any = self._codegen
+        return _Environments(own) if self._waits else own
 
     def _optimize_final_module(self) -> None:
         self._waits = not any(name.startswith(_ENTRANCES) for name in self._defined())
@@ -84,7 +85,7 @@ class _Library(JITCodeLibrary):
             self._finalized = True
         else:
             super()._finalize_final_module()
-            _Environments(self._codegen).set_those_that_wait()
+            self._set_environments()
 
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
@@ -97,6 +98,13 @@ class _Library(JITCodeLibrary):
     def _get_compiled_object(self) -> Any:
         self._emit()
         return super()._get_compiled_object()
+
+    def _set_environments(self) -> None:
+        """Of all functions whose machine code is here now."""
+        codegen: Any = self._codegen
+        for each in self._final_module.global_variables:
+            if each.name in _WAITING and not each.is_declaration:
+                codegen.set_env(each.name, _WAITING.pop(each.name))
 
     def _defined(self) -> list[str]:
         return [each.name for each in self._final_module.functions if not each.is_declaration]
@@ -114,7 +122,7 @@ _WAITING: dict[str, Any] = {}
 
 
 class _Environments:
-    """What numba asks to write addresses of environments."""
+    """What numba asks to write the address of an environment: it is noted."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen
@@ -123,16 +131,5 @@ class _Environments:
         return getattr(self._codegen, name)
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Write it now, or note it."""
-        if self._is_there(name):
-            self._codegen.set_env(name, environment)
-        else:
-            _WAITING[name] = environment
-
-    def set_those_that_wait(self) -> None:
-        """Write those whose machine code is there by now."""
-        for name in [name for name in _WAITING if self._is_there(name)]:
-            self._codegen.set_env(name, _WAITING.pop(name))
-
-    def _is_there(self, name: str) -> bool:
-        return bool(self._codegen._engine.get_global_value_address(name))
+        """See numba."""
+        _WAITING[name] = environment

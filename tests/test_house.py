@@ -13,11 +13,8 @@ import pymc_austerity
 ROOT = Path(pymc_austerity.__file__).parent
 LONGEST = 350
 
-# The interface of a NamedTuple, that of a numba structure, and of its code generator, which have no other names.
-OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_getvalue"} | {
-    "_library_class",
-    "_engine",
-}
+# The interface of a NamedTuple, and those of numba's structures and of its code generator.
+OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_getvalue", "_library_class"}
 
 
 def sources():
