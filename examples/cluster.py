@@ -1,8 +1,9 @@
 """Chains on a Dask cluster: the draws of `pm.sample`, and what it costs to have them elsewhere.
 
 A logistic regression is sampled by `TunaMH` in this process, and on a cluster of two processes of this
-machine. What to expect: equal draws, and an overhead of a few seconds, in which workers import PyMC and build
-their tables. One worker is killed while its chain runs; the chain begins again, and makes the same draws.
+machine. What to expect: the same mode, equal draws, and an overhead of a few seconds, in which workers import
+PyMC and build their tables. One worker is killed while its chain runs; the chain begins again, and makes the
+same draws.
 
 `seconds` are of the wall clock; `MB sent` is what each worker gets.
 
@@ -53,19 +54,31 @@ def timed(sampler, **options):
     return idata, time.perf_counter() - started
 
 
+def row(where, seconds, *, equal=True, sent=0.0):
+    return {"where": where, "seconds": seconds, "equal": equal, "MB sent": sent}
+
+
 def main(n=FAST["n"], draws=FAST["draws"], address=None):
-    with model_of(n):
+    with model_of(n) as model:
+        began = time.perf_counter()
         step = TunaMH()
+        rows = [row("set-up, this process", time.perf_counter() - began)]
         own, seconds = timed(pm.sample, draws=draws, step=step, cores=1)
-        rows = [{"where": "this process", "seconds": seconds, "equal": True, "MB sent": 0.0}]
+        rows.append(row("this process", seconds))
         sent = len(cloudpickle.dumps(step)) / 1e6
         with Client(address) if address else Client(n_workers=2, threads_per_worker=1) as client:
+            for where in ("set-up, cluster", "set-up, again"):
+                began = time.perf_counter()
+                there = TunaMH(client=client)
+                seconds = time.perf_counter() - began
+                equal = there.prediction == step.prediction  # which follows from the mode
+                rows.append(row(where, seconds, equal=equal, sent=len(cloudpickle.dumps(model)) / 1e6))
             for where in ("cluster", "again", *(() if address else ("a worker dies",))):
                 if where == "a worker dies":
                     threading.Thread(target=kill_one, args=[client]).start()
                 found, seconds = timed(sample_distributed, draws=draws, step=step, client=client)
                 equal = bool(found.posterior.equals(own.posterior))
-                rows.append({"where": where, "seconds": seconds, "equal": equal, "MB sent": sent})
+                rows.append(row(where, seconds, equal=equal, sent=sent))
     table = pd.DataFrame(rows).set_index("where")
     print(table.to_string(float_format="{:.2f}".format))
     return table

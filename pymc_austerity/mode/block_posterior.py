@@ -10,6 +10,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.mode.newton import Density
 from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Index, Vector
 
@@ -24,6 +25,8 @@ class BlockPosterior:
         Values of all variables. Those outside the block stay there, and coordinates that are not free.
     whole_block : bool
         Whether all coordinates are free; else those of variables that a local term contains.
+    elsewhere : callable, optional
+        Computes sums over all rows in other processes.
 
     Attributes
     ----------
@@ -35,10 +38,17 @@ class BlockPosterior:
         Variables whose coordinates are free.
     """
 
-    def __init__(self, structure: TermStructure, point: Mapping[str, Any], *, whole_block: bool) -> None:
+    def __init__(
+        self,
+        structure: TermStructure,
+        point: Mapping[str, Any],
+        *,
+        whole_block: bool,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
         self.factorisation = fact = structure.factorisation
         self._function = Differentiable(structure, point)
-        self.likelihood = self._function.likelihood()
+        self.likelihood = self._function.likelihood(elsewhere=elsewhere)
         used = set(ancestors([term.rows for term in fact.locals]))
         values = [fact.graph.values[name] for name in fact.var_names]
         moved = [whole_block or value in used for value in values]

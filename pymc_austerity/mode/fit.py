@@ -27,6 +27,7 @@ from pymc_austerity.mode.whitening import feature_factors
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.model.structure.differentiable import Differentiable
+from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.target import Expansion, QuadraticProxy
@@ -45,6 +46,7 @@ def fit_mode(
     *,
     whole_block: bool,
     certify: bool = True,
+    elsewhere: Elsewhere | None = None,
 ) -> FittedTerms:
     """Find the posterior mode of a block, and expand the local terms there.
 
@@ -61,6 +63,8 @@ def fit_mode(
     whole_block : bool
     certify : bool
         Look for a bound on all remainders together.
+    elsewhere : callable, optional
+        Computes sums over all rows in other processes.
 
     Returns
     -------
@@ -82,10 +86,10 @@ def fit_mode(
     if taylor is not None and taylor.center != "mode":
         require_values(fact, taylor.center)
         given = {**point, **{name: np.asarray(taylor.center[name]) for name in fact.var_names}}
-        posterior = BlockPosterior(structure, given, whole_block=whole_block)
+        posterior = BlockPosterior(structure, given, whole_block=whole_block, elsewhere=elsewhere)
         located = located_at_start(posterior)
     else:
-        posterior = BlockPosterior(structure, point, whole_block=whole_block)
+        posterior = BlockPosterior(structure, point, whole_block=whole_block, elsewhere=elsewhere)
         try:
             located = ModeSearch(model, posterior, point).run()
         except NoNormalApproximationError:
@@ -151,15 +155,16 @@ def _normal_fit(posterior: BlockPosterior, located: Located, started: float) -> 
 def _with_expansion(found: FittedTerms, order: int) -> FittedTerms:
     """The local terms expanded where they were located, by one pass over the data."""
     mode_fit, features = found.mode_fit, found.features
-    there = found.likelihood.at(features(mode_fit.at))
-    expansion = Expansion(order, features(mode_fit.at), there.total.gradient, there.total.hessian)
+    phi = features(mode_fit.at)
+    total = found.likelihood.at(phi).total
+    expansion = Expansion(order, phi, total.gradient, total.hessian)
     of_features = None
     if found.structure.features is not None:
         _, unwhiten = mode_fit.padded_factors()
         of_features = feature_factors(features, mode_fit.at, mode_fit.proxy.mode, unwhiten)
     return found._replace(
         mode_fit=mode_fit._replace(expansion=expansion, of_features=of_features),
-        expanded=expand(found.structure, expansion, there.slopes),
+        expanded=expand(found.structure, expansion, found.likelihood.slopes(phi)),
     )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pymc as pm
 
@@ -30,3 +31,20 @@ def set_store_root(folder):
         del os.environ["PMA_STORE_ROOT"]
     else:
         os.environ["PMA_STORE_ROOT"] = folder
+
+
+def numba_files(folder):
+    """What numba has kept in a folder."""
+    assert os.environ["NUMBA_CACHE_DIR"] == folder
+    return len(list(Path(folder).rglob("*.nbc")))
+
+
+def goes_on_for_ever(content):
+    """A call that is lost with its worker."""
+    time.sleep(600.0)
+
+
+def fails_once(content, number):
+    """One of two calls fails."""
+    if number == 2:
+        raise ArithmeticError(f"planted {content.decode()}")

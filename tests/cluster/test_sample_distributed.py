@@ -17,7 +17,7 @@ from pymc.step_methods.compound import CompoundStep
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, sample_distributed, stored_data
 from pymc_austerity.cluster import running, sample, workers
-from tests.cluster.planted_steps import Slow, Talks, set_store_root
+from tests.cluster.planted_steps import Slow, Talks, numba_files, set_store_root
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 3}
 STARTS = pytest.mark.slow("starts processes that import PyMC")
@@ -163,6 +163,26 @@ class TestDraws:
             equal(sample_distributed(**options), own)
         finally:
             client.run(set_store_root, None)
+
+    def test_two_workers_compile_at_once(self, tmp_path):
+        """Into one folder, which is empty."""
+        environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTENSOR_FLAGS": f"base_compiledir={tmp_path}"}
+        model = model_of(*data())
+        step = TunaMH(model=model)
+        options = {"draws": 50, "tune": 10, "chains": 2, **QUIET}
+        with (
+            LocalCluster(
+                n_workers=2, threads_per_worker=1, dashboard_address=":0", env=environment
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            before = client.run(numba_files, str(tmp_path))
+            ours = sample_distributed(step=step, client=client, model=model, **options)
+            assert len(ours.posterior.chain) == 2
+            after = client.run(numba_files, str(tmp_path))
+        assert max(before.values()) == 0 < min(after.values())
+        with model:
+            equal(ours, pm.sample(cores=1, step=step, **options))
 
 
 @STARTS

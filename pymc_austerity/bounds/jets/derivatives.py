@@ -71,10 +71,23 @@ def add_rows(expression: Expression, rows: Array, data: Array, phi: Vector, sums
     m, p, _ = rows.shape
     tape = _tape(expression, p)
     slopes = np.empty((p + p * (p + 1) // 2, m))
-    eta = np.empty((p, m))
-    _predictors(rows, phi, eta)
-    _add_rows(tape, rows, eta, np.ascontiguousarray(data), points_for(tape), sums, slopes)
+    _add_rows(tape, rows, predictors(rows, phi), np.ascontiguousarray(data), points_for(tape), sums, slopes)
     return slopes
+
+
+def predictors(rows: Array, phi: Vector) -> Array:
+    """x_ik . phi + o_ik, of shape (p, m), from rows as in `add_rows`."""
+    eta = np.empty((rows.shape[1], rows.shape[0]))
+    _predictors(rows, phi, eta)
+    return eta
+
+
+@entry
+def add_slopes(rows: Array, slopes: Array, sums: Sums) -> None:
+    """Add rows with one predictor, of which f' and f'' are known, to gradient and Hessian."""
+    for i in range(rows.shape[0]):
+        _add_multiple(slopes[0, i], rows[i, 0], sums.gradient)
+    _add_squares(rows, slopes, 0, rows.shape[0], sums.hessian)
 
 
 @entry

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets import codes
 from pymc_austerity.bounds.jets import tape as steps
 from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
-from pymc_austerity.bounds.jets.compiled import inner
+from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.functions import derivatives
 from pymc_austerity.bounds.jets.ranges import is_outside
 from pymc_austerity.bounds.jets.tape import Tape
@@ -57,7 +57,7 @@ def points_for(tape: Tape) -> Points:
     )
 
 
-@inner
+@entry
 def run_at_points(tape: Tape, eta: Array, data: Array, first: int, points: Points) -> int:
     """Run the program for rows `first`, first + 1, ...: their number is returned.
 

@@ -13,7 +13,7 @@ from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, parts_of, reb
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
 from pymc_austerity.model.structure.feature_map import CompiledFeatures, FeatureMap, Identity
-from pymc_austerity.model.structure.log_likelihood import LogLikelihood
+from pymc_austerity.model.structure.log_likelihood import Elsewhere, LogLikelihood
 from pymc_austerity.model.structure.term_derivatives import term_derivatives
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Index, Vector
@@ -53,10 +53,12 @@ class Differentiable:
             fixed = inner.point_values({**inner.graph.point, **outside})
         self._terms = [term_derivatives(structure, k, fixed) for k in range(len(structure.forms))]
 
-    def likelihood(self, positions: Index | None = None) -> LogLikelihood:
+    def likelihood(self, positions: Index | None = None, elsewhere: Elsewhere | None = None) -> LogLikelihood:
         """Sum of the local terms at `positions` of the population, in increasing order; by default of all."""
         stores_slopes = not self.structure.factorisation.rows_on_disk
-        return LogLikelihood(self._terms, self.features, positions, stores_slopes=stores_slopes)
+        return LogLikelihood(
+            self._terms, self.features, positions, stores_slopes=stores_slopes, elsewhere=elsewhere
+        )
 
     def prior(self, q: Vector) -> Derivatives:
         """Sum of the global terms."""

@@ -3,17 +3,20 @@
 A term with a linear predictor, l_i = f_i(x_i . phi + o_i), needs two derivatives by one number for each row:
 its gradient is X' f' and its Hessian X' diag(f'') X; with a few predictors there are as many X. Any other
 term is differentiated along all coordinates.
+
+Rows are added up in blocks, one after the other and without BLAS, and then the sums of the blocks in their
+order: the result is the same to the bit wherever the sums of a block are computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.bounds.jets.derivatives import add_rows, no_sums
+from pymc_austerity.bounds.jets.derivatives import Sums, add_rows, add_slopes, no_sums, predictors
 from pymc_austerity.model.factorisation import CHUNK
 from pymc_austerity.model.structure.derivatives import Derivatives, zero
 from pymc_austerity.model.structure.feature_map import FeatureMap
@@ -29,6 +32,8 @@ from pymc_austerity.target import Index, Vector
 # Numbers of a chunk of rows.
 _BUDGET = 200_000
 _SMALLEST_CHUNK = 256
+# Chunks of a block.
+_BLOCK = 16
 # Numbers of a design that are stored from one pass to the next: those of a subsample.
 _STORED = 2_500_000
 
@@ -36,6 +41,13 @@ Slopes = npt.NDArray[np.float64]
 RowsOf = Callable[[Index], np.ndarray]
 # Positions of a term; a range takes no memory.
 Rows = Index | range
+
+
+class Elsewhere(Protocol):
+    """Computes sums over blocks of rows in other processes."""
+
+    def __call__(self, phi: Vector, n_blocks: int) -> Sequence[Derivatives]:
+        """The sums over each block, at features phi."""
 
 
 class LikelihoodAt(NamedTuple):
@@ -48,7 +60,7 @@ class LikelihoodAt(NamedTuple):
     slopes : tuple of ndarray (k, n)
         For each term the derivatives of its rows by the predictors: the p first ones, then the second ones
         by predictors j <= k in the order of the rows of a matrix. Without columns where a term has no
-        predictors, or slopes are not stored.
+        predictors, or slopes are not stored, or sums come from elsewhere.
     """
 
     total: Derivatives
@@ -68,6 +80,8 @@ class LogLikelihood:
         Rows of the population, in increasing order; by default all.
     stores_slopes : bool, default True
         Whether `at` tells the derivatives of all rows, some numbers for each.
+    elsewhere : callable, optional
+        Computes the sums of blocks.
 
     Attributes
     ----------
@@ -82,14 +96,15 @@ class LogLikelihood:
         positions: Index | None = None,
         *,
         stores_slopes: bool = True,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        self._stores_slopes = stores_slopes
+        self._stores_slopes, self._elsewhere = stores_slopes, elsewhere
         self.features = features
         self.passes = 0
         n_rows = sum(term.size for term in terms) if positions is None else len(positions)
         width = max((term.n_predictors for term in terms), default=0) * (features.n_features + 1)
         length = int(np.clip(_BUDGET // max(1, width), _SMALLEST_CHUNK, CHUNK))
-        self._sums: list[_Sum] = []
+        self._sums: list[_Blocks] = []
         first = 0
         for term in terms:
             own: Rows = range(term.size)
@@ -109,24 +124,46 @@ class LogLikelihood:
         if self._last is None or not np.array_equal(self._last[0], phi):
             self.passes += 1
             self._last = None  # its slopes make room for the new ones
-            total, slopes = zero(self.features.n_features), []
-            with np.errstate(all="ignore"):
-                for term in self._sums:
-                    derivatives, own = term.at(phi, stores_slopes=self._stores_slopes)
-                    total = total.plus(derivatives)
-                    slopes.append(own)
+            slopes = [term.no_slopes(self._stores_slopes and self._elsewhere is None) for term in self._sums]
+            total = zero(self.features.n_features)
+            if self._elsewhere is None:
+                blocks: Iterable[Derivatives] = self._blocks(phi, range(self.n_blocks), slopes)
+            else:
+                blocks = self._elsewhere(phi, self.n_blocks)
+            for block in blocks:
+                total = total.plus(block)
             self._last = phi.copy(), LikelihoodAt(total, tuple(slopes))
         return self._last[1]
 
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of rows whose sums are added up."""
+        return sum(term.n_blocks for term in self._sums)
+
+    def of_blocks(self, phi: Vector, numbers: range) -> list[Derivatives]:
+        """The sums over some blocks of rows."""
+        return list(self._blocks(phi, numbers, [term.no_slopes(False) for term in self._sums]))
+
     def slopes(self, phi: Vector) -> tuple[Slopes, ...]:
-        """Those of `at`, without a pass over terms that have none."""
+        """Those of `at`: if they are not known, by a pass over terms that have some."""
+        if self._elsewhere is None and self._last is not None and np.array_equal(self._last[0], phi):
+            return self._last[1].slopes
+        slopes = [term.no_slopes(self._stores_slopes) for term in self._sums]
         with np.errstate(all="ignore"):
-            return tuple(
-                term.at(phi, stores_slopes=True)[1]
-                if self._stores_slopes and not isinstance(term, _SumByCoordinates)
-                else _NO_SLOPES
-                for term in self._sums
-            )
+            for term, own in zip(self._sums, slopes, strict=True):
+                for b in range(term.n_blocks if own.shape[1] else 0):
+                    term.of_block(phi, b, own)
+        return tuple(slopes)
+
+    def _blocks(self, phi: Vector, numbers: range, slopes: list[Slopes]) -> Iterator[Derivatives]:
+        """The sums over some blocks; derivatives of rows are written where there is room."""
+        first = 0
+        for term, own in zip(self._sums, slopes, strict=True):
+            for b in range(max(numbers.start - first, 0), min(numbers.stop - first, term.n_blocks)):
+                with np.errstate(all="ignore"):
+                    found = term.of_block(phi, b, own)
+                yield found
+            first += term.n_blocks
 
 
 class _Stored:
@@ -146,78 +183,107 @@ class _Stored:
         return found
 
 
-class _SumByPredictor:
+class _Blocks:
+    """Some rows of a term, in chunks of which several are a block."""
+
+    # Derivatives of a row by its predictors.
+    _n_slopes = 0
+
+    def __init__(self, chunks: list[Rows]) -> None:
+        self._chunks = chunks
+        self._starts = np.cumsum([0, *map(len, chunks)])
+        self.n_blocks = -(-len(chunks) // _BLOCK)
+
+    def no_slopes(self, stored: bool) -> Slopes:
+        """Room for derivatives of all rows; without columns if none are stored."""
+        return np.empty((self._n_slopes or 2, self._starts[-1] if stored and self._n_slopes else 0))
+
+    def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
+        """The sums over a block; derivatives of its rows are written if there is room."""
+        raise NotImplementedError
+
+    def _chunks_of(self, block: int) -> range:
+        return range(block * _BLOCK, min((block + 1) * _BLOCK, len(self._chunks)))
+
+    def _write(self, own: Slopes, chunk: int, slopes: Slopes) -> None:
+        if slopes.shape[1]:
+            slopes[:, self._starts[chunk] : self._starts[chunk + 1]] = own
+
+
+class _SumByPredictor(_Blocks):
     """Some rows of a term with one linear predictor."""
 
+    _n_slopes = 2
+
     def __init__(self, term: ByPredictor, chunks: list[Rows], *, stores: bool) -> None:
-        self._term, self._chunks = term, chunks
+        super().__init__(chunks)
+        self._term = term
         self._rows = _Stored(term.design, chunks, stores=stores)
 
-    def at(self, phi: Vector, *, stores_slopes: bool) -> tuple[Derivatives, Slopes]:
-        """The sum over the rows, and their slopes."""
-        total, slopes = zero(len(phi)), []
-        for k, positions in enumerate(self._chunks):
-            rows = self._rows.of_chunk(k)
-            x, offset = rows[:, :-1], rows[:, -1]
-            value, first, second = self._term.of_rows(x @ phi + offset, _positions(positions))
-            total = total.plus(Derivatives(float(value.sum()), first @ x, (x.T * second) @ x))
-            if stores_slopes:
-                slopes.append(np.stack([first, second]))
-        return total, np.concatenate(slopes, axis=1) if slopes else _NO_SLOPES
+    def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
+        """See the base class."""
+        sums = no_sums(len(phi))
+        for k in self._chunks_of(number):
+            rows = self._rows.of_chunk(k)[:, None]
+            (eta,) = predictors(rows, phi)
+            value, first, second = self._term.of_rows(eta, _positions(self._chunks[k]))
+            own = np.stack([first, second])
+            sums.value[0] += value.sum()
+            add_slopes(rows, own, sums)
+            self._write(own, k, slopes)
+        return _derivatives(sums)
 
 
-class _SumByRowFunction:
+class _SumByRowFunction(_Blocks):
     """Some rows of a term with a few linear predictors."""
 
     def __init__(self, term: ByRowFunction, chunks: list[Rows], *, stores: bool) -> None:
+        super().__init__(chunks)
         function = term.function
-        self._expression, self._chunks = function.expression, chunks
+        self._expression = function.expression
         self._n_slopes = function.n_predictors * (function.n_predictors + 3) // 2
         self._rows = _Stored(function.rows, chunks, stores=stores)
         self._data = _Stored(function.data, chunks, stores=stores)
         self._guards = None if function.guards is None else _Stored(function.guards, chunks, stores=stores)
 
-    def at(self, phi: Vector, *, stores_slopes: bool) -> tuple[Derivatives, Slopes]:
-        """The sum over the rows, and their slopes."""
-        sums, start = no_sums(len(phi)), 0
-        slopes = np.empty((self._n_slopes, sum(map(len, self._chunks)) if stores_slopes else 0))
-        for k, positions in enumerate(self._chunks):
+    def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
+        """See the base class."""
+        sums = no_sums(len(phi))
+        for k in self._chunks_of(number):
             own = add_rows(self._expression, self._rows.of_chunk(k), self._data.of_chunk(k), phi, sums)
-            if stores_slopes:
-                slopes[:, start : start + len(positions)] = own
-                start += len(positions)
+            self._write(own, k, slopes)
             if self._guards is not None:
                 guards = self._guards.of_chunk(k)
                 if not np.all(guards[..., :-1] @ phi + guards[..., -1] > 0.0):
                     sums.value[0] = -np.inf
-        lower = sums.hessian
-        hessian = lower + np.tril(lower, -1).T
-        return Derivatives(float(sums.value[0]), sums.gradient, hessian), slopes
+        return _derivatives(sums)
 
 
-class _SumByCoordinates:
-    """Some rows of any other term."""
+class _SumByCoordinates(_Blocks):
+    """Some rows of any other term, which have no slopes."""
 
     def __init__(self, term: ByCoordinates, chunks: list[Rows]) -> None:
-        self._term, self._chunks = term, chunks
+        super().__init__(chunks)
+        self._term = term
 
-    def at(self, phi: Vector, *, stores_slopes: bool) -> tuple[Derivatives, Slopes]:
-        """The sum over the rows, and no slopes."""
+    def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
+        """See the base class."""
         total = zero(len(phi))
-        for positions in self._chunks:
-            total = total.plus(self._term.of_rows(phi, _positions(positions)))
-        return total, _NO_SLOPES
+        for k in self._chunks_of(number):
+            total = total.plus(self._term.of_rows(phi, _positions(self._chunks[k])))
+        return total
 
 
-_Sum = _SumByPredictor | _SumByRowFunction | _SumByCoordinates
-_NO_SLOPES = np.empty((2, 0))
+def _derivatives(sums: Sums) -> Derivatives:
+    lower = sums.hessian
+    return Derivatives(float(sums.value[0]), sums.gradient, lower + np.tril(lower, -1).T)
 
 
 def _positions(rows: Rows) -> Index:
     return np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
 
 
-def _sum_of(term: TermDerivatives, chunks: list[Rows], *, stores: bool) -> _Sum:
+def _sum_of(term: TermDerivatives, chunks: list[Rows], *, stores: bool) -> _Blocks:
     if isinstance(term, ByPredictor):
         return _SumByPredictor(term, chunks, stores=stores)
     if isinstance(term, ByRowFunction):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
@@ -13,6 +15,7 @@ from pymc_austerity.model.stored_data import refuse_on_disk
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan, plan_plates
+from pymc_austerity.step_methods.metropolis.sums_elsewhere import SumsElsewhere
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     TunaOptions,
     TunaPlan,
@@ -30,15 +33,23 @@ def plan_exact(
     decision: PlateDecision,
     point: PointType,
     fewest: int = FEWEST_GROUPS,
+    client: Any = None,
 ) -> TunaPlan | PlatePlan:
-    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block."""
+    """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block.
+
+    With a `distributed.Client` sums over all rows, which the search for the mode needs, are computed there.
+    """
     fact = factorised(options, point)
     scratch_folder(fact)  # an error before a long search
     found = None if tuna.chi or tuna.curvature else plate_for(options, fact, point, fewest)
     if isinstance(found, PlateModel):
+        if client is not None:
+            warn("The set-up of a plate of effects is not distributed: client= has had no effect.")
         return plan_plates(options, decision, found, point)
+    elsewhere = None if client is None else SumsElsewhere(client, options, point)
     try:
-        plan = plan_tuna(options, tuna, point, survey(options, point, certify=False, factorisation=fact))
+        surveyed = survey(options, point, certify=False, factorisation=fact, elsewhere=elsewhere)
+        plan = plan_tuna(options, tuna, point, surveyed)
     except UnsuitableError as error:
         if found is not None:
             error.add_note(f"The model has effects of many groups, which are no plate: {found}.")

@@ -18,6 +18,7 @@ from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.stored_data import refuse_evaluated, refuse_on_disk
+from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.laplace import Laplace
@@ -250,12 +251,21 @@ def mode_fit_for(
     taylor: Taylor | None,
     proposal: Any,
     bounds_together: bool,
+    elsewhere: Elsewhere | None = None,
 ) -> FittedTerms | None:
     """Where terms are expanded and proposals are fitted, if anything is."""
     if taylor is None and not is_fitted(proposal):
         return None
     whole_block = isinstance(proposal, Laplace)
-    return fit_mode(model, structure, point, taylor, whole_block=whole_block, certify=bounds_together)
+    return fit_mode(
+        model,
+        structure,
+        point,
+        taylor,
+        whole_block=whole_block,
+        certify=bounds_together,
+        elsewhere=elsewhere,
+    )
 
 
 def share_of_independent_moves(proposal: Any) -> float:

@@ -23,6 +23,7 @@ from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind
@@ -211,6 +212,7 @@ def survey(
     *,
     certify: bool = True,
     factorisation: Factorisation | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Survey:
     """Find the local terms, and the mode if it is needed.
 
@@ -223,6 +225,8 @@ def survey(
         Look for a bound on all Taylor remainders together, and for the rows with the largest ones.
     factorisation : Factorisation, optional
         The local terms, if they are known already.
+    elsewhere : callable, optional
+        Computes sums over all rows in other processes.
 
     Raises
     ------
@@ -237,7 +241,9 @@ def survey(
     gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
     structure = TermStructure(fact)
     proposal = proposal_for(options.proposal, options.control_variate, structure)
-    found = mode_fit_for(options.model, structure, point, options.control_variate, proposal, certify)
+    found = mode_fit_for(
+        options.model, structure, point, options.control_variate, proposal, certify, elsewhere
+    )
     return Survey(structure, fingerprint(fact.graph), proposal, found)
 
 

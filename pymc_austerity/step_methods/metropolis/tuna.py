@@ -10,6 +10,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.row_constants import Curvature
+from pymc_austerity.cluster.workers import require_client
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
@@ -64,6 +65,10 @@ class TunaMH(PlateStep):
     debug : bool, default False
         Count terms that are larger than their bounds in the sample statistic `bound_violations` and go on,
         instead of raising an error at the first.
+    client : distributed.Client, optional
+        Of a Dask cluster. Sums over all rows, which the search for the mode needs, are computed by its
+        workers. The mode is the same to the bit on processors of one type with the same libraries. Bounds of
+        rows are computed here. A plate of effects is set up here, and a warning says so.
     **options
         Those of every subsampled step but `subsample`: see `MetropolisHastings`. The default proposal is
         ``Laplace()``, independent draws of the fitted distribution mixed with a random walk, or
@@ -165,6 +170,8 @@ class TunaMH(PlateStep):
         "bound_violations": (np.float64, []),
     }
     _recipe: TunaRecipe | PlateRecipe
+    # Of a cluster, while the step is set up.
+    _client: Any = None
 
     def __init__(
         self,
@@ -175,8 +182,12 @@ class TunaMH(PlateStep):
         switch_above: float = 0.25,
         curvature: Mapping[str, Curvature] | None = None,
         debug: bool = False,
+        client: Any = None,
         **options: Unpack[TunaKeywords],
     ) -> None:
+        if client is not None:
+            require_client(client)
+        self._client = client
         self._tuna = checked_tuna_options(chi, switch_above, curvature, debug)
         taylor = checked_control_variate(control_variate)
         if isinstance(options.get("proposal"), Langevin | StiefelWalk):
@@ -184,7 +195,10 @@ class TunaMH(PlateStep):
                 f"TunaMH has no decision rule for the moves of {type(options['proposal']).__name__}. Use it "
                 "with AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
             )
-        super().__init__(vars, EXACT, control_variate=taylor, **options)
+        try:
+            super().__init__(vars, EXACT, control_variate=taylor, **options)
+        finally:
+            self._client = None
 
     @classmethod
     def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
@@ -207,7 +221,8 @@ class TunaMH(PlateStep):
         return float(self._recipe.prediction.terms)
 
     def _planned(self, point: PointType) -> StepPlan:
-        return plan_exact(self._options, self._tuna, self._decision(), point, self._fewest_groups)
+        client = self._client
+        return plan_exact(self._options, self._tuna, self._decision(), point, self._fewest_groups, client)
 
     def _planned_again(self, point: PointType) -> StepPlan | None:
         if isinstance(self._recipe, PlateRecipe):

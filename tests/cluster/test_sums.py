@@ -1,0 +1,183 @@
+"""`TunaMH(client=)`: the mode of one process, to the bit, whatever happens to workers."""
+
+import os
+import pickle
+import signal
+import threading
+import time
+
+import numpy as np
+import pymc as pm
+import pytest
+from distributed import Client, LocalCluster
+
+from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, stored_data
+from pymc_austerity.cluster import calls
+from pymc_austerity.step_methods.metropolis import exact_plan, sums_elsewhere, tuna
+from tests.cluster.planted_steps import fails_once, goes_on_for_ever
+
+N, D = 900_000, 3
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(N, D))
+    return x, rng.poisson(np.exp(0.3 * x[:, 0])).astype(np.int16)
+
+
+def model_of(x, y):
+    with pm.Model() as model:
+        pm.Poisson("y", pm.math.exp(x @ pm.Normal("beta", shape=D)), observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+    with LocalCluster(n_workers=2, **options) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    with Client(cluster) as client:
+        yield client
+
+
+def found(step):
+    """All that sums have made."""
+    fit = step._recipe.mode_fit
+    return fit.proxy.mode, fit.proxy.precision, fit.expansion.gradient, fit.expansion.hessian
+
+
+def equal(one, two):
+    return all(np.array_equal(a, b) for a, b in zip(found(one), found(two), strict=True))
+
+
+@pytest.mark.slow("starts processes that import PyMC")
+class TestSums:
+    def test_the_mode_of_one_process(self, client, arrays, monkeypatch):
+        """Blocks are of 262,144 rows, so that there are four of them, also on one worker."""
+        model = model_of(*arrays)
+        asked = []
+        own = calls.Calls.__call__
+
+        def noted(self, function, arguments):
+            asked.append([given[2:] for given in arguments])
+            return own(self, function, arguments)
+
+        monkeypatch.setattr(calls.Calls, "__call__", noted)
+        step = TunaMH(model=model, client=client)
+        assert equal(step, TunaMH(model=model))
+        assert asked
+        assert all(each == [(0, 1), (1, 2), (2, 3), (3, 4)] for each in asked)
+        monkeypatch.setattr(sums_elsewhere, "_CALLS_A_WORKER", 1)
+        assert equal(TunaMH(model=model, client=client), step)
+        assert asked[-1] == [(0, 2), (2, 4)]
+        # Another order of the sums differs by rounding: blocks are in their order.
+        monkeypatch.setattr(calls.Calls, "__call__", lambda self, *given: noted(self, *given)[::-1])
+        other = TunaMH(model=model, client=client)
+        assert not equal(other, step)
+        np.testing.assert_allclose(found(other)[0], found(step)[0], rtol=1e-10)
+
+    def test_nothing_of_the_cluster_stays(self, client, arrays):
+        step = TunaMH(model=model_of(*(each[:3000] for each in arrays)), client=client)
+        assert b"distributed" not in pickle.dumps(step.sampling_state)
+        assert step._client is None
+
+    def test_rows_on_disk_are_not_sent(self, client, arrays, tmp_path, monkeypatch):
+        maps = {}
+        for name, values in zip("xy", arrays, strict=True):
+            np.save(tmp_path / f"{name}.npy", values)
+            maps[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
+        store = RowStore.write(maps, tmp_path / "counts.rows")
+        sent = []
+        own = client.scatter
+        monkeypatch.setattr(client, "scatter", lambda data, **given: sent.append(data) or own(data, **given))
+        with pm.Model() as model:
+            x, y = stored_data("x", store["x"]), stored_data("y", store["y"])
+            pm.Poisson("counts", pm.math.exp(x @ pm.Normal("beta", shape=D)), observed=y)
+            step = TunaMH(client=client)
+        assert len(sent) == 1
+        assert len(sent[0]) < 1e6 < arrays[0].nbytes
+        assert equal(step, TunaMH(model=model))
+
+    def test_a_worker_dies(self, client, arrays, monkeypatch):
+        model = model_of(*arrays)
+        before = set(client.run(os.getpid).values())
+        own = calls.Calls._wait_for
+
+        def kill_first(self, futures):
+            if set(client.run(os.getpid).values()) == before:
+                os.kill(min(before), signal.SIGKILL)
+            own(self, futures)
+
+        monkeypatch.setattr(calls.Calls, "_wait_for", kill_first)
+        step = TunaMH(model=model, client=client)
+        client.wait_for_workers(2)
+        assert set(client.run(os.getpid).values()) != before
+        assert equal(step, TunaMH(model=model))
+
+    def test_all_workers_die_and_others_come(self, arrays, monkeypatch):
+        """Then what was sent to them is lost, too."""
+        model = model_of(*arrays)
+        cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+        with cluster, Client(cluster) as client:
+            own, replaced = calls.Calls._wait_for, []
+
+            def replace_first(self, futures):
+                if not replaced:
+                    replaced.append(True)
+                    cluster.scale(0)
+                    while client.nthreads():
+                        time.sleep(0.01)
+                    cluster.scale(1)
+                own(self, futures)
+
+            monkeypatch.setattr(calls.Calls, "_wait_for", replace_first)
+            assert equal(TunaMH(model=model, client=client), TunaMH(model=model))
+
+    def test_no_workers(self, arrays, monkeypatch):
+        monkeypatch.setattr(sums_elsewhere, "_WAIT", 1.5)
+        empty = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+        with empty as cluster, Client(cluster) as client:
+            content = calls.Calls(client, b"", sums_elsewhere.Inspection(client, []), 1.5, "Test")
+            stop = threading.Thread(target=lambda: (time.sleep(1.0), cluster.scale(0)))
+            stop.start()
+            with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
+                content(goes_on_for_ever, [()])
+            stop.join()
+            with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
+                TunaMH(model=model_of(*arrays), client=client)
+
+    def test_an_error_is_told(self, client):
+        content = calls.Calls(client, b"7", sums_elsewhere.Inspection(client, []), 5.0, "Some sums")
+        with pytest.raises(ArithmeticError, match=r"(?s)planted 7.*raised on a worker. Some sums"):
+            content(fails_once, [(1,), (2,)])
+
+
+def test_a_plate_is_set_up_here(monkeypatch):
+    class SetUpError(Exception):
+        pass
+
+    def stop(*args):
+        raise SetUpError
+
+    monkeypatch.setattr(exact_plan, "plan_plates", stop)
+    monkeypatch.setattr(tuna, "require_client", lambda client: None)
+    rng = np.random.default_rng(2)
+    group = rng.integers(0, 40, 4000)
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau")
+        u = pm.Normal("u", 0.0, tau, shape=40)
+        pm.Bernoulli("y", logit_p=u[group], observed=rng.integers(0, 2, 4000))
+    said = "The set-up of a plate of effects is not distributed: client= has had no effect"
+    with pytest.warns(SubsamplingWarning, match=said), pytest.raises(SetUpError):
+        TunaMH(model=model, client=object())
+
+
+def test_bad_input():
+    model = model_of(np.zeros((1000, D)), np.zeros(1000, dtype=int))
+    with pytest.raises(TypeError, match="client is a distributed.Client, not 'tcp://host:8786'"):
+        TunaMH(model=model, client="tcp://host:8786")
