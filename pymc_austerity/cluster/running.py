@@ -18,8 +18,8 @@ from pymc_austerity.extras import imported
 
 # Seconds between two looks.
 _LOOK = 0.2
-# How often what workers need is sent again, after it was lost with all of them.
-_SENT_AGAIN = 3
+# Workers that may die with a chain; the last one is an error.
+_MOST_DEATHS = 3
 
 
 class Running:
@@ -44,16 +44,19 @@ class Running:
     ) -> None:
         self._client, self._topic, self._inspection, self._wait = client, topic, inspection, wait
         self._killed = imported("distributed", "Chains on a cluster", "cluster").KilledWorker
-        self._bytes, self._n_lost = content, 0
+        self._bytes, self._n_sent = content, 0
+        # Where a chain was last seen, and how many workers have died with it.
         self._last: dict[int, str] = {}
+        self._deaths = [0] * chains
         self._futures: dict[int, Any] = {}
         self._submit(range(chains))
         self._alone_since: float | None = None
 
     def _submit(self, chains: Iterable[int]) -> None:
         self._content = self._client.scatter(self._bytes, broadcast=True, hash=False)
+        self._n_sent += 1
         for k in chains:
-            key = f"chain-{k}-{self._n_lost}-{self._topic}"
+            key = f"chain-{k}-{self._n_sent}-{self._topic}"
             self._futures[k] = self._client.submit(
                 run_chain, self._content, k, self._topic, pure=False, key=key
             )
@@ -75,6 +78,7 @@ class Running:
                     if self._client.status != "running":
                         break
                     self._require_no_error()
+                    self._count_deaths(found)
                     self._send_again(found)
                     time.sleep(_LOOK)
         except KeyboardInterrupt:
@@ -115,10 +119,7 @@ class Running:
 
     def _raise(self, chain: int, error: BaseException) -> None:
         if isinstance(error, self._killed):
-            raise RuntimeError(
-                f"Chain {chain} was lost with its worker again and again, the last time with "
-                f"{error.last_worker.address}: too little memory there? See the worker's log."
-            ) from error
+            raise _lost(chain, error.last_worker.address) from error
         error.add_note(f"This was raised by chain {chain} on a worker.")
         raise error
 
@@ -132,27 +133,26 @@ class Running:
         if now - self._alone_since > self._wait:
             raise no_worker(self._wait)
 
+    def _count_deaths(self, found: Mapping[int, Drawn]) -> None:
+        """Give up a chain that workers die of."""
+        workers = self._client.nthreads()
+        for k, address in list(self._last.items()):
+            if address not in workers and k not in found:
+                del self._last[k]
+                self._deaths[k] += 1
+                if self._deaths[k] == _MOST_DEATHS:
+                    raise _lost(k, address)
+        numbers = {future.key: k for k, future in self._futures.items()}
+        for address, keys in self._client.processing().items():
+            self._last |= {numbers[key]: address for key in keys if key in numbers}
+
     def _send_again(self, found: Mapping[int, Drawn]) -> None:
         """Begin chains again that were lost with all workers: Dask drops them without an error."""
-        where = self._client.processing()
-        self._last |= {
-            k: address
-            for address, keys in where.items()
-            for k, one in self._futures.items()
-            if one.key in keys
-        }
         lost = [
             k for k, one in self._futures.items() if k not in found and one.status in ("cancelled", "lost")
         ]
-        if not lost or not self._client.nthreads():
-            return
-        self._n_lost += 1
-        if self._n_lost > _SENT_AGAIN:
-            raise RuntimeError(
-                f"All workers have died {self._n_lost} times while chain {lost[0]} ran, last seen on "
-                f"{self._last.get(lost[0], 'no worker')}: too little memory there? See the worker's log."
-            )
-        self._submit(lost)
+        if lost and self._client.nthreads():
+            self._submit(lost)
 
     def _close(self, found: dict[int, Drawn]) -> None:
         if self._client.status != "running":
@@ -161,3 +161,10 @@ class Running:
         if len(found) < len(self._futures):
             self._client.run(stop_chains, self._topic, on_error="ignore")
         self._client.cancel(list(self._futures.values()))
+
+
+def _lost(chain: int, address: str) -> RuntimeError:
+    return RuntimeError(
+        f"Chain {chain} was lost with its worker again and again, the last time with {address}: too little "
+        "memory there? See the worker's log."
+    )

@@ -85,9 +85,8 @@ def sample_distributed(
     TypeError, ValueError
         If `client` is no connected client, or an argument is out of range.
     RuntimeError
-        If a worker has another version of a package, or several threads; if a chain was lost with its worker
-        more often than the scheduler allows (`distributed.scheduler.allowed-failures`, 3), or all workers
-        were lost more than three times; if there are no workers for too long.
+        If a worker has another version of a package, or several threads; if three workers have died with a
+        chain; if there are no workers for too long.
     FileNotFoundError
         If a worker does not see rows on disk: it names the path and the host.
 
