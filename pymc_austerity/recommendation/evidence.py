@@ -25,6 +25,7 @@ from pymc_austerity.step_methods.metropolis.tuna_plan import (
     TunaPlan,
     checked_tuna_options,
     plan_tuna,
+    scratch_folder,
 )
 
 # What independent draws of the fitted distribution need: an acceptance rate, and how sums of remainders vary.
@@ -88,6 +89,7 @@ def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence
     fact, plate = None, None
     try:
         fact = factorised(options, point)
+        scratch_folder(fact)  # an error before a long search
         plate = plate_for(options, fact, point)
         if isinstance(plate, PlateModel):
             plates = plan_plates(options, PlateDecision(MOST_ROWS, debug=False), plate, point)

@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import RowStore, TunaMH, stored_data
+from pymc_austerity import RowStore, TunaMH, recommend, stored_data
 from pymc_austerity.bounds import constants_table
 from pymc_austerity.bounds.block_table import BLOCK, LONG_BLOCK, block_table, draw_all_weighted
 from pymc_austerity.bounds.row_constants import INFLATION
@@ -20,6 +20,7 @@ from pymc_austerity.mode import expansion
 from pymc_austerity.model.compile import backend
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.structure.local_terms import LocalTerms
+from pymc_austerity.recommendation import evidence
 from tests.data.full_disk import limited_file_size
 from tests.statistical.errors import p_of_counts
 
@@ -195,10 +196,13 @@ class TestFiles:
         assert "are left on its disk" in str(told.value)
         assert len(list(store.path.iterdir())) == 3
 
-    def test_maps_without_a_folder(self, interpreted, store, tmp_path):
+    def test_maps_without_a_folder(self, interpreted, store, tmp_path, monkeypatch):
         maps = {name: np.load(store[name].path, mmap_mode="r") for name in store}
         with pytest.raises(ValueError, match="scratch='a folder'"):
             TunaMH(model=on_disk(RowStore.open(maps)))
+        monkeypatch.setattr(evidence, "survey", None)  # it is said before the search for the mode
+        with pytest.raises(ValueError, match="scratch='a folder'"):
+            recommend(model=on_disk(RowStore.open(maps)), verbose=False)
         TunaMH(model=on_disk(RowStore.open(maps, scratch=tmp_path)))
         assert not os.listdir(tmp_path)
 
