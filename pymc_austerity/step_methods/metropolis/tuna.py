@@ -198,7 +198,7 @@ class TunaMH(PlateStep):
         try:
             super().__init__(vars, EXACT, control_variate=taylor, **options)
         finally:
-            self._client = None
+            del self._client
 
     @classmethod
     def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
