@@ -110,11 +110,12 @@ class _Library(JITCodeLibrary):
         return [each.name for each in self._final_module.functions if not each.is_declaration]
 
     def _emit(self) -> None:
-        """Do what has waited."""
+        """Do what has waited; if it is interrupted, it waits still."""
         if self._waits:
-            self._waits = False
             super()._optimize_final_module()
-            self._finalize_final_module()
+            super()._finalize_final_module()
+            self._waits = False
+            self._set_environments()
 
 
 # Environments of functions without machine code, by their names in it.

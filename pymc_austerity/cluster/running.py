@@ -71,7 +71,7 @@ class Running:
         found: dict[int, Drawn] = {}
         try:
             with bars:
-                while len(found) < len(self._futures):
+                while len(found) < len(self._futures) and self._client.status == "running":
                     self._require_workers()
                     self._show(messages, bars, tune)
                     self._collect(found, bars)

@@ -88,6 +88,11 @@ def require_one_thread(threads: Mapping[str, int]) -> None:
     RuntimeError
     """
     for address, n in threads.items():
+        if address.startswith("inproc://"):
+            raise RuntimeError(
+                f"The worker {address} is a thread of this process, and what is compiled is not made for "
+                "several threads. Start processes: Client(n_workers=4, threads_per_worker=1)."
+            )
         if n > 1:
             raise RuntimeError(
                 f"The worker {address} has {n} threads. Chains of one process run in turn and share "

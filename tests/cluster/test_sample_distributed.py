@@ -166,6 +166,7 @@ class TestDraws:
         finally:
             client.run(set_store_root, None)
 
+    @pytest.mark.full_size("a minute of compilation")
     def test_two_workers_compile_at_once(self, tmp_path):
         """Into one folder, which is empty."""
         environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTENSOR_FLAGS": f"base_compiledir={tmp_path}"}
@@ -354,6 +355,7 @@ class TestInspection:
         ("address", "threads", "error", "match"),
         [
             ("tcp://blind", 1, FileNotFoundError, "x.npy does not exist on the host host of the worker"),
+            ("inproc://a/1/2", 1, RuntimeError, "inproc://a/1/2 is a thread of this process"),
             ("tcp://wide", 4, RuntimeError, r"tcp://wide has 4 threads. .* threads_per_worker=1"),
         ],
     )

@@ -25,8 +25,8 @@ WITH_NUMBA = [
 
 
 def parameters(entries):
-    """The entries; those that are recorded and not in the covering set are slow."""
-    slow = pytest.mark.slow("outside the covering set: see tests/model/covering.py")
+    """The entries; those that are recorded and not in the covering set are run by hand."""
+    slow = pytest.mark.full_size("outside the covering set: see tests/model/covering.py")
     outside = RECORDED.keys() - COVERING
     return [pytest.param(e, id=e.name, marks=[slow] if e.name in outside else []) for e in entries]
 

@@ -67,7 +67,7 @@ def test_posterior_is_that_of_the_reference(small, spelling):
     assert not agreement(planted, theirs, data)
 
 
-@pytest.mark.slow("75,000 sweeps of the reference, and 40,000 draws")
+@pytest.mark.full_size("75,000 sweeps of the reference, and 40,000 draws")
 @pytest.mark.parametrize(("family", "prior", "spelling"), PRIORS)
 def test_effects_that_are_not_normal(family, prior, spelling):
     data = simulate(family, 2000, 200, prior=prior)
