@@ -18,11 +18,14 @@ from typing import Any, cast
 import numba
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import register_jitable
 
 # Names that numba gives to functions by which Python and C enter.
 _ENTRANCES = ("_ZN7cpython", "cfunc.")
+# A call whose address numba writes into the machine code: of functions that call one another in a circle.
+_CIRCLE = ".numba.unresolved$"
 
 
 def jitable[F: Callable[..., Any]](function: F) -> F:
@@ -74,7 +77,9 @@ class _Library(JITCodeLibrary):
         return _Environments(own) if self._waits else own
 
     def _optimize_final_module(self) -> None:
-        self._waits = not any(name.startswith(_ENTRANCES) for name in self._defined())
+        module = self._final_module
+        circular = any(each.name.startswith(_CIRCLE) for each in module.global_variables)
+        self._waits = not circular and not any(name.startswith(_ENTRANCES) for name in self._defined())
         if not self._waits:
             super()._optimize_final_module()
 
@@ -95,6 +100,11 @@ class _Library(JITCodeLibrary):
             self._emit()
         return cast(int, super().get_pointer_to_function(name))
 
+    def _get_module_for_linking(self) -> Any:
+        if self._codegen._library_class is not _Library:
+            self._emit()  # numba itself links it, and reads no environment that waits
+        return super()._get_module_for_linking()
+
     def _get_compiled_object(self) -> Any:
         self._emit()
         return super()._get_compiled_object()
@@ -111,11 +121,12 @@ class _Library(JITCodeLibrary):
 
     def _emit(self) -> None:
         """Do what has waited; if it is interrupted, it waits still."""
-        if self._waits:
-            super()._optimize_final_module()
-            super()._finalize_final_module()
-            self._waits = False
-            self._set_environments()
+        with global_compiler_lock:
+            if self._waits:
+                super()._optimize_final_module()
+                super()._finalize_final_module()
+                self._waits = False
+                self._set_environments()
 
 
 # Environments of functions without machine code, by their names in it.

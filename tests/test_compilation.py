@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
 import numba
 import numpy as np
@@ -67,6 +68,30 @@ def test_errors_of_inner_functions():
         with pytest.raises(ValueError, match="negative") as raised:
             compiled(np.array([1.0, -2.0]), 6)
         assert raised.value.args == ("negative", -2.0)
+
+
+def test_what_waits_has_its_objects_when_numba_itself_links_it(capfd):
+    @partial(entry, cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    def say(x):
+        print("the number", x)
+        return x
+
+    say.compile((numba.types.float64,))
+    assert numba.njit(lambda x: say(x) + 1.0)(2.0) == 3.0
+    assert capfd.readouterr().out.split() == ["the", "number", "2.0"]
+
+
+def test_functions_that_call_one_another():
+    @numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    def even(n):
+        return True if n == 0 else odd(n - 1)
+
+    @numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    def odd(n):
+        return False if n == 0 else even(n - 1)
+
+    assert entry(lambda n: even(n), cache=False)(6)
+    assert not entry(lambda n: even(n), cache=False)(7)
 
 
 def test_what_prints_needs_objects_of_python(capfd):

@@ -97,6 +97,8 @@ class TableMaker:
             function.compile(signature)
             compiled = function.overloads[signature.args]
             address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+            if address == 0:  # kernels would take it for a function that this target has not
+                raise RuntimeError(f"numba has made no machine code of the function {name!r} of a target.")
             table[_place(name, signature.args[0])] = address
         return table
 
