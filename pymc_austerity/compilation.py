@@ -101,7 +101,8 @@ class _Library(JITCodeLibrary):
         return cast(int, super().get_pointer_to_function(name))
 
     def _get_module_for_linking(self) -> Any:
-        if self._codegen._library_class is not _Library:
+        own: Any = self._codegen
+        if own._library_class is not _Library:
             self._emit()  # numba itself links it, and reads no environment that waits
         return super()._get_module_for_linking()
 

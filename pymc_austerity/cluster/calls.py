@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 from pymc_austerity.cluster.workers import Inspection, no_worker, wait_for_one
@@ -11,6 +13,8 @@ from pymc_austerity.extras import imported
 
 # Seconds between two looks at results, and at workers.
 _LOOK, _LOOK_AT_WORKERS = 0.002, 1.0
+# Seconds for a result on its way here: if its worker has died, it is computed again.
+_ARRIVES = 60.0
 # How often what workers need is sent again, after it was lost with all of them.
 _SENT_AGAIN = 3
 
@@ -57,12 +61,9 @@ class Calls:
                 if k not in results
             }
             try:
-                self._wait_for(futures)
-                for k, future in futures.items():
-                    if future.status == "error":
-                        self._raise(future.exception())
-                    if future.status == "finished":
-                        results[k] = future.result()
+                while self._wait_for(futures):
+                    self._collect(futures, results)
+                    futures = {k: future for k, future in futures.items() if k not in results}
             finally:
                 if self._client.status == "running":
                     self._client.cancel(list(futures.values()))
@@ -74,7 +75,17 @@ class Calls:
             "their logs."
         )
 
-    def _wait_for(self, futures: dict[int, Any]) -> None:
+    def _collect(self, futures: dict[int, Any], results: dict[int, Any]) -> None:
+        """Take what is finished. A result may be lost on its way, with its worker."""
+        for k, future in futures.items():
+            if future.status == "error":
+                self._raise(future.exception())
+            if future.status == "finished":
+                with suppress(TimeoutError, CancelledError):
+                    results[k] = future.result(timeout=_ARRIVES)
+
+    def _wait_for(self, futures: dict[int, Any]) -> bool:
+        """Wait until none is pending; are there any that are not lost?"""
         looked_at = alone_since = time.monotonic()
         while any(future.status == "pending" for future in futures.values()):
             time.sleep(_LOOK)
@@ -86,6 +97,7 @@ class Calls:
                 alone_since = now
             elif now - alone_since > self._wait:
                 raise no_worker(self._wait)
+        return any(future.status in ("finished", "error") for future in futures.values())
 
     def _raise(self, error: BaseException) -> None:
         if isinstance(error, self._killed):

@@ -6,6 +6,7 @@ import pickle
 import queue
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import CancelledError
 from typing import Any
 
 from pymc.exceptions import SamplingError
@@ -107,7 +108,10 @@ class Running:
         for k, future in self._futures.items():
             if k in found or future.status != "finished":
                 continue
-            found[k] = drawn = future.result()
+            try:
+                found[k] = drawn = future.result()
+            except CancelledError:  # lost on its way, with all workers
+                continue
             stats = [{name: values[-1] for name, values in own.items()} for own in drawn.stats]
             bars.update(chain_idx=k, is_last=True, draw=drawn.n - 1, tuning=False, stats=stats)
 

@@ -44,8 +44,8 @@ def wait_for_one(client: Any, seconds: float) -> None:
 def no_worker(seconds: float) -> RuntimeError:
     """What is said if there is none for too long."""
     return RuntimeError(
-        f"The cluster has had no worker for {seconds:g} seconds. Start some, or give more by "
-        "wait_for_workers=."
+        f"The cluster has had no worker for {seconds:g} seconds. Start some first, or let "
+        "sample_distributed wait longer by wait_for_workers=."
     )
 
 
@@ -74,9 +74,9 @@ class Inspection:
         new = set(threads) - self._fit
         if new:
             require_one_thread({address: threads[address] for address in new})
-            require_same_versions(self._client)
             # A worker that dies while it is asked is asked again, should it come back.
-            self._fit |= new & require_stores(self._client, self._paths)
+            answered = require_same_versions(self._client)
+            self._fit |= new & answered & require_stores(self._client, self._paths, sorted(new))
         return len(threads)
 
 
@@ -101,8 +101,8 @@ def require_one_thread(threads: Mapping[str, int]) -> None:
             )
 
 
-def require_same_versions(client: Any) -> None:
-    """Refuse workers with other versions than this process.
+def require_same_versions(client: Any) -> set[str]:
+    """Refuse workers with other versions than this process; the addresses of those that have answered.
 
     Raises
     ------
@@ -119,9 +119,10 @@ def require_same_versions(client: Any) -> None:
                     f"The worker {address} has {name} {theirs.get(name) or 'not installed'}, and this "
                     f"process has {own.get(name)}: draws would differ. Install the same versions there."
                 )
+    return set(found["workers"])
 
 
-def require_stores(client: Any, paths: Sequence[str]) -> set[str]:
+def require_stores(client: Any, paths: Sequence[str], workers: Sequence[str]) -> set[str]:
     """Refuse workers that cannot see rows on disk; the addresses of those that have answered.
 
     Raises
@@ -129,7 +130,7 @@ def require_stores(client: Any, paths: Sequence[str]) -> set[str]:
     FileNotFoundError
         It names the path and the host.
     """
-    answers = client.run(missing_paths, list(paths), on_error="ignore")
+    answers = client.run(missing_paths, list(paths), workers=list(workers), on_error="ignore")
     for address, (host, missing) in answers.items():
         if missing:
             raise FileNotFoundError(

@@ -339,17 +339,20 @@ class TestInspection:
             return self.threads
 
         def get_versions(self, packages):
-            return {"client": {"packages": {}}, "workers": {}}
+            return {"client": {"packages": {}}, "workers": {a: {"packages": {}} for a in self.threads}}
 
-        def run(self, function, paths, on_error):
-            self.asked.append(paths)
-            return {address: ("host", paths if address == "tcp://blind" else []) for address in self.threads}
+        def run(self, function, paths, workers, on_error):
+            self.asked.append((paths, workers))
+            return {address: ("host", paths if address == "tcp://blind" else []) for address in workers}
 
     def test_each_worker_once(self):
         cluster = self.Cluster()
         inspection = workers.Inspection(cluster, ["x.npy"])
         assert [inspection.require() for _ in range(2)] == [1, 1]
-        assert cluster.asked == [["x.npy"]]
+        assert cluster.asked == [(["x.npy"], ["tcp://a"])]
+        cluster.threads = {"tcp://a": 1, "tcp://b": 1}
+        assert inspection.require() == 2
+        assert cluster.asked[1:] == [(["x.npy"], ["tcp://b"])]
 
     @pytest.mark.parametrize(
         ("address", "threads", "error", "match"),

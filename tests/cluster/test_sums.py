@@ -85,6 +85,7 @@ class TestSums:
         step = TunaMH(model=model_of(*(each[:3000] for each in arrays)), client=client)
         assert b"distributed" not in pickle.dumps(step.sampling_state)
         assert step._client is None
+        assert set(client.run(lambda: len(sums_elsewhere._BUILT)).values()) == {0}
 
     def test_rows_on_disk_are_not_sent(self, client, arrays, tmp_path, monkeypatch):
         maps = {}
@@ -111,7 +112,7 @@ class TestSums:
         def kill_first(self, futures):
             if set(client.run(os.getpid).values()) == before:
                 os.kill(min(before), signal.SIGKILL)
-            own(self, futures)
+            return own(self, futures)
 
         monkeypatch.setattr(calls.Calls, "_wait_for", kill_first)
         step = TunaMH(model=model, client=client)
@@ -133,7 +134,7 @@ class TestSums:
                     while client.nthreads():
                         time.sleep(0.01)
                     cluster.scale(1)
-                own(self, futures)
+                return own(self, futures)
 
             monkeypatch.setattr(calls.Calls, "_wait_for", replace_first)
             assert equal(TunaMH(model=model, client=client), TunaMH(model=model))

@@ -32,8 +32,8 @@ from pymc_austerity.target import Index, Vector
 # Numbers of a chunk of rows.
 _BUDGET = 200_000
 _SMALLEST_CHUNK = 256
-# Chunks of a block.
-_BLOCK = 16
+# Chunks of a block, and its rows, whichever are more: other processes send a matrix for each block.
+_BLOCK, _BLOCK_ROWS = 16, 65_536
 # Numbers of a design that are stored from one pass to the next: those of a subsample.
 _STORED = 2_500_000
 
@@ -192,7 +192,8 @@ class _Blocks:
     def __init__(self, chunks: list[Rows]) -> None:
         self._chunks = chunks
         self._starts = np.cumsum([0, *map(len, chunks)])
-        self.n_blocks = -(-len(chunks) // _BLOCK)
+        self._block = max(_BLOCK, -(-_BLOCK_ROWS // len(chunks[0])) if chunks else 0)
+        self.n_blocks = -(-len(chunks) // self._block)
 
     def no_slopes(self, stored: bool) -> Slopes:
         """Room for derivatives of all rows; without columns if none are stored."""
@@ -203,7 +204,7 @@ class _Blocks:
         raise NotImplementedError
 
     def _chunks_of(self, block: int) -> range:
-        return range(block * _BLOCK, min((block + 1) * _BLOCK, len(self._chunks)))
+        return range(block * self._block, min((block + 1) * self._block, len(self._chunks)))
 
     def _write(self, own: Slopes, chunk: int, slopes: Slopes) -> None:
         if slopes.shape[1]:

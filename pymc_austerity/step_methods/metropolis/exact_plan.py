@@ -54,6 +54,9 @@ def plan_exact(
         if found is not None:
             error.add_note(f"The model has effects of many groups, which are no plate: {found}.")
         raise
+    finally:
+        if elsewhere is not None:
+            elsewhere.close()
     if found is not None and plan.recipe.reads_all:
         warn(f"The model has effects of many groups, which could not be moved as a plate: {found}.")
     return plan

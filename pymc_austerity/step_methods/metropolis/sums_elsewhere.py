@@ -40,6 +40,7 @@ class SumsElsewhere:
 
     def __init__(self, client: Any, options: MetropolisOptions, point: PointType) -> None:
         wait_for_one(client, _WAIT)
+        self._client = client
         self._inspection = Inspection(client, [file["path"] for file in files_of(options.model).values()])
         self._inspection.require()
         self._key = uuid.uuid4().hex
@@ -52,6 +53,11 @@ class SumsElsewhere:
         ends = [n_blocks * k // n for k in range(n + 1)]
         ranges = [(self._key, phi, first, last) for first, last in pairwise(ends)]
         return [block for found in self._calls(sums_of_blocks, ranges) for block in found]
+
+    def close(self) -> None:
+        """Workers need not keep the model any longer."""
+        if self._client.status == "running":
+            self._client.run(forget, self._key, on_error="ignore")
 
 
 # The last model of this process; passes over its rows follow one another.
@@ -78,3 +84,14 @@ def sums_of_blocks(content: bytes, key: str, phi: Vector, first: int, last: int)
         structure = TermStructure(factorised(options, point, check=False))
         _BUILT[key] = Differentiable(structure, point).likelihood()
     return _BUILT[key].of_blocks(phi, range(first, last))
+
+
+def forget(key: str) -> None:
+    """What a worker does at the end.
+
+    Parameters
+    ----------
+    key : str
+        Of this set-up.
+    """
+    _BUILT.pop(key, None)
