@@ -11,6 +11,7 @@ from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning
 from pymc_austerity.mode.find_mode import find_mode
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.predictive import sample_posterior_predictive
 from pymc_austerity.model.stored_data import stored_data
 from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate
 from pymc_austerity.recommendation import recommend
@@ -72,5 +73,6 @@ __all__ = [
     "restricted_nuts",
     "restricted_slice",
     "sample_distributed",
+    "sample_posterior_predictive",
     "stored_data",
 ]

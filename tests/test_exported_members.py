@@ -50,6 +50,7 @@ PUBLIC = [
     "restricted_nuts",
     "restricted_slice",
     "sample_distributed",
+    "sample_posterior_predictive",
     "stored_data",
 ]
 # What computes something that may be wrong has to say what it guarantees, and when it fails.
@@ -84,6 +85,7 @@ WITH_GUARANTEE = [
     "restricted_nuts",
     "restricted_slice",
     "sample_distributed",
+    "sample_posterior_predictive",
     "stored_data",
 ]
 MODULES = ["design", "diagnostics", "plots"]

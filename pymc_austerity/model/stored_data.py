@@ -61,6 +61,7 @@ def stored_data(
     `MetropolisHastings`, `AusterityMH`, `MHSubLhd`, `MinibatchBarker` and `TunaMH` take models with such
     data, and so do `factorise`, `find_mode` and `recommend`. Other steps refuse them, also plates of effects,
     and ``elementwise=True``. What is computed from the data is computed row by row where it is needed.
+    `sample_posterior_predictive` of this package makes predictions for all rows, on disk too.
     ``constant_data`` and ``observed_data`` of a result have the head only; with `diagnostics.stamp` the
     result names files and fingerprints.
 

@@ -116,8 +116,8 @@ def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> 
         otherwise = prediction.advice(report, plan.recipe.n_local)
     why = blank._replace(
         step="TunaMH()",
-        reason="few rows decide exactly: the posterior is near a normal distribution, and a bound is known "
-        "for what each row adds to that",
+        reason="few rows decide exactly: the posterior is near normal, and a bound is known for what each "
+        "row adds to that",
         rows=prediction.terms,
         guarantee=f"{EXACT_GUARANTEE}; every row that is drawn is compared with its bound",
         otherwise=otherwise,

@@ -10,7 +10,8 @@ from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 
-_WIDTH, _INDENT = 100, 15
+# A terminal has 80 columns.
+_WIDTH, _INDENT = 79, 15
 
 
 class Recommendation(NamedTuple):
@@ -83,7 +84,7 @@ class Recommendation(NamedTuple):
         if self.others:
             lines["not updated"] = f"{', '.join(self.others)}: left to pm.sample()"
         return "\n".join(
-            [f"{self.step} for {', '.join(self.vars)}"]
+            [textwrap.fill(f"{self.step} for {', '.join(self.vars)}", _WIDTH, subsequent_indent="  ")]
             + [
                 textwrap.fill(
                     line, _WIDTH, initial_indent=f"  {title}".ljust(_INDENT), subsequent_indent=" " * _INDENT

@@ -182,6 +182,7 @@ def test_few_rows_decide(tuna):
     why = tuna.recommendation
     assert why.step == "TunaMH()"
     assert (why.n_local, why.n_dim, why.vars, why.others) == (20_000, 2, ("beta",), ("count",))
+    assert max(map(len, str(why).splitlines())) < 80
     assert why.rows == tuna.prediction.terms < 1.0
     assert why.fit == tuna.mode_fit
 
