@@ -59,8 +59,9 @@ def stored_data(
     Notes
     -----
     `MetropolisHastings`, `AusterityMH`, `MHSubLhd`, `MinibatchBarker` and `TunaMH` take models with such
-    data, and so do `factorise`, `find_mode` and `recommend`. Other steps refuse them, also plates of effects,
-    and ``elementwise=True``. What is computed from the data is computed row by row where it is needed.
+    data, and so do `factorise`, `find_mode` and `recommend`. Other steps refuse them, and so does
+    ``elementwise=True``. Rows of plates of effects have to be in the order of the groups (`RowStore.write`
+    with ``sort_by=``). What is computed from the data is computed row by row where it is needed.
     `sample_posterior_predictive` of this package makes predictions for all rows, on disk too.
     ``constant_data`` and ``observed_data`` of a result have the head only; with `diagnostics.stamp` the
     result names files and fingerprints.
@@ -72,8 +73,8 @@ def stored_data(
 
     *When it fails*: numbers that are computed by NumPy from a part of the rows, and put into the model, are
     taken as they are. In more than 50 dimensions, or with rows of many zeros, `TunaMH` may keep bytes for
-    each coordinate of a row in memory. If a file is cut while it is mapped, the operating system ends the
-    program (SIGBUS).
+    each coordinate of a row in memory, and of plates some 60 bytes for each row. If a file is cut while it is
+    mapped, the operating system ends the program (SIGBUS).
 
     Examples
     --------

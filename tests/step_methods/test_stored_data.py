@@ -262,7 +262,7 @@ class TestRefused:
             effect = pm.Normal("effect", 0, tau, shape=40)
             group = stored_data("group", store["group"])
             pm.Normal("o", effect[group], 1, observed=stored_data("count", store["count"]))
-        with pytest.raises(RowsOnDiskError, match="a plate of effects needs data in memory"):
+        with pytest.raises(RowsOnDiskError, match="not in the order of the groups of 'effect'"):
             TunaMH(model=model)
 
     def test_deterministics_of_rows(self, interpreted, store):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.exceptions import UnboundedError, UnsuitableError
+from pymc_austerity.exceptions import RowsOnDiskError, UnboundedError, UnsuitableError
 from pymc_austerity.kernels.plates.cells import Cells
+from pymc_austerity.mode.plates.row_tables import RowTable
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index, Vector
 
@@ -75,10 +77,13 @@ class SortedRows(NamedTuple):
 def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
     """Read the rows, with the columns of some coordinates of theta.
 
-    Rows keep their order within a group.
+    Rows keep their order within a group. Those on disk have to be in the order of the groups: what is
+    computed of them goes to files beside them.
 
     Raises
     ------
+    RowsOnDiskError
+        If they are not.
     UnboundedError
         If a number of the design is not finite.
     UnsuitableError
@@ -92,23 +97,52 @@ def sorted_rows(plate: PlateModel, linear: Index) -> SortedRows:
         sizes += np.bincount(plate.rows.groups(chunk), minlength=n_groups)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     dense = np.searchsorted(linear, plate.rows.dense)
-    x, largest = np.empty((n_rows, len(dense))), np.zeros(len(dense))
-    offsets, data = np.empty(n_rows), np.empty((n_data, n_rows))
-    covariates = np.empty((n_rows, plate.n_effects - 1))
-    levels = np.empty((len(plate.rows.factors), n_rows), np.int32)
-    free = starts[:-1].copy()
-    for chunk in chunks:
-        some = plate.rows(chunk)
-        if not all(np.isfinite(one).all() for one in (some.x, some.offsets, some.covariates)):
-            raise UnboundedError(f"Some rows of the design of the term {plate.name!r} are not finite.")
-        places = np.empty(len(chunk), np.int64)
-        _places(some.groups, free, places)
-        np.maximum(largest, np.abs(some.x).max(axis=0, initial=0.0), out=largest)
-        x[places], offsets[places], data[:, places] = some.x, some.offsets, plate.columns(chunk)
-        covariates[places] = some.covariates
-        levels[:, places] = np.searchsorted(linear, plate.rows.levels(chunk))
-    _require_slopes(plate, starts, covariates)
-    return SortedRows(starts, dense, x, covariates, largest, levels, occupied(levels, starts), offsets, data)
+    stored = plate.factorisation.rows_on_disk
+    folder = stored[0].scratch_folder() if stored else None
+    free, largest = starts[:-1].copy(), np.zeros(len(dense))
+    with ExitStack() as tables:
+        x, covariates = (
+            tables.enter_context(RowTable(folder, (n_rows, width), np.float64))
+            for width in (len(dense), plate.n_effects - 1)
+        )
+        offsets, data, levels = (
+            tables.enter_context(RowTable(folder, (n_rows, width), dtype, transposed=True))
+            for width, dtype in ((1, np.float64), (n_data, np.float64), (len(plate.rows.factors), np.int32))
+        )
+        for chunk in chunks:
+            some = plate.rows(chunk)
+            if not all(np.isfinite(one).all() for one in (some.x, some.offsets, some.covariates)):
+                raise UnboundedError(f"Some rows of the design of the term {plate.name!r} are not finite.")
+            places = np.empty(len(chunk), np.int64)
+            _places(some.groups, free, places)
+            if stored and not np.array_equal(places, chunk):
+                raise _not_in_order(plate)
+            np.maximum(largest, np.abs(some.x).max(axis=0, initial=0.0), out=largest)
+            x.write(places, some.x)
+            covariates.write(places, some.covariates)
+            offsets.write(places, some.offsets[None])
+            data.write(places, np.asarray(plate.columns(chunk)))
+            levels.write(places, np.searchsorted(linear, plate.rows.levels(chunk)))
+    _require_slopes(plate, starts, covariates.values)
+    return SortedRows(
+        starts,
+        dense,
+        x.values,
+        covariates.values,
+        largest,
+        levels.values,
+        occupied(levels.values, starts),
+        offsets.values[0],
+        data.values,
+    )
+
+
+def _not_in_order(plate: PlateModel) -> RowsOnDiskError:
+    return RowsOnDiskError(
+        f"The rows of {plate.name!r} are on disk, and not in the order of the groups of "
+        f"{plate.effects[0]!r}, which are read together. Write the store in that order: "
+        "RowStore.write(..., sort_by='the column of the groups')."
+    )
 
 
 def _require_slopes(plate: PlateModel, starts: Index, covariates: Matrix) -> None:

@@ -11,7 +11,6 @@ from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
-from pymc_austerity.model.stored_data import refuse_on_disk
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan, plan_plates
@@ -78,7 +77,6 @@ def plate_for(
         return None
     if found.is_normal and options.temperature != 1.0:
         return NoPlate("normal residuals with a free scale and a temperature are not supported together")
-    refuse_on_disk(options.model, "a plate of effects")  # its rows are sorted by groups, in a copy
     return found
 
 

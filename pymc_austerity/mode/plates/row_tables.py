@@ -1,0 +1,62 @@
+"""Arrays with numbers for each row of a plate: in memory, or beside rows that are on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pymc_austerity.data.scratch import ScratchTable
+from pymc_austerity.target import Index
+
+
+class RowTable:
+    """An array that is filled part by part.
+
+    Parameters
+    ----------
+    folder : Path or None
+        For a file, if it is not to be in memory.
+    shape : tuple of int
+        Rows and columns.
+    dtype : dtype
+    transposed : bool, default False
+        Are the rows of the plate its last axis?
+
+    Attributes
+    ----------
+    values : ndarray
+        The array; read only if it is on disk.
+    """
+
+    def __init__(
+        self, folder: Path | None, shape: tuple[int, int], dtype: DTypeLike, *, transposed: bool = False
+    ) -> None:
+        n_rows, self._width, self._transposed = *shape, transposed
+        ordered = (self._width, n_rows) if transposed else shape
+        self._table: ScratchTable | None = None
+        if folder is None or not self._width:
+            self.values: NDArray[Any] = np.empty(ordered, dtype)
+        else:
+            self._table = ScratchTable(folder, ordered if transposed else (1, n_rows * self._width), dtype)
+            self.values = self._table.values.reshape(ordered)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing more is written. The values go on."""
+        if self._table is not None:
+            self._table.close()
+
+    def write(self, places: Index, values: NDArray[Any]) -> None:
+        """Write some rows; on disk they are neighbours."""
+        if self._table is None:
+            self.values[(slice(None), places) if self._transposed else places] = values
+        elif self._transposed:
+            for k, column in enumerate(values):
+                self._table.write(k, int(places[0]), column)
+        else:
+            self._table.write(0, int(places[0]) * self._width, np.ravel(values))

@@ -1,0 +1,100 @@
+"""`TunaMH` on plates whose rows are on disk, in the order of their groups: the draws of those in memory."""
+
+import os
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import RowStore, TunaMH, recommend, stored_data
+from pymc_austerity.exceptions import RowsOnDiskError
+
+N, G = 3000, 30
+RNG = np.random.default_rng(11)
+SOURCE = {
+    "x": RNG.normal(size=(N, 2)).astype("float32"),
+    "exposure": RNG.gamma(2.0, 0.5, size=N),
+    "group": RNG.integers(G, size=N).astype("int8"),
+    "other": RNG.integers(5, size=N).astype("int8"),
+}
+SOURCE["y"] = RNG.poisson(
+    SOURCE["exposure"] * np.exp(0.3 * SOURCE["x"][:, 0] + 0.5 * RNG.normal(size=G)[SOURCE["group"]])
+).astype("int16")
+ORDER = np.argsort(SOURCE["group"], kind="stable")
+
+
+def counts(get, slopes):
+    """Poisson counts with exposures, groups, and slopes by group or levels of another factor."""
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1.0)
+        x, group = get("x"), get("group")
+        eta = pm.math.log(get("exposure")) + x @ pm.Normal("beta", shape=2)
+        eta += pm.Normal("effect", 0.0, tau, shape=G)[group]
+        if slopes:
+            eta += pm.Normal("slope", 0.0, 0.3, shape=G)[group] * x[:, 0]
+        else:
+            eta += pm.Normal("level", shape=5)[get("other")]
+        pm.Poisson("counts", pm.math.exp(eta), observed=get("y"))
+    return model
+
+
+def on_disk(store, slopes):
+    known = {}
+
+    def get(name):
+        if name not in known:
+            known[name] = stored_data(name, store[name])
+        return known[name]
+
+    return counts(get, slopes)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    return RowStore.write(SOURCE, folder / "sorted.rows", sort_by="group", chunk_rows=700)
+
+
+def drawn(model):
+    with model:
+        return pm.sample(
+            50, tune=10, chains=2, cores=1, step=TunaMH(progressbar=False), random_seed=5, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+
+
+@pytest.mark.slow("compiles two kinds of plates")
+@pytest.mark.parametrize("slopes", [False, True])
+def test_draws_are_those_of_rows_in_memory(store, slopes):
+    stored = drawn(on_disk(store, slopes))
+    # `pm.Data` would make doubles of single precision: the same numbers.
+    there = drawn(counts(lambda name: SOURCE[name][ORDER], slopes))
+    for name, values in there.posterior.items():
+        np.testing.assert_array_equal(values, stored.posterior[name], err_msg=name)
+    np.testing.assert_array_equal(there.sample_stats["n_used"], stored.sample_stats["n_used"])
+    assert 0 < float(there.sample_stats["n_used"].mean()) < N
+
+
+def test_rows_are_in_files_beside_the_store(store, interpreted):
+    """What is computed of them is mapped, and the files have no names."""
+    before = sorted(os.listdir(store["x"].path.parent))
+    with on_disk(store, False):
+        step = TunaMH(progressbar=False)
+    rows = step._engine.plate.rows
+    assert rows.x.shape == (N, 2)
+    for values in (rows.x, rows.data, rows.levels):
+        assert not values.flags.owndata
+        assert not values.flags.writeable
+    assert sorted(os.listdir(store["x"].path.parent)) == before
+    assert len(pickle.dumps(step.sampling_state)) < 20_000
+
+
+def test_rows_in_another_order_are_refused(tmp_path, interpreted):
+    other = RowStore.write(SOURCE, tmp_path / "unsorted.rows")
+    for build in (TunaMH, recommend):
+        with (
+            on_disk(other, False),
+            pytest.raises(RowsOnDiskError, match=r"order of the groups of 'effect'.*sort_by="),
+        ):
+            build(progressbar=False)
