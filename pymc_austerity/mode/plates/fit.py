@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
-from pymc_austerity.kernels.plates.records import GroupSums, SharedProposal
+from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, moved_center
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
 from pymc_austerity.mode.plates.group_means import locations, slopes_of_locations
@@ -27,8 +27,6 @@ Matrix = npt.NDArray[np.float64]
 
 # Shifts in standard deviations beyond which the expansion moves, and how often it does.
 _FAR, _MOST_ROUNDS = 0.7, 6
-# Shares of independent draws and of random walks, and the size of these; the others move scales alone.
-_INDEPENDENT, _WALKS, _SIZE = 0.8, 0.1, 2.4
 # Of differences, relative to the largest scale of effects.
 _STEP = 1e-5
 
@@ -65,28 +63,6 @@ class SharedFit(NamedTuple):
     shift: float
     hyper: Index
     first_inner: int
-
-    def proposal(self) -> SharedProposal:
-        """As the kernel takes it."""
-        own, q = self.map, len(self.mean)
-        return SharedProposal(
-            mapped=own.coordinates,
-            scales_at=own.which + self.first_inner,
-            slopes=own.slopes,
-            weights=own.weights,
-            locations=own.locations,
-            basis=np.ascontiguousarray(own.basis),
-            others=own.others,
-            shear=own.shear,
-            mean=self.mean,
-            factor=self.factor,
-            inverse=np.ascontiguousarray(np.linalg.inv(self.factor)),
-            independent=_INDEPENDENT,
-            walks=_WALKS,
-            scale=_SIZE / float(np.sqrt(q)),
-            hyper=self.hyper,
-            spreads=np.linalg.norm(self.factor, axis=1),
-        )
 
     def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
         """A draw of theta."""
