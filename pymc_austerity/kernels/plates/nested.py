@@ -6,7 +6,7 @@ levels of the plate integrated out, the polynomials and priors are normal in all
 given theta_s. For r_g = 1 / (1 + b_g tau^2) and v_h ~ N(n_h, T^2), as in `coordinates` one floor up,
 
     B_h = sum of r_g b_g,    A_h = sum of r_g (a_g - b_g k_g),    over the groups of h,
-    v_h given theta_s ~ N(M_h, S_h^2),    S_h^2 = T^2 / (1 + B_h T^2),    M_h = (A_h T^2 + n_h) / (1 + B_h T^2).
+    v_h | theta_s ~ N(M_h, S_h^2),    S_h^2 = T^2 / (1 + B_h T^2),    M_h = (A_h T^2 + n_h) / (1 + B_h T^2).
 
 So the tree is eliminated from its leaves in O(G), and v_h = M_h + S_h delta_h. In (theta_s, delta, eps) the
 posterior is independent but for the remainders. There are two moves of these coordinates.

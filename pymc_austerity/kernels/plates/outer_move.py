@@ -1,4 +1,4 @@
-"""The move of outer effects of nested groups, each of which decides on the rows of its groups; see `nested`."""
+"""The move of effects of outer groups, each of which decides on the rows of its groups; see `nested`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def move_outer(
     decisions: Decisions,
     target: Target,
 ) -> tuple[PlateState, PlateState, Counts]:
-    """Propose every delta_h and keep all eps_g; each outer group decides alone. Records are as of shared moves."""
+    """Propose every delta_h and keep all eps_g: each outer group decides alone.
+
+    The state comes first, then room for another, as in `moves.move_shared`.
+    """
     outer, sums = plate.outer, plate.sums
     n, n_groups = outer.columns.shape[0], plate.bounds.sizes.shape[0]
     means, scales, log_ratios = np.empty(n), np.empty(n), np.empty(n)
