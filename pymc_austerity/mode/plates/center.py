@@ -91,7 +91,9 @@ class PlateSurvey:
         self.start = plate.scaled.in_chain(start, self.shared.features(start))
         self.located, self._parents = without_parents(located(plate, point, self.start), plate)
         self.linear = np.union1d(plate.rows.places, self.located.coordinates)
-        self.linear = np.union1d(self.linear, self._parents[self._parents >= 0])
+        for one in plate.inner:  # those of outer groups that have no group, too
+            if np.isin(one.coordinates, self._parents).any():
+                self.linear = np.union1d(self.linear, one.coordinates)
         self._phi_slopes = np.ascontiguousarray(plate.dispersions.matrix[:, self.linear])
         self.rows = sorted_rows(plate, self.linear)
         inner = [one.coordinates for one in plate.inner]

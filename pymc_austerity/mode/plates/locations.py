@@ -74,7 +74,7 @@ def without_parents(found: Located, plate: PlateModel) -> tuple[Located, Index]:
         own = np.flatnonzero(np.isin(found.coordinates, one.coordinates))
         block = found.matrix[:, own]
         is_one = bool(np.isin(block, (0.0, 1.0)).all() and (block.sum(axis=1) <= 1.0).all())
-        if plate.n_effects > 1 or len(own) < FEWEST_OUTER or not is_one:
+        if plate.n_effects > 1 or len(one.coordinates) < FEWEST_OUTER or not is_one or not len(own):
             continue
         some = np.flatnonzero(block.any(axis=1))
         parents[some] = found.coordinates[own[block[some].argmax(axis=1)]]
