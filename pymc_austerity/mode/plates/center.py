@@ -146,7 +146,7 @@ class PlateSurvey:
             shares=at.shares,
             moved=np.searchsorted(self.linear, self.located.coordinates),
             located=self.located.matrix,
-            parents=np.where(self._parents >= 0, np.searchsorted(self.linear, self._parents), -1),
+            parents=self._columns_of_parents(),
             offsets=self.location(center.theta) - center.effects,
             effects=center.effects.copy(),
             phi=self.phi(center.theta),
@@ -155,6 +155,13 @@ class PlateSurvey:
             squares=at.squares / unit**2 if is_normal else 0.0,
             n_effects=self.plate.n_effects,
         )
+
+    def _columns_of_parents(self) -> Index:
+        """Which of the P columns each location contains besides; empty if none does."""
+        some = self._parents >= 0
+        return np.where(some, np.searchsorted(self.linear, self._parents), -1)[
+            : len(some) if some.any() else 0
+        ]
 
     def expand(self, center: Center, rows: SortedRows | None = None) -> tuple[Expanded, GroupSums]:
         """Expand at a center; all rows by default."""
