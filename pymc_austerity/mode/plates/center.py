@@ -33,7 +33,7 @@ from pymc_austerity.mode.plates.theta_maximum import (
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.progress import stage
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
 
