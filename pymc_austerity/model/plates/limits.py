@@ -12,8 +12,9 @@ from pymc_austerity.model.plates.plate_rows import PlateRows
 
 # Shared coefficients, at most: their covariance is kept, and moved.
 MOST_SHARED = 200
-# Effects of outer groups, at most: their covariance is kept, though each is moved for itself.
-MOST_OUTER = 1_000
+# Effects of outer groups, at most: their covariance is kept, though each is moved for itself. More than these
+# are a long term, as the rows of data are.
+MOST_OUTER = 999
 _CHUNK = 16_384
 
 

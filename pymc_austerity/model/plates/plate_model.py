@@ -29,7 +29,7 @@ from pymc_austerity.model.plates.inner_effects import (
     scaled_coordinates,
 )
 from pymc_austerity.model.plates.inner_scaled import require_own_scales, with_inner_centered
-from pymc_austerity.model.plates.limits import require_few_shared
+from pymc_austerity.model.plates.limits import MOST_OUTER, require_few_shared
 from pymc_austerity.model.plates.normal_residuals import is_about_predictor, normal_precision
 from pymc_austerity.model.plates.plate_rows import PlateRows
 from pymc_austerity.model.structure.affine_expressions import (
@@ -207,7 +207,10 @@ def _other_terms(
     long = [term.name for term in fact.locals if term.name not in (*own, gather.term.name)]
     if long or sum(term.name == gather.term.name for term in fact.locals) != 1:
         found = ", ".join(map(repr, long)) or repr(gather.term.name)
-        raise NoPlate(f"there are other long terms ({found}) beside the likelihood of {gather.name!r}")
+        raise NoPlate(
+            f"there are other long terms ({found}) beside the likelihood of {gather.name!r}: of effects of outer "
+            f"groups there are to be {MOST_OUTER} at most"
+        )
     others = tuple((name, graph) for name, graph in fact.globals if name not in own)
     for name, graph in others:
         used = set(ancestors([graph]))
