@@ -29,6 +29,7 @@ Matrix = npt.NDArray[np.float64]
 _FAR, _MOST_ROUNDS = 0.7, 6
 # Of differences, relative to the largest scale of effects.
 _STEP = 1e-5
+_SEED = 2029
 
 
 class SharedFit(NamedTuple):
@@ -97,7 +98,8 @@ def fit_shared(
         factor = np.linalg.cholesky(0.5 * (covariance + covariance.T))
         mean = found.zeta
         if not survey.plate.is_normal:  # normal residuals have no remainders
-            slope = np.mean([_drift(survey, at, sums, theta, one) for one in eps], axis=0)
+            states = _around(survey, theta, found.precision, eps)
+            slope = np.mean([_drift(survey, at, sums, *state) for state in states], axis=0)
             mean = mean + covariance @ (slope @ own.slopes_at(zeta, survey.shared(theta)))
         shift = float(np.linalg.norm(np.linalg.solve(factor, mean - zeta)))
         if not np.isfinite(shift):
@@ -114,6 +116,24 @@ def fit_shared(
             return SharedFit(center, own, mean, lower, theta, slopes, shift, hyper, first), at, sums
         center, moved = moved_center(survey, sums, theta), True
         del at  # its room is for the next
+
+
+def _around(
+    survey: PlateSurvey, theta: Vector, precision: Matrix, eps: Matrix
+) -> list[tuple[Vector, Vector]]:
+    """States (theta, eps) over which the drift is averaged: effects of outer groups on both sides of theta."""
+    outer = survey.linear[survey.outer.columns]
+    if not len(outer):
+        return [(theta, one) for one in eps]
+    scales, rng = 1.0 / np.sqrt(np.diag(precision)[outer]), np.random.default_rng(_SEED)
+    states = []
+    for one in eps:
+        step = scales * rng.standard_normal(len(outer))
+        for sign in (1.0, -1.0):
+            at = theta.copy()
+            at[outer] += sign * step
+            states.append((at, one))
+    return states
 
 
 def _drift(survey: PlateSurvey, at: Expanded, sums: GroupSums, theta: Vector, eps: Vector) -> Vector:
