@@ -121,7 +121,7 @@ def fit_shared(
 def _around(
     survey: PlateSurvey, theta: Vector, precision: Matrix, eps: Matrix
 ) -> list[tuple[Vector, Vector]]:
-    """States (theta, eps) over which the drift is averaged: effects of outer groups on both sides of theta."""
+    """States (theta, eps) over which the drift is averaged: outer effects are on both sides of theta."""
     outer = survey.linear[survey.outer.columns]
     if not len(outer):
         return [(theta, one) for one in eps]

@@ -207,10 +207,10 @@ def _other_terms(
     long = [term.name for term in fact.locals if term.name not in (*own, gather.term.name)]
     if long or sum(term.name == gather.term.name for term in fact.locals) != 1:
         found = ", ".join(map(repr, long)) or repr(gather.term.name)
-        raise NoPlate(
-            f"there are other long terms ({found}) beside the likelihood of {gather.name!r}: of effects of outer "
-            f"groups there are to be {MOST_OUTER} at most"
-        )
+        hint = ""
+        if set(long).intersection(str(rv.name) for rv in model.free_RVs):
+            hint = f"; of effects of outer groups there are to be {MOST_OUTER} at most"
+        raise NoPlate(f"there are other long terms ({found}) beside the likelihood of {gather.name!r}{hint}")
     others = tuple((name, graph) for name, graph in fact.globals if name not in own)
     for name, graph in others:
         used = set(ancestors([graph]))

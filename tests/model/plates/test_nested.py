@@ -71,3 +71,13 @@ def test_many_outer_groups(monkeypatch):
     monkeypatch.setattr(limits, "MOST_OUTER", 30)
     with pytest.raises(NoPlate, match="35 effects of other groups, and a plate takes 30 at most"):
         survey_of_model(model_of(added))
+
+
+def test_a_thousand_outer_groups():
+    def effects(mu, tau, outer):
+        parents = RNG.integers(1000, size=1500)
+        v = pm.Normal("v", mu, outer, shape=1000)
+        return pm.Normal("u", v[parents], tau, shape=1500)[RNG.integers(1500, size=N)]
+
+    with pytest.raises(NoPlate, match="other long terms .'v'.* of outer groups there are to be 999 at most"):
+        survey_of_model(model_of(effects), n_first=200)
