@@ -52,6 +52,30 @@ def slopes() -> Figure:
     return figure
 
 
+def nested() -> Figure:
+    """Effects of a school and of its classes, as they stand and in the coordinates of a plate."""
+    rng = np.random.default_rng(6)
+    tau, outer, b, n_classes = 0.25, 0.5, 3.0, 3
+    mu, level = 0.3 * rng.standard_normal(1500), 0.4
+    # Classes with a normal likelihood of precision b about one level: the mean of all, then v, then u.
+    r = 1.0 / (1.0 + b * tau**2)
+    big = n_classes * r * b
+    share = 1.0 / (1.0 + big * outer**2)
+    delta, epsilon = rng.standard_normal((2, len(mu)))
+    v = share * (big * level * outer**2 + mu) + outer * np.sqrt(share) * delta
+    u = r * (b * level * tau**2 + v) + tau * np.sqrt(r) * epsilon
+    figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.9), layout="constrained")
+    pairs = (
+        (mu, v, r"mean of all schools $\mu$", "school $v_h$"),
+        (v, u, "school $v_h$", "class $u_g$"),
+        (delta, epsilon, r"school $\delta_h$", r"class $\varepsilon_g$"),
+    )
+    for ax, (x, y, below, beside) in zip(axes, pairs, strict=True):
+        ax.plot(x, y, ".", ms=2, alpha=0.4, color="C0")
+        ax.set(xlabel=below, ylabel=beside)
+    return figure
+
+
 def clock() -> Figure:
     """Total rates of groups, and the events of one exponential clock."""
     rng = np.random.default_rng(9)

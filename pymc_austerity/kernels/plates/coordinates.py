@@ -53,6 +53,10 @@ def prior_locations(sums: GroupSums, d: Vector, result: Vector) -> None:
         result[g] = sums.offsets[g]
         for k in range(own.shape[0]):
             result[g] += located[g, k] * own[k]
+    parents = sums.parents
+    for g in range(parents.shape[0]):
+        if parents[g] >= 0:
+            result[g] += d[parents[g]]
 
 
 @jitable

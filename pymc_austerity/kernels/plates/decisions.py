@@ -65,11 +65,15 @@ class Decisions(NamedTuple):
     groups : callable
         ``(rng, plate, numbers, pair, log_ratios, accepted) -> Counts``. `log_ratios` (G,) are those without
         remainders, and may be written over; which groups move is written to `accepted` (G,).
+    outer : callable
+        ``(rng, plate, numbers, pair, of_groups, log_ratios, accepted) -> Counts``, the same for outer groups:
+        `log_ratios` and `accepted` (H,) are theirs, and `of_groups` (G,) is what groups add to them.
     """
 
     numbers: Any
     shared: Callable[[np.random.Generator, Plate, Any, Pair, float], Counts]
     groups: Callable[[np.random.Generator, Plate, Any, Pair, Vector, Accepted], Counts]
+    outer: Callable[[np.random.Generator, Plate, Any, Pair, Vector, Vector, Accepted], Counts]
 
 
 @jitable
@@ -99,6 +103,29 @@ def groups_by_drawn_rows(
     for g in range(log_ratios.shape[0]):
         accepted[g] = log_ratios[g] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[g]
     return Counts(np.sum(accepted) / log_ratios.shape[0], n_used, n_whole, 0, 0.0)
+
+
+@jitable
+def outer_by_drawn_rows(
+    rng: np.random.Generator,
+    plate: Plate,
+    numbers: Any,
+    pair: Pair,
+    of_groups: Vector,
+    log_ratios: Vector,
+    accepted: Accepted,
+) -> Counts:
+    """Decide on every outer group exactly, by rows of all its groups."""
+    n_used, n_whole, parents = 0, 0, plate.outer.parents
+    if plate.rule.has_remainders:
+        shift = shift_of(plate.bounds, pair.d, pair.d_new)
+        n_used, n_whole = compare(rng, plate, pair, shift, plate.rule.kappa, of_groups)
+    for g in range(parents.shape[0]):
+        if parents[g] >= 0:
+            log_ratios[parents[g]] += of_groups[g]
+    for h in range(log_ratios.shape[0]):
+        accepted[h] = log_ratios[h] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[h]
+    return Counts(np.sum(accepted) / max(1, log_ratios.shape[0]), n_used, n_whole, 0, 0.0)
 
 
 @jitable

@@ -24,6 +24,7 @@ from pymc_austerity.kernels.plates.effects_density import (
     log_excess,
     standard_coordinates,
 )
+from pymc_austerity.kernels.plates.nested import keep_outer
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared
 from pymc_austerity.kernels.plates.slopes import levels_of, quadratic_with_slopes, scale_factor
@@ -142,6 +143,8 @@ def move_shared(
 ) -> tuple[PlateState, PlateState, Counts]:
     """Move theta and keep all eps_g; the state comes first, then room for another."""
     theta, ratio = propose_shared(rng, plate.proposal, state.theta, args, target)
+    if plate.outer.columns.shape[0] > 0:
+        ratio += keep_outer(plate, state.theta, state.d, theta, args, target)
     base = ratio + target.global_log_ratio(theta, state.theta, args)
     if not base > -math.inf:  # outside of the support of the prior, or not a number
         return state, other, Counts(0.0, 0, 0, 0, base)

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for
 from pymc_austerity.bounds.jets.tape import Tape
 from pymc_austerity.kernels.plates.cells import Cells
+from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
+from pymc_austerity.kernels.plates.outer import Outer
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -106,6 +108,8 @@ class GroupSums(NamedTuple):
         Which of the P columns enter the effects' location.
     located : ndarray (G, M)
         How the effects' location changes with these.
+    parents : ndarray of int (G,) or (0,)
+        Which of the P columns is added to the location of each group beside these; -1 for none.
     offsets : ndarray (G,)
         nu_g at the center.
     effects : ndarray (G,)
@@ -133,6 +137,7 @@ class GroupSums(NamedTuple):
     shares: Vector
     moved: Index
     located: Matrix
+    parents: Index
     offsets: Vector
     effects: Vector
     phi: Vector
@@ -198,54 +203,6 @@ class RowBounds(NamedTuple):
     constants: Singles
     levels: Singles
     shared: Singles
-
-
-class SharedProposal(NamedTuple):
-    """The fitted distribution of theta, from which it is proposed, in coordinates zeta.
-
-    For inner effects v = V y, y = (a t2 + c) r + sqrt(t2 r) zeta, r = 1 / (1 + b t2), t2 their squared scale;
-    some others are x = zeta - S v.
-
-    Attributes
-    ----------
-    mapped, scales_at : ndarray of int (K,)
-        Coordinates of inner effects, and which feature is their scale.
-    slopes, weights, locations : ndarray (K,)
-        a, b and c.
-    basis : ndarray (K, K)
-        V.
-    others : ndarray of int (R,)
-    shear : ndarray (R, K)
-        S.
-    mean : ndarray (q,)
-    factor, inverse : ndarray (q, q)
-        Lower triangular L with L L' the covariance, and its inverse.
-    independent, walks : float
-        Shares of independent draws and of random walks. The rest are random walks of scales alone.
-    scale : float
-        Of the random walk, in units of L.
-    hyper : ndarray of int
-        Coordinates that are no coefficients: scales, and what these depend on.
-    spreads : ndarray (q,)
-        Standard deviations of zeta.
-    """
-
-    mapped: Index
-    scales_at: Index
-    slopes: Vector
-    weights: Vector
-    locations: Vector
-    basis: Matrix
-    others: Index
-    shear: Matrix
-    mean: Vector
-    factor: Matrix
-    inverse: Matrix
-    independent: float
-    walks: float
-    scale: float
-    hyper: Index
-    spreads: Vector
 
 
 class EffectsDensity(NamedTuple):
@@ -321,6 +278,7 @@ class Plate(NamedTuple):
     weights : RowBounds
     effects : EffectsDensity
     proposal : SharedProposal
+    outer : Outer
     rule : PlateRule
     room : Workspace
     """
@@ -331,6 +289,7 @@ class Plate(NamedTuple):
     weights: RowBounds
     effects: EffectsDensity
     proposal: SharedProposal
+    outer: Outer
     rule: PlateRule
     room: Workspace
 

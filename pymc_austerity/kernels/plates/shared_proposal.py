@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.plates.records import SharedProposal
+from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.target import Target, Vector
 
 # Degrees of freedom of independent draws of theta: with fewer they leave the bounds' radius too often.
@@ -26,29 +26,29 @@ def propose_shared(
 
     It is drawn in coordinates zeta, in which the ratio has the Jacobian of theta(zeta).
     """
-    q = int(theta.shape[0])
-    old, new = theta.copy(), np.empty(q)
+    moved = proposal.moved
+    q = int(moved.shape[0])
+    old, new = theta.copy(), np.empty(theta.shape[0])
     ratio = -to_zeta(proposal, target.features(theta, args), old)
+    new[:] = old
     xi, kind = rng.standard_normal(q), rng.random()
     if kind >= proposal.independent + proposal.walks and proposal.hyper.shape[0] > 0:
-        new[:] = old
         size = math.exp(rng.random() * math.log(_LARGEST))
         for k in proposal.hyper:
-            new[k] += size * proposal.spreads[k] * xi[k]
+            new[moved[k]] += size * proposal.spreads[k] * xi[k]
     elif kind >= proposal.independent:
         for k in range(q):
-            new[k] = old[k]
             for j in range(k + 1):
-                new[k] += proposal.scale * proposal.factor[k, j] * xi[j]
+                new[moved[k]] += proposal.scale * proposal.factor[k, j] * xi[j]
     else:
         stretch = math.sqrt(_DOF / (2.0 * rng.standard_gamma(0.5 * _DOF)))
         old_square, new_square = 0.0, 0.0
         for k in range(q):
             w, v = 0.0, 0.0
             for j in range(k + 1):
-                w += proposal.inverse[k, j] * (old[j] - proposal.mean[j])
+                w += proposal.inverse[k, j] * (old[moved[j]] - proposal.mean[j])
                 v += proposal.factor[k, j] * xi[j]
-            new[k] = proposal.mean[k] + stretch * v
+            new[moved[k]] = proposal.mean[k] + stretch * v
             old_square += w * w
             new_square += (stretch * xi[k]) ** 2
         log_ratio = math.log1p(new_square / _DOF) - math.log1p(old_square / _DOF)

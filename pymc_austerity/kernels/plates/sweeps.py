@@ -10,8 +10,14 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule
 from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, standardised
-from pymc_austerity.kernels.plates.decisions import Decisions, groups_by_drawn_rows, shared_by_drawn_rows
+from pymc_austerity.kernels.plates.decisions import (
+    Decisions,
+    groups_by_drawn_rows,
+    outer_by_drawn_rows,
+    shared_by_drawn_rows,
+)
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, move_plate, move_shared, no_state
+from pymc_austerity.kernels.plates.outer_move import move_outer
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.row_tests import RowTests, groups_by_tests, shared_by_test
 from pymc_austerity.kernels.plates.slopes import (
@@ -75,7 +81,7 @@ def plate_sweeps(
     SweepOutcome
         `n_accepted` counts shared moves, `plate_accepted` is the sum of the shares of groups that moved.
     """
-    decisions = Decisions(0, shared_by_drawn_rows, groups_by_drawn_rows)
+    decisions = Decisions(0, shared_by_drawn_rows, groups_by_drawn_rows, outer_by_drawn_rows)
     return sweeps(n_transitions, rng, q, args, plate, decisions, target)
 
 
@@ -99,7 +105,7 @@ def tested_sweeps(
     rule : Rule
         Its schedule holds the stages of the tests of all rows, and of those of groups, one after the other.
     """
-    decisions = Decisions((tests, rule), shared_by_test, groups_by_tests)
+    decisions = Decisions((tests, rule), shared_by_test, groups_by_tests, outer_by_drawn_rows)
     return sweeps(n_transitions, rng, q, args, plate, decisions, target)
 
 
@@ -125,6 +131,10 @@ def sweeps(
         n_exhausted += int(counts.n_whole == plate.bounds.sizes.shape[0])
         n_clipped += counts.n_clipped
         whole_groups += counts.n_whole
+        if plate.outer.columns.shape[0] > 0:
+            state, other, counts = move_outer(rng, plate, state, other, args, decisions, target)
+            plate_n_used += counts.n_used
+            whole_groups += counts.n_whole
         counts = move_plate(rng, plate, state, decisions)
         plate_accepted += counts.accepted
         plate_n_used += counts.n_used

@@ -7,32 +7,31 @@ as m_g(theta). The scales of effects are at the mode of their marginal: the join
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import NoNormalApproximationError
+from pymc_austerity.kernels.plates.outer import no_outer
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess, density_of
 from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.group_means import locations, mean_shifts
+from pymc_austerity.mode.plates.locations import affine_functions, located, without_parents
+from pymc_austerity.mode.plates.outer import Surroundings, outer_effects
 from pymc_austerity.mode.plates.slope_levels import given_theta, times_curvatures
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.mode.plates.theta_maximum import (
     WHY_NO_MODE,
-    InnerCoordinates,
     ThetaMaximum,
+    mapped_coordinates,
     maximum_at,
     require_mass,
 )
 from pymc_austerity.model.factorisation import vector_of
-from pymc_austerity.model.graph.rewrite import INTERPRETED
-from pymc_austerity.model.plates.plate_model import PlateModel, in_theta
+from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.progress import stage
 from pymc_austerity.target import Index, Vector
 
@@ -64,14 +63,6 @@ class Center(NamedTuple):
     effects: Vector
 
 
-class Located(NamedTuple):
-    """The location of the effects, affine in theta: base + matrix (theta, of some coordinates)."""
-
-    base: Vector
-    coordinates: Index
-    matrix: Matrix
-
-
 class PlateSurvey:
     """What is needed to expand a plate anywhere. It has size N.
 
@@ -80,6 +71,8 @@ class PlateSurvey:
     plate : PlateModel
     point : dict of str to ndarray
         Values of all variables.
+    nested : bool
+        Whether effects of outer groups are integrated out.
 
     Attributes
     ----------
@@ -87,31 +80,36 @@ class PlateSurvey:
         Coordinates of theta that enter the predictor, or the location of the effects.
     rows : SortedRows
     shared : SharedTerms
+    outer : Outer
+        Effects of outer groups.
     """
 
-    def __init__(self, plate: PlateModel, point: dict[str, np.ndarray]) -> None:
+    def __init__(self, plate: PlateModel, point: dict[str, np.ndarray], nested: bool = True) -> None:
         self.plate = plate
         self.shared = SharedTerms(plate.shared, point, plate.n_effects)
         start = vector_of(plate.shared, point)
         self.start = plate.scaled.in_chain(start, self.shared.features(start))
-        self.located = _located(plate, point, self.start)
+        self.located, self._parents = without_parents(located(plate, point, self.start), plate)
         self.linear = np.union1d(plate.rows.places, self.located.coordinates)
+        for one in plate.inner:  # those of outer groups that have no group, too
+            if np.isin(one.coordinates, self._parents).any():
+                self.linear = np.union1d(self.linear, one.coordinates)
         self._phi_slopes = np.ascontiguousarray(plate.dispersions.matrix[:, self.linear])
         self.rows = sorted_rows(plate, self.linear)
-        self._inner = InnerCoordinates(
-            [one.coordinates for one in plate.inner],
-            _functions(
-                plate,
-                point,
-                [one.location for one in plate.inner],
-                [len(one.coordinates) for one in plate.inner],
-            ),
-        )
+        inner = [one.coordinates for one in plate.inner]
+        sizes = [len(one) for one in inner]
+        locations = affine_functions(plate, point, [one.location for one in plate.inner], sizes)
+        around = Surroundings(self.rows, self.linear, self.located, self._parents, locations)
+        self.outer = outer_effects(plate, around) if nested else no_outer()
+        self._inner = mapped_coordinates(inner, locations, self.linear[self.outer.columns])
 
     def location(self, theta: Vector) -> Vector:
         """That of the effects."""
         base, coordinates, matrix = self.located
-        return base + matrix @ theta[coordinates]
+        found: Vector = base + matrix @ theta[coordinates]
+        some = np.flatnonzero(self._parents >= 0)
+        found[some] += theta[self._parents[some]]
+        return found
 
     def normal_eps(self) -> Matrix:
         """Some normal draws of eps, always the same."""
@@ -120,7 +118,9 @@ class PlateSurvey:
 
     def maximum(self, sums: GroupSums, start: Vector, eps: Matrix) -> ThetaMaximum:
         """That of the Laplace marginal for an expansion; `eps` are draws for what the prior adds."""
-        return maximum_at(self.plate.name, self.shared, sums, self._inner, self.excess(eps), start)
+        return maximum_at(
+            self.plate.name, self.shared, sums, self._inner, self.outer, self.excess(eps), start
+        )
 
     def excess(self, eps: Matrix) -> EffectsExcess:
         """What the effects' prior adds to that, over these draws."""
@@ -146,6 +146,7 @@ class PlateSurvey:
             shares=at.shares,
             moved=np.searchsorted(self.linear, self.located.coordinates),
             located=self.located.matrix,
+            parents=self._columns_of_parents(),
             offsets=self.location(center.theta) - center.effects,
             effects=center.effects.copy(),
             phi=self.phi(center.theta),
@@ -154,6 +155,13 @@ class PlateSurvey:
             squares=at.squares / unit**2 if is_normal else 0.0,
             n_effects=self.plate.n_effects,
         )
+
+    def _columns_of_parents(self) -> Index:
+        """Which of the P columns each location contains besides; empty if none does."""
+        some = self._parents >= 0
+        return np.where(some, np.searchsorted(self.linear, self._parents), -1)[
+            : len(some) if some.any() else 0
+        ]
 
     def expand(self, center: Center, rows: SortedRows | None = None) -> tuple[Expanded, GroupSums]:
         """Expand at a center; all rows by default."""
@@ -166,39 +174,6 @@ class PlateSurvey:
     def phi(self, theta: Vector) -> Vector:
         """Numbers that rows share beside their predictor."""
         return self.plate.dispersions.offsets + self.plate.dispersions.matrix @ theta
-
-
-def _located(plate: PlateModel, point: dict[str, np.ndarray], start: Vector) -> Located:
-    """The location of the effects, by the coordinates of theta that it depends on."""
-    q = plate.n_effects
-    locations = _functions(plate, point, [one.location for one in plate.priors], [plate.n_groups] * q)
-
-    def location(theta: Vector) -> Vector:
-        return np.column_stack(locations(theta)).ravel()
-
-    n, base = len(start), location(np.zeros(len(start)))
-    columns = {k: location(row) - base for k, row in enumerate(np.eye(n))} if plate.is_centered else {}
-    moved = [k for k, column in columns.items() if np.any(column != 0.0)]
-    matrix = np.zeros((plate.n_groups * q, len(moved)))
-    for place, k in enumerate(moved):
-        matrix[:, place] = columns[k]
-    return Located(base, np.array(moved, dtype=np.int64), matrix)
-
-
-def _functions(
-    plate: PlateModel, point: dict[str, np.ndarray], graphs: list[Variable], sizes: list[int]
-) -> Callable[[Vector], list[Vector]]:
-    """Locations of effects as functions of theta: vectors of these sizes."""
-    fact = plate.shared
-    theta = pt.vector("theta", shape=(plate.n_shared,))
-    function = fact.compile(in_theta(fact, graphs, theta), [theta], mode=INTERPRETED)
-    values = fact.point_values(point)
-
-    def at(value: Vector) -> list[Vector]:
-        found = function(*values, value, *fact.leaf_values)
-        return [np.broadcast_to(np.ravel(one), n).astype(float) for one, n in zip(found, sizes, strict=True)]
-
-    return at
 
 
 def find_center(survey: PlateSurvey) -> tuple[Center, ThetaMaximum]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
-from pymc_austerity.kernels.plates.records import GroupSums, SharedProposal
+from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, moved_center
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
 from pymc_austerity.mode.plates.group_means import locations, slopes_of_locations
@@ -27,10 +27,9 @@ Matrix = npt.NDArray[np.float64]
 
 # Shifts in standard deviations beyond which the expansion moves, and how often it does.
 _FAR, _MOST_ROUNDS = 0.7, 6
-# Shares of independent draws and of random walks, and the size of these; the others move scales alone.
-_INDEPENDENT, _WALKS, _SIZE = 0.8, 0.1, 2.4
 # Of differences, relative to the largest scale of effects.
 _STEP = 1e-5
+_SEED = 2029
 
 
 class SharedFit(NamedTuple):
@@ -66,28 +65,6 @@ class SharedFit(NamedTuple):
     hyper: Index
     first_inner: int
 
-    def proposal(self) -> SharedProposal:
-        """As the kernel takes it."""
-        own, q = self.map, len(self.mean)
-        return SharedProposal(
-            mapped=own.coordinates,
-            scales_at=own.which + self.first_inner,
-            slopes=own.slopes,
-            weights=own.weights,
-            locations=own.locations,
-            basis=np.ascontiguousarray(own.basis),
-            others=own.others,
-            shear=own.shear,
-            mean=self.mean,
-            factor=self.factor,
-            inverse=np.ascontiguousarray(np.linalg.inv(self.factor)),
-            independent=_INDEPENDENT,
-            walks=_WALKS,
-            scale=_SIZE / float(np.sqrt(q)),
-            hyper=self.hyper,
-            spreads=np.linalg.norm(self.factor, axis=1),
-        )
-
     def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
         """A draw of theta."""
         zeta = self.mean + self.factor @ rng.standard_normal(len(self.mean))
@@ -121,7 +98,8 @@ def fit_shared(
         factor = np.linalg.cholesky(0.5 * (covariance + covariance.T))
         mean = found.zeta
         if not survey.plate.is_normal:  # normal residuals have no remainders
-            slope = np.mean([_drift(survey, at, sums, theta, one) for one in eps], axis=0)
+            states = _around(survey, theta, found.precision, eps)
+            slope = np.mean([_drift(survey, at, sums, *state) for state in states], axis=0)
             mean = mean + covariance @ (slope @ own.slopes_at(zeta, survey.shared(theta)))
         shift = float(np.linalg.norm(np.linalg.solve(factor, mean - zeta)))
         if not np.isfinite(shift):
@@ -138,6 +116,24 @@ def fit_shared(
             return SharedFit(center, own, mean, lower, theta, slopes, shift, hyper, first), at, sums
         center, moved = moved_center(survey, sums, theta), True
         del at  # its room is for the next
+
+
+def _around(
+    survey: PlateSurvey, theta: Vector, precision: Matrix, eps: Matrix
+) -> list[tuple[Vector, Vector]]:
+    """States (theta, eps) over which the drift is averaged: outer effects are on both sides of theta."""
+    outer = survey.linear[survey.outer.columns]
+    if not len(outer):
+        return [(theta, one) for one in eps]
+    scales, rng = 1.0 / np.sqrt(np.diag(precision)[outer]), np.random.default_rng(_SEED)
+    states = []
+    for one in eps:
+        step = scales * rng.standard_normal(len(outer))
+        for sign in (1.0, -1.0):
+            at = theta.copy()
+            at[outer] += sign * step
+            states.append((at, one))
+    return states
 
 
 def _drift(survey: PlateSurvey, at: Expanded, sums: GroupSums, theta: Vector, eps: Vector) -> Vector:

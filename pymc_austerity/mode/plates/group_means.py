@@ -25,7 +25,10 @@ def of_cells(cells: Cells, shares: npt.NDArray[np.float64], d: Vector, n_groups:
 
 def locations(sums: GroupSums, d: Vector) -> Vector:
     """nu_g."""
-    return sums.offsets + mean_shifts(sums, d) + sums.located @ d[sums.moved]
+    nu: Vector = sums.offsets + mean_shifts(sums, d) + sums.located @ d[sums.moved]
+    some = np.flatnonzero(sums.parents >= 0)
+    nu[some] += d[sums.parents[some]]
+    return nu
 
 
 def location_slopes(sums: GroupSums) -> npt.NDArray[np.float64]:
@@ -34,6 +37,8 @@ def location_slopes(sums: GroupSums) -> npt.NDArray[np.float64]:
     slopes[_groups(sums.cells), sums.cells.columns] = sums.shares
     slopes[:, sums.dense] += sums.means
     slopes[:, sums.moved] += sums.located
+    some = np.flatnonzero(sums.parents >= 0)
+    slopes[some, sums.parents[some]] += 1.0
     return slopes
 
 
@@ -43,6 +48,8 @@ def slopes_of_locations(sums: GroupSums, weights: Vector) -> Vector:
     np.add.at(slope, sums.cells.columns, sums.shares * weights[_groups(sums.cells)])
     slope[sums.dense] += weights @ sums.means
     slope[sums.moved] += weights @ sums.located
+    some = np.flatnonzero(sums.parents >= 0)
+    np.add.at(slope, sums.parents[some], weights[some])
     return slope
 
 

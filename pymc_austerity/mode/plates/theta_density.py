@@ -235,11 +235,14 @@ def _slopes_of_location(sums: GroupSums, g: int, slope: Vector, own: Index, seen
     n, n_factors = 0, sums.cells.n_factors
     first, last = sums.cells.starts[g * n_factors], sums.cells.starts[(g + 1) * n_factors]
     n_dense, n_moved = sums.dense.shape[0], sums.moved.shape[0]
-    for j in range(n_dense + n_moved + last - first):
+    n_parents = 1 if sums.parents.shape[0] > 0 and sums.parents[g] >= 0 else 0
+    for j in range(n_dense + n_moved + last - first + n_parents):
         if j < n_dense:
             k, value = sums.dense[j], sums.means[g, j]
         elif j < n_dense + n_moved:
             k, value = sums.moved[j - n_dense], sums.located[g, j - n_dense]
+        elif j == n_dense + n_moved + last - first:
+            k, value = sums.parents[g], 1.0
         else:
             c = first + j - n_dense - n_moved
             k, value = np.int64(sums.cells.columns[c]), sums.shares[c]

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
+from pymc_austerity.kernels.plates.outer import Outer
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.newton import NoMaximumError, maximise
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess
+from pymc_austerity.mode.plates.outer_density import log_scales
 from pymc_austerity.mode.plates.shared_map import SharedMap, no_map, shared_map
 from pymc_austerity.mode.plates.theta_density import (
     SharedTerms,
@@ -64,11 +66,24 @@ class InnerCoordinates(NamedTuple):
     locations: Callable[[Vector], list[Vector]]
 
 
+def mapped_coordinates(
+    inner: list[Index], locations: Callable[[Vector], list[Vector]], outer: Index
+) -> InnerCoordinates:
+    """Inner effects without those of outer groups, which are integrated out."""
+    kept = [one if not np.isin(one, outer).any() else one[:0] for one in inner]
+
+    def at(theta: Vector) -> list[Vector]:
+        return [found[: len(one)] for found, one in zip(locations(theta), kept, strict=True)]
+
+    return InnerCoordinates(kept, at)
+
+
 def maximum_at(
     name: str,
     shared: SharedTerms,
     sums: GroupSums,
     inner: InnerCoordinates,
+    outer: Outer,
     excess: EffectsExcess,
     start: Vector,
 ) -> ThetaMaximum:
@@ -88,6 +103,8 @@ def maximum_at(
         theta = theta_of(zeta)
         at = shared(theta)
         found = own.density(marginal(at, sums, theta, excess), zeta, at)
+        if len(outer.columns):  # neither log S_h nor v is a function of coordinates that the map changes
+            found = found.plus(log_scales(outer, sums, at))
         return found.value, found.gradient, found.hessian
 
     try:
@@ -104,7 +121,7 @@ def maximum_at(
 
 def _map_at(shared: SharedTerms, sums: GroupSums, inner: InnerCoordinates, theta: Vector) -> SharedMap:
     at = shared(theta)
-    if not inner.coordinates:
+    if not any(len(one) for one in inner.coordinates):
         return no_map()
     n = len(sums.linear)
     information, square = np.zeros((len(theta), len(theta))), np.ix_(sums.linear, sums.linear)

@@ -109,7 +109,8 @@ def require_affine(fact: Factorisation, name: str, location: Variable) -> None:
     if kinds([location], block.values(), others.values()).get(location) is Kind.NONLINEAR:
         raise NoPlate(
             f"the location of the effects {name!r} is not a linear function of the variables as they are "
-            "sampled (a positive one is sampled as its logarithm)"
+            "sampled (a positive one is sampled as its logarithm). Effects of outer groups in it are to be "
+            'centred, v = pm.Normal("v", mu, tau), and not tau * z'
         )
 
 

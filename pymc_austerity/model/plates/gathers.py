@@ -18,6 +18,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
+from pymc_austerity.model.plates.nested_lookups import looked_up_once
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
 
@@ -81,7 +82,7 @@ def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather |
     for term in fact.locals if long else ():
         if not set(long).intersection(ancestors([term.rows])) or term.rows in long:
             continue
-        rows = prepared_rows(fact, term)
+        rows = looked_up_once(fact, prepared_rows(fact, term))
         names = {long[node.inputs[0]] for node in lookups(rows) if node.inputs[0] in long}
         prepared = term if not names else replace(term, rows=rows)
         found += [Gather(name, prepared, int(block[name].type.shape[0])) for name in sorted(names)]

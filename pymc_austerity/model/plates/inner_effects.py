@@ -15,6 +15,9 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.effects_prior import typed
 from pymc_austerity.target import Index, Vector
 
+# Effects of so many outer groups are moved group by group, as those of a plate.
+FEWEST_OUTER = 30
+
 
 def first_inner(n_effects: int) -> int:
     """The place of scales of inner effects among the features, after the factor, log lambda and a shape."""

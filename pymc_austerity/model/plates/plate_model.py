@@ -29,6 +29,7 @@ from pymc_austerity.model.plates.inner_effects import (
     scaled_coordinates,
 )
 from pymc_austerity.model.plates.inner_scaled import require_own_scales, with_inner_centered
+from pymc_austerity.model.plates.limits import MOST_OUTER, require_few_shared
 from pymc_austerity.model.plates.normal_residuals import is_about_predictor, normal_precision
 from pymc_austerity.model.plates.plate_rows import PlateRows
 from pymc_austerity.model.structure.affine_expressions import (
@@ -42,8 +43,6 @@ from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import Obstacle, ScalarGraph, scalar_graph
 
-# Shared coefficients, at most: their covariance is kept, and moved.
-MOST_SHARED = 200
 # Predictors of a likelihood, at most: bounds are known for so many.
 MOST_PREDICTORS = 4
 
@@ -176,15 +175,11 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
             "random slopes does not take: give it a fixed value"
         )
     columns = leaves(expression, "data")
-    if len(rows.places) > MOST_SHARED:
-        raise NoPlate(
-            f"there are {len(rows.places)} shared coefficients beside the effects {gather.name!r}, and "
-            f"{MOST_SHARED} at most are moved together"
-        )
     precision = pt.zeros(()) if log_precision is None else log_precision
     coefficients = set(ancestors([found.term.rows, *(prior.location for prior in priors)]))
     require_own_scales(fact, not_centered, coefficients)
     inner = (*inner_effects(model, fact, names, coefficients), *not_centered, *effects.inner(factor))
+    require_few_shared(gather.name, rows, inner)
     scales = [*factor, precision, priors[0].shape, *(one.scale for one in inner)]
     return PlateModel(
         factorisation=effects.original,
@@ -212,7 +207,10 @@ def _other_terms(
     long = [term.name for term in fact.locals if term.name not in (*own, gather.term.name)]
     if long or sum(term.name == gather.term.name for term in fact.locals) != 1:
         found = ", ".join(map(repr, long)) or repr(gather.term.name)
-        raise NoPlate(f"there are other long terms ({found}) beside the likelihood of {gather.name!r}")
+        hint = ""
+        if set(long).intersection(str(rv.name) for rv in model.free_RVs):
+            hint = f"; of effects of outer groups there are to be {MOST_OUTER} at most"
+        raise NoPlate(f"there are other long terms ({found}) beside the likelihood of {gather.name!r}{hint}")
     others = tuple((name, graph) for name, graph in fact.globals if name not in own)
     for name, graph in others:
         used = set(ancestors([graph]))

@@ -206,6 +206,8 @@ class _Reader:
         if not all(isinstance(index, Constant) for index in node.inputs[1:]):
             raise _Indirect
         index = indices_from_subtensor([int(i.data) for i in node.inputs[1:]], node.op.idx_list)
+        if all(entry == slice(None) for entry in index):
+            return self._read(var)
         if var.type.ndim == 2 and None in var.type.shape:
             if len(index) != 2 or index[0] != slice(None) or not isinstance(index[1], int):
                 raise _Indirect

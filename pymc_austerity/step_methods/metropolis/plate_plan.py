@@ -24,6 +24,7 @@ from pymc_austerity.mode.plates.effects_excess import density_of
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import group_bounds, no_bounds
+from pymc_austerity.mode.plates.proposal import shared_proposal
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
@@ -162,13 +163,15 @@ def plan_plates(
     """
     require_finite(plate.factorisation, point)
     stage("order of rows", f", {plate.n_groups:,} groups")
-    survey = PlateSurvey(plate, point)
+    survey = PlateSurvey(plate, point, nested=decision.rule is None)
     center, _ = find_center(survey)
     stage("fit", f" 1/2, {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, center)
     rule = _sized(decision.rule, plate, options)
     reads_all = rule is not None or decision.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
-    arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
+    arrays = plate_arrays(
+        survey, fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
+    )
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
     engine = PlateEngine(plate.shared, arrays, q, point, rule)
@@ -176,7 +179,9 @@ def plan_plates(
     del arrays, at, engine.plate  # room of size N for the next
     stage("fit", f" 2/2, {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
-    engine.plate = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=decision.debug)
+    engine.plate = plate_arrays(
+        survey, fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
+    )
     found = best_pilot(engine, survey, fit.theta, found.q, point, rng)
     if not reads_all and found.prediction.terms > decision.switch_above * plate.rows.n_rows:
         reads_all = True
@@ -240,11 +245,13 @@ def replan_plates(
         return None
     plate = plate_model(options.model, fact, min(FEWEST_GROUPS, recipe.proposal.n_groups))
     assert plate is not None
-    survey = PlateSurvey(plate, point)
+    survey = PlateSurvey(plate, point, nested=decision.rule is None)
     at, sums = survey.expand(recipe.fit.center)
     rule = None if decision.rule is None else recipe.rule
     reads_all = rule is not None or recipe.reads_all
-    arrays = plate_arrays(survey, recipe.fit, at, sums, reads_all=reads_all, debug=decision.debug)
+    arrays = plate_arrays(
+        survey, recipe.fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
+    )
     arrays = with_kappa(arrays, recipe.proposal.kappa)
     engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point, rule)
     return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
@@ -267,7 +274,14 @@ def _certificate(plate: PlateModel, *, reads_all: bool) -> str:
 
 
 def plate_arrays(
-    survey: PlateSurvey, fit: SharedFit, at: Expanded, sums: GroupSums, *, reads_all: bool, debug: bool
+    survey: PlateSurvey,
+    fit: SharedFit,
+    at: Expanded,
+    sums: GroupSums,
+    *,
+    reads_all: bool,
+    debug: bool,
+    is_exact: bool = True,
 ) -> Plate:
     """All that the kernel needs."""
     plate, rows = survey.plate, survey.rows
@@ -296,7 +310,8 @@ def plate_arrays(
         bounds=bounds,
         weights=weights,
         effects=density_of(plate.priors[0]),
-        proposal=fit.proposal(),
+        proposal=shared_proposal(fit, sums.linear[survey.outer.columns]),
+        outer=survey.outer,
         rule=PlateRule(
             kappa=KAPPAS[0],
             is_centered=plate.is_centered,

@@ -8,7 +8,12 @@ import pymc as pm
 from scipy import stats
 
 from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, quadratic, standardised
-from pymc_austerity.kernels.plates.decisions import Decisions, groups_by_drawn_rows, shared_by_drawn_rows
+from pymc_austerity.kernels.plates.decisions import (
+    Decisions,
+    groups_by_drawn_rows,
+    outer_by_drawn_rows,
+    shared_by_drawn_rows,
+)
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, no_state
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.slopes import (
@@ -33,7 +38,7 @@ from pymc_austerity.target import Target
 
 N_GROUPS = 30
 # Moves are decided exactly, by drawn rows.
-DRAWN = Decisions(0, groups=groups_by_drawn_rows, shared=shared_by_drawn_rows)
+DRAWN = Decisions(0, shared_by_drawn_rows, groups_by_drawn_rows, outer_by_drawn_rows)
 
 
 class Rows(NamedTuple):

@@ -30,6 +30,7 @@ def sums():
         shares=np.zeros(0),
         moved=np.arange(1),
         located=RNG.normal(size=(G, 1)),
+        parents=np.zeros(0, np.int64),
         offsets=RNG.normal(size=G),
         effects=np.zeros(G),
         phi=np.zeros(0),

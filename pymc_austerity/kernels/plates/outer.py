@@ -1,0 +1,43 @@
+"""Outer effects of nested groups: what the kernel is handed of schools that classes belong to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.target import Index, Vector
+
+
+class Outer(NamedTuple):
+    """Effects v_h ~ N(n_h, T^2) of H outer groups, which are among the shared variables.
+
+    Each group of the plate belongs to one outer group, or to none, and nu_g = v_h(g) + what has no v.
+
+    Attributes
+    ----------
+    parents : ndarray of int (G,)
+        h(g), or -1.
+    columns : ndarray of int (H,)
+        Which of the P columns is that of v_h.
+    scale_at : int
+        Which feature of theta is T.
+    base : ndarray (H,)
+        n_h = base_h + locations_h . theta[moved].
+    moved : ndarray of int (M,)
+    locations : ndarray (H, M)
+    """
+
+    parents: Index
+    columns: Index
+    scale_at: int
+    base: Vector
+    moved: Index
+    locations: npt.NDArray[np.float64]
+
+
+def no_outer() -> Outer:
+    """Where groups are not nested."""
+    none = np.zeros(0, np.int64)
+    return Outer(none, none, 0, np.zeros(0), none, np.zeros((0, 0)))

@@ -1,0 +1,109 @@
+"""Which of the shared variables are effects of outer groups, that the groups of a plate belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pytensor.graph.traversal import ancestors
+
+from pymc_austerity.kernels.plates.outer import Outer, no_outer
+from pymc_austerity.mode.plates.locations import Located
+from pymc_austerity.mode.plates.sorted_rows import SortedRows
+from pymc_austerity.model.plates.inner_effects import FEWEST_OUTER, first_inner
+from pymc_austerity.model.plates.plate_model import PlateModel
+from pymc_austerity.target import Index, Vector
+
+Matrix = npt.NDArray[np.float64]
+
+_TOLERANCE, _SEED = 1e-9, 2027
+
+
+class Surroundings(NamedTuple):
+    """Where effects of outer groups may be.
+
+    Attributes
+    ----------
+    rows : SortedRows
+    linear : ndarray of int (P,)
+        Coordinates of theta that enter the predictor, or the location of the effects.
+    located : Located
+        The location of the plate's effects, without parents.
+    parents : ndarray of int (G,)
+        Coordinates that this contains besides; -1 for none.
+    locations : callable
+        Those of the priors of all inner effects, as functions of theta.
+    """
+
+    rows: SortedRows
+    linear: Index
+    located: Located
+    parents: Index
+    locations: Callable[[Vector], list[Vector]]
+
+
+def outer_effects(plate: PlateModel, found: Surroundings) -> Outer:
+    """The largest of them; none if there are none, or if groups have slopes."""
+    if plate.n_effects > 1:
+        return no_outer()
+    for k in sorted(range(len(plate.inner)), key=lambda k: -len(plate.inner[k].coordinates)):
+        own = plate.inner[k].coordinates
+        if len(own) < FEWEST_OUTER or not _enter_once(plate, own):
+            continue
+        parents, location = _parents(plate, found, own), _affine(plate, found, k)
+        if parents is None or location is None:
+            continue
+        base, moved, matrix = location
+        columns = np.searchsorted(found.linear, own)
+        return Outer(parents, columns, first_inner(1) + k, base, moved, matrix)
+    return no_outer()
+
+
+def _enter_once(plate: PlateModel, own: Index) -> bool:
+    """Are they in no term but their prior, and in no number that rows share?
+
+    Given all else they are normal then, but for remainders.
+    """
+    shared = plate.shared
+    name, _ = shared.coordinate(int(own[0]))
+    value = shared.graph.values[name]
+    terms = [graph for _, graph in shared.globals if value in set(ancestors([graph]))]
+    assert shared.features is not None
+    in_features = value in set(ancestors([shared.features]))
+    return len(terms) == 1 and not in_features and not plate.dispersions.matrix[:, own].any()
+
+
+def _parents(plate: PlateModel, found: Surroundings, own: Index) -> Index | None:
+    """The outer group of each group, or -1; None if groups are not nested."""
+    in_location, in_rows = np.isin(found.parents, own), bool(np.isin(own, plate.rows.places).any())
+    if np.isin(found.located.coordinates, own).any() or in_rows == bool(in_location.any()):
+        return None
+    result = np.full(plate.n_groups, -1)
+    if not in_rows:
+        result[in_location] = found.parents[in_location] - own[0]
+        return result
+    factors = [f for f, one in enumerate(plate.rows.factors) if np.array_equal(one, own)]
+    if len(factors) != 1:
+        return None
+    cells = found.rows.cells
+    first, last = (cells.starts[factors[0] + k :: cells.n_factors][: plate.n_groups] for k in (0, 1))
+    if (last - first).max(initial=0) > 1:
+        return None
+    some = np.flatnonzero(last > first)
+    result[some] = found.linear[cells.columns[first[some]]] - own[0]
+    return result
+
+
+def _affine(plate: PlateModel, found: Surroundings, k: int) -> tuple[Vector, Index, Matrix] | None:
+    """The location of their prior as base + matrix . theta[coordinates]; None if it is no such function."""
+    n, own = plate.n_shared, set(plate.inner[k].coordinates)
+    base = found.locations(np.zeros(n))[k]
+    columns = {j: found.locations(row)[k] - base for j, row in enumerate(np.eye(n)) if j not in own}
+    moved = np.array([j for j, column in columns.items() if column.any()], dtype=np.int64)
+    matrix = np.column_stack([base, *(columns[int(j)] for j in moved)])[:, 1:]
+    at = np.random.default_rng(_SEED).standard_normal(n)
+    if not np.allclose(base + matrix @ at[moved], found.locations(at)[k], rtol=_TOLERANCE, atol=_TOLERANCE):
+        return None
+    return base, moved, np.ascontiguousarray(matrix)

@@ -1,0 +1,219 @@
+"""Nested groups: coordinates of outer effects, their move, and moves of the others that keep these.
+
+All is compared with the model's own log density. Planted errors, such as a Jacobian that is left out, are
+noticed.
+"""
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity.kernels.plates import moves, outer_move
+from pymc_austerity.kernels.plates.coordinates import displacement
+from pymc_austerity.kernels.plates.decisions import Counts
+from pymc_austerity.kernels.plates.moves import move_shared
+from pymc_austerity.kernels.plates.nested import keep_outer, outer_moments
+from pymc_austerity.kernels.plates.outer_move import move_outer
+from tests.kernels.plates.cases import DRAWN, case_of_model, log_remainders, rows_of
+from tests.kernels.plates.test_coordinates import log_jacobian
+
+H, G, N = 32, 70, 500
+# The last outer group has no group.
+PARENTS = np.random.default_rng(4).integers(H - 1, size=G)
+SPELLINGS = [
+    "centered", "inner non-centered", "both non-centered", "added", "outer standardised, added", "student",
+    "normal",
+]  # fmt: skip
+
+
+def model_of(spelling):
+    data = rows_of(N, G)
+    with pm.Model() as model:
+        x = data.x @ pm.Normal("beta", 0.0, 2.0, shape=3)
+        mu, tau, outer = pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau", 1.0), pm.HalfNormal("tau_v", 1.0)
+        standardised = spelling in ("both non-centered", "outer standardised, added")
+        slope = 0.3 * pm.Normal("gamma") * np.linspace(-1.0, 1.0, H)
+        v = (
+            mu + outer * pm.Normal("vz", shape=H)
+            if standardised
+            else pm.Normal("v", mu + slope, outer, shape=H)
+        )
+        if spelling in ("centered", "normal"):
+            eta = pm.Normal("u", v[PARENTS], tau, shape=G)[data.groups]
+        elif spelling == "student":
+            eta = pm.StudentT("u", 4.0, mu=v[PARENTS], sigma=tau, shape=G)[data.groups]
+        elif spelling.endswith("added"):
+            eta = pm.Normal("u", 0.0, tau, shape=G)[data.groups] + v[PARENTS[data.groups]]
+        else:
+            eta = (v[PARENTS] + tau * pm.Normal("z", shape=G))[data.groups]
+        if spelling == "normal":
+            pm.Normal("y", x + eta, pm.HalfNormal("sigma"), observed=data.noise)
+        else:
+            pm.Bernoulli("y", logit_p=x + eta, observed=(data.noise < 0.4).astype(int))
+    return model
+
+
+@cache
+def case_of(spelling):
+    return case_of_model(model_of(spelling))
+
+
+def log_target(case, theta, eps):
+    return case.log_density(theta, case.effects(theta, eps)) + log_jacobian(case, theta)
+
+
+def log_known(case, theta, eps):
+    """The log density without remainders, in the coordinates (theta, eps)."""
+    rest = log_remainders(case, case.state(theta, eps)) if case.arrays.rule.has_remainders else 0.0
+    return log_target(case, theta, eps) - rest
+
+
+def outer_at(case, theta):
+    """M_h, S_h and delta_h."""
+    columns = case.arrays.outer.columns
+    d = np.empty(len(case.arrays.sums.center))
+    displacement(case.arrays.sums, theta, d)
+    means, scales = np.empty(len(columns)), np.empty(len(columns))
+    outer_moments(case.arrays, theta, d, case.target.features(theta, case.args), means, scales)
+    return means, scales, (d[columns] - means) / scales
+
+
+def places_of(case):
+    return case.arrays.sums.linear[case.arrays.outer.columns]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_outer_groups_are_found(spelling):
+    outer = case_of(spelling).arrays.outer
+    assert len(outer.columns) == H
+    used = np.isin(np.arange(G), rows_of(N, G).groups)
+    in_location = spelling in ("centered", "student", "normal")
+    np.testing.assert_array_equal(outer.parents, np.where(used | in_location, PARENTS, -1))
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_outer_effects_are_standard_normal_but_for_remainders(spelling):
+    case, rng = case_of(spelling), np.random.default_rng(1)
+    theta, eps = case.draw(rng)
+    means, scales, delta = outer_at(case, theta)
+    other, places = theta.copy(), places_of(case)
+    new = rng.standard_normal(H)
+    other[places] = case.arrays.sums.center[case.arrays.outer.columns] + means + scales * new
+    change = log_known(case, other, eps) - log_known(case, theta, eps)
+    change -= case.state(other, eps).excesses.sum() - case.state(theta, eps).excesses.sum()
+    np.testing.assert_allclose(change, 0.5 * (delta @ delta - new @ new), rtol=1e-6, atol=1e-6)
+    # The planted error: locations that forget what other shared variables do.
+    wrong = case.arrays.outer._replace(base=case.arrays.outer.base + 0.1)
+    planted = case._replace(arrays=case.arrays._replace(outer=wrong))
+    _, _, off = outer_at(planted, theta)
+    _, _, new_off = outer_at(planted, other)
+    assert abs(change - 0.5 * (off @ off - new_off @ new_off)) > 1e-3
+
+
+@pytest.mark.parametrize("spelling", ["centered", "both non-centered", "added"])
+def test_outer_groups_do_not_meet(spelling):
+    case = case_of(spelling)
+    theta, eps = case.draw(np.random.default_rng(2))
+    state, other = case.state(theta, eps), theta.copy()
+    other[places_of(case)[PARENTS[0]]] += 0.5
+    moved = case.state(other, eps).levels != state.levels
+    np.testing.assert_array_equal(moved, case.arrays.outer.parents == PARENTS[0])
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_moves_of_others_keep_delta(spelling):
+    case, rng = case_of(spelling), np.random.default_rng(3)
+    theta, eps = case.draw(rng)
+    places = places_of(case)
+    other, _ = case.draw(rng)
+    other[places] = theta[places]
+    old, new = case.state(theta, eps), other.copy()
+    jacobian = keep_outer(case.arrays, old.theta, old.d, new, case.args, case.target)
+    (_, scales, delta), (_, new_scales, new_delta) = outer_at(case, theta), outer_at(case, new)
+    np.testing.assert_allclose(new_delta, delta, rtol=1e-8, atol=1e-8)
+    assert jacobian == pytest.approx(np.log(new_scales / scales).sum())
+    np.testing.assert_array_equal(np.delete(new, places), np.delete(other, places))
+    back = theta.copy()
+    back[places] = new[places]
+    returned = keep_outer(case.arrays, new, case.state(new, eps).d, back, case.args, case.target)
+    np.testing.assert_allclose(back, theta, atol=1e-9)
+    assert returned == pytest.approx(-jacobian)
+
+
+@pytest.mark.parametrize("spelling", ["centered", "both non-centered", "normal"])
+@pytest.mark.parametrize("planted", [False, True])
+def test_base_of_the_shared_move(spelling, planted, monkeypatch):
+    case, rng = case_of(spelling), np.random.default_rng(5)
+    theta, eps = case.draw(rng)
+    new, ratio = np.empty(len(theta)), 0.0
+
+    def proposed(rng, proposal, old, args, target):
+        found = case.draw(rng)[0]
+        found[places_of(case)] = old[places_of(case)]
+        return found, ratio
+
+    def kept(plate, old, d, found, args, target):
+        jacobian = keep_outer(plate, old, d, found, args, target)
+        new[:] = found
+        return 0.0 if planted else jacobian  # the planted error: no Jacobian
+
+    seen = []
+
+    def shared(rng, plate, numbers, pair, base):
+        seen.append(base)
+        return Counts(1.0, 0, 0, 0, base)
+
+    monkeypatch.setattr(moves, "propose_shared", proposed)
+    monkeypatch.setattr(moves, "keep_outer", kept)
+    state, room = case.state(theta, eps), case.state(theta, eps)
+    move_shared(rng, case.arrays, state, room, case.args, DRAWN._replace(shared=shared), case.target)
+    expected = log_known(case, new, eps) - log_known(case, theta, eps)
+    expected += np.log(outer_at(case, new)[1] / outer_at(case, theta)[1]).sum()
+    assert (abs(seen[0] - expected) < 1e-6) is not planted
+
+
+@pytest.mark.parametrize("spelling", ["centered", "both non-centered"])
+def test_states_after_outer_moves(spelling, monkeypatch):
+    """Outer groups that are not accepted stay; levels are those of the new theta; ratios are of rows."""
+    case, rng = case_of(spelling), np.random.default_rng(6)
+    theta, eps = case.draw(rng)
+    whole = case.arrays.bounds._replace(reaches=np.full_like(case.arrays.bounds.reaches, -1.0))
+    arrays = case.arrays._replace(bounds=whole)  # all rows are read: nothing is drawn
+    proposed, seen = [], []
+
+    def at_theta(state, *rest):
+        found = moves.at_theta(state, *rest)
+        proposed.append(found.theta.copy())
+        return found
+
+    def outer(rng, plate, numbers, pair, of_groups, log_ratios, accepted):
+        counts = DRAWN.outer(rng, plate, numbers, pair, of_groups, log_ratios, accepted)
+        seen.append((log_ratios.copy(), accepted.copy()))
+        return counts
+
+    def independent(rng, old, width):
+        return rng.standard_normal(), 0.0
+
+    monkeypatch.setattr(outer_move, "at_theta", at_theta)
+    monkeypatch.setattr(outer_move, "propose_normal", independent)
+    state, room = case.state(theta, eps), case.state(theta, eps)
+    decided = DRAWN._replace(outer=outer)
+    found, _, counts = move_outer(rng, arrays, state, room, case.args, decided, case.target)
+    log_ratios, accepted = seen[0]
+    places = places_of(case)
+    assert 0.0 < counts.accepted == accepted.mean() < 1.0
+    np.testing.assert_array_equal(found.theta[places], np.where(accepted, proposed[0][places], theta[places]))
+    expected = case.state(found.theta, eps)
+    np.testing.assert_allclose(found.levels, expected.levels)
+    assert found.quadratic == pytest.approx(expected.quadratic)
+    # All ratios add up to what the model says: none of the proposals is a random walk here.
+    change = log_target(case, proposed[0], eps) - log_target(case, theta, eps)
+    delta, new_delta = outer_at(case, theta)[2], outer_at(case, proposed[0])[2]
+    known = 0.5 * (delta @ delta - new_delta @ new_delta)
+    assert log_ratios.sum() == pytest.approx(change - known, abs=1e-6)
+    alone = theta.copy()
+    alone[places[3]] = proposed[0][places[3]]
+    change = log_target(case, alone, eps) - log_target(case, theta, eps)
+    assert log_ratios[3] == pytest.approx(change - 0.5 * (delta[3] ** 2 - new_delta[3] ** 2), abs=1e-6)

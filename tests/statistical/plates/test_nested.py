@@ -1,0 +1,64 @@
+"""Draws of models of nested groups against an independent reference."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import TunaMH
+from tests.statistical.plates.chains import agreement_of
+from tests.statistical.plates.nested_reference import SD, sample
+
+N, G, H, P = 2500, 120, 32, 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    X = rng.normal(0.3, 1.0, size=(N, P))
+    parents = rng.integers(H - 1, size=G)  # the last outer group is empty
+    weights = rng.gamma(2.0, size=G)
+    groups = rng.choice(G, N, p=weights / weights.sum())
+    v = rng.normal(-0.4, 0.8, H)
+    u = v[parents] + rng.normal(0.0, 0.5, G)
+    eta = X @ [0.5, 0.3, -0.4] + u[groups]
+    return X, (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(int), groups, parents
+
+
+def draws_of(data, spelling, n, seed=3):
+    """(1, n, d), in the order of the reference."""
+    X, y, groups, parents = data
+    with pm.Model():
+        beta = pm.Normal("beta", 0.0, SD, shape=P)
+        mu, tau, outer = pm.Normal("mu", 0.0, SD), pm.HalfNormal("tau", 1.0), pm.HalfNormal("tau_v", 1.0)
+        if spelling == "centered":
+            v = pm.Normal("v", mu, outer, shape=H)
+            u = pm.Normal("u", v[parents], tau, shape=G)
+        else:
+            v = pm.Deterministic("v", mu + outer * pm.Normal("vz", shape=H))
+            u = pm.Deterministic("u", v[parents] + tau * pm.Normal("z", shape=G))
+        pm.Bernoulli("y", logit_p=X @ beta + u[groups], observed=y)
+        step = TunaMH(switch_above=np.inf)
+        assert "plate of 120 groups" in str(step.prediction)
+        idata = pm.sample(
+            n, tune=200, chains=1, step=step, random_seed=seed,
+            progressbar=False, quiet=True, compute_convergence_checks=False,
+        )  # fmt: skip
+    found = {name: np.asarray(idata["posterior"][name])[0] for name in idata["posterior"].data_vars}
+    shared = np.c_[found["beta"], found["mu"], np.log(found["tau"]), np.log(found["tau_v"])]
+    return np.concatenate([shared, found["v"], found["u"]], axis=1)[None]
+
+
+@pytest.mark.slow("240,000 sweeps of the reference, and 20,000 draws")
+@pytest.mark.parametrize("spelling", ["centered", "non-centered"])
+@pytest.mark.filterwarnings("ignore:Tuning ended")
+def test_nested_groups(data, spelling):
+    theirs = sample(*data, H, 20_000, 1, thin=12)[None]
+    ours = draws_of(data, spelling, 20_000)
+    found = agreement_of(ours, theirs, P + 3)
+    print(found)
+    assert found
+    # The planted bug: the Jacobian of the scale of outer effects counts twice.
+    weights = np.exp(ours[0, :, P + 2] - ours[0, :, P + 2].max())
+    share = np.cumsum(weights) / weights.sum()
+    planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
+    assert not agreement_of(planted, theirs, P + 3)
