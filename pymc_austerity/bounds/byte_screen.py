@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.block_table import Weights, rounded_up
 from pymc_austerity.bounds.chunks import chunks
+from pymc_austerity.bounds.constants_table import InMemory, NewTable
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction
@@ -85,15 +86,13 @@ class Probe(NamedTuple):
 
 
 def byte_screen(
-    terms: Sequence[RowFunction | LinearPredictor], coordinates: ExpansionCoordinates
+    terms: Sequence[RowFunction | LinearPredictor],
+    coordinates: ExpansionCoordinates,
+    new_table: NewTable = InMemory,
 ) -> ByteScreen:
     """That of all rows of some terms with one predictor, one after the other."""
     n_rows, d = sum(term.n_rows for term in terms), len(coordinates.whitening)
-    screen = ByteScreen(
-        np.ascontiguousarray(coordinates.whitening.T),
-        np.empty((n_rows, d), np.int8),
-        np.empty((n_rows, 2), np.float32),
-    )
+    written = new_table((1, n_rows * d), np.int8), new_table((1, n_rows * 2), np.float32)
     start = 0
     for term in terms:
         for positions in chunks(term, term.n_rows):
@@ -104,11 +103,13 @@ def byte_screen(
             scales = rounded_up(np.abs(u).max(axis=1, initial=0.0) / _LARGEST_BYTE)
             steps = np.where(scales > 0.0, scales, 1.0).astype(np.float64)[:, None]
             integers = np.rint(u / steps)
-            here = start + positions
-            screen.bytes[here], screen.numbers[here, 0] = integers, scales
-            screen.numbers[here, 1] = rounded_up(np.linalg.norm(u - steps * integers, axis=1) * INFLATION)
+            errors = rounded_up(np.linalg.norm(u - steps * integers, axis=1) * INFLATION)
+            first = start + int(positions[0])
+            written[0].write(0, first * d, integers.astype(np.int8).ravel())
+            written[1].write(0, first * 2, np.column_stack([scales, errors]).ravel())
         start += term.n_rows
-    return screen
+    by_row = (table.values.reshape(n_rows, -1) for table in written)
+    return ByteScreen(np.ascontiguousarray(coordinates.whitening.T), *by_row)
 
 
 @entry

@@ -6,10 +6,11 @@ double precision, in every row: a bound that is too low would make decisions wro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pymc_austerity.bounds.block_table import Weights, rounded_up
 from pymc_austerity.bounds.enclosure import Matrix
@@ -22,14 +23,18 @@ _CHUNK = 100_000
 
 
 class ConstantsTable(Protocol):
-    """Where constants are written to; `data.scratch.ScratchTable` is one on disk."""
+    """Where numbers of rows are written to; `data.scratch.ScratchTable` is one on disk."""
 
     @property
-    def values(self) -> Weights:
-        """What has been written, of shape (3, N)."""
+    def values(self) -> npt.NDArray[Any]:
+        """What has been written; constants have the shape (3, N)."""
 
-    def write(self, row: int, start: int, values: Weights) -> None:
+    def write(self, row: int, start: int, values: npt.NDArray[Any]) -> None:
         """Write neighbours in one row of the table."""
+
+
+# Makes a table of a shape and a dtype.
+NewTable = Callable[[tuple[int, int], npt.DTypeLike], ConstantsTable]
 
 
 class InMemory:
@@ -37,18 +42,18 @@ class InMemory:
 
     Parameters
     ----------
-    n_rows : int
-        N.
+    shape : tuple of int
+    dtype : dtype
 
     Attributes
     ----------
-    values : ndarray of float32 (3, N)
+    values : ndarray
     """
 
-    def __init__(self, n_rows: int) -> None:
-        self.values: Weights = np.empty((3, n_rows), np.float32)
+    def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike) -> None:
+        self.values: npt.NDArray[Any] = np.empty(shape, dtype)
 
-    def write(self, row: int, start: int, values: Weights) -> None:
+    def write(self, row: int, start: int, values: npt.NDArray[Any]) -> None:
         """Write neighbours in one row of the table."""
         self.values[row, start : start + len(values)] = values
 

@@ -130,7 +130,8 @@ def row_sampler_of(
     on_disk : ConstantsTable, optional
         An empty table (3, N) for the c_i. By default they are kept in memory.
     """
-    table = InMemory(sum(each.term.n_rows for each in terms)) if on_disk is None else on_disk
+    shape = 3, sum(each.term.n_rows for each in terms)
+    table = InMemory(shape, np.float32) if on_disk is None else on_disk
     last = write_constants(terms, table)
     constants = table.values.view()
     constants.flags.writeable = False

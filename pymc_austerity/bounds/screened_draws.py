@@ -14,6 +14,7 @@ import numpy as np
 
 from pymc_austerity.bounds.block_table import BlockTable, Weights, draw_all_weighted
 from pymc_austerity.bounds.byte_screen import ByteScreen, byte_screen, kept_shares, whitened
+from pymc_austerity.bounds.constants_table import InMemory, NewTable
 from pymc_austerity.bounds.remainder import distances_of
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_draws import BoundedRows
@@ -63,7 +64,10 @@ class ScreenedMove(NamedTuple):
 
 
 def screened(
-    sampler: RowSampler, terms: Sequence[RowFunction | LinearPredictor], coordinates: ExpansionCoordinates
+    sampler: RowSampler,
+    terms: Sequence[RowFunction | LinearPredictor],
+    coordinates: ExpansionCoordinates,
+    new_table: NewTable = InMemory,
 ) -> BoundedRows:
     """Rows drawn with a screen; `coordinates` are those of the sampler."""
     state = ScreenedSampler(
@@ -72,7 +76,7 @@ def screened(
         sampler.totals,
         sampler.constants,
         sampler.tables,
-        byte_screen(terms, coordinates),
+        byte_screen(terms, coordinates, new_table),
         sampler.rounding,
         sampler.most,
     )

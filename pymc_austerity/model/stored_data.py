@@ -72,9 +72,9 @@ def stored_data(
     checksum, and searched for NaN and infinity, when a step is built; some are compared for every chain.
 
     *When it fails*: numbers that are computed by NumPy from a part of the rows, and put into the model, are
-    taken as they are. In more than 50 dimensions, or with rows of many zeros, `TunaMH` may keep bytes for
-    each coordinate of a row in memory, and of plates some 60 bytes for each row. If a file is cut while it is
-    mapped, the operating system ends the program (SIGBUS).
+    taken as they are. With rows of many zeros `TunaMH` may keep bytes for each number that is not zero in
+    memory, and of plates some 60 bytes for each row. If a file is cut while it is mapped, the operating
+    system ends the program (SIGBUS).
 
     Examples
     --------

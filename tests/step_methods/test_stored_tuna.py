@@ -21,6 +21,7 @@ from pymc_austerity.model.compile import backend
 from pymc_austerity.model.factorisation import point_of
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.recommendation import evidence
+from pymc_austerity.step_methods.metropolis import tuna_plan
 from tests.data.full_disk import limited_file_size
 from tests.statistical.errors import p_of_counts
 
@@ -65,6 +66,25 @@ def plans(store):
         exact = np.concatenate([np.stack(seen[k : k + 3]) for k in range(0, len(seen), 3)], axis=1)
         memory = TunaMH(model=in_memory())
     return disk, memory, exact
+
+
+def test_bytes_of_rows_in_many_dimensions(interpreted, monkeypatch, store):
+    """They are beside the store, too, and are those of rows in memory."""
+    monkeypatch.setattr(tuna_plan, "_MANY_DIMENSIONS", D - 1)
+    monkeypatch.setattr(tuna_plan, "_MANY_ROWS", 0.0)
+    disk, memory = (TunaMH(model=model).engine.rows.state.screen for model in (on_disk(store), in_memory()))
+    assert disk.bytes.shape == (N, D)
+    for name in ("bytes", "numbers"):
+        np.testing.assert_array_equal(getattr(disk, name), getattr(memory, name))
+        assert isinstance(base_of(getattr(disk, name)), np.memmap)
+        assert not isinstance(base_of(getattr(memory, name)), np.memmap)
+
+
+def base_of(array):
+    """The array of which this is a view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 class TestLaw:
@@ -170,7 +190,7 @@ def test_constants_that_are_infinite_far_away():
         def constants(self):
             return ((np.arange(a, a + 25), c[:, a : a + 25]) for a in range(0, 100, 25))
 
-    table = constants_table.InMemory(100)
+    table = constants_table.InMemory((3, 100), np.float32)
     assert constants_table.write_constants([Bounded()], table) == 2
     np.testing.assert_allclose(table.values, c[:3] * INFLATION, rtol=2e-7)
     c[3, 60] = 1.0

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.bounds.constants_table import positions_of_largest
+from pymc_austerity.bounds.constants_table import ConstantsTable, InMemory, NewTable, positions_of_largest
 from pymc_austerity.bounds.group_draws import grouped
 from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
 from pymc_austerity.bounds.row_draws import BoundedRows
@@ -263,10 +264,8 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
     coordinates = coordinates if groups is None else groups.coordinates
     try:
         terms = bounded_terms(rows, coordinates, curvature)
-        with ExitStack() as opened:
-            table = None
-            if folder is not None:
-                table = opened.enter_context(closing(ScratchTable(folder, (3, fact.n_local), np.float32)))
+        with _new_tables(folder) as new_table:
+            table = None if folder is None else new_table((3, fact.n_local), np.float32)
             sampler = row_sampler_of(terms, coordinates, mode_fit.rounding, most, table)
     except UnboundedError as error:
         raise NoBoundError(str(error)) from None
@@ -282,10 +281,24 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
         and expansion.order == 2
         and have_one_predictor(rows)
     ):
-        draws = screened(sampler, rows, coordinates)
+        with _new_tables(folder) as new_table:
+            draws = screened(sampler, rows, coordinates, new_table)
         sources += "; rows that are drawn are evaluated only if a bound of their own allows for it"
     state = draws.state._replace(rounding=rounding_allowance(draws, found, point))
     return replace(draws, state=state), sources
+
+
+@contextmanager
+def _new_tables(folder: Path | None) -> Iterator[NewTable]:
+    """Makes tables in a folder, or in memory; nothing is written to them afterwards."""
+    with ExitStack() as opened:
+
+        def new_table(shape: tuple[int, int], dtype: DTypeLike) -> ConstantsTable:
+            if folder is None:
+                return InMemory(shape, dtype)
+            return opened.enter_context(closing(ScratchTable(folder, shape, dtype)))
+
+        yield new_table
 
 
 def scratch_folder(fact: Factorisation) -> Path | None:
