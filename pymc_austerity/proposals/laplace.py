@@ -67,7 +67,7 @@ class Laplace:
     ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
     >>> with model:
     ...     step = MetropolisHastings(proposal=Laplace())
-    ...     idata = pm.sample(100, tune=100, chains=1, step=step, progressbar=False)
+    ...     idata = pm.sample(100, tune=100, chains=1, step=step, random_seed=1, progressbar=False)
     >>> idata.sample_stats["acceptance_rate"].mean().item() > 0.6
     True
     """

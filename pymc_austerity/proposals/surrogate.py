@@ -76,7 +76,7 @@ class Surrogate:
     ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
     >>> with model:
     ...     step = AusterityMH(control_variate=Taylor(), proposal=Surrogate())
-    ...     idata = pm.sample(100, tune=200, chains=1, step=step, progressbar=False)
+    ...     idata = pm.sample(100, tune=200, chains=1, step=step, random_seed=1, progressbar=False)
     >>> idata.sample_stats["acceptance_rate"].mean().item() > 0.6
     True
     """

@@ -160,7 +160,7 @@ class SCIR(GammaProcessStep):
     ...     w = pm.Dirichlet("w", np.ones(3))
     ...     choice = pm.Multinomial("choice", n=1, p=w, observed=counts)
     ...     step = SCIR([w], step_size=3.0)
-    ...     idata = pm.sample(200, tune=0, chains=1, step=step, progressbar=False)
+    ...     idata = pm.sample(200, tune=0, chains=1, step=step, random_seed=1, progressbar=False)
     >>> found = idata.posterior["w"].mean(("chain", "draw"))
     >>> np.allclose(found, (1 + counts.sum(axis=0)) / 2003, atol=0.01)
     True

@@ -81,7 +81,7 @@ class SGRLD(GammaProcessStep):
     ...     w = pm.Dirichlet("w", np.ones(3))
     ...     choice = pm.Multinomial("choice", n=1, p=w, observed=counts)
     ...     step = SGRLD([w], step_size=0.1)
-    ...     idata = pm.sample(500, tune=100, chains=1, step=step, progressbar=False)
+    ...     idata = pm.sample(500, tune=100, chains=1, step=step, random_seed=1, progressbar=False)
     >>> found = idata.posterior["w"].mean(("chain", "draw"))
     >>> np.allclose(found, (1 + counts.sum(axis=0)) / 2003, atol=0.02)
     True

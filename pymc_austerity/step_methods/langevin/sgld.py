@@ -148,7 +148,7 @@ class SGLD(RebuiltStep):
     >>> with model, warnings.catch_warnings():
     ...     warnings.simplefilter("ignore", SubsamplingWarning)
     ...     step = SGLD(step_size=0.1, control_variate=Taylor(), preconditioner=Laplace())
-    ...     idata = pm.sample(100, tune=100, chains=1, step=step, progressbar=False)
+    ...     idata = pm.sample(100, tune=100, chains=1, step=step, random_seed=1, progressbar=False)
     >>> round(idata.sample_stats["sd_inflation"].mean().item(), 2)
     1.01
     """

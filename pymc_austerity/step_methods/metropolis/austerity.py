@@ -79,7 +79,8 @@ class AusterityMH(PlateStep):
     >>> with model:
     ...     step = AusterityMH(epsilon=0.05)
     ...     start = find_mode()
-    ...     idata = pm.sample(100, tune=500, chains=1, step=step, initvals=start, progressbar=False)
+    ...     sampled = {"chains": 1, "step": step, "initvals": start, "random_seed": 1, "progressbar": False}
+    ...     idata = pm.sample(100, tune=500, **sampled)
     >>> 0 < idata.sample_stats["fraction_used"].mean().item() < 1
     True
     """

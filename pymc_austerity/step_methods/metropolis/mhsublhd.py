@@ -88,7 +88,8 @@ class MHSubLhd(SubsampledStep):
     ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
     >>> with model:
     ...     step, start = MHSubLhd(delta=0.01), find_mode()
-    ...     idata = pm.sample(100, tune=500, chains=1, step=step, initvals=start, progressbar=False)
+    ...     sampled = {"chains": 1, "step": step, "initvals": start, "random_seed": 1, "progressbar": False}
+    ...     idata = pm.sample(100, tune=500, **sampled)
     >>> idata.sample_stats["fraction_used"].mean().item() > 0.9  # at the mode nearly everything is read
     True
     """

@@ -159,7 +159,7 @@ class TunaMH(PlateStep):
     ...     level, slope = pm.Normal("level"), pm.Normal("slope")
     ...     visits = pm.Poisson("visits", pm.math.exp(level + slope * x), observed=y)
     >>> with model:
-    ...     idata = pm.sample(100, tune=100, chains=1, step=TunaMH(), progressbar=False)
+    ...     idata = pm.sample(100, tune=100, chains=1, step=TunaMH(), random_seed=1, progressbar=False)
     >>> idata.sample_stats["n_used"].mean().item() < 20  # of 2000 rows
     True
     """
