@@ -102,7 +102,8 @@ class RowsOnDisk(Op):
             f"{self.name!r} is on disk ({len(self.rows):,} rows, {self.rows.path}), and only TunaMH, "
             "MetropolisHastings, AusterityMH, MHSubLhd and MinibatchBarker read single rows there. What was "
             "asked for needs all of them. Use one of these steps, pymc_austerity.sample_posterior_predictive "
-            f"for predictions, or build the model with arrays in memory: np.asarray(store[{self.rows.name!r}])."
+            "for predictions, or build the model with arrays in memory: "
+            f"np.asarray(store[{self.rows.name!r}])."
         )
 
     def make_node(self, head: Variable, length: Variable | None = None) -> Apply:
