@@ -64,16 +64,28 @@ def drawn(model):
         )  # fmt: skip
 
 
-@pytest.mark.slow("compiles two kinds of plates")
-@pytest.mark.parametrize("slopes", [False, True])
-def test_draws_are_those_of_rows_in_memory(store, slopes):
-    stored = drawn(on_disk(store, slopes))
+def in_memory(slopes):
     # `pm.Data` would make doubles of single precision: the same numbers.
-    there = drawn(counts(lambda name: SOURCE[name][ORDER], slopes))
+    return counts(lambda name: SOURCE[name][ORDER], slopes)
+
+
+@pytest.mark.slow("compiles a plate with slopes")
+def test_draws_are_those_of_rows_in_memory(store):
+    stored, there = drawn(on_disk(store, True)), drawn(in_memory(True))
     for name, values in there.posterior.items():
         np.testing.assert_array_equal(values, stored.posterior[name], err_msg=name)
     np.testing.assert_array_equal(there.sample_stats["n_used"], stored.sample_stats["n_used"])
     assert 0 < float(there.sample_stats["n_used"].mean()) < N
+
+
+@pytest.mark.parametrize("slopes", [False, True])
+def test_kernels_are_handed_the_rows_in_memory(store, interpreted, slopes):
+    stored, there = (
+        TunaMH(model=model, progressbar=False)._engine.plate.rows
+        for model in (on_disk(store, slopes), in_memory(slopes))
+    )
+    for name in ("starts", "x", "covariates", "levels", "predictors", "slopes", "curvatures", "data"):
+        np.testing.assert_array_equal(getattr(stored, name), getattr(there, name), err_msg=name)
 
 
 def test_rows_are_in_files_beside_the_store(store, interpreted):
