@@ -14,13 +14,17 @@ from pymc_austerity.data import journal
 from pymc_austerity.data.layout import FILE
 
 
-def require_free(path: Path, overwrite: bool) -> None:
-    """Refuse to write over what is there; with `overwrite`, over anything but a row store.
+def require_free(path: Path, overwrite: bool, mark: str = FILE, kind: str = "row store") -> None:
+    """Refuse to write over what is there; with `overwrite`, over anything of another kind.
 
     Parameters
     ----------
     path : Path
     overwrite : bool
+    mark : str
+        A file within, by which the kind is known.
+    kind : str
+        What is written there.
 
     Raises
     ------
@@ -30,9 +34,9 @@ def require_free(path: Path, overwrite: bool) -> None:
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to.")
     if os.path.lexists(path):
         if not overwrite:
-            raise FileExistsError(f"{path} is there already. overwrite=True replaces a row store.")
-        if not (path / FILE).is_file():
-            raise FileExistsError(f"{path} is no row store, and is not overwritten. Give another path.")
+            raise FileExistsError(f"{path} is there already. overwrite=True replaces a {kind}.")
+        if not (path / mark).is_file():
+            raise FileExistsError(f"{path} is no {kind}, and is not overwritten. Give another path.")
 
 
 def partial_path(path: Path) -> Path:

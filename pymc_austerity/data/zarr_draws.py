@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_austerity.data.disk_space import named_if_full
+from pymc_austerity.data.partial_folder import require_free
 from pymc_austerity.extras import imported
 
 _GROUP, _FILE = "posterior_predictive", "zarr.json"
@@ -84,24 +84,8 @@ class DrawsOnDisk:
 
 
 def require_new(path: Path, overwrite: bool) -> None:
-    """Refuse to write over what is there; with `overwrite`, over anything but predictions.
-
-    Parameters
-    ----------
-    path : Path
-    overwrite : bool
-
-    Raises
-    ------
-    FileExistsError, FileNotFoundError
-    """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} to.")
-    if os.path.lexists(path):
-        if not overwrite:
-            raise FileExistsError(f"{path} is there already. overwrite=True replaces predictions.")
-        if not (path / _GROUP / _FILE).is_file():
-            raise FileExistsError(f"{path} has no predictions, and is not overwritten. Give another path.")
+    """Refuse to write over anything but predictions; see `require_free`."""
+    require_free(path, overwrite, f"{_GROUP}/{_FILE}", "group of predictions")
 
 
 @contextmanager
@@ -134,4 +118,4 @@ def draws_on_disk(
             yield DrawsOnDisk(root.create_group(_GROUP), variables, coords, n_rows)
         if os.path.lexists(path):
             path.rename(Path(folder, "replaced"))
-        shutil.move(Path(folder, "new"), path)
+        Path(folder, "new").rename(path)

@@ -145,7 +145,14 @@ def _asked(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
 def _posterior(idata: Any, model: pm.Model, asked: Sequence[Variable]) -> _Posterior:
     """Draws of the free variables that predictions depend on."""
     free = set(model.free_RVs)
-    needed = [var for var in ancestors(asked, blockers=free) if var in free]
+    before = list(ancestors(asked, blockers=free))
+    needed = [var for var in before if var in free]
+    for rv in model.observed_RVs:
+        if rv in before and not on_disk([rv, model.rvs_to_values[rv]]):
+            raise ValueError(
+                f"Predictions depend on the observed variable {rv.name!r}, which is in memory: it would be "
+                "drawn anew for each piece of the rows. Put its value into the model as a number or array."
+            )
     try:
         posterior = idata["posterior"]
     except (KeyError, TypeError) as error:
@@ -166,6 +173,7 @@ class _Predictions:
 
     def __init__(self, model: pm.Model, asked: Sequence[Variable], given: _Posterior, seed: Any) -> None:
         self._given, self.coords = given, given.coords
+        self._names = [rv.name for rv in asked]
         self.n_chains, self.n_draws = (len(values) for values in given.coords.values())
         values = [model.rvs_to_values[rv] for rv in asked]
         found = on_disk([*asked, *values])
@@ -198,11 +206,11 @@ class _Predictions:
     def _call(self, chain: int, draw: int, rows: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         n = len(rows[0])
         found = self._function(*(drawn[chain, draw] for drawn in self._given.values.values()), *rows, n)
-        for values in found:
+        for name, values in zip(self._names, found, strict=True):
             if values.shape[:1] != (n,):
                 raise ValueError(
-                    f"Predictions for {n} rows have shape {values.shape}: the first axis of an observed "
-                    "variable must be that of its rows."
+                    f"Predictions of {name!r} for {n} rows have shape {values.shape}: the first axis of an "
+                    "observed variable must be that of its rows."
                 )
         return list(found)
 

@@ -73,7 +73,7 @@ def stored_data(
 
     *When it fails*: numbers that are computed by NumPy from a part of the rows, and put into the model, are
     taken as they are. With rows of many zeros `TunaMH` may keep bytes for each number that is not zero in
-    memory, and of plates some 60 bytes for each row. If a file is cut while it is mapped, the operating
+    memory, and of plates bounds and slopes of each row. If a file is cut while it is mapped, the operating
     system ends the program (SIGBUS).
 
     Examples

@@ -146,13 +146,13 @@ class TestPaths:
     def test_replaced_if_asked(self, model, tmp_path):
         path = tmp_path / "p.zarr"
         self.sampled(model, path).close()
-        with pytest.raises(FileExistsError, match=r"p.zarr is there already. overwrite=True replaces"):
+        with pytest.raises(FileExistsError, match="overwrite=True replaces a group of predictions"):
             self.sampled(model, path)
         self.sampled(model, path, overwrite=True).close()
         assert [each.name for each in tmp_path.iterdir()] == ["p.zarr"]
 
     def test_nothing_else_is_replaced(self, model, store, tmp_path):
-        with pytest.raises(FileExistsError, match=r"rows.rows has no predictions, and is not overwritten"):
+        with pytest.raises(FileExistsError, match="rows.rows is no group of predictions, and is not"):
             self.sampled(model, store["X"].path.parent, overwrite=True)
         with pytest.raises(FileNotFoundError, match="There is no folder .*nowhere"):
             self.sampled(model, tmp_path / "nowhere" / "p.zarr")
@@ -221,3 +221,16 @@ class TestRefused:
         values = {"latent": np.zeros((CHAINS, DRAWS, N))}
         match = "'size' cannot be computed from single rows: .* variables cannot have an element for each row"
         self.refused(FactorisationError, match, model, tmp_path, values)
+
+    def test_an_observation_before_them(self, store, tmp_path):
+        with pm.Model() as model:
+            level = pm.Normal("level", pm.Normal("beta"), 1.0, observed=0.3)
+            pm.Normal("size", level, 1.0, observed=stored_data("z", store["z"]))
+        self.refused(ValueError, "depend on the observed variable 'level'", model, tmp_path)
+
+    def test_rows_on_another_axis(self, store, tmp_path):
+        with pm.Model() as model:
+            z = stored_data("z", store["z"])
+            pm.Normal("size", pm.Normal("beta"), 1.0, observed=z, shape=(3,))
+        match = "'size' cannot be computed from single rows"
+        self.refused(FactorisationError, match, model, tmp_path, {"beta": POSTERIOR["scale"]})
