@@ -11,6 +11,7 @@ The machine code is as fast, and takes half the time or less to make.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -46,7 +47,7 @@ class OptimisedOnce(Compiler):
 
     def compile_extra(self, func: Any) -> Any:
         """See numba."""
-        with _linked_as_they_are():
+        with _linked_as_they_are(), _without_collections():
             return super().compile_extra(func)
 
 
@@ -62,11 +63,24 @@ def _linked_as_they_are() -> Iterator[None]:
         codegen._library_class = before
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Python looks for no garbage in circles, of which numba leaves little: a seventh of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class _Library(JITCodeLibrary):
     """The code of a function. If Python does not enter there, nothing is made of it before it is asked for.
 
-    Functions find objects of Python, such as a message to raise, in an environment, whose address numba
-    writes into the machine code. So it has to wait as well.
+    What links it later links those that it calls, too, each once. Functions find objects of Python, such as a
+    message to raise, in an environment, whose address numba writes into the machine code. So it has to wait
+    as well.
     """
 
     _waits = False
@@ -76,21 +90,40 @@ class _Library(JITCodeLibrary):
         own: Any = self._codegen
         return _Environments(own) if self._waits else own
 
-    def _optimize_final_module(self) -> None:
-        module = self._final_module
-        circular = any(each.name.startswith(_CIRCLE) for each in module.global_variables)
-        self._waits = not circular and not any(name.startswith(_ENTRANCES) for name in self._defined())
-        if not self._waits:
-            super()._optimize_final_module()
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Not each for itself: the module is optimised when all is linked."""
+        ll_module.data_layout = self._codegen._data_layout
 
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        circular = any(_is_circular(each) for each in (self, *self._linking_libraries))
+        self._waits = not circular and not any(name.startswith(_ENTRANCES) for name in self._defined())
         if self._waits:
-            self._finalize_dynamic_globals()
-            self._verify_declare_only_symbols()
             self._finalized = True
         else:
-            super()._finalize_final_module()
-            self._set_environments()
+            self._link_and_emit()
+
+    def _link_and_emit(self) -> None:
+        """With all functions that it calls, and that these call, and so on."""
+        for each in self._below():
+            self._final_module.link_in(each, preserve=True)
+        self._optimize_final_module()
+        self._final_module.verify()
+        self._finalize_final_module()
+        self._waits, self._shared_module = False, None
+        self._set_environments()
+
+    def _below(self) -> list[Any]:
+        """What is linked: of functions that wait their own code, of others all that they have."""
+        found: dict[Any, None] = {}
+        left: list[Any] = [self]
+        while left:
+            for each in left.pop()._linking_libraries:
+                if each not in found:
+                    found[each] = None
+                    self._reload_init.update(each._reload_init)
+                    if isinstance(each, _Library) and each._waits:
+                        left.append(each)
+        return [JITCodeLibrary._get_module_for_linking(each) for each in found]
 
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
@@ -105,6 +138,12 @@ class _Library(JITCodeLibrary):
         if own._library_class is not _Library:
             self._emit()  # numba itself links it, and reads no environment that waits
         return super()._get_module_for_linking()
+
+    @property
+    def has_dynamic_globals(self) -> bool:
+        """Are there addresses left, when all is optimised? Then it is not kept on disk."""
+        self._emit()
+        return bool(super().has_dynamic_globals)
 
     def _get_compiled_object(self) -> Any:
         self._emit()
@@ -124,10 +163,11 @@ class _Library(JITCodeLibrary):
         """Do what has waited; if it is interrupted, it waits still."""
         with global_compiler_lock:
             if self._waits:
-                super()._optimize_final_module()
-                super()._finalize_final_module()
-                self._waits = False
-                self._set_environments()
+                self._link_and_emit()
+
+
+def _is_circular(library: Any) -> bool:
+    return any(each.name.startswith(_CIRCLE) for each in library._final_module.global_variables)
 
 
 # Environments of functions without machine code, by their names in it.

@@ -26,12 +26,14 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.type import TensorType
 
+from pymc_austerity.model.compile.remainders import RemainderSource
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, depends_on, parts_of, rebuild, stable
 from pymc_austerity.model.structure.features import Features
 from pymc_austerity.model.structure.predictors import TermForm, one_per_row
 from pymc_austerity.model.structure.row_functions import PredictorRows
+from pymc_austerity.model.structure.row_sources import remainder_source
 from pymc_austerity.model.structure.term_derivatives import is_differentiated_by_rows
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Expansion
@@ -92,6 +94,7 @@ class _Expander:
         self._reads_disk = bool(fact.rows_on_disk)
         self._structure, self._fact, self._expansion, self._slopes = structure, fact, expansion, slopes
         self._leaves: dict[Variable, np.ndarray] = {}
+        self._stored_slopes: dict[int, list[Variable]] = {}
         self._values = [fact.graph.values[n] for n in fact.var_names]
         n_dim = len(expansion.center)
         self._center = self._leaf("center", expansion.center)
@@ -105,7 +108,7 @@ class _Expander:
         """The factorisation with remainders for the local terms, which have these forms."""
         fact = self._fact
         locals_ = tuple(
-            LocalTerm(term.name, term.size, term.index, term.rows - self._polynomial(k, term, form))
+            replace(term, rows=term.rows - self._polynomial(k, term, form), source=self._source(k, term))
             for k, (term, form) in enumerate(zip(fact.locals, forms, strict=True))
         )
         return replace(
@@ -148,12 +151,23 @@ class _Expander:
             k, term, rows.as_graphs(lambda *one: self._leaf(f"{one[0]}_of_term{k}", one[1]))
         )
 
+    def _source(self, k: int, term: LocalTerm) -> RemainderSource | None:
+        """How compiled code computes the remainder of a row, if its derivatives are stored."""
+        structure = self._structure
+        if k not in self._stored_slopes or structure.features or not is_differentiated_by_rows(structure, k):
+            return None
+        return remainder_source(
+            self._fact, term, structure.row_function(k), self._center, self._stored_slopes[k]
+        )
+
     def _of_predictors(self, k: int, term: LocalTerm, predictors: list[Variable]) -> Variable:
         """The sum of f_j s_j + f_jk s_j s_k / 2, with s_j the changes of the predictors from the center."""
         changes = [own - rebuild([own], dict(self._at_center))[0] for own in predictors]
         p = len(changes)
         wanted = self._slopes[k] if self._expansion.order == 2 else self._slopes[k][:p]
-        slopes = [self._leaf(f"slope{j}_of_term{k}", row)[term.index] for j, row in enumerate(wanted)]
+        leaves = [self._leaf(f"slope{j}_of_term{k}", row) for j, row in enumerate(wanted)]
+        self._stored_slopes[k] = leaves
+        slopes = [leaf[term.index] for leaf in leaves]
         result = sum(slope * change for slope, change in zip(slopes[:p], changes, strict=True))
         if self._expansion.order == 2:
             for slope, (i, j) in zip(slopes[p:], combinations_with_replacement(range(p), 2), strict=True):

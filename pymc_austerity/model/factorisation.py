@@ -55,12 +55,15 @@ class LocalTerm:
         Row numbers, an integer vector of any length m.
     rows : TensorVariable
         l_i for i in `index`, of shape (m,), a function of value variables and leaves.
+    source : RemainderSource, optional
+        The same of a remainder, if it is known how its rows are read; see `model.compile.remainders`.
     """
 
     name: str
     size: int
     index: Variable
     rows: Variable
+    source: Any = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)

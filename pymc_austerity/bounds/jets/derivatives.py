@@ -6,21 +6,18 @@ same wherever the rows are read from.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.compiled import entry, inner
-from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
-from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.target import Vector
 
 Array = npt.NDArray[np.float64]
-
-_ORDER = 2
+# (eta, data, result) -> None: f and its derivatives at some rows, as `source.source_of` has them.
+Program = Callable[[Array, Array, Array], None]
 
 
 class Sums(NamedTuple):
@@ -44,18 +41,13 @@ def no_sums(n_dim: int) -> Sums:
     return Sums(np.zeros(1), np.zeros(n_dim), np.zeros((n_dim, n_dim)))
 
 
-@lru_cache(maxsize=64)
-def _tape(expression: Expression, n_predictors: int) -> Tape:
-    return tape_of(expression, n_predictors, _ORDER)
-
-
-def add_rows(expression: Expression, rows: Array, data: Array, phi: Vector, sums: Sums) -> Array:
+def add_rows(program: Program, rows: Array, data: Array, phi: Vector, sums: Sums) -> Array:
     """Add some rows of a term, as functions of phi, to sums.
 
     Parameters
     ----------
-    expression : Expression
-        f.
+    program : Program
+        Computes f.
     rows : ndarray (m, p, D + 1)
         x_ik, and o_ik in the last column.
     data : ndarray (n_data, m)
@@ -69,10 +61,10 @@ def add_rows(expression: Expression, rows: Array, data: Array, phi: Vector, sums
         f_k, then f_jk for j <= k in the order of the rows of a matrix.
     """
     m, p, _ = rows.shape
-    tape = _tape(expression, p)
-    slopes = np.empty((p + p * (p + 1) // 2, m))
-    _add_rows(tape, rows, predictors(rows, phi), np.ascontiguousarray(data), points_for(tape), sums, slopes)
-    return slopes
+    found = np.empty((1 + p + p * (p + 1) // 2, m))
+    program(predictors(rows, phi), np.ascontiguousarray(data), found)
+    _add_rows(rows, found, sums)
+    return found[1:]
 
 
 def predictors(rows: Array, phi: Vector) -> Array:
@@ -103,39 +95,19 @@ def _predictors(rows: Array, phi: Vector, eta: Array) -> None:
 
 
 @entry
-def _add_rows(
-    tape: Tape, rows: Array, eta: Array, data: Array, points: Points, sums: Sums, slopes: Array
-) -> None:
-    p = eta.shape[0]
-    weighted = np.empty(rows.shape[2] - 1)
-    for first in range(0, eta.shape[1], BLOCK):
-        m = run_at_points(tape, eta, data, first, points)
-        _slopes_of(points.coefficients[tape.root], p, first, m, sums, slopes)
-        for i in range(first, first + m):
-            for k in range(p):
-                _add_multiple(slopes[k, i], rows[i, k], sums.gradient)
-        if p == 1:
-            _add_squares(rows, slopes, first, m, sums.hessian)
-        else:
-            for i in range(first, first + m):
-                _add_products(rows[i], slopes, i, weighted, sums.hessian)
-
-
-@inner
-def _slopes_of(found: Array, p: int, first: int, m: int, sums: Sums, slopes: Array) -> None:
-    """Derivatives of some rows, from their Taylor coefficients."""
-    for lane in range(m):
-        sums.value[0] += found[0, lane]
-    for k in range(p):
-        for lane in range(m):
-            slopes[k, first + lane] = found[1 + k, lane]
-    place = p
-    for j in range(p):
-        for k in range(j, p):
-            factor = 2.0 if j == k else 1.0
-            for lane in range(m):
-                slopes[place, first + lane] = factor * found[1 + place, lane]
-            place += 1
+def _add_rows(rows: Array, found: Array, sums: Sums) -> None:
+    m, p = rows.shape[0], rows.shape[1]
+    slopes = found[1:]
+    for i in range(m):
+        sums.value[0] += found[0, i]
+        for k in range(p):
+            _add_multiple(slopes[k, i], rows[i, k], sums.gradient)
+    if p == 1:
+        _add_squares(rows, slopes, 0, m, sums.hessian)
+    else:
+        weighted = np.empty(rows.shape[2] - 1)
+        for i in range(m):
+            _add_products(rows[i], slopes, i, weighted, sums.hessian)
 
 
 @inner

@@ -36,14 +36,16 @@ _SIGMOID = taylor_table(sigmoid_polynomials())
 _LOG1MEXP = taylor_table(log1mexp_polynomials())
 
 _EXP, _EXPM1, _LOG, _LOG1P, _RECIPROCAL = codes.EXP, codes.EXPM1, codes.LOG, codes.LOG1P, codes.RECIPROCAL
-_SIGMOID_CODE, _SOFTPLUS, _LOG1MEXP_CODE = codes.SIGMOID, codes.SOFTPLUS, codes.LOG1MEXP
+_SIGMOID_CODE, _SOFTPLUS = codes.SIGMOID, codes.SOFTPLUS
+# The last of those before.
+LAST_ELEMENTARY = codes.LOG1MEXP
 _GAMMALN, _DIGAMMA, _ERF, _ERFC, _ERFCX = codes.GAMMALN, codes.DIGAMMA, codes.ERF, codes.ERFC, codes.ERFCX
 _LOG_NDTR, _SIN, _COS, _ARCTAN, _RISING = codes.LOG_NDTR, codes.SIN, codes.COS, codes.ARCTAN, codes.RISING
 
 
 @inner
-def derivatives(code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
-    """What the function with this number does. Numba keeps no table of functions in its cache."""
+def elementary_derivatives(code: int, x: float, n: int, out: Vector, error: Vector) -> None:
+    """What the function with this number does, up to `LAST_ELEMENTARY`: the commonest, which compile fast."""
     if code == _EXP:
         _exp(x, n, out, error)
     elif code == _EXPM1:
@@ -61,8 +63,15 @@ def derivatives(code: int, x: float, y: float, n: int, out: Vector, error: Vecto
         _sigmoid(x, n, out, error)
     elif code == _SOFTPLUS:
         _softplus(x, n, out, error)
-    elif code == _LOG1MEXP_CODE:
+    else:
         _log1mexp(x, n, out, error)
+
+
+@inner
+def derivatives(code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
+    """What the function with this number does. Numba keeps no table of functions in its cache."""
+    if code <= LAST_ELEMENTARY:
+        elementary_derivatives(code, x, n, out, error)
     elif code == _GAMMALN:
         log_gamma_derivatives(x, n, out, error)
     elif code == _DIGAMMA:

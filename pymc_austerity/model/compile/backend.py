@@ -31,7 +31,8 @@ def current_backend() -> Backend:
 def interpreted() -> Iterator[None]:
     """Build steps within this context without compiling functions of the model, PyMC's own included.
 
-    Moves of gamma variables and alias tables are compiled all the same: once for all models.
+    Moves of gamma variables and alias tables are compiled all the same, once for all models; and
+    row functions, in a tenth of a second.
 
     What was built keeps its backend. Nothing of it is pickled: a step that is built again in another process,
     or outside of this context, is compiled as usual.

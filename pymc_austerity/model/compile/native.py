@@ -125,8 +125,14 @@ class NativeKernel:
         return self._outcome(*numbers) if self._q_at is None else self._outcome(args[self._q_at], *numbers)
 
 
-def compiled(
-    source: str, name: str, environment: dict[str, Any], key: str | None, *, from_python: bool = True
+def from_source(
+    source: str,
+    name: str,
+    environment: dict[str, Any],
+    key: str | None,
+    *,
+    from_python: bool = True,
+    **options: Any,
 ) -> Any:
     """A function, compiled when it is first called, and kept on disk under `key`, if there is one.
 
@@ -134,7 +140,7 @@ def compiled(
     """
     function = compile_numba_function_src(source, name, environment, {}, cache_key=key)
     wrappers: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": not from_python}
-    return entry(function, cache=key is not None, **wrappers)
+    return entry(function, cache=key is not None, **wrappers, **options)
 
 
 def interruptible(function: Callable[..., Any]) -> Callable[..., Any]:

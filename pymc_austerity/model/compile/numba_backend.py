@@ -10,10 +10,12 @@ them.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 from numba.core.typing.templates import Signature
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
@@ -23,12 +25,12 @@ from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 from pymc_austerity.model.compile.cache_key import is_of_package, key_of
 from pymc_austerity.model.compile.native import (
     NativeKernel,
-    compiled,
+    from_source,
     generator_at,
     interruptible,
     returns_state,
 )
-from pymc_austerity.model.compile.protocol import exact_arithmetic, pytensor_function
+from pymc_austerity.model.compile.protocol import WrittenFunction, exact_arithmetic, pytensor_function
 from pymc_austerity.model.compile.records import (
     Records,
     call_parameters,
@@ -102,6 +104,7 @@ class NumbaBackend:
 
     name: str = "numba"
     mode: Any = "NUMBA"
+    takes_source: bool = True
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
         """A compiled function of some graphs."""
@@ -131,7 +134,7 @@ class NumbaBackend:
             **{f"make_{name}": constructor(record) for name, record in own.items()},
         }
         return NativeKernel(
-            compiled(source, "engine", environment, key),
+            from_source(source, "engine", environment, key),
             kernel,
             call_parameters(kernel, own),
             _table_maker(functions),
@@ -143,11 +146,29 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
     kinds: list[Kind] = []
     made = {}
     for name, function in functions.items():
+        if isinstance(function, WrittenFunction):
+            kinds = function.kinds
+            made[name] = _from_source(name, function)
+            continue
         graph = function.maker.fgraph
         given = [variable.type for variable in graph.inputs[len(TARGET_PARAMETERS[name]) - 1 :]]
         kinds = [(kind.dtype, kind.ndim) for kind in given]
         made[name] = _target_function(name, graph, kinds)
     return TableMaker(made, kinds)
+
+
+def _from_source(name: str, function: WrittenFunction) -> tuple[Any, Signature]:
+    """A function of a `Target` that is written, and its signature."""
+    arrays = [
+        f"array_at(table, {place}, {dtype!r}, {n_dim})"
+        for place, (dtype, n_dim) in zip(places_of(function.kinds), function.kinds, strict=True)
+    ]
+    source = cast(str, function.source(arrays.__getitem__))
+    key = key_of([source], [TableMaker])
+    environment = {"__name__": TableMaker.__module__, "array_at": array_at, "math": math, "np": np}
+    signature = signature_of(name, "float64", is_number=False)
+    made = from_source(source, name, environment, key, from_python=False, error_model="numpy")
+    return made, signature
 
 
 def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> tuple[Any, Signature]:
@@ -165,4 +186,4 @@ def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> 
         "as_vector": as_vector,
     }
     signature = signature_of(name, graph.inputs[0].type.dtype, is_number=is_number)
-    return compiled(source, name, environment, key, from_python=False), signature
+    return from_source(source, name, environment, key, from_python=False), signature

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pytensor
 from pytensor.graph.basic import Variable
@@ -24,6 +24,21 @@ def pytensor_function(inputs: Sequence[Variable], outputs: Sequence[Variable], m
     """A PyTensor function of some graphs. It takes arrays as they are, without a look at them."""
     with exact_arithmetic():
         return pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore", trust_input=True)
+
+
+class WrittenFunction(NamedTuple):
+    """A function of a target that is known as source code.
+
+    Attributes
+    ----------
+    source : callable
+        ``(array) -> str``: the source, in which ``array(k)`` is that of argument k.
+    kinds : list of (str, int)
+        Type of the numbers and dimensions of each argument.
+    """
+
+    source: Callable[[Callable[[int], str]], str | None]
+    kinds: list[tuple[str, int]]
 
 
 class ReadyKernel(Protocol):
@@ -48,6 +63,8 @@ class Backend(Protocol):
     name : str
     mode : Mode or str
         PyTensor's mode for functions of the model.
+    takes_source : bool
+        Whether functions may be `WrittenFunction`.
 
     Notes
     -----
@@ -55,6 +72,10 @@ class Backend(Protocol):
     backend that does not hold the rows in memory changes these and nothing else: kernels read rows only by
     ``log_ratios(q_new, q, index, args)`` and ``log_terms(q, index, args)``, at most `CHUNK` rows at a time.
     """
+
+    @property
+    def takes_source(self) -> bool:
+        """See above."""
 
     @property
     def name(self) -> str:

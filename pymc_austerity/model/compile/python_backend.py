@@ -64,6 +64,7 @@ class PythonBackend:
 
     name: str = "python"
     mode: Any = _IN_NUMPY
+    takes_source: bool = False
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
         """A function of some graphs."""

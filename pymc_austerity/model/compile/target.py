@@ -20,9 +20,10 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.native import interruptible
-from pymc_austerity.model.compile.protocol import ReadyKernel
+from pymc_austerity.model.compile.protocol import ReadyKernel, WrittenFunction
 from pymc_austerity.model.compile.python_backend import InterpretedKernel, target_function
 from pymc_austerity.model.compile.records import Records
+from pymc_austerity.model.compile.remainders import log_ratios_source
 from pymc_austerity.model.compile.row_order import in_random_order
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import extract_given
@@ -221,5 +222,27 @@ class CompiledTarget:
         ReadyKernel
             The kernel as a function of what `records.call_parameters` says.
         """
-        functions = {name: self._function(name) for name in target_functions if self._has(name)}
+        wanted = [name for name in target_functions if self._has(name)]
+        functions = {
+            name: (self._written if name == "log_ratios" else None) or self._function(name) for name in wanted
+        }
         return self.backend.compile(functions, kernel, records)
+
+    @cached_property
+    def _written(self) -> WrittenFunction | None:
+        """The log ratios of remainders as source code, if that is known of all terms."""
+        terms = [(term.size, term.source) for term in self.factorisation.locals]
+        known = all(source for _, source in terms)
+        if not known or not self.backend.takes_source or self._orders:
+            return None
+        args = [*self._args, *(given.placeholder for given in self.given)]
+        places, (n_dim,) = {var: k for k, var in enumerate(args)}, self._q.type.shape
+
+        def source(array: Callable[[int], str]) -> str | None:
+            return log_ratios_source(terms, n_dim, lambda leaf: array(places[leaf]))
+
+        return (
+            None
+            if source(str) is None
+            else WrittenFunction(source, [(v.type.dtype, v.type.ndim) for v in args])
+        )

@@ -54,19 +54,25 @@ class DataOfRows(Compiled):
 
     def _array(self, var: Variable) -> npt.NDArray[Any] | None:
         """The array of which a variable is the rows, or a number; None if it is something else."""
-        node = var.owner
         if isinstance(var, Constant):
             return np.asarray(var.data).reshape(()) if np.size(var.data) == 1 else None
-        if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Cast):
-            return self._array(node.inputs[0]) if var.type.dtype == "float64" else None
-        if node is None or not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list != (0,):
-            return None
-        array, index = node.inputs
-        return self._arrays.get(array) if index is self._term.index else None
+        leaf = leaf_of(self._term, var)
+        return None if leaf is None else self._arrays.get(leaf)
 
     @cached_property
     def _function(self) -> Any:
         return self._fact.compile(self._computed, [self._term.index], mode=INTERPRETED)
+
+
+def leaf_of(term: LocalTerm, var: Variable) -> Variable | None:
+    """What a variable is the rows of, perhaps in another type of numbers; None if it is something else."""
+    node = var.owner
+    if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Cast):
+        return leaf_of(term, node.inputs[0]) if var.type.dtype == "float64" else None
+    if node is None or not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list != (0,):
+        return None
+    array, index = node.inputs
+    return array if index is term.index else None
 
 
 def _neighbours(positions: Index) -> Index | slice:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.derivatives import Sums, add_rows, add_slopes, no_sums, predictors
+from pymc_austerity.model.compile.programs import program_of
 from pymc_austerity.model.factorisation import CHUNK
 from pymc_austerity.model.structure.derivatives import Derivatives, zero
 from pymc_austerity.model.structure.feature_map import FeatureMap
@@ -241,7 +242,7 @@ class _SumByRowFunction(_Blocks):
     def __init__(self, term: ByRowFunction, chunks: list[Rows], *, stores: bool) -> None:
         super().__init__(chunks)
         function = term.function
-        self._expression = function.expression
+        self._program = program_of(function.expression, function.n_predictors)
         self._n_slopes = function.n_predictors * (function.n_predictors + 3) // 2
         self._rows = _Stored(function.rows, chunks, stores=stores)
         self._data = _Stored(function.data, chunks, stores=stores)
@@ -251,7 +252,7 @@ class _SumByRowFunction(_Blocks):
         """See the base class."""
         sums = no_sums(len(phi))
         for k in self._chunks_of(number):
-            own = add_rows(self._expression, self._rows.of_chunk(k), self._data.of_chunk(k), phi, sums)
+            own = add_rows(self._program, self._rows.of_chunk(k), self._data.of_chunk(k), phi, sums)
             self._write(own, k, slopes)
             if self._guards is not None:
                 guards = self._guards.of_chunk(k)

@@ -31,7 +31,7 @@ from pymc_austerity.model.graph.rewrite import (
     rebuild,
     stable,
 )
-from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
+from pymc_austerity.model.structure.direct_rows import DirectRows, Part, direct_parts
 from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
@@ -119,9 +119,13 @@ class Design(Compiled):
             )
 
     @cached_property
+    def parts(self) -> tuple[Part, ...] | None:
+        """The summands of the predictor; None where rows have to be computed."""
+        return direct_parts(self._fact, self._predictor)
+
+    @cached_property
     def _direct(self) -> DirectRows | None:
-        parts = direct_parts(self._fact, self._predictor)
-        return None if parts is None else DirectRows(self._fact, self._term, parts)
+        return None if self.parts is None else DirectRows(self._fact, self._term, self.parts)
 
     def _computed(self, positions: Index) -> np.ndarray:
         values, leaves = self._fact.point_values(self._point), self._fact.leaf_values

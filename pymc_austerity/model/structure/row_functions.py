@@ -27,6 +27,7 @@ from pymc_austerity.model.structure.affine_expressions import (
     renumbered,
 )
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
+from pymc_austerity.model.structure.direct_rows import Part
 from pymc_austerity.model.structure.predictor_values import Design
 from pymc_austerity.model.structure.predictors import block_and_others, one_per_row
 from pymc_austerity.model.structure.row_data import Columns
@@ -146,6 +147,18 @@ class PredictorRows(Compiled):
                 self._designs[k].add_to(result[:, j], evaluate(coefficient, [], data), positions)
             result[:, j, -1] += evaluate(part.offset, [], data)
         return result
+
+    def summands(self) -> list[tuple[Expression, list[tuple[Expression, tuple[Part, ...] | None]]]]:
+        """Each predictor: its offset, and coefficients times sums of parts; None where these are computed."""
+        return [
+            (part.offset, [(factor, self._designs[k].parts) for k, factor in part.coefficients.items()])
+            for part in self._parts
+        ]
+
+    @property
+    def numbers(self) -> tuple[list[int], Columns]:
+        """Numbers of the columns of data in offsets and coefficients, and these columns."""
+        return self._numbers, self._columns
 
     def as_graphs(self, leaf: Callable[[str, Vector], Variable]) -> list[Variable]:
         """The predictors without their offsets, of shape (m,) each.

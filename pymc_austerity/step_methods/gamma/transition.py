@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions
 from pymc_austerity.kernels.langevin import sgrld_transitions
 from pymc_austerity.model.compile.cache_key import key_of
-from pymc_austerity.model.compile.native import NativeKernel, addresses_of, compiled, generator_at
+from pymc_austerity.model.compile.native import NativeKernel, addresses_of, from_source, generator_at
 
 Array = npt.NDArray[np.float64]
 Transitions = Callable[[np.random.Generator, Array, Array, float], Array]
@@ -32,7 +32,7 @@ def _compiled(kernel: Transitions) -> Any:
         "generator_at": generator_at,
     }
     key = key_of([_SOURCE], [kernel, NativeKernel])
-    return compiled(_SOURCE, "transitions", environment, key)
+    return from_source(_SOURCE, "transitions", environment, key)
 
 
 def exact_transitions(rng: np.random.Generator, log_theta: Array, shape: Array, step_size: float) -> Array:
