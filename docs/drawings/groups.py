@@ -76,6 +76,37 @@ def nested() -> Figure:
     return figure
 
 
+def crossed() -> Figure:
+    """Paths of the intercept and the mean effect of a factor: variables one by one, and in two turns."""
+    rng = np.random.default_rng(11)
+    sd_u, sd_v, sd = (
+        0.7,
+        1.0,
+        0.15,
+    )  # of the mean effects of both factors, and of what the rows say of the sum
+    n, state = 60, np.zeros(3)
+    paths = np.empty((2, n, 3))
+    for k in range(n):  # intercept, mean of u and mean of v; rows say that they add up to about zero
+        state[0] = -state[1] - state[2] + sd * rng.standard_normal()
+        for j, own in ((1, sd_u), (2, sd_v)):
+            share = 1.0 / (1.0 + (sd / own) ** 2)
+            state[j] = -share * (state[0] + state[3 - j]) + sd * np.sqrt(share) * rng.standard_normal()
+        paths[0, k] = state
+    state = np.zeros(3)
+    for k in range(n):  # the intercept with u, then with v
+        for j, own in ((1, sd_u), (2, sd_v)):
+            state[j] = own * rng.standard_normal()
+            state[0] = -state[1] - state[2] + sd * rng.standard_normal()
+        paths[1, k] = state
+    figure, axes = plt.subplots(1, 2, figsize=(8.5, 2.9), layout="constrained", sharex=True, sharey=True)
+    for ax, path, title in zip(axes, paths, ("one by one", "in two turns"), strict=True):
+        ax.plot(path[:, 0], path[:, 2], "-o", ms=2.5, lw=0.5, color="C0")
+        ax.set_title(title, fontsize=9)
+        ax.set(xlabel="intercept")
+    axes[0].set(ylabel="mean of all $v_h$")
+    return figure
+
+
 def clock() -> Figure:
     """Total rates of groups, and the events of one exponential clock."""
     rng = np.random.default_rng(9)

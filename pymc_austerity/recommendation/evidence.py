@@ -11,13 +11,14 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate
-from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, plan_groups
 from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import Survey, factorised, survey
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan, plan_plates
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,
@@ -54,7 +55,7 @@ class Evidence:
         Why there are no bounds.
     certificate : str
         Which bounds are known, in words.
-    plates : PlatePlan or None
+    plates : PlatePlan, CrossedPlan or None
         Sweeps over a plate, tried out; nothing else is looked for then.
     no_plate : str
         Why effects of many groups are no plate, if there are some.
@@ -66,7 +67,7 @@ class Evidence:
     unsuitable: UnsuitableError | None = None
     no_bound: NoBoundError | None = None
     certificate: str = "not looked for"
-    plates: PlatePlan | None = None
+    plates: PlatePlan | CrossedPlan | None = None
     no_plate: str = ""
 
     @property
@@ -91,8 +92,8 @@ def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence
         fact = factorised(options, point)
         scratch_folder(fact)  # an error before a long search
         plate = plate_for(options, fact, point)
-        if isinstance(plate, PlateModel):
-            plates = plan_plates(options, PlateDecision(MOST_ROWS, debug=False), plate, point)
+        if isinstance(plate, Plates):
+            plates = plan_groups(options, PlateDecision(MOST_ROWS, debug=False), plate, point)
             return Evidence(fact, plates=plates, certificate=plates.recipe.certificate)
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:
@@ -108,7 +109,7 @@ def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence
     return replace(evidence, plan=plan, certificate=plan.recipe.certificate)
 
 
-def _said(plate: PlateModel | NoPlate | None) -> str:
+def _said(plate: Plates | NoPlate | None) -> str:
     return str(plate) if isinstance(plate, NoPlate) else ""
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pymc.initial_point import PointType
 
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
+from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, with_all_rows_of_groups
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.plate_plan import (
     MOST_BOUNDED,
     PlatePlan,
     PlateRecipe,
-    with_all_rows,
 )
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
@@ -22,13 +22,13 @@ _OF_NUTS = 2000.0
 _FEW, _WELL = 0.03, 0.3
 
 
-def of_plate(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice | None:
+def of_plate(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: PointType) -> Choice | None:
     """Sweeps over a plate; None where `pm.NUTS` promises more effective draws a second."""
     recipe = plan.recipe
     found = recipe.prediction
     if found.terms <= _FEW * recipe.n_local and found.shared_acceptance >= _WELL and not recipe.reads_all:
         return _of_drawn_rows(plan, blank, point)
-    whole = plan if recipe.reads_all else with_all_rows(plan, point)
+    whole = plan if recipe.reads_all else with_all_rows_of_groups(plan, point)
     best = max(plan, whole, key=lambda one: one.recipe.rate)
     if best.recipe.rate < 1e9 / (_OF_NUTS * recipe.n_local):
         return None
@@ -49,19 +49,19 @@ def why_no_sweeps(recipe: PlateRecipe) -> str:
     )
 
 
-def _effects(plan: PlatePlan) -> str:
-    names = " and ".join(map(repr, plan.rows.plate.effects))
+def _effects(plan: PlatePlan | CrossedPlan) -> str:
+    names = " and ".join(map(repr, plan.recipe.proposal.effects.split(", ")))
     return f"{names} are effects of {plan.recipe.prediction.n_groups:,} groups"
 
 
-def _why_all_rows(plan: PlatePlan) -> str:
-    n = plan.rows.plate.n_predictors
+def _why_all_rows(plan: PlatePlan | CrossedPlan) -> str:
+    n = 1 if isinstance(plan, CrossedPlan) else plan.rows.plate.n_predictors
     if n > MOST_BOUNDED:
         return f"rows are drawn for likelihoods of {MOST_BOUNDED} numbers at most, and this one has {n}"
     return "with so few rows a group that is cheaper"
 
 
-def _of_drawn_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice:
+def _of_drawn_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: PointType) -> Choice:
     why = blank._replace(
         step="TunaMH()",
         reason=f"{_effects(plan)}: all are moved at once, each decided by few of its rows",
@@ -74,7 +74,7 @@ def _of_drawn_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> 
     return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
 
 
-def _of_all_rows(plan: PlatePlan, blank: Recommendation, point: PointType) -> Choice:
+def _of_all_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: PointType) -> Choice:
     why = blank._replace(
         step="MetropolisHastings(control_variate=Taylor())",
         reason=f"{_effects(plan)}: all are moved at once, decided on all rows in either of two moves, as "

@@ -40,7 +40,7 @@ _LARGE = 1e200
 @jitable
 def displacement(sums: GroupSums, theta: Vector, d: Vector) -> None:
     """Write d = beta - beta*."""
-    for k in range(d.shape[0]):
+    for k in range(sums.linear.shape[0]):
         d[k] = theta[sums.linear[k]] - sums.center[k]
 
 
@@ -82,13 +82,14 @@ def locations(sums: GroupSums, d: Vector, result: Vector) -> None:
 @jitable
 def quadratic_of_shared(sums: GroupSums, d: Vector, log_precision: float) -> float:
     """What of the polynomial has d alone."""
-    total = 0.0
-    for k in range(d.shape[0]):
+    n, total = int(sums.gradient.shape[0]), 0.0
+    for k in range(n):
         inner = sums.gradient[k]
-        for j in range(d.shape[0]):
+        for j in range(n):
             inner -= 0.5 * sums.information[k, j] * d[j]
         total += inner * d[k]
-    return math.exp(log_precision) * (total - 0.5 * sums.squares) + 0.5 * sums.n_normal * log_precision
+    squares: float = sums.squares + sums.other_squares[0]
+    return math.exp(log_precision) * (total - 0.5 * squares) + 0.5 * sums.n_normal * log_precision
 
 
 @jitable

@@ -19,6 +19,7 @@ from pymc_austerity.kernels.plates.thinning import (
     Pair,
     Shift,
     add_log_ratios,
+    candidates_of,
     draw_row,
     rates_of,
     room_for_rows,
@@ -136,7 +137,7 @@ def compare(
     starts, sizes = plate.rows.starts, plate.bounds.sizes
     rates = rates_of(plate.bounds, plate.sums.cells, pair, shift, kappa)
     tiers, _, _, expected = rates
-    drawn, n, n_used, n_whole = room_for_rows(_ROOM), 0, 0, 0
+    candidates, drawn, n, n_used, n_whole = candidates_of(plate), room_for_rows(_ROOM), 0, 0, 0
     clock = rng.standard_exponential()
     for g in range(result.shape[0]):
         if sizes[g] == 0:
@@ -150,7 +151,7 @@ def compare(
                 i += 1
             else:
                 clock += rng.standard_exponential()
-                i, bound = draw_row(rng, plate, g, rates, pair, shift, kappa)
+                i, bound = draw_row(rng, candidates, g, rates, pair, shift, kappa)
                 if i < 0:
                     continue
             if n == _ROOM:

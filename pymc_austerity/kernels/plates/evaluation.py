@@ -113,7 +113,7 @@ def phi_at(sums: GroupSums, d: Vector) -> Matrix:
     """Numbers that rows share beside their predictor, and their displacements psi: ndarray (2, n_phi)."""
     result = np.zeros((2, sums.phi.shape[0]))
     for j in range(sums.phi.shape[0]):
-        for k in range(d.shape[0]):
+        for k in range(sums.phi_slopes.shape[1]):
             result[1, j] += sums.phi_slopes[j, k] * d[k]
         result[0, j] = sums.phi[j] + result[1, j]
     return result

@@ -25,7 +25,7 @@ from pymc_austerity.kernels.plates.effects_density import (
     standard_coordinates,
 )
 from pymc_austerity.kernels.plates.nested import keep_outer
-from pymc_austerity.kernels.plates.records import Plate
+from pymc_austerity.kernels.plates.records import EffectsDensity, Plate
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared
 from pymc_austerity.kernels.plates.slopes import levels_of, quadratic_with_slopes, scale_factor
 from pymc_austerity.kernels.plates.thinning import Pair
@@ -45,6 +45,7 @@ class PlateState(NamedTuple):
     ----------
     theta : ndarray (q,)
     d : ndarray (P,)
+        Then displacements of a crossed factor.
     eps, levels, means, scales : ndarray (G,)
         eps_g, and e_g, m_g, s_g that belong to theta; with slopes (G q,), and F_g (G q q,) in place of s_g.
     shifts, roots, excesses : ndarray (G,) or (0,)
@@ -74,12 +75,18 @@ class PlateState(NamedTuple):
 
 @jitable
 def no_state(n_shared: int, plate: Plate) -> PlateState:
-    """Room for a state."""
+    """Room for a state; effects of a crossed factor are where they are kept."""
     n, n_groups = plate.sums.slopes.shape[0], plate.bounds.sizes.shape[0]
     n_other = 0 if plate.effects.kind == NORMAL else n
+    n_columns, crossing = plate.sums.center.shape[0], plate.crossing
+    d, displaced = np.empty(n_columns + crossing.displacements.shape[0]), not_displaced(n_groups)
+    for h in range(crossing.displacements.shape[0]):
+        d[n_columns + h] = crossing.displacements[h]
+    for g in range(crossing.middles.shape[0]):
+        displaced.middles[g], displaced.farthest[g] = crossing.middles[g], crossing.farthest[g]
     return PlateState(
         np.empty(n_shared),
-        np.empty(plate.sums.center.shape[0]),
+        d,
         np.empty(n),
         np.empty(n),
         np.empty(n),
@@ -88,7 +95,7 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
         np.empty(n_other),
         np.empty(n_other),
         0.0,
-        not_displaced(n_groups),
+        displaced,
         0.0,
     )
 
@@ -162,15 +169,16 @@ def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState, decisi
     """Propose every eps_g, and decide group by group; the state is changed."""
     n_groups, q, n = plate.bounds.sizes.shape[0], plate.sums.n_effects, state.eps.shape[0]
     new_eps, new_levels, log_ratios = np.empty(n), np.empty(n), np.zeros(n_groups)
-    new_excesses = np.empty(state.excesses.shape[0])
+    new_excesses, effects, widths = np.empty(state.excesses.shape[0]), plate.effects, plate.bounds.widths
     for g in range(n_groups):
-        if plate.effects.kind == NORMAL:
+        if effects.kind == NORMAL:
             for j in range(g * q, (g + 1) * q):
-                new_eps[j], ratio = propose_normal(rng, state.eps[j], plate.bounds.widths[g])
+                new_eps[j], ratio = propose_normal(rng, state.eps[j], widths[g])
                 log_ratios[g] += ratio
         else:  # there are no slopes
-            new, ratio = propose_other(rng, plate, state, g)
-            new_excesses[g] = log_excess(plate.effects, state.shape, state.shifts[g] + state.roots[g] * new)
+            line, excess = (state.shifts[g], state.roots[g]), state.excesses[g]
+            new, ratio = propose_other(rng, effects, state.shape, state.eps[g], line, excess, widths[g])
+            new_excesses[g] = log_excess(effects, state.shape, state.shifts[g] + state.roots[g] * new)
             new_eps[g], log_ratios[g] = new, ratio + new_excesses[g] - state.excesses[g]
     levels_of(q, state.means, state.scales, new_eps, new_levels)
     pair = Pair(state.levels, new_levels, state.d, state.d, state.displaced, state.displaced)
@@ -201,20 +209,28 @@ def propose_normal(rng: np.random.Generator, eps: float, width: float) -> tuple[
 
 
 @jitable
-def propose_other(rng: np.random.Generator, plate: Plate, state: PlateState, g: int) -> tuple[float, float]:
+def propose_other(
+    rng: np.random.Generator,
+    effects: EffectsDensity,
+    shape: float,
+    eps: float,
+    line: tuple[float, float],
+    excess: float,
+    width: float,
+) -> tuple[float, float]:
     """The same for a prior that is not normal; the ratio is without what it differs by.
 
     Some proposals are draws of the prior itself: where a group has no rows, its tails are those of the
     posterior. Many are of random walks: with some rows, far from the others, eps_g is not near zero.
     """
-    eps, kind = state.eps[g], rng.random()
+    kind, (shift, root) = rng.random(), line
     if kind < _MORE_WALKS:
         new = eps + _SMALLEST * (_LARGEST / _SMALLEST) ** rng.random() * rng.standard_normal()
         return new, 0.5 * (eps * eps - new * new)
     if kind < 1.0 - _OWN:
-        return propose_normal(rng, eps, plate.bounds.widths[g])
-    y, y_new = state.shifts[g] + state.roots[g] * eps, drawn(rng, plate.effects, state.shape)
-    new = (y_new - state.shifts[g]) / state.roots[g]
+        return propose_normal(rng, eps, width)
+    y, y_new = shift + root * eps, drawn(rng, effects, shape)
+    new = (y_new - shift) / root
     # The density of a proposal is exp(excess) N(y; 0, 1): the excess, which the target has, too, cancels.
-    cancels = state.excesses[g] - log_excess(plate.effects, state.shape, y_new)
+    cancels = excess - log_excess(effects, shape, y_new)
     return new, 0.5 * (eps * eps - new * new) + 0.5 * (y_new * y_new - y * y) + cancels

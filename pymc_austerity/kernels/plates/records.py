@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for
 from pymc_austerity.bounds.jets.tape import Tape
 from pymc_austerity.kernels.plates.cells import Cells
+from pymc_austerity.kernels.plates.crossing import Crossing
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.kernels.plates.outer import Outer
 from pymc_austerity.target import Index, Vector
@@ -52,7 +53,8 @@ class GroupedRows(NamedTuple):
     covariates : ndarray (N, q - 1)
         Coefficients of the slopes of the row's group.
     levels : ndarray of int32 (F, N)
-        Which of the P columns have a one for the row: its levels of other factors.
+        Which of the P columns have a one for the row: its levels of other factors. That of a crossed factor
+        is beyond these columns.
     predictors : ndarray (N,)
         eta_i at the center.
     slopes, curvatures : ndarray (N,)
@@ -122,6 +124,8 @@ class GroupSums(NamedTuple):
         For a normal likelihood: N, and the sum of squares of residuals at the center. Else zero.
     n_effects : int
         Effects of a group, q.
+    other_squares : ndarray (1,)
+        What effects of a crossed factor add to `squares`.
     """
 
     linear: Index
@@ -145,6 +149,7 @@ class GroupSums(NamedTuple):
     n_normal: float
     squares: float
     n_effects: int = 1
+    other_squares: Vector = np.zeros(1)
 
 
 class GroupBounds(NamedTuple):
@@ -279,6 +284,7 @@ class Plate(NamedTuple):
     effects : EffectsDensity
     proposal : SharedProposal
     outer : Outer
+    crossing : Crossing
     rule : PlateRule
     room : Workspace
     """
@@ -290,6 +296,7 @@ class Plate(NamedTuple):
     effects: EffectsDensity
     proposal: SharedProposal
     outer: Outer
+    crossing: Crossing
     rule: PlateRule
     room: Workspace
 

@@ -27,13 +27,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.points import BLOCK
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.plates.cells import Cells, Displaced, changes_of_levels
 from pymc_austerity.kernels.plates.evaluation import changes, moved, phi_at
-from pymc_austerity.kernels.plates.records import GroupBounds, Plate, Singles
+from pymc_austerity.kernels.plates.records import GroupBounds, Matrix, Plate, RowBounds, Singles
 from pymc_austerity.kernels.plates.slopes import lengths_of_pair
 from pymc_austerity.target import Index, Vector
 
@@ -75,7 +76,7 @@ def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
     old, new, both, change = 0.0, 0.0, 0.0, 0.0
     for a in range(bounds.whitening.shape[0]):
         w, w_new = 0.0, 0.0
-        for k in range(d.shape[0]):
+        for k in range(bounds.whitening.shape[1]):
             w += bounds.whitening[a, k] * d[k]
             w_new += bounds.whitening[a, k] * d_new[k]
         old += w * w
@@ -189,10 +190,31 @@ def weight(cumulative: Singles, first: int, i: int) -> float:
     return np.float64(cumulative[i]) - before
 
 
+class Candidates(NamedTuple):
+    """What drawing a row needs of a plate.
+
+    A call counts references to all arrays that it hands over: for a whole plate, that takes longer than the
+    rest of a draw.
+    """
+
+    starts: Index
+    covariates: Matrix
+    columns: npt.NDArray[np.int32]
+    weights: RowBounds
+    n_effects: int
+
+
+@jitable
+def candidates_of(plate: Plate) -> Candidates:
+    """The rows of a plate, to draw from."""
+    rows = plate.rows
+    return Candidates(rows.starts, rows.covariates, rows.levels, plate.weights, plate.sums.n_effects)
+
+
 @jitable
 def draw_row(
     rng: np.random.Generator,
-    plate: Plate,
+    candidates: Candidates,
     g: int,
     rates: Rates,
     pair: Pair,
@@ -200,14 +222,14 @@ def draw_row(
     kappa: float,
 ) -> tuple[int, float]:
     """A row of a group with its bound; -1 if what was drawn is not kept."""
-    weights, columns = plate.weights, plate.rows.levels
-    tier, first, last = rates.tiers[g], plate.rows.starts[g], plate.rows.starts[g + 1] - 1
+    starts, covariates, columns, weights, n_effects = candidates
+    tier, first, last = rates.tiers[g], starts[g], starts[g + 1] - 1
     levels, shared = weights.levels[tier], weights.shared[tier]
     if rng.random() * rates.expected[g] < rates.levels[g] * levels[last]:
         i = first_above(levels, first, last, rng.random() * levels[last])
     else:
         i = first_above(shared, first, last, rng.random() * shared[last])
-    own, covariates = g * plate.sums.n_effects, plate.rows.covariates
+    own = g * n_effects
     y, y_new = pair.levels[own] - pair.displaced.means[g], pair.new_levels[own] - pair.new_displaced.means[g]
     for j in range(covariates.shape[1]):
         y += covariates[i, j] * pair.levels[own + 1 + j]

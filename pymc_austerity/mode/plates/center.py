@@ -42,7 +42,7 @@ Matrix = npt.NDArray[np.float64]
 _FARTHEST, _FARTHEST_PHI = 4.0, 1.0
 _MOST_STEPS = 60
 # Steps that end a search, in standard deviations: on some of the rows, and on all.
-_ROUGHLY, _NEAR = 0.3, 0.05
+ROUGHLY, NEAR = 0.3, 0.05
 # Draws of eps over which the drift is averaged, and what the effects' prior adds.
 _DRAWS, _SEED = 3, 2007
 # Rows of the first search, and the share of all above which it is left out.
@@ -185,22 +185,48 @@ def find_center(survey: PlateSurvey) -> tuple[Center, ThetaMaximum]:
     maximum : ThetaMaximum
         Of the Laplace marginal there.
     """
-    center = Center(survey.start, survey.location(survey.start))
-    hyper = np.setdiff1d(np.arange(survey.plate.n_shared), survey.linear)
-    require_mass(survey.plate.name, survey.shared, survey.start, hyper)
-    n, number = len(survey.rows.offsets), "1/1"
-    if n * _WORTH > _FIRST_ROWS:
-        some = survey.rows.thinned(int(np.ceil(n / _FIRST_ROWS)))
+    center, number = first_center(survey), "1/1"
+    n = len(survey.rows.offsets)
+    step = first_step(n)
+    if step > 1:
+        some = survey.rows.thinned(step)
         stage("mode", f" 1/2, {len(some.offsets):,} of {n:,} rows")
         number = "2/2"
-        center, _ = _climb(survey, center, some, _ROUGHLY)
+        center, _, _ = climb(survey, center, some, ROUGHLY)
     stage("mode", f" {number}, {n:,} of {n:,} rows")
-    return _climb(survey, center, None, _NEAR)
+    center, maximum, _ = climb(survey, center, None, NEAR)
+    return center, maximum
 
 
-def _climb(
+def first_step(n: int) -> int:
+    """Every so manyth of n rows is read in a first search; 1 if there is none."""
+    return int(np.ceil(n / _FIRST_ROWS)) if n * _WORTH > _FIRST_ROWS else 1
+
+
+def first_center(survey: PlateSurvey) -> Center:
+    """Where a search begins, if there is a mode that it may find."""
+    hyper = np.setdiff1d(np.arange(survey.plate.n_shared), survey.linear)
+    require_mass(survey.plate.name, survey.shared, survey.start, hyper)
+    return Center(survey.start, survey.location(survey.start))
+
+
+def climb(
     survey: PlateSurvey, center: Center, rows: SortedRows | None, near: float
-) -> tuple[Center, ThetaMaximum]:
+) -> tuple[Center, ThetaMaximum, GroupSums]:
+    """Search from a center on some rows, until a step is as short as this.
+
+    Returns
+    -------
+    center : Center
+    maximum : ThetaMaximum
+    sums : GroupSums
+        Of the last expansion, from which the last step was made.
+
+    Raises
+    ------
+    NoNormalApproximationError
+        If that does not end.
+    """
     first = center
     for _ in range(_MOST_STEPS):
         at, sums = survey.expand(center, rows)
@@ -215,7 +241,7 @@ def _climb(
             center.effects + share * (new.effects - center.effects),
         )
         if share == 1.0 and size < near:
-            return center, maximum
+            return center, maximum, sums
     name, index = survey.plate.shared.coordinate(int(np.argmax(np.abs(center.theta - first.theta))))
     where = f"{name}[{', '.join(map(str, index))}]" if index else name
     raise NoNormalApproximationError(

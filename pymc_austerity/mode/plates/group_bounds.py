@@ -36,18 +36,21 @@ _CHUNK = 16_384
 
 
 def group_bounds(
-    survey: PlateSurvey, fit: SharedFit, at: Expanded, sums: GroupSums
+    survey: PlateSurvey, fit: SharedFit, at: Expanded, sums: GroupSums, farther: Vector | None = None
 ) -> tuple[GroupBounds, RowBounds]:
-    """Make them, in a pass over the rows."""
+    """Make them, in a pass over the rows.
+
+    `farther` (G,) is how far effects of a crossed factor are allowed to move the rows of each group.
+    """
     plate = survey.plate
     factors = [np.searchsorted(sums.linear, own) for own in plate.rows.factors]
     whitening, unwhiten = _whitening(fit, sums, sums.dense[sums.varying])
     n_varying = len(sums.varying)
-    scales, norms = _upper_scales(survey, fit, sums)
+    scales, norms = upper_scales(survey, fit, sums)
     sizes = np.diff(survey.rows.starts)
     radius = np.sqrt(n_varying) + _RADIUS if n_varying else 0.0
     reach = scales * (np.sqrt(2.0 * np.log(_BEYOND * np.maximum(sizes, 1))) + np.sqrt(plate.n_effects) - 1.0)
-    reach += _reach_of_levels(fit, sums, factors)
+    reach += _reach_of_levels(fit, sums, factors) if farther is None else farther
     typical = scales / np.sqrt(max(1, n_varying))
     n = len(survey.rows.offsets)
     lengths = np.empty(n, np.float32)
@@ -113,7 +116,7 @@ def _whitening(fit: SharedFit, sums: GroupSums, varying: Index) -> tuple[Matrix,
     return whitening, np.ascontiguousarray(np.linalg.inv(lower)) if len(varying) else lower
 
 
-def _upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> tuple[Vector, Matrix]:
+def upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> tuple[Vector, Matrix]:
     """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach; and A_g.
 
     With slopes s_g is that of the intercept, and |A_g e_g| is in its units.

@@ -8,6 +8,7 @@ b = lambda b_g, so that its derivatives are moments of N(m, s^2).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -81,6 +82,12 @@ class SharedTerms:
         )
         inner, factor = others[: self.n_inner], others[self.n_inner :]
         return SharedAt(prior, log_square, log_precision, shape, tuple(inner), tuple(factor))
+
+    def given(self, point: Mapping[str, Any]) -> SharedTerms:
+        """The same where variables outside of theta have other values; what is compiled is shared."""
+        result = copy(self)
+        result._point = self._fact.point_values(point)
+        return result
 
     def name_of(self, k: int) -> str:
         """The variable that a coordinate of theta belongs to."""
@@ -182,7 +189,7 @@ def quadratic_derivatives(
     n_columns, precision = len(d), np.exp(log_precision)
     gradient, hessian = np.zeros(n_columns + 2), np.zeros((n_columns + 2, n_columns + 2))
     change = sums.information @ d
-    own = float(sums.gradient @ d - 0.5 * d @ change - 0.5 * sums.squares)
+    own = float(sums.gradient @ d - 0.5 * d @ change - 0.5 * (sums.squares + sums.other_squares[0]))
     gradient[:n_columns] = precision * (sums.gradient - change)
     gradient[-1] = precision * own + 0.5 * sums.n_normal
     hessian[:n_columns, :n_columns] = -precision * np.tril(sums.information)

@@ -30,6 +30,10 @@ class NoPlate(Exception):  # noqa: N818 - it is caught, and said
     """Why effects of groups are no plate, in the words of the model."""
 
 
+class LargeFactor(NoPlate):
+    """There is a second factor of many levels: the two may be crossed (`crossed`)."""
+
+
 class Gather(NamedTuple):
     """A variable of the block from which each row looks one element up.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.plates.gathers import LargeFactor
 from pymc_austerity.model.plates.inner_effects import InnerEffects
 from pymc_austerity.model.plates.plate_rows import PlateRows
 
@@ -23,12 +23,12 @@ def require_few_shared(name: str, rows: PlateRows, inner: Sequence[InnerEffects]
 
     Raises
     ------
-    NoPlate
+    LargeFactor
         If not. Effects of outer groups, which each group has one of, may be more.
     """
     most = max((len(one.coordinates) for one in inner), default=0)
     if most > MOST_OUTER:
-        raise NoPlate(
+        raise LargeFactor(
             f"the location of the effects {name!r}, or the likelihood, has {most:,} effects of other groups, "
             f"and a plate takes {MOST_OUTER:,} at most of these"
         )
@@ -38,9 +38,9 @@ def require_few_shared(name: str, rows: PlateRows, inner: Sequence[InnerEffects]
     nested = [own for f, own in enumerate(rows.factors) if _is_nested(rows, f)]
     n -= max((len(own) for own in nested for one in inner if np.array_equal(own, one.coordinates)), default=0)
     if n > MOST_SHARED:
-        raise NoPlate(
+        raise LargeFactor(
             f"there are {n} shared coefficients beside the effects {name!r}, and {MOST_SHARED} at most are "
-            "moved together: of two large factors one has to be nested in the other"
+            "moved together: of two large factors one has to be nested in the other, or to be crossed with it"
         )
 
 

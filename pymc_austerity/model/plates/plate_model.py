@@ -21,7 +21,7 @@ from pymc_austerity.model.graph.rewrite import parts_of, rebuild
 from pymc_austerity.model.plates.dispersions import Dispersions, dispersions, shared_numbers
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
 from pymc_austerity.model.plates.found_effects import found_effects
-from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, Gather, NoPlate, ScaledGather
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, Gather, LargeFactor, NoPlate, ScaledGather
 from pymc_austerity.model.plates.inner_effects import (
     InnerEffects,
     Scaled,
@@ -136,8 +136,12 @@ def _no_rows(positions: np.ndarray) -> np.ndarray:
     raise NotImplementedError("Rows of a plate have no design over all effects.")
 
 
-def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUPS) -> PlateModel | None:
+def plate_model(
+    model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUPS, *, apart: bool = True
+) -> PlateModel | None:
     """The plate of a model; None if no variable is looked up by the rows, in `fewest` groups or more.
+
+    Levels of other factors are kept `apart` from the columns of rows, or are columns like others.
 
     Raises
     ------
@@ -156,14 +160,15 @@ def plate_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUP
     which, *scalars = _predictors(graph, cases)
     parts = [affine_nodes(value)[value] for value in cases.values]
     log_precision = normal_precision(model, found.factorisation, gather.term.name)
+    kind = gather.n_groups, len(names), apart
     if log_precision is not None:
-        _, rows = _rows_of(found, graph, parts[which], [], gather.n_groups, len(names))
+        _, rows = _rows_of(found, graph, parts[which], [], kind)
         own = _by_phi(cases.expression, (which, rows.factor), {k: predictor(1) for k in scalars})
         scales = [cases.values[k] for k in scalars]
         if not is_about_predictor(found.factorisation, graph, own, scales, log_precision):
             log_precision = None
     of_phi = shared_numbers([] if log_precision is not None else [parts[k] for k in scalars])
-    phi, rows = _rows_of(found, graph, parts[which], of_phi.numbers, gather.n_groups, len(names))
+    phi, rows = _rows_of(found, graph, parts[which], of_phi.numbers, kind)
     # Sums of normal residuals are proportional to their precision: they are made for some constant.
     expressions = of_phi.expressions if log_precision is None else [constant(1.0)]
     expression = _by_phi(cases.expression, (which, rows.factor), dict(zip(scalars, expressions, strict=True)))
@@ -210,7 +215,8 @@ def _other_terms(
         hint = ""
         if set(long).intersection(str(rv.name) for rv in model.free_RVs):
             hint = f"; of effects of outer groups there are to be {MOST_OUTER} at most"
-        raise NoPlate(f"there are other long terms ({found}) beside the likelihood of {gather.name!r}{hint}")
+        kind = LargeFactor if hint else NoPlate
+        raise kind(f"there are other long terms ({found}) beside the likelihood of {gather.name!r}{hint}")
     others = tuple((name, graph) for name, graph in fact.globals if name not in own)
     for name, graph in others:
         used = set(ancestors([graph]))
@@ -225,14 +231,16 @@ def _rows_of(
     graph: ScalarGraph,
     own: AffineParts,
     numbers: list[AffineParts],
-    n_groups: int,
-    n_effects: int,
+    kind: tuple[int, int, bool],
 ) -> tuple[Dispersions, PlateRows]:
-    """Numbers that rows share beside their predictor, and the rows."""
-    fact = found.factorisation
+    """Numbers that rows share beside their predictor, and the rows.
+
+    `kind` are the number of groups, effects of each, and whether levels of other factors are kept apart.
+    """
+    fact, (n_groups, n_effects, apart) = found.factorisation, kind
     n_shared = sum(int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names[:-n_effects])
     phi = dispersions(fact, found.term, graph, numbers, n_shared)
-    return phi, PlateRows(fact, found.term, graph, own, (n_groups, n_effects), phi.places)
+    return phi, PlateRows(fact, found.term, graph, own, (n_groups, n_effects), phi.places, apart)
 
 
 def _taken_apart(found: ScaledGather) -> tuple[ScalarGraph, CasePredictors]:

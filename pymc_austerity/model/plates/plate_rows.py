@@ -62,6 +62,8 @@ class PlateRows:
         How many groups there are, and effects of each: an intercept, and slopes.
     others : ndarray of int
         Coordinates of theta that rows depend on in another way; their columns are zero.
+    apart : bool
+        Whether levels of other factors are no columns of x. Beside slopes they are columns like others.
 
     Attributes
     ----------
@@ -85,8 +87,9 @@ class PlateRows:
         predictor: AffineParts,
         effects: tuple[int, int],
         others: Index,
+        apart: bool = True,
     ) -> None:
-        self._name = term.name
+        self._name, self._apart = term.name, apart
         self.n_rows, (self.n_groups, self.n_effects) = term.size, effects
         n_dim = sum(int(np.prod(fact.graph.values[n].type.shape)) for n in fact.var_names)
         self.n_shared = n_dim - self.n_groups * self.n_effects
@@ -132,7 +135,8 @@ class PlateRows:
         """Does each row have one level of it, with the coefficient 1, and is it used once?"""
         return (
             part.lookup is not None
-            and self.n_effects == 1  # beside slopes levels are columns like others
+            and self._apart
+            and self.n_effects == 1
             and coefficient is self.factor
             and not part.factors
             and part.sign == 1.0

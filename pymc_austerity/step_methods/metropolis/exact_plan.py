@@ -7,13 +7,16 @@ from typing import Any
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
+from pymc_austerity.acceptance import Exact
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, NoPlate
+from pymc_austerity.model.plates.crossed import Plates, crossed_model
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, LargeFactor, NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, plan_groups
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised, survey
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan, plan_plates
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan
 from pymc_austerity.step_methods.metropolis.sums_elsewhere import SumsElsewhere
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     TunaOptions,
@@ -33,7 +36,7 @@ def plan_exact(
     point: PointType,
     fewest: int = FEWEST_GROUPS,
     client: Any = None,
-) -> TunaPlan | PlatePlan:
+) -> TunaPlan | PlatePlan | CrossedPlan:
     """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block.
 
     With a `distributed.Client` sums over all rows, which the search for the mode needs, are computed there.
@@ -41,10 +44,10 @@ def plan_exact(
     fact = factorised(options, point)
     scratch_folder(fact)  # an error before a long search
     found = None if tuna.chi or tuna.curvature else plate_for(options, fact, point, fewest)
-    if isinstance(found, PlateModel):
+    if isinstance(found, Plates):
         if client is not None:
             warn("The set-up of a plate of effects is not distributed: client= has had no effect.")
-        return plan_plates(options, decision, found, point)
+        return plan_groups(options, decision, found, point)
     elsewhere = None if client is None else SumsElsewhere(client, options, point)
     try:
         surveyed = survey(options, point, certify=False, factorisation=fact, elsewhere=elsewhere)
@@ -63,20 +66,40 @@ def plan_exact(
 
 def plate_for(
     options: MetropolisOptions, fact: Factorisation, point: PointType, fewest: int = FEWEST_GROUPS
-) -> PlateModel | NoPlate | None:
-    """The plate of a model, if it is to be moved as one; why it has none; None if nothing was like one."""
+) -> Plates | NoPlate | None:
+    """The plate of a model, or two crossed ones, if it is to be moved so; why not; None if nothing was."""
     taylor = options.control_variate
     is_expanded = taylor is not None and taylor.order == 2 and taylor.center == "mode"
     if not is_expanded or options.proposal is not None or not fact.n_local:
         return None
     try:
-        found = plate_model(options.model, fact, fewest)
+        found = _plates(options, fact, fewest)
     except NoPlate as reason:
         return reason
-    if found is None or (not _is_hierarchical(found) and len(vector_of(fact, point)) <= _FEW_DIMENSIONS):
+    if found is None or (
+        isinstance(found, PlateModel)
+        and not _is_hierarchical(found)
+        and len(vector_of(fact, point)) <= _FEW_DIMENSIONS
+    ):
         return None
     if found.is_normal and options.temperature != 1.0:
         return NoPlate("normal residuals with a free scale and a temperature are not supported together")
+    return found
+
+
+def _plates(options: MetropolisOptions, fact: Factorisation, fewest: int) -> Plates | None:
+    """One plate; two if a second factor is too large for the shared coefficients, and is not nested."""
+    try:
+        return plate_model(options.model, fact, fewest)
+    except LargeFactor:
+        found = crossed_model(options.model, fact, fewest)
+        if found is None:
+            raise
+    if not isinstance(options.acceptance, Exact):
+        raise NoPlate(
+            f"{' and '.join(map(repr, found.effects))} are crossed factors, whose moves are decided exactly: "
+            "use TunaMH(), or MetropolisHastings(control_variate=Taylor())"
+        )
     return found
 
 

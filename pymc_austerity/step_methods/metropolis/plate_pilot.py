@@ -26,6 +26,8 @@ KAPPAS = (5.0, 20.0, 80.0)
 _SETTLE, _COUNTED, _STATES = 40, 100, 3
 # Nanoseconds for a group and sweep, a row that is drawn, and more for each column of either.
 _OF_GROUP, _OF_DRAWN, _OF_COLUMN = 50.0, 300.0, 4.0
+# Nanoseconds for an occupied cell of crossed factors, in either turn.
+_OF_CELL = 1.5
 
 
 class PlatePrediction(NamedTuple):
@@ -42,6 +44,12 @@ class PlatePrediction(NamedTuple):
         CPU time that a sweep took.
     n_effects : int
         Effects of a group, q.
+    n_crossed : int
+        Of two crossed factors, how many of the groups are those of the second; else 0.
+    n_cells : int
+        Occupied cells of these.
+    looked_at : float
+        Rows that are drawn for one that is read, roughly: others are not kept.
     """
 
     n_groups: int
@@ -52,6 +60,9 @@ class PlatePrediction(NamedTuple):
     plate_acceptance: float
     seconds: float
     n_effects: int = 1
+    n_crossed: int = 0
+    n_cells: int = 0
+    looked_at: float = 1.0
 
     @property
     def terms(self) -> float:
@@ -67,8 +78,8 @@ class PlatePrediction(NamedTuple):
     def cost(self) -> float:
         """What an effective draw costs where rows are drawn: it does not depend on how busy a machine is."""
         group, row = _OF_GROUP + _OF_COLUMN * self.n_shared, _OF_DRAWN + _OF_COLUMN * self.n_shared
-        of_groups = group * self.n_groups * self.n_effects**2
-        return (of_groups + row * self.terms) / max(self.efficiency, 1e-300)
+        of_groups = group * self.n_groups * self.n_effects**2 + 2.0 * _OF_CELL * self.n_cells
+        return (of_groups + self.looked_at * row * self.terms) / max(self.efficiency, 1e-300)
 
     def why_few(self, n_rows: int) -> str:
         """Why moves of the shared variables are accepted seldom."""
@@ -78,8 +89,13 @@ class PlatePrediction(NamedTuple):
         return "the rows of a group say little, as with rare events, or there are many shared variables"
 
     def __str__(self) -> str:
+        plate = f"plate of {self.n_groups:,} groups:"
+        if self.n_crossed:
+            sizes = f"{self.n_groups - self.n_crossed:,} and {self.n_crossed:,} groups"
+            passes = f"a sweep passes {self.n_cells:,} occupied cells twice, and reads"
+            plate = f"crossed plates of {sizes}: {passes}"
         return (
-            f"plate of {self.n_groups:,} groups: {few_digits(self.plate_rows)} rows for a sweep of all "
+            f"{plate} {few_digits(self.plate_rows)} rows for a sweep of all "
             f"effects, {few_digits(self.shared_rows)} for the shared variables; accepted "
             f"{self.plate_acceptance:.2f} and {self.shared_acceptance:.2f}"
         )

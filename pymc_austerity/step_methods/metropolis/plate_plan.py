@@ -10,6 +10,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.bounds.jets.tape import tape_of
+from pymc_austerity.kernels.plates.crossing import no_crossing
 from pymc_austerity.kernels.plates.records import (
     GroupedRows,
     GroupSums,
@@ -282,15 +283,18 @@ def plate_arrays(
     reads_all: bool,
     debug: bool,
     is_exact: bool = True,
+    farther: Vector | None = None,
 ) -> Plate:
-    """All that the kernel needs."""
+    """All that the kernel needs; `farther` is as in `group_bounds`."""
     plate, rows = survey.plate, survey.rows
     if not reads_all:
         stage("bounds", f" of {survey.plate.rows.n_rows:,} rows")
     program = tape_of(plate.expression, plate.n_predictors, 0)
     has_remainders = not plate.is_normal
     bounds, weights = (
-        no_bounds(survey, sums) if reads_all or not has_remainders else group_bounds(survey, fit, at, sums)
+        no_bounds(survey, sums)
+        if reads_all or not has_remainders
+        else group_bounds(survey, fit, at, sums, farther)
     )
     assert isinstance(weights, RowBounds)
     return Plate(
@@ -312,6 +316,7 @@ def plate_arrays(
         effects=density_of(plate.priors[0]),
         proposal=shared_proposal(fit, sums.linear[survey.outer.columns]),
         outer=survey.outer,
+        crossing=no_crossing(),
         rule=PlateRule(
             kappa=KAPPAS[0],
             is_centered=plate.is_centered,

@@ -10,19 +10,15 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance import Exact
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.model.factorisation import point_of, vector_of
+from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, FEWEST_IF_SLOW
-from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups, replan_groups
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.plan import StepPlan, factorised, plan_metropolis, survey
-from pymc_austerity.step_methods.metropolis.plate_plan import (
-    PlateDecision,
-    PlateRecipe,
-    plan_plates,
-    replan_plates,
-)
+from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe
 from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
 from pymc_austerity.step_methods.metropolis.statistics import (
     PLATE_DTYPES_SHAPES,
@@ -50,8 +46,8 @@ class PlateStep(SubsampledStep):
             return super()._planned(point)
         fact = factorised(options, point)
         found = plate_for(options, fact, point, self._fewest_groups)
-        if isinstance(found, PlateModel):
-            return plan_plates(options, self._decision(), found, point)
+        if isinstance(found, Plates):
+            return plan_groups(options, self._decision(), found, point)
         return plan_metropolis(options, point, survey(options, point, factorisation=fact))
 
     @property
@@ -69,7 +65,7 @@ class PlateStep(SubsampledStep):
         if self.plate is None:
             return super()._planned_again(point)
         assert self._data_seen is not None
-        return replan_plates(self._options, self._decision(), self.plate, self._data_seen[0], point)
+        return replan_groups(self._options, self._decision(), self.plate, self._data_seen[0], point)
 
     def _tell(self, plan: StepPlan) -> None:
         if isinstance(plan.recipe, PlateRecipe):

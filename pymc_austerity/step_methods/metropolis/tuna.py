@@ -136,8 +136,10 @@ class TunaMH(PlateStep):
     by a decision on its own rows. The sample statistics `shared_n_used`, `plate_n_used` and
     `plate_acceptance` tell the two apart. The likelihood needs one linear predictor. It
     may have a free dispersion, or another number that all rows share; with more of these all rows are read.
-    Normal residuals may have a free scale, and then no row is read. `chi`, `curvature`, another `proposal`
-    and another `control_variate` are for blocks without a plate. `docs/explanation/plates.md` has the proof.
+    Normal residuals may have a free scale, and then no row is read. Two large factors that are crossed are
+    moved in turn, each given the other (`docs/explanation/plates_crossed.md`). `chi`, `curvature`, another
+    `proposal` and another `control_variate` are for blocks without a plate.
+    `docs/explanation/plates.md` has the proof.
 
     References
     ----------

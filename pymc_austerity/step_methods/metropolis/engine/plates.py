@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -41,6 +42,9 @@ class PlateEngine(CompiledKernel):
         Decides on a subsample of remainders. Default: moves are decided exactly.
     """
 
+    # What runs where moves are decided exactly.
+    _exact: ClassVar[Callable[..., Any]] = staticmethod(plate_sweeps)
+
     def __init__(
         self,
         shared: Factorisation,
@@ -56,7 +60,7 @@ class PlateEngine(CompiledKernel):
         functions = ["global_log_ratio", "features"]
         self._tests: tuple[RowTests, Any, float] | tuple[()] = ()
         if rule is None:
-            self._transitions = self.target.compile(plate_sweeps, {}, functions)
+            self._transitions = self.target.compile(self._exact, {}, functions)
         else:
             tests, schedule = row_tests(rule, np.diff(plate.rows.starts))
             self._tests = tests, schedule, math.nan

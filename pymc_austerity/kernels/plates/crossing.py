@@ -1,0 +1,77 @@
+"""What a plate keeps of a second, crossed factor: the record that the kernel is handed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pymc_austerity.target import Index, Vector
+
+Matrix = npt.NDArray[np.float64]
+
+
+class Crossing(NamedTuple):
+    """Effects of another factor, of H levels, which are kept while the plate is moved.
+
+    They are measured without their location. d_h are their displacements from the center.
+
+    Attributes
+    ----------
+    displacements : ndarray (H,)
+        d_h, to be written before a turn.
+    starts : ndarray of int (G + 1,)
+        Where the list of occupied cells of each group begins.
+    levels : ndarray of int32 (C,)
+        Of each cell.
+    weights : ndarray (C,)
+        W_gh = sum of w_i of its rows.
+    cross : ndarray (H, P)
+        Sums of w_i z_i over the rows of each level.
+    level_slopes, level_weights : ndarray (H,)
+        Sums of f_i' and of w_i.
+    slopes, gradient : ndarray (G,), (P,)
+        a_g and c at the center of the other effects.
+    middles, farthest : ndarray (G,)
+        Half of the sum, and of the difference, of the largest and the smallest d_h in each group: they are
+        written anew in each turn.
+    d : ndarray (P,)
+        beta - beta* at the fitted mean of theta.
+    scale, log_precision : float
+        tau and the logarithm of the precision of residuals there.
+    pull : ndarray (n, P + 2)
+        By which the mean of the proposal follows the gradient of `coordinates.quadratic` by d, log tau^2 and
+        log precision.
+    base : ndarray (P + 2,)
+        That gradient, and
+    mean : ndarray (n,)
+        the mean of the proposal, at the center of the other effects.
+    """
+
+    displacements: Vector
+    starts: Index
+    levels: npt.NDArray[np.int32]
+    weights: Vector
+    cross: Matrix
+    level_slopes: Vector
+    level_weights: Vector
+    slopes: Vector
+    gradient: Vector
+    middles: Vector
+    farthest: Vector
+    d: Vector
+    scale: float
+    log_precision: float
+    pull: Matrix
+    base: Vector
+    mean: Vector
+
+
+def no_crossing() -> Crossing:
+    """Where there is no such factor."""
+    none, integers, matrix = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0))
+    return Crossing(
+        none, integers, np.zeros(0, np.int32), none, matrix, none, none, none, none, none, none, none,
+        1.0, 0.0, matrix, none, none,
+    )  # fmt: skip

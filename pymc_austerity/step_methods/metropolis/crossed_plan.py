@@ -1,0 +1,262 @@
+"""The plan of a step on two crossed plates: fits in turn, tried out on a short pilot run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pymc.initial_point import PointType
+
+from pymc_austerity.kernels.plates.records import GroupSums, Plate
+from pymc_austerity.mode.plates.center import moments
+from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, around, find_crossed_center
+from pymc_austerity.mode.plates.crossed_sums import crossing_of
+from pymc_austerity.mode.plates.expansion import Expanded
+from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
+from pymc_austerity.mode.plates.group_bounds import no_bounds
+from pymc_austerity.model.factorisation import point_of, vector_of
+from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
+from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.progress import stage
+from pymc_austerity.step_methods.metropolis.crossed_pilot import (
+    best_crossed_pilot,
+    crossed_pilot,
+    with_arrays,
+)
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
+from pymc_austerity.step_methods.metropolis.engine.crossed import CrossedEngine
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, with_kappa
+from pymc_austerity.step_methods.metropolis.plate_plan import (
+    PlateDecision,
+    PlatePlan,
+    PlateProposalState,
+    PlateRecipe,
+    PlateSweeps,
+    Surveyed,
+    plan_plates,
+    plate_arrays,
+    replan_plates,
+    with_all_rows,
+)
+from pymc_austerity.target import Vector
+
+_SEED = 2035
+# Draws of the other factor's effects, on both sides of their center, for the first fit.
+_DRAWS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossedRecipe(PlateRecipe):
+    """What of the plan travels to other processes: constants of size G + H, none of size N.
+
+    Attributes
+    ----------
+    other_fit : SharedFit
+        Of the second turn.
+    held : tuple of ndarray
+        In either turn, the effects of the other factor at the center, less their location.
+    scales : tuple of ndarray
+        Standard deviations of the effects of either plate.
+    kappas : tuple of float
+    """
+
+    other_fit: SharedFit
+    held: tuple[Vector, Vector]
+    scales: tuple[Vector, Vector]
+    kappas: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class CrossedPlan:
+    """A step that sweeps over two crossed plates. It has size N.
+
+    Attributes
+    ----------
+    options : MetropolisOptions
+    survey : Surveyed
+    recipe : CrossedRecipe
+    rows : CrossedSurvey
+    engine : CrossedEngine
+        Compiled already: the pilot has used it.
+    """
+
+    options: MetropolisOptions
+    survey: Surveyed
+    recipe: CrossedRecipe
+    rows: CrossedSurvey
+    engine: CrossedEngine
+
+    def compile(self, point: PointType) -> CompiledKernel:
+        """The compiled sweeps."""
+        return self.engine
+
+
+def plan_groups(
+    options: MetropolisOptions, decision: PlateDecision, found: Plates, point: PointType
+) -> PlatePlan | CrossedPlan:
+    """The plan of a plate, or of two that are crossed."""
+    if isinstance(found, CrossedModel):
+        return plan_crossed(options, decision, found, point)
+    return plan_plates(options, decision, found, point)
+
+
+def replan_groups(
+    options: MetropolisOptions,
+    decision: PlateDecision,
+    recipe: PlateRecipe,
+    data: Fingerprint,
+    point: PointType,
+) -> PlatePlan | CrossedPlan | None:
+    """The same plan in another process, where nothing is searched for; None if the data are others."""
+    if not isinstance(recipe, CrossedRecipe):
+        return replan_plates(options, decision, recipe, data, point)
+    fact = factorised(options, point, check=False)
+    if fingerprint(fact.graph) != data:
+        return None
+    crossed = crossed_model(options.model, fact)
+    assert crossed is not None
+    return _replan(options, decision, recipe, crossed, point)
+
+
+def with_all_rows_of_groups(plan: PlatePlan | CrossedPlan, point: PointType) -> PlatePlan | CrossedPlan:
+    """The same fit with decisions on all rows, tried out anew."""
+    return _all_rows(plan, point) if isinstance(plan, CrossedPlan) else with_all_rows(plan, point)
+
+
+def plan_crossed(
+    options: MetropolisOptions, decision: PlateDecision, crossed: CrossedModel, point: PointType
+) -> CrossedPlan:
+    """Fit each plate given the other, try both out, and fit them again about the means of the pilot."""
+    require_finite(crossed.factorisation, point)
+    n_groups = f", {crossed.n_groups:,} groups of two factors"
+    stage("order of rows", n_groups)
+    survey = CrossedSurvey(crossed, point)
+    centers, scales = find_crossed_center(survey)
+    stage("fit", f" 1/2{n_groups}")
+    reads_all = decision.switch_above <= 0.0
+    fits, arrays = [], []
+    for t, (own, center) in enumerate(zip(survey.surveys, centers, strict=True)):
+        beside = survey.beside(t, around(scales[1 - t], _DRAWS))
+        fit, at, sums = fit_shared(own, center, beside=beside)
+        fits.append(fit)
+        arrays.append(turn_arrays(survey, t, fit, (at, sums), scales[1 - t], decision, reads_all=reads_all))
+    engine = CrossedEngine(survey, arrays, fits, point)
+    rng = np.random.default_rng(_SEED)
+    point = point_of(crossed.factorisation, engine.drawn(fits[0], point, rng), point)
+    found = crossed_pilot(engine, point, rng)
+    stage("fit", f" 2/2{n_groups}")
+    for t in range(2):
+        survey.hold(t, found.effects[1 - t])
+    for t, own in enumerate(survey.surveys):
+        beside = survey.beside(t, found.states[1 - t] - survey.held[t])
+        fits[t], at, sums = fit_shared(own, found.centers[t], found.eps[t], 2, beside)
+        scales[t] = moments(own.shared, sums, fits[t].theta)[2]
+        arrays[t] = turn_arrays(survey, t, fits[t], (at, sums), scales[1 - t], decision, reads_all=reads_all)
+    with_arrays(engine, arrays)
+    found = best_crossed_pilot(engine, found.point, rng)
+    if not reads_all and found.prediction.terms > decision.switch_above * engine.n_local:
+        reads_all = True
+        _read_all(engine)
+        found = crossed_pilot(engine, found.point, rng)
+    first, second = (one.plate.rule.kappa for one in engine.turns)
+    recipe = CrossedRecipe(
+        n_local=engine.n_local,
+        n_dim=len(vector_of(crossed.factorisation, point)),
+        rule=options.acceptance,
+        proposal=PlateSweeps(", ".join(crossed.effects), crossed.n_groups, first),
+        proposal_state=PlateProposalState(np.ones(1)),
+        mode_fit=None,
+        fit=fits[0],
+        prediction=found.prediction,
+        reads_all=engine.reads_all,
+        certificate=_certificate(crossed, reads_all=reads_all),
+        other_fit=fits[1],
+        held=(survey.held[0], survey.held[1]),
+        scales=(scales[0], scales[1]),
+        kappas=(first, second),
+    )
+    return CrossedPlan(options, _surveyed(crossed), recipe, survey, engine)
+
+
+def turn_arrays(
+    survey: CrossedSurvey,
+    turn: int,
+    fit: SharedFit,
+    expanded: tuple[Expanded, GroupSums],
+    scales: Vector,
+    decision: PlateDecision,
+    *,
+    reads_all: bool,
+) -> Plate:
+    """All that the kernel needs in a turn; `scales` are standard deviations of the other factor's effects."""
+    own, (at, sums) = survey.surveys[turn], expanded
+    cells = survey.sums(turn, at, sums)
+    arrays = plate_arrays(
+        own, fit, at, sums, reads_all=reads_all, debug=decision.debug, farther=cells.farther(scales)
+    )
+    levels = (len(sums.linear) + survey.levels[turn]).astype(np.int32)
+    # What is written in each turn is the turn's own.
+    written = sums._replace(
+        slopes=sums.slopes.copy(), gradient=sums.gradient.copy(), other_squares=np.zeros(1)
+    )
+    return arrays._replace(
+        rows=arrays.rows._replace(levels=levels[None]),
+        sums=written,
+        proposal=arrays.proposal._replace(mean=arrays.proposal.mean.copy()),
+        crossing=crossing_of(own.shared, fit, sums, cells),
+    )
+
+
+def _read_all(engine: CrossedEngine) -> None:
+    """Decide on all rows from here on."""
+    arrays = []
+    for own, turn in zip(engine.survey.surveys, engine.turns, strict=True):
+        bounds, weights = no_bounds(own, turn.plate.sums)
+        arrays.append(with_kappa(turn.plate._replace(bounds=bounds, weights=weights), KAPPAS[0]))
+    with_arrays(engine, arrays)
+
+
+def _all_rows(plan: CrossedPlan, point: PointType) -> CrossedPlan:
+    engine, crossed = plan.engine.copy(), plan.rows.crossed
+    _read_all(engine)
+    rng = np.random.default_rng(_SEED)
+    start = point_of(crossed.factorisation, engine.drawn(plan.recipe.fit, point, rng), point)
+    found = crossed_pilot(engine, start, rng)
+    certificate = _certificate(crossed, reads_all=True)
+    recipe = replace(plan.recipe, prediction=found.prediction, reads_all=True, certificate=certificate)
+    return replace(plan, recipe=recipe, engine=engine)
+
+
+def _replan(
+    options: MetropolisOptions,
+    decision: PlateDecision,
+    recipe: CrossedRecipe,
+    crossed: CrossedModel,
+    point: PointType,
+) -> CrossedPlan:
+    survey, fits, arrays = CrossedSurvey(crossed, point), [recipe.fit, recipe.other_fit], []
+    for t, (own, fit) in enumerate(zip(survey.surveys, fits, strict=True)):
+        survey.hold(t, recipe.held[t])
+        expanded = own.expand(fit.center)
+        found = turn_arrays(
+            survey, t, fit, expanded, recipe.scales[1 - t], decision, reads_all=recipe.reads_all
+        )
+        arrays.append(with_kappa(found, recipe.kappas[t]))
+    engine = CrossedEngine(survey, arrays, fits, point)
+    return CrossedPlan(options, _surveyed(crossed), recipe, survey, engine)
+
+
+def _surveyed(crossed: CrossedModel) -> Surveyed:
+    return Surveyed(crossed.factorisation, fingerprint(crossed.factorisation.graph))
+
+
+def _certificate(crossed: CrossedModel, *, reads_all: bool) -> str:
+    if crossed.is_normal:
+        return f"{crossed.name!r}: normal, sums are sufficient and no row is read"
+    if reads_all:
+        return "not needed, as all rows are read"
+    own = f"third derivatives of {crossed.name!r}"
+    return f"{own}, a function of 1 predictor of each row, by interval arithmetic"

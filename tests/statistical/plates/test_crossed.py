@@ -1,0 +1,88 @@
+"""Draws of models with two crossed factors: drawn rows against all, and against an independent sampler."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import MetropolisHastings, Taylor, TunaMH
+from pymc_austerity.model.plates import limits
+from tests.statistical.plates.chains import agreement_of
+from tests.statistical.plates.crossed_reference import SD, sample
+
+N, G, H, P = 1200, 60, 40, 3
+
+
+@pytest.fixture(autouse=True)
+def _few_are_many(monkeypatch):
+    """Factors of 40 levels are large."""
+    monkeypatch.setattr(limits, "MOST_SHARED", 20)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(6)
+    weights = rng.gamma(2.0, size=G)
+    groups, levels = rng.choice(G, N, p=weights / weights.sum()), rng.integers(H - 1, size=N)  # one is empty
+    X = np.c_[np.ones(N), rng.normal(size=N), rng.normal(size=N) + 0.5 * rng.normal(size=H)[levels]]
+    eta = X @ [-0.3, 0.5, -0.4] + rng.normal(0.0, 0.6, G)[groups] + rng.normal(0.0, 0.8, H)[levels]
+    return X, (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(int), groups, levels
+
+
+def draws_of(data, spelling, n, seed=3, step=lambda: TunaMH(switch_above=np.inf), tune=50):
+    """(1, n, d), in the order of the reference; and the step."""
+    X, y, groups, levels = data
+    with pm.Model():
+        beta = pm.Normal("beta", 0.0, SD, shape=P)
+        tau, tau_v = pm.HalfNormal("tau", 1.0), pm.HalfNormal("tau_v", 1.0)
+        first = 0
+        if spelling == "located":  # the intercept is the location of u
+            u, v, first = pm.Normal("u", beta[0], tau, shape=G), pm.Normal("v", 0.0, tau_v, shape=H), 1
+        elif spelling == "centered":
+            u, v = pm.Normal("u", 0.0, tau, shape=G), pm.Normal("v", 0.0, tau_v, shape=H)
+        else:
+            u = pm.Deterministic("u", tau * pm.Normal("uz", shape=G))
+            v = pm.Deterministic("v", tau_v * pm.Normal("vz", shape=H))
+        pm.Bernoulli("y", logit_p=X[:, first:] @ beta[first:] + u[groups] + v[levels], observed=y)
+        step = step()
+        idata = pm.sample(
+            n, tune=tune, chains=1, step=step, random_seed=seed,
+            progressbar=False, quiet=True, compute_convergence_checks=False,
+        )  # fmt: skip
+    found = {name: np.asarray(idata["posterior"][name])[0] for name in idata["posterior"].data_vars}
+    if spelling == "located":
+        found["u"] = found["u"] - found["beta"][:, :1]
+    shared = np.c_[found["beta"], np.log(found["tau"]), np.log(found["tau_v"])]
+    return np.concatenate([shared, found["u"], found["v"]], axis=1)[None], step, idata["sample_stats"]
+
+
+@pytest.mark.filterwarnings("ignore:Tuning ended", "ignore:TunaMH would draw")
+def test_drawn_rows_against_all_rows(data):
+    drawn, step, stats = draws_of(data, "centered", 800)
+    assert "crossed plates of 60 and 40 groups: a sweep passes" in str(step.prediction)
+    assert float(stats["n_used"].mean()) < N  # of two turns with two moves each
+    whole, other, stats = draws_of(
+        data, "centered", 600, 4, lambda: MetropolisHastings(control_variate=Taylor())
+    )
+    assert other.recipe.reads_all
+    assert float(stats["n_used"].mean()) == 4 * N
+    found = agreement_of(drawn, whole, P + 2)
+    assert found, found
+    # The planted error: effects of the second factor in units of their scale.
+    planted = drawn.copy()
+    planted[0, :, P + 2 + G :] /= np.exp(drawn[0, :, P + 1 : P + 2])
+    assert not agreement_of(planted, whole, P + 2)
+
+
+@pytest.mark.slow("200,000 sweeps of the reference, and 15,000 draws of each spelling")
+@pytest.mark.filterwarnings("ignore:Tuning ended")
+def test_crossed_factors(data):
+    theirs = sample(*data, (G, H), 15_000, 1, thin=12)[None]
+    for spelling in ("centered", "non-centered", "located"):
+        ours, _, _ = draws_of(data, spelling, 15_000)
+        found = agreement_of(ours, theirs, P + 2)
+        assert found, (spelling, found)
+    # The planted error: the Jacobian of the scale of the second factor counts twice.
+    weights = np.exp(ours[0, :, P + 1] - ours[0, :, P + 1].max())
+    share = np.cumsum(weights) / weights.sum()
+    planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
+    assert not agreement_of(planted, theirs, P + 2)
