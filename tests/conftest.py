@@ -4,7 +4,8 @@ import signal
 import pytensor
 import pytest
 
-pytest_plugins = ["tests.core_seconds"]
+# The first looks at marks that the second adds: what is registered last is called first.
+pytest_plugins = ["tests.core_seconds", "tests.tiers"]
 
 
 def pytest_collection_finish():

@@ -76,6 +76,7 @@ LONG_CHAINS = ("check_step", "probe", "MHSubLhd", "sample_distributed")
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLIC) - set(LONG_CHAINS)))
+@pytest.mark.covering(2)
 def test_example(run, name):
     with interpreted():  # the draws are those of compiled code, which other tests show
         run(name)

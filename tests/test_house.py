@@ -14,7 +14,10 @@ ROOT = Path(pymc_austerity.__file__).parent
 LONGEST = 350
 
 # The interface of a NamedTuple, and those of numba's structures and of its code generator.
-OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_getvalue", "_library_class"}
+OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_getvalue"} | {
+    "_library_class",
+    "_data_layout",
+}
 
 
 def sources():

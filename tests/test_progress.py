@@ -289,6 +289,7 @@ def effects():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.covering(1)
 def test_steps_say_where_they_are(title, make, stages, monkeypatch, capsys):
     seen = []
     begin = module.SetUp.begin

@@ -56,6 +56,7 @@ def acceptance(rule, log_ratio, total_sd, n_calls, functions=None, n=N, seed=1):
 
 @pytest.mark.parametrize("log_ratio", [-3.0, -0.7, 0.0, 1.5])
 @pytest.mark.parametrize("total_sd", [3.0, 25.0])
+@pytest.mark.covering(3)
 def test_accepts_with_the_logistic_probability(log_ratio, total_sd):
     rule, n_calls = Barker(100), 40_000
     found, read = acceptance(rule, log_ratio, total_sd, n_calls)

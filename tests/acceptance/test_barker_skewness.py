@@ -38,6 +38,7 @@ def smoothed(x, variance):
 
 @pytest.mark.parametrize("x", [-2.0, -0.4, 0.0, 1.317, 3.0])
 @pytest.mark.parametrize("variance", [0.2, 0.6, 0.7, 0.9, 1.0])
+@pytest.mark.covering(2)
 def test_expectations_over_normal_noise(variance, x):
     """Of G it is the logistic function, and of G''' the third derivative, flattened where s^2 is above .7."""
     sd = math.sqrt(variance)
@@ -61,6 +62,7 @@ def test_the_flattened_derivative_is_two_thirds_at_worst():
 
 
 @pytest.mark.parametrize("missing", [-0.2, 0.01, 0.15, 0.5])
+@pytest.mark.covering(1)
 def test_decisions_have_these_probabilities(missing):
     rng, n_calls = np.random.default_rng(1), 20_000
     n_local, n = 1000, 100
@@ -122,6 +124,7 @@ def formula(shape, n_local, n, s, log_ratio):
 
 
 @pytest.mark.parametrize(("case", "plain", "corrected", "by_formula"), ONE)
+@pytest.mark.covering(2)
 def test_errors_of_one_batch(case, plain, corrected, by_formula):
     assert formula(*case) == pytest.approx(by_formula, abs=0.0012)
     done = of_one_batch(gamma_terms(*case), case[2], N_CALLS)
@@ -166,6 +169,7 @@ def test_the_covariance_with_the_other_sign_is_noticed():
 
 
 @pytest.mark.parametrize("log_ratio", [-1.0, 0.0, 1.0, 3.0])
+@pytest.mark.covering(2)
 def test_without_skewness_nothing_changes(log_ratio):
     n_local, batch = 5000, 150
     terms = scaled(ndtri((np.arange(n_local) + 0.5) / n_local), batch, 0.9, log_ratio)

@@ -144,6 +144,7 @@ RUN = {bound: compiled_test(Concentration(bound=bound).functions.decide) for bou
 
 @pytest.mark.parametrize("bound", RADII)
 @pytest.mark.parametrize("law", ["gaussian", "lognormal"])
+@pytest.mark.covering(2)
 def test_decisions_differ_from_the_exact_ones_in_a_share_delta_at_most(law, bound):
     """2000 decisions about the mean of N(mu, .) data, at equilibrium and away from it."""
     rng, n = np.random.default_rng(4), 5000

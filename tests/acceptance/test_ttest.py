@@ -283,6 +283,7 @@ def distance(values, expected):
 
 
 @pytest.mark.parametrize("mu_std", KNOWN)
+@pytest.mark.covering(1)
 def test_error_and_data_use_of_the_real_test(mu_std):
     for values, expected in zip(decisions(significant, mu_std), KNOWN[mu_std], strict=True):
         difference, error = distance(values, expected)
@@ -300,6 +301,7 @@ def test_without_finite_population_correction_the_same_check_fails():
 
 
 @pytest.mark.parametrize("boundary", [0.75, 1.0])
+@pytest.mark.covering(1)
 def test_other_boundaries(boundary):
     """O'Brien and Fleming's makes fewer errors, and reads more; both as predicted."""
     rule = TTest(EPSILON, BATCH, boundary=boundary)

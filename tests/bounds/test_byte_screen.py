@@ -140,6 +140,7 @@ def counted_without(rng, sampler, move, n):
 
 
 @pytest.mark.parametrize("bug", [None, "all pass", "plain bounds"])
+@pytest.mark.covering(1)
 def test_rows_pass_with_their_probability(setting, bug):
     """As many as they should, and each in proportion to its bound; planted bugs are noticed."""
     *_, plain, sampler = setting

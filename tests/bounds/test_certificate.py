@@ -134,6 +134,7 @@ def points(fact, rng, number=6):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.covering(1)
 def test_log_ratios_of_models(name):
     likelihood, family = MODELS[name]
     fact, ranges = made(likelihood)
@@ -193,6 +194,7 @@ def test_nothing_to_update_without_other_variables():
     assert ranges.at({})[0] is ranges.certificates[0]
 
 
+@pytest.mark.slow("compiles kernels of two steps")
 def test_offsets_of_another_step():
     groups = RNG.integers(0, 4, N)
 

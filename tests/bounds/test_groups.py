@@ -104,6 +104,7 @@ def shares(name, make=Logistic, factor=1.0):
 
 @pytest.mark.parametrize("name", DESIGNS)
 @pytest.mark.parametrize("make", [Logistic, Poisson])
+@pytest.mark.covering(5)
 def test_all_changes_are_within(name, make):
     found, tiers = shares(name, make)
     assert found.max() <= 1.0

@@ -70,6 +70,7 @@ def factorised(make):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.covering(1)
 def test_models_have_bounds(name):
     """Of the rows of the model itself, by differences of its log density along a line."""
     fact = factorised(MODELS[name])

@@ -108,6 +108,7 @@ def intervals(rng, ends):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", ANALYTIC)
+@pytest.mark.covering(1)
 def test_bounds_are_the_largest_derivatives(name, order):
     make, draw, slope, ends = ANALYTIC[name]
     rng = np.random.default_rng([order, *map(ord, name)])
@@ -231,6 +232,7 @@ def excesses(family, rows, certificate, exact, center, V, rng, order):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("design", USUAL)
 @pytest.mark.parametrize("make", SMOOTH)
+@pytest.mark.covering(6)
 def test_remainders_are_within(make, design, order):
     rng, family, rows, center, V, (certificate, exact) = setting(make, design, order)
     assert max(excesses(family, rows, certificate, exact, center, V, rng, order)) <= 0.0

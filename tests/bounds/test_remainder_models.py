@@ -140,6 +140,7 @@ def changes(fact, slopes, center, order, q_new, q):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.covering(1)
 def test_remainders_of_models(name):
     likelihood, slopes, intercept = MODELS[name]
     fact = factorised(likelihood)

@@ -117,6 +117,7 @@ def exact_size(sampler, q_new, q):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("design", USUAL)
 @pytest.mark.parametrize("make", MODELS)
+@pytest.mark.covering(6)
 def test_all_changes_are_within(make, design, order):
     rng, family, rows, center, V, sampler = setting(make, design, order)
     shares, tiers = [], set()
@@ -154,6 +155,7 @@ def test_planted_bug_is_noticed(make, order):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("make", MODELS)
+@pytest.mark.covering(2)
 def test_a_pair_is_the_same_either_way(make, order):
     """To the last bit: whether a move is decided on all rows must not depend on its direction."""
     rng, _, _, center, V, sampler = setting(make, order=order)
@@ -168,6 +170,7 @@ def test_a_pair_is_the_same_either_way(make, order):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("make", MODELS)
+@pytest.mark.covering(7)
 def test_number_of_rows(make, order):
     """The tier is that of the state which is further away, and C M rows are expected."""
     rng, _, rows, center, V, sampler = setting(make, order=order)

@@ -193,12 +193,14 @@ def violations(name, order, bound):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.covering(4)
 def test_bounds_are_the_largest_that_is_found(name, order):
     assert violations(name, order, bounded(name, order)) == (0, 0)
 
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.covering(4)
 def test_planted_bugs_are_noticed(name, order):
     bound = bounded(name, order)
     data, low, high, unit, _ = searched(name, order)

@@ -165,7 +165,7 @@ def test_a_plate_is_set_up_here(monkeypatch):
     def stop(*args):
         raise SetUpError
 
-    monkeypatch.setattr(exact_plan, "plan_plates", stop)
+    monkeypatch.setattr(exact_plan, "plan_groups", stop)
     monkeypatch.setattr(tuna, "require_client", lambda client: None)
     rng = np.random.default_rng(2)
     group = rng.integers(0, 40, 4000)

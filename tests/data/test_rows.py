@@ -57,6 +57,7 @@ def replaced(path):
 
 
 @pytest.mark.parametrize("change", [touched, written_to, replaced])
+@pytest.mark.covering(1)
 def test_a_file_that_has_changed_since_it_was_opened(store, change):
     sent = pickle.dumps(store)
     change(store.path / "y.npy")

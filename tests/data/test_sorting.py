@@ -23,6 +23,7 @@ KEYS = {
 
 @pytest.mark.parametrize("name", KEYS)
 @pytest.mark.parametrize(("run_rows", "at_once"), [(64, 100), (64, 1), (5000, 300), (1, 10), (333, 10_000)])
+@pytest.mark.covering(46)
 def test_merged_as_a_stable_sort(name, run_rows, at_once):
     keys = KEYS[name]
     order = np.concatenate(

@@ -284,6 +284,7 @@ RowStore.write({"x": np.arange(1000.0)}, sys.argv[1], chunk_rows=5)
 """
 
 
+@pytest.mark.slow("samples in several processes")
 def test_two_processes_do_not_write_one_path(source, tmp_path):
     path = tmp_path / "rows"
     with subprocess.Popen(

@@ -283,6 +283,7 @@ def check_design(X, y, step, tolerance, n_moves, n_decisions, sizes):
         assert used == pytest.approx(average.data_usage, abs=0.05)
 
 
+@pytest.mark.slow("long runs")
 def test_average_design_of_a_logistic_regression():
     X, y = regression(2000, 5)
     check_design(X, y, 0.05, (0.05,), n_moves=150, n_decisions=100, sizes=(100, 200, 400))

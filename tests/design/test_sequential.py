@@ -266,6 +266,7 @@ def distances(values, expected):
 
 @pytest.mark.parametrize("mu_std", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize(("epsilon", "batch", "boundary"), [(0.05, 150, 0.5), (0.1, 300, 0.8)])
+@pytest.mark.covering(2)
 def test_the_rule_does_what_is_predicted(mu_std, epsilon, batch, boundary):
     values = simulated(mu_std, TTest(epsilon, batch, boundary=boundary))
     expected = both(mu_std, pi_1=batch / N, epsilon=epsilon, boundary=boundary)

@@ -43,6 +43,7 @@ def families():
     FAMILIES[:] = kept
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_conjugate_family(imported, families):
     family, check = blocks("new_conjugate_family.md")
     imported(half_normal=family, check_half_normal=check).check()

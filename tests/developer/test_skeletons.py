@@ -60,6 +60,7 @@ def check_new_backend(module):
         ("new_backend.md", check_new_backend),
     ],
 )
+@pytest.mark.covering(1)
 def test_the_skeleton_on_the_page_passes(page, check, tmp_path):
     check(module_from(skeleton(page), tmp_path))
 
@@ -77,6 +78,7 @@ def test_the_bug_on_the_page_is_noticed(page, names, what, tmp_path, capsys):
     assert re.search(what, capsys.readouterr().out)
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_backend_that_changes_signs_is_noticed(tmp_path):
     source = skeleton("new_backend.md")
     wrong = source.replace("return function(*args)\n", "return [-x for x in function(*args)]\n")

@@ -104,6 +104,7 @@ def tables(title):
     ],
     ids=["AusterityMH", "TunaMH", "SCIR", "SCIR, minibatch"],
 )
+@pytest.mark.covering(1)
 def test_a_draw_enters_the_files_that_the_page_lists(title, n_tables, make):
     listed = tables(title)[:n_tables]
     with interpreted():

@@ -36,6 +36,7 @@ def pairs():
     return walk(rng, 0.9, shape), walk(rng, 0.5, shape)
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_differences_of_one_law_are_standard_normal(pairs):
     table = compared(*pairs)
     n = len(table)
@@ -48,6 +49,7 @@ def test_differences_of_one_law_are_standard_normal(pairs):
 
 
 @pytest.mark.parametrize("kind", ["alternating", "slow scale"])
+@pytest.mark.covering(1)
 def test_distributions_of_draws_whose_mean_mixes_fast(kind):
     """Alternating draws, as of NUTS, and draws whose scale changes slowly, have many effective draws."""
     rng = np.random.default_rng(9)
@@ -72,6 +74,7 @@ def test_distributions_of_draws_whose_mean_mixes_fast(kind):
     assert stats.binomtest(int(np.sum(naive)), 200, 0.05, alternative="greater").pvalue < 0.001
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_an_error_that_forgets_autocorrelation_would_be_noticed(pairs):
     table = compared(*pairs)
     independent = np.sqrt(2 / pairs[0][..., 0].size)
@@ -84,6 +87,7 @@ def test_an_error_that_forgets_autocorrelation_would_be_noticed(pairs):
     assert stats.binomtest(rejected, len(table), 0.05, alternative="greater").pvalue < 0.001
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_shift_and_a_wider_law_are_noticed(pairs):
     a, b = (chains[..., :100] for chains in pairs)
     shifted, wide = compared(a + 0.5, b), compared(1.5 * a, b)

@@ -51,6 +51,7 @@ def idata(sampled):
     return sampled[1].copy()
 
 
+@pytest.mark.slow("long runs")
 def test_attributes(sampled, idata):
     steps, _ = sampled
     stamp(idata, *steps)
@@ -67,6 +68,7 @@ def test_attributes(sampled, idata):
     assert set(idata.sample_stats.data_vars) <= recorded
 
 
+@pytest.mark.slow("long runs")
 def test_a_stamp_survives_the_disk(sampled, idata, tmp_path):
     steps, _ = sampled
     stamp(idata, *steps)

@@ -25,6 +25,7 @@ def z(draws, expected):
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 3), (5, 2)])
+@pytest.mark.covering(1)
 def test_draws_are_uniform(n, k):
     draws = pm.draw(UniformStiefel.dist(n, k), N_DRAWS, random_seed=1)
     assert np.abs(np.swapaxes(draws, 1, 2) @ draws - np.eye(k)).max() < 1e-13
@@ -42,6 +43,7 @@ def test_q_without_the_signs_of_r_would_be_seen():
     assert abs(z(np.linalg.det(q), 0)) > LIMIT or abs(z(q[:, 0, 0], 0)) > LIMIT
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_prior_and_names_of_dimensions(model):
     prior = pm.sample_prior_predictive(50, model=model, random_seed=1).prior
     assert prior["V"].dims == ("chain", "draw", "row", "column")
@@ -49,6 +51,7 @@ def test_prior_and_names_of_dimensions(model):
     assert prior["y"].std() > 0.5
 
 
+@pytest.mark.slow("compiles a distribution of its own")
 def test_several_matrices():
     draws = pm.draw(UniformStiefel.dist(3, 2, shape=(5, 3, 2)), random_seed=1)
     np.testing.assert_allclose(np.swapaxes(draws, 1, 2) @ draws, np.tile(np.eye(2), (5, 1, 1)), atol=1e-13)

@@ -29,6 +29,7 @@ class TestCores:
         return draw(line, step, **LONG)
 
     @pytest.mark.parametrize("mp_ctx", CONTEXTS)
+    @pytest.mark.covering(1)
     def test_same_draws(self, line, step, draw, same, expected, mp_ctx):
         assert same(draw(line, step, cores=2, mp_ctx=mp_ctx, **LONG), expected)
 
@@ -38,6 +39,7 @@ class TestCores:
         alone = draw(line, step, cores=1, chains=3, **LONG)
         np.testing.assert_array_equal(found.posterior["b"], alone.posterior["b"])
 
+    @pytest.mark.slow("samples in several processes")
     def test_blas_cores_do_not_matter(self, line, step, draw, same, expected):
         found = draw(line, step, cores=2, mp_ctx="forkserver", blas_cores=4, **LONG)
         assert same(found, expected)
@@ -45,6 +47,7 @@ class TestCores:
     def test_chains_differ(self, expected):
         assert not np.array_equal(expected.posterior["b"][0], expected.posterior["b"][1])
 
+    @pytest.mark.slow("samples in several processes")
     def test_a_user_proposal(self, line, draw, same):
         def propose(q, rng):
             options = dict(scale=0.02)

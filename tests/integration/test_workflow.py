@@ -153,6 +153,7 @@ class TestProgressBar:
         assert "1.000" in text
 
     @INTERPRETED
+    @pytest.mark.slow("builds and compiles several steps")
     def test_two_steps(self, line, screen):
         walk = RandomWalk(scale=0.02)
         with line:

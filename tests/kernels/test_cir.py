@@ -27,6 +27,7 @@ def draws(log_theta, shape, step_size, n, seed=1):
 @pytest.mark.parametrize("shape", [0.1, 0.5, 1.0, 30.1])
 @pytest.mark.parametrize("theta", [0.01, 2.0, 40.0, 3e4])
 @pytest.mark.parametrize("h", [0.01, 0.5, 3.0])
+@pytest.mark.covering(15)
 def test_noncentral_chi_square(shape, theta, h):
     w = 2 * np.exp(draws(math.log(theta), shape, h, 5_000)) / (1 - math.exp(-h))
     law = stats.ncx2(2 * shape, 2 * theta * math.exp(-h) / (1 - math.exp(-h)))
@@ -90,6 +91,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("a", "noise", "h", "theta0", "n_steps"), CASES)
+@pytest.mark.covering(5)
 def test_moments_after_some_steps(a, noise, h, theta0, n_steps):
     x = run(a, noise, h, theta0, n_steps, 200_000, seed=3)
     z_mean, z_variance = errors_off(x, *corollary(a, noise, h, theta0, n_steps))
@@ -98,6 +100,7 @@ def test_moments_after_some_steps(a, noise, h, theta0, n_steps):
 
 
 @pytest.mark.parametrize(("a", "noise", "h", "theta0", "n_steps"), [CASES[i] for i in (1, 3, 4, 5)])
+@pytest.mark.covering(3)
 def test_missing_inflation_is_noticed(a, noise, h, theta0, n_steps):
     x = run(a, noise, h, theta0, n_steps, 200_000, seed=3)
     missing = corollary(a, noise, h, theta0, n_steps, inflation=lambda _: 0.0)
@@ -105,6 +108,7 @@ def test_missing_inflation_is_noticed(a, noise, h, theta0, n_steps):
 
 
 @pytest.mark.parametrize("rate", [0.02, 1.0, 35.0])
+@pytest.mark.covering(1)
 def test_stationary_variance(rate):
     a, noise, h = 20.0, 150.0, 0.4
     x = run(a, noise, h, a / rate, 40, 200_000, seed=4, rate=rate)

@@ -80,6 +80,7 @@ def worst_z(states):
 
 
 @pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.covering(1)
 def test_the_distribution_of_a_field(in_order):
     assert worst_z(trace(ExactBarker(), 6000, field(READS_ALL, in_order))) < 4.0
 

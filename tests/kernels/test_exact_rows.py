@@ -402,6 +402,7 @@ def test_an_exact_chain_is_the_same_with_exact_rows(regression):
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
 @pytest.mark.parametrize("rule", [Exact(), TTest(0.05, 30)], ids=["exact", "ttest"])
+@pytest.mark.covering(1)
 def test_interpreted_and_compiled_chains_are_identical(rule, blocks, regression):
     results = [run(rule, regression, ROWS, n=200, compiled=c, blocks=blocks) for c in (True, False)]
     (states, stats, after), (plain_states, plain_stats, plain_after) = results

@@ -181,6 +181,7 @@ PAIRS = pytest.mark.parametrize(
 
 @PAIRS
 @pytest.mark.parametrize("n_local", [400, 2 * CHUNK + 100])
+@pytest.mark.covering(1)
 def test_both_kernels_make_the_same_transitions(n_local, proposal, rule):
     (theirs, their_state, their_next), (ours, state, following) = run_both(
         600, n_local, PROPOSALS[proposal], rule, compiled_trace, compiled_full, seed=3
@@ -198,6 +199,7 @@ def test_both_kernels_make_the_same_transitions(n_local, proposal, rule):
 
 
 @PAIRS
+@pytest.mark.covering(1)
 def test_interpreted_and_compiled_draws_are_identical(proposal, rule):
     (_, (compiled, state, after)) = run_both(
         250, 400, PROPOSALS[proposal], rule, compiled_trace, compiled_full, seed=4
@@ -531,6 +533,7 @@ def states_of(kernel, draw, hastings, n, seed):
 @pytest.mark.parametrize(
     "kernel", ["full", pytest.param("sequential", marks=pytest.mark.slow("the kernel of other tests again"))]
 )
+@pytest.mark.slow("long runs")
 def test_frequencies_with_barkers_rule(kernel):
     """Each move has probability 1 / (1 + exp(-log ratio)), and only with the right random number."""
     for draw, hastings, right in (
@@ -595,6 +598,7 @@ def plain_chain(model, start, sigmas, rng, barker):
 
 
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.covering(1)
 def test_the_sum_is_not_used_again_after_another_step_moved(name, model, start):
     step = MetropolisHastings(
         [model["slope"]], model=model, acceptance=RULES[name], proposal=RandomWalk(SCALE),
@@ -633,6 +637,7 @@ def joint_step(model, **options):
 
 
 @pytest.mark.parametrize("per_draw", [1, 7])
+@pytest.mark.covering(1)
 def test_the_sum_is_kept_from_draw_to_draw(per_draw, model, start):
     """With all variables in one block nothing else can move: the sum is that of the last state."""
     step = joint_step(model, steps_per_draw=per_draw)

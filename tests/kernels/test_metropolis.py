@@ -125,6 +125,7 @@ SEEN_APART = pytest.mark.slow("these rules run with another proposal, and the pr
         for proposal in ("scales", "cov", "adaptive", "user")
     ],
 )
+@pytest.mark.covering(1)
 def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regression):
     bound = bound_proposals()[proposal]
     for rule in map(RULES.get, rules):
@@ -144,6 +145,7 @@ def test_interpreted_and_compiled_draws_are_identical(rules, proposal, regressio
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow("long runs")
 def test_many_transitions_at_once_equal_one_at_a_time(regression):
     bound, rule = bound_proposals()["adaptive"], RULES["growing"]
     functions = bound.propose, bound.adapt, rule.functions, REGRESSION
@@ -208,6 +210,7 @@ def small_model():
     return model
 
 
+@pytest.mark.slow("long runs")
 def test_step_with_epsilon_0_is_a_plain_chain_bit_for_bit(small_model):
     scale = 0.02
     step = AusterityMH(model=small_model, epsilon=0, proposal=RandomWalk(scale), rng=np.random.default_rng(7))
@@ -363,6 +366,7 @@ def decision_p(decide, rule, psi, n=40_000):
     return p_of_counts(counts, list(law.values()))
 
 
+@pytest.mark.slow("long runs")
 def test_frequencies_of_decisions_on_six_rows():
     for rule, psi in itertools.product(SMALL_TESTS, [-0.3, 0.02, 0.2]):
         assert decision_p(rule.functions.decide, rule, psi) > P_LIMIT, (rule, psi)

@@ -87,12 +87,14 @@ def largest_error(found, n_batches=40):
 
 class TestInvariance:
     @pytest.mark.parametrize(("n_particles", "is_linear"), [(2, True), (5, True), (3, False)])
+    @pytest.mark.covering(1)
     def test_the_posterior_is_invariant(self, n_particles, is_linear):
         assert largest_error(draws(n_particles, is_linear=is_linear)) < LIMIT
 
     @pytest.mark.parametrize(
         "bug", [{"normalise": without_the_path_that_is_kept}, {"link": without_the_transition}]
     )
+    @pytest.mark.covering(1)
     def test_planted_errors_are_noticed(self, bug):
         assert largest_error(draws(5, **bug)) > 2 * LIMIT
 

@@ -151,6 +151,7 @@ def test_compiled_is_interpreted():
 
 
 @pytest.mark.parametrize("factor", [NO_FACTOR, np.array([[0.05, 0.03], [0.0, 0.04]])], ids=["I", "L"])
+@pytest.mark.covering(1)
 def test_the_covariance_is_that_of_the_lyapunov_equation(factor):
     y = rows()
     precision = 400 * H + np.eye(2)

@@ -241,6 +241,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.covering(1)
 def test_the_law_is_stationary(setting):
     options, chi = SETTINGS[setting]
     kernel = Kernel(SMALL, make_sampler(SMALL, **options), chi)
@@ -288,6 +289,7 @@ BUGS = {
 
 
 @pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.covering(1)
 def test_planted_bugs_are_noticed(monkeypatch, bug):
     module, wrong = BUGS[bug]
     monkeypatch.setattr(module, wrong.__name__, wrong)
@@ -355,6 +357,7 @@ LARGE_SETTINGS = {"sharp": ({}, 0.0), "chi": ({"slack": 1.1}, 0.2), "some on all
 
 
 @pytest.mark.parametrize("setting", LARGE_SETTINGS)
+@pytest.mark.covering(1)
 def test_a_compiled_chain_has_the_right_transition_probabilities(setting):
     options, chi = LARGE_SETTINGS[setting]
     sampler = make_sampler(LARGE, **options)
@@ -457,6 +460,7 @@ def both():
     ],
 )
 @pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.slow("another seed"))])
+@pytest.mark.covering(1)
 def test_interpreted_and_compiled_draws_are_identical(data, seed, chi, most):
     """NumPy's Poisson numbers are numba's; powers of numbers may differ in their last digits."""
     sampler = bounds_of(data, most)

@@ -227,6 +227,7 @@ def built(make, **kwargs):
 
 @pytest.mark.parametrize("name", ACCEPTED)
 @np.errstate(divide="ignore")
+@pytest.mark.covering(3)
 def test_terms_change_as_the_log_density_does(name):
     model, _, found = built(ACCEPTED[name])
     n_categories = 2 * N if name == "weights_longer_than_the_data" else K

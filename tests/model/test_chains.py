@@ -164,6 +164,7 @@ def chain_of(build, name="h"):
 
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")
 @pytest.mark.parametrize("build", MODELS, ids=lambda build: build.__name__)
+@pytest.mark.covering(1)
 def test_chains_are_found(build):
     chain, model = chain_of(build)
     layout = chain.found.layout
@@ -179,6 +180,7 @@ def test_a_wrong_term_is_noticed():
         check_chain(chain, model)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_normal_observations_are_part_of_the_proposal():
     assert not chain_of(level)[0].weighted.any()
     assert chain_of(volatility)[0].weighted.all()
@@ -238,6 +240,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("build", REFUSED, ids=lambda build: build.__name__)
+@pytest.mark.covering(6)
 def test_what_is_no_chain_is_refused_by_name(build):
     with pytest.raises(FactorisationError, match=REFUSED[build]):
         check_chain(*chain_of(build))

@@ -43,6 +43,7 @@ def marks_of(name):
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=marks_of(n)) for n in CHOSEN])
+@pytest.mark.covering(1)
 def test_log_ratios(name):
     model, chosen = BUILD[name]()
     with pytensor.config.change_flags(mode="NUMBA"):

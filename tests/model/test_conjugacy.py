@@ -157,6 +157,7 @@ def as_table(x, shape):
 
 
 @pytest.mark.parametrize("define", MODELS, ids=lambda define: define.__name__)
+@pytest.mark.covering(2)
 def test_statistics(define):
     """Statistics of all the data equal the textbook's, and so do sums over a partition of the rows."""
     with pm.Model() as model:
@@ -179,6 +180,7 @@ def test_statistics(define):
     np.testing.assert_allclose(total.t, full.t, rtol=1e-8)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_what_depends_on_other_variables():
     with pm.Model() as model:
         w = pm.Gamma("w", 2.0, 3.0)
@@ -217,6 +219,7 @@ NOT_CONJUGATE = {
 
 
 @pytest.mark.parametrize("name", NOT_CONJUGATE)
+@pytest.mark.covering(1)
 def test_not_conjugate(name):
     """A form that holds for one term does not hide another for which it does not."""
     with pm.Model() as model:

@@ -95,6 +95,7 @@ def designs(build):
 
 
 @pytest.mark.parametrize("build", READ + COMPUTED, ids=lambda build: build.__name__)
+@pytest.mark.covering(2)
 def test_rows_are_those_of_differentiation(build, monkeypatch):
     positions = np.sort(RNG.choice(N, 300))
     read = designs(build)

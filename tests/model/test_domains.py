@@ -59,6 +59,7 @@ def test_a_domain_that_was_lost_is_a_guard(name):
 
 
 @pytest.mark.parametrize("name", KEPT)
+@pytest.mark.covering(2)
 def test_a_domain_that_is_kept_needs_no_guard(name):
     function = of(KEPT[name])
     assert function.guards is None

@@ -309,6 +309,7 @@ LONG = pytest.mark.slow("the derivatives of a mixture have thousands of nodes")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=LONG if n in ("mixture", "zero_inflated") else []) for n in MODELS]
 )
+@pytest.mark.covering(6)
 def test_sum(name, order):
     case = case_of(name)
     expanded = case.expanded(order)
@@ -414,6 +415,7 @@ def test_quadratic_terms_have_no_remainder():
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.covering(3)
 def test_totals(name):
     """Value, gradient and Hessian against PyMC's own density and differences of its gradient."""
     case = case_of(name)
@@ -446,6 +448,7 @@ def test_totals_of_some_rows(name):
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "normal"])
+@pytest.mark.covering(1)
 def test_compiled(name):
     case = case_of(name)
     expanded = case.expanded(2)

@@ -32,6 +32,7 @@ def parameters(entries):
 
 
 @pytest.mark.parametrize("entry", parameters(MODELS))
+@pytest.mark.covering(3)
 def test_model(entry):
     case = Case(entry)
     check(case)
@@ -53,6 +54,7 @@ def test_refused(entry):
 
 
 @pytest.mark.parametrize("name", WITH_NUMBA)
+@pytest.mark.covering(1)
 def test_numba(name):
     """Compiled by numba, as for users, terms are those of the interpreter."""
     case = Case(ENTRIES[name])

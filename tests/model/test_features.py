@@ -83,6 +83,7 @@ def case_of(define):
 
 
 @every
+@pytest.mark.covering(6)
 def test_the_number_of_features(define):
     function = case_of(define).function
     assert function.structure.features is not None
@@ -178,6 +179,7 @@ def test_variables_of_other_steps_are_no_features():
 
 @every
 @pytest.mark.parametrize("some", [None, np.arange(3, N, 7)], ids=["all", "some"])
+@pytest.mark.covering(4)
 def test_derivatives(define, some):
     """By the chain rule, and by differentiation along coordinates."""
     case = case_of(define)

@@ -130,6 +130,7 @@ def rows_that_change(terms, point, e):
 
 
 @pytest.mark.parametrize("define", DEFINED, ids=lambda define: define.__name__)
+@pytest.mark.covering(4)
 def test_rows_are_those_that_change(define):
     model, terms = terms_of(define)
     point = some_point(terms, model)

@@ -143,6 +143,7 @@ def compare(x, full, choices, rng):
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.covering(1)
 def test_compositions(seed):
     rng = np.random.default_rng(seed)
     compared = refused = 0

@@ -75,6 +75,7 @@ def test_terms(build):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("build", MODELS[:4], ids=lambda f: f.__name__)
+@pytest.mark.covering(2)
 def test_remainders(build, order):
     """Also those of features of the block."""
     with pm.Model() as model:
@@ -88,6 +89,7 @@ def test_remainders(build, order):
     require_gradient(plan.terms, model.initial_point())
 
 
+@pytest.mark.slow("compiles gradients of many terms")
 def test_compiled_is_interpreted():
     """Several terms, of which a minibatch may miss one."""
     with pm.Model() as model:

@@ -47,6 +47,7 @@ class TestInvalidParametersInOneRow:
         pm.Potential("y", pt.switch(np.arange(N) == 0, 0.0, terms))
 
     @pytest.mark.parametrize("name", ["zero_inflated", "hurdle", "plain", "hidden_by_a_switch"])
+    @pytest.mark.covering(2)
     def test_density_is_minus_infinity_where_pymc_says_so(self, name):
         model = self.model(getattr(self, name))
         for b, valid in ((0.5, True), (1.0005, False), (-1.0005, False)):
@@ -162,6 +163,7 @@ def test_wrong_arguments(wrong, said):
 
 
 @pytest.mark.parametrize("number", [33, 70])
+@pytest.mark.covering(1)
 def test_more_coefficients_than_numpy_takes_operands(number):
     """Interpreted, a sum of more than 32 terms is an error of PyTensor's; the build checks all rows."""
     X = np.random.default_rng(9).normal(size=(1010, number))

@@ -80,6 +80,7 @@ def worst_p(residuals):
     return min(1.0, *p, 2 * stats.norm.sf(abs((by_row**2).sum() - N) / np.sqrt(2 * N)))
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_distribution_of_each_row(predicted):
     p = 1 / (1 + np.exp(-predictors()))
     clicked = predicted.posterior_predictive["clicked"].values

@@ -82,6 +82,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.covering(5)
 def test_rows_of_the_design(name):
     make, rows, offset = SPELLINGS[name]
     with pm.Model() as model:
@@ -136,6 +137,7 @@ def softplus_potential(eta):
     ],
 )
 @pytest.mark.parametrize("predictor", [lambda: X @ vector(), lambda: pm.Normal("b")])
+@pytest.mark.covering(10)
 def test_slopes_of_logistic_regression(likelihood, predictor):
     with pm.Model() as model:
         likelihood(predictor())

@@ -62,6 +62,7 @@ def values_and_gradients(structure):
 
 
 @pytest.mark.parametrize("name", FOUND)
+@pytest.mark.covering(2)
 def test_number_of_predictors_and_rows_of_the_graph(name):
     function, p, where = MODELS[name]
     structure = structure_of(function)
@@ -182,6 +183,7 @@ def operations(mu):
 
 
 @pytest.mark.parametrize("name", operations(pt.matrix()))
+@pytest.mark.covering(7)
 def test_operations(name):
     def function():
         mu = X + pm.Normal("m", shape=3)

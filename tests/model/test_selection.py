@@ -49,6 +49,7 @@ PREDICTORS = {
 
 
 @pytest.mark.parametrize("name", PREDICTORS)
+@pytest.mark.covering(4)
 def test_products(name):
     with pm.Model() as model:
         gamma, beta, a = indicators(), coefficients(), pm.Normal("a")
@@ -223,6 +224,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("define", "error", "message"), REFUSED, ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.covering(8)
 def test_refused(define, error, message):
     with pm.Model() as model:
         define()

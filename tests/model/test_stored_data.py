@@ -255,6 +255,7 @@ COUPLED = {
 
 class TestFactorise:
     @pytest.mark.parametrize("name", RIGHT)
+    @pytest.mark.covering(2)
     def test_terms_are_those_of_the_arrays_in_memory(self, store, name):
         on_disk_, in_memory_ = (factorise(model) for model in both(store, RIGHT[name]))
         assert on_disk_.local_terms == in_memory_.local_terms == [(on_disk_.local_terms[0][0], N)]

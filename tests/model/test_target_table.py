@@ -219,6 +219,7 @@ def engine_of(make):
     return step._engine._transitions._engine
 
 
+@pytest.mark.slow("compiles in processes of their own")
 def test_a_second_model_compiles_no_kernel_anew():
     first = engine_of(line)
     with event.install_recorder("numba:compile") as recorder:

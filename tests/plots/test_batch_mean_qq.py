@@ -50,6 +50,7 @@ def test_skewed_terms_leave_the_band():
 
 
 @pytest.mark.parametrize(("n", "band"), [(20, 0.9), (200, 0.99), (500, 0.99)])
+@pytest.mark.covering(1)
 def test_all_points_are_within_the_band_with_its_probability(n, band):
     tail = local_level(n, band)
     orders = stats.beta(np.arange(1, n + 1), np.arange(n, 0, -1))

@@ -23,6 +23,7 @@ def judged(design, pairs):
     return np.abs(delta).mean(), 100 * expected_data_usage(pairs.mu, pairs.sigma_l, N, **design).mean()
 
 
+@pytest.mark.slow("long runs")
 def test_designs_are_judged_on_other_moves():
     train, test = moves(1), moves(2)
     left, right = plot_test_designs(train, [0.1, 0.03], test_pairs=test, batch_size=500, N=N)

@@ -30,6 +30,7 @@ def test_without_matplotlib_a_plot_says_what_to_install(name, run, monkeypatch):
         getattr(plots, name)(*args, **keywords)
 
 
+@pytest.mark.slow("samples in several processes")
 def test_importing_the_package_imports_no_plotting_library():
     code = (
         "import sys, pymc_austerity.plots; print([m for m in ('matplotlib', 'jinja2') if m in sys.modules])"

@@ -110,6 +110,7 @@ def test_a_share_of_the_moves_is_a_random_walk():
 
 
 @pytest.mark.parametrize("options", [{}, {"mix": 0.0}, {"batch_size": N}], ids=str)
+@pytest.mark.covering(1)
 def test_the_posterior_stays(options):
     assert is_right(chain(bound(**options)))
 
@@ -137,6 +138,7 @@ def with_densities(forward_is_fresh, has_reverse, batch_size=BATCH):
     return replace(bound(batch_size=batch_size), move=move)
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_densities_of_another_minibatch_than_that_of_the_move_fail():
     assert not is_right(chain(with_densities(forward_is_fresh=True, has_reverse=True)))
 
@@ -145,6 +147,7 @@ def test_no_densities_fail():
     assert not is_right(chain(with_densities(forward_is_fresh=False, has_reverse=False, batch_size=N)))
 
 
+@pytest.mark.slow("long runs")
 def test_a_fresh_minibatch_for_the_way_back_is_right_but_accepts_less():
     """An exchange of two independent minibatches is reversible; but both of them are noisy."""
     fresh = chain(with_densities(forward_is_fresh=False, has_reverse=True), n=15_000)
@@ -152,6 +155,7 @@ def test_a_fresh_minibatch_for_the_way_back_is_right_but_accepts_less():
     assert np.mean(np.diff(fresh) != 0) < np.mean(np.diff(chain(bound(mix=0.0), n=2000)) != 0) - 0.02
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_test_on_the_minibatch_of_the_proposal_fails():
     """Whose log ratios are known to the proposal: it is as if there was no test."""
     one, q, rng = bound(mix=0.0), np.array([MEAN]), np.random.default_rng(1)
@@ -176,6 +180,7 @@ MOVES = Langevin(1e-4, batch_size=300)
 
 
 @pytest.mark.filterwarnings("ignore:Tuning ended")
+@pytest.mark.slow("compiles each kernel")
 def test_conformance():
     def make_step(vars=None, **options):
         return MetropolisHastings(vars, proposal=MOVES, steps_per_draw=10, **options)
@@ -215,6 +220,7 @@ def test_every_rule(name):
     assert stats["scale"] == 0.01
 
 
+@pytest.mark.slow("compiles each kernel")
 def test_interpreted_draws_are_those_of_compiled_ones():
     paths = []
     for context in (nullcontext, interpreted):

@@ -123,6 +123,7 @@ def parts(proposal, seed=1):
 
 
 @pytest.mark.parametrize(("kind", "rho"), [("independence", 0.0), ("pcn", 0.3), ("pcn", 0.9)])
+@pytest.mark.covering(2)
 def test_fitted_moves_have_the_right_moments(kind, rho):
     sample, walks = parts(Laplace(kind, rho=rho or None, mix=0.0))
     assert len(walks) == 0
@@ -335,6 +336,7 @@ N_LONG = 100_000
     ],
 )
 @pytest.mark.parametrize("n_dim", [1, 3])
+@pytest.mark.covering(5)
 def test_a_long_exact_chain_has_the_skewed_law(n_dim, proposal, proxy):
     trace, _ = run(propose_laplace, proposal, n_dim, fit(n_dim, *PROXIES[proxy]), N_LONG)
     assert worst_z_of_law(trace.q) < LIMIT
@@ -343,6 +345,7 @@ def test_a_long_exact_chain_has_the_skewed_law(n_dim, proposal, proxy):
 
 @pytest.mark.parametrize("bug", [walk_with_the_fitted_ratio, wrong_sign, share_depends_on_q])
 @pytest.mark.parametrize("n_dim", [1, 3])
+@pytest.mark.covering(1)
 def test_planted_bugs_change_the_law(n_dim, bug):
     trace, _ = run(bug, Laplace(mix=0.5), n_dim, fit(n_dim), N_LONG)
     assert worst_z_of_law(trace.q) > 2 * LIMIT

@@ -71,6 +71,7 @@ def worst_z_of_moments(sample, cov):
         (AdaptiveRandomWalk(), 2.38**2 / 3 * np.eye(3)),
     ],
 )
+@pytest.mark.covering(2)
 def test_steps_have_the_given_covariance(proposal, cov):
     sample, extra = steps(proposal.bind(3, 0.234))
     np.testing.assert_array_equal(extra, 0.0)
@@ -257,6 +258,7 @@ def learnt_independently(q, accepted, n_dim, target):
 
 @pytest.mark.parametrize("n_dim", [1, 2, 10])
 @pytest.mark.parametrize("n_tune", [1, 49, 50, 51, 125, 3000])
+@pytest.mark.covering(11)
 def test_adaptation_equals_the_covariance_of_whole_windows(n_dim, n_tune):
     cov = covariance(n_dim, True) if n_dim > 1 else np.eye(1)
     state = AdaptiveRandomWalk().bind(n_dim, Exact().target_accept(n_dim)).state

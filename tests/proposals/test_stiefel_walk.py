@@ -154,6 +154,7 @@ def wrongs(kept, n, has_det, det=0.0):
 
 @pytest.mark.parametrize(("n", "k"), [(4, 4), (5, 2)])
 @pytest.mark.parametrize("scale", [0.3, 3.0])
+@pytest.mark.covering(1)
 def test_the_uniform_distribution_stays(n, k, scale):
     """Check 4 of the uniform distribution on matrices."""
     _, kept = run(bound((n, k), scale=scale), n, k)
@@ -199,6 +200,7 @@ def test_a_walk_that_cannot_change_the_determinant_fails():
     assert "det" in wrongs(kept, 4, has_det=True, det=math.tanh(1.0))
 
 
+@pytest.mark.slow("compiles a kernel of its own")
 def test_a_walk_by_a_matrix_that_is_not_skew_fails():
     class Wrong(StiefelWalk):
         def bind_to_block(self, block, target_accept):
@@ -272,6 +274,7 @@ def test_conformance():
     check_step(make_step, solved=solved, vars=["W"], partner=restricted_nuts)
 
 
+@pytest.mark.slow("compiles a kernel of its own")
 def test_a_start_off_the_manifold():
     with white() as model:
         step = AusterityMH([model["W"]], proposal=StiefelWalk())

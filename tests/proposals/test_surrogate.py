@@ -317,6 +317,7 @@ def long_run(name, n_dim, proxy, *, inner=inner_transitions, n_inner=3, scale=No
 @pytest.mark.parametrize("scale", [None, 0.9, 1.3])
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("n_dim", [1, 3])
+@pytest.mark.covering(3)
 def test_a_long_run_has_the_law_of_the_global_terms(n_dim, name, scale):
     proxy = fit(n_dim) if name == "skewed" else QuadraticProxy(*normal_args(n_dim))
     draws, accepted = long_run(name, n_dim, proxy, scale=scale)
@@ -352,6 +353,7 @@ BUGS = {
 
 
 @pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.covering(1)
 def test_planted_bugs_change_the_law(bug):
     draws, _ = long_run("skewed", 1, fit(1), inner=planted(*BUGS[bug]), scale=1.3)
     assert worst_z(scores(draws, "skewed")) > 1.5 * LIMIT
@@ -394,6 +396,7 @@ def transitions_of(target, compiled=True):
     return numba.njit(run) if compiled else run
 
 
+@pytest.mark.slow("a long run")
 def test_the_step_size_adapts_only_when_it_is_told():
     run, args = transitions_of(SKEWED), skewed_args(3)
     state = Surrogate(1).bind_to(rough(3)).state
@@ -415,6 +418,7 @@ def test_the_step_size_adapts_only_when_it_is_told():
 
 
 @pytest.mark.parametrize("start", [1e-3, 50.0])
+@pytest.mark.covering(1)
 def test_the_step_size_is_found_from_far_away(start):
     state = Surrogate(2).bind_to(fit(3)).state
     state.scale[0] = start
@@ -499,6 +503,7 @@ def outer_run(n, *, compiled=True, seed=6):
     )
 
 
+@pytest.mark.slow("a long run")
 def test_with_the_outer_test_the_law_is_the_posterior(truth):
     draws, _, n_accepted, n_used = outer_run(40_000)
     assert z_of_posterior(draws, truth) < LIMIT
@@ -527,6 +532,7 @@ def test_the_global_terms_must_not_be_counted_twice(truth):
     assert z_of_posterior(np.array(draws), truth) > LIMIT
 
 
+@pytest.mark.slow("compiles each kernel")
 def test_chains_interpreted_and_compiled_are_identical():
     one, other = outer_run(100), outer_run(100, compiled=False)
     np.testing.assert_allclose(one[0], other[0], rtol=1e-9)

@@ -32,10 +32,12 @@ def row_of(comparison, name):
 # Verdicts -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("samples with another step, too")
 def test_a_right_step_agrees(comparison):
     assert comparison.verdicts["right"] == "agrees", comparison
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_wrong_likelihood_is_noticed(comparison):
     """Temperature 0.64 makes posterior sds 0.8 times as large."""
     assert comparison.verdicts["hot"] == "differs", comparison
@@ -44,6 +46,7 @@ def test_a_wrong_likelihood_is_noticed(comparison):
     assert "the sd of beta[" in row["reason"]
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_large_epsilon_is_noticed(comparison):
     assert comparison.verdicts["sloppy <b>"] == "differs", comparison
     assert row_of(comparison, "sloppy <b>")["sd_ratio"] > 1.5
@@ -145,6 +148,7 @@ def test_a_step_that_counts_no_terms_cannot_have_a_budget_of_them(normal_model, 
     [(15, 2), (30, 2), (75, 2), (15, 1), (21, 1)],
     ids=["while tuning", "first chain", "last chain", "only chain, while tuning", "only chain, no draw"],
 )
+@pytest.mark.covering(1)
 def test_an_interrupt_by_the_user_ends_the_comparison(ctrl_c, normal_model, comparison, at, chains):
     class Interrupted(MetropolisHastings):
         made = 0

@@ -53,6 +53,7 @@ def reader(page):
     return Reader(page)
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_no_figure_failed_or_was_left_out(page):
     assert "could not be drawn" not in page
     assert "Left out" not in page
@@ -60,6 +61,7 @@ def test_no_figure_failed_or_was_left_out(page):
     assert page.count("<img") == 2 + 3 * 3 + 1
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_nothing_is_loaded(reader):
     sources = [attrs.get("src") or attrs.get("href") for tag, attrs in reader.found]
     for source in filter(None, sources):

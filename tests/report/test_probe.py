@@ -67,6 +67,7 @@ STEPS = {
 
 @INTERPRETED
 @pytest.mark.parametrize("name", STEPS)
+@pytest.mark.covering(1)
 def test_log_ratios_add_up_to_the_acceptance_ratio_of_the_model(normal, name):
     """Whatever is subtracted and always read, N mu is the log acceptance ratio that PyMC's density gives."""
     step = STEPS[name](normal)
@@ -222,6 +223,7 @@ def test_a_step_beside_nuts(normal, compound):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds many steps")
 def test_results_that_do_not_fit(normal, compound):
     step, idata = compound
     with pytest.raises(ValueError, match="lacks b of the model"):
@@ -237,6 +239,7 @@ def test_results_that_do_not_fit(normal, compound):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
 def test_what_cannot_be_probed(normal):
     with pytest.raises(TypeError, match="TunaMH draws rows in proportion.*nothing to probe"):
         probe(normal, TunaMH(model=normal, switch_above=np.inf))
@@ -262,6 +265,7 @@ def test_what_cannot_be_probed(normal):
         ({"n_batches": 1}, "n_batches must be an integer of at least 3"),
     ],
 )
+@pytest.mark.covering(3)
 def test_parameters_are_checked(normal, options, message):
     step = AusterityMH(model=normal, proposal=RandomWalk(0.02))
     with pytest.raises(ValueError, match=message):
@@ -308,6 +312,7 @@ def rare_feature():
 
 
 @pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.covering(1)
 def test_normal_data_are_safe(scale):
     y = np.random.default_rng(2).normal(1.0, 1.0, 20_000)
     model = of_data(y, scale=scale)
@@ -317,6 +322,7 @@ def test_normal_data_are_safe(scale):
     assert "not normal" not in found.reason or scale
 
 
+@pytest.mark.slow("builds a step several times")
 def test_lognormal_data_are_unsafe():
     y = np.random.default_rng(2).lognormal(0.0, 2.0, 20_000)
     model = of_data(y, scale=True)

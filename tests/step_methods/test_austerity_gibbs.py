@@ -23,6 +23,7 @@ def solved():
     return Solved(field(D, 0.5, 3), {"X": mean}, {"X": np.sqrt(mean * (1 - mean))}, {"X": start})
 
 
+@pytest.mark.slow("compiles each kernel")
 def test_conformance():
     def make_step(vars=None, **options):
         return AusterityGibbs(vars, epsilon=0, steps_per_draw=5, **options)
@@ -30,6 +31,7 @@ def test_conformance():
     check_step(make_step, solved=solved())
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_statistics_of_a_sweep():
     model = field(D, 0.5, 3)
     step = AusterityGibbs(epsilon=0.3, batch_size=4, rng=1, model=model)
@@ -43,6 +45,7 @@ def test_statistics_of_a_sweep():
 
 @pytest.mark.parametrize(("min_terms", "tested"), [(None, 0), (10, D), (11, 0)])
 @pytest.mark.filterwarnings("default:No element:pymc_austerity.SubsamplingWarning")
+@pytest.mark.covering(1)
 def test_sites_with_few_terms_read_them_all(min_terms, tested, recwarn):
     step = AusterityGibbs(epsilon=0.3, batch_size=6, min_terms=min_terms, rng=1, model=field(D, 0.5, 3))
     assert any("more than 10 rows" in str(one.message) for one in recwarn) == (tested == 0)
@@ -52,6 +55,7 @@ def test_sites_with_few_terms_read_them_all(min_terms, tested, recwarn):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+@pytest.mark.covering(1)
 def test_same_draws_in_other_processes(mp_ctx):
     def run(**options):
         with field(D, 0.5, 3):
@@ -63,6 +67,7 @@ def test_same_draws_in_other_processes(mp_ctx):
         assert found[group].to_dataset().equals(expected[group].to_dataset())
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_an_impossible_value_is_never_taken():
     left, right = np.arange(4), np.arange(1, 5)
     with pm.Model() as model:
@@ -111,6 +116,7 @@ def one_site():
         (one_site, ValueError, "'X' is one number and has no elements"),
     ],
 )
+@pytest.mark.covering(2)
 def test_refused_variables(define, error, message):
     with pm.Model() as model:
         define()
@@ -146,6 +152,7 @@ def test_sites_in_no_term_are_drawn_from_the_prior():
 @pytest.mark.filterwarnings(
     "ignore:Data in X contains missing values", "ignore:invalid value encountered in cast"
 )
+@pytest.mark.slow("builds and compiles several steps")
 def test_observed_sites_stay():
     """A field of which two sites are observed: the conditional distribution of the others."""
     i, j, k = triples(D)

@@ -61,6 +61,7 @@ def test_rules_without_batches_are_left_as_they_are():
 @pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("n", [90, 2000])
+@pytest.mark.covering(2)
 def test_steps_show_what_they_use(name, n):
     """By default, and the same number as it would be if it were chosen."""
     model, expected = model_of(n), min(DEFAULTS[name], n)

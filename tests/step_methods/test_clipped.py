@@ -31,6 +31,7 @@ def draw(step, line):
     return step.step(near_mode(line))[1][0]
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_only_steps_with_a_pilot_have_it(pilot, line):
     assert "clipped" not in MinibatchBarker.stats_dtypes_shapes
     for step in (

@@ -197,6 +197,7 @@ class TestState:
         assert_same_state(state, kept)
 
     @pytest.mark.parametrize("warm_up", [0, STEPS])
+    @pytest.mark.covering(1)
     def test_restored_state_gives_the_same_draws(self, step, near, warm_up):
         move(step, near, warm_up)
         state = step.sampling_state
@@ -213,6 +214,7 @@ class TestState:
         move(step, near)
         assert_same_state(state, kept)
 
+    @pytest.mark.slow("compiles each kernel")
     def test_state_in_another_step_continues_identically(self, step, line, near):
         move(step, near)
         other = AusterityMH(model=line, rng=99)
@@ -220,6 +222,7 @@ class TestState:
         assert_same_path(move(step, near), move(other, near))
         assert_same_state(step.sampling_state, other.sampling_state)
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_state_survives_a_pickle(self, step, near):
         move(step, near)
         state = cloudpickle.loads(cloudpickle.dumps(step.sampling_state))
@@ -248,6 +251,7 @@ class TestState:
 
 class TestCopies:
     @pytest.mark.parametrize("copier", [deepcopy, copy], ids=["deepcopy", "copy"])
+    @pytest.mark.covering(1)
     def test_a_copy_draws_the_same(self, step, near, copier):
         move(step, near)
         if copier is copy:
@@ -291,6 +295,7 @@ class TestCopies:
 
 
 class TestPickle:
+    @pytest.mark.slow("builds and compiles several steps")
     def test_an_unpickled_step_draws_the_same(self, step, near):
         move(step, near)
         other = cloudpickle.loads(cloudpickle.dumps(step))
@@ -434,6 +439,7 @@ class TestChains:
         move(step, near)
         assert equal_dataclass_values(before, step.sampling_state.proposal_state)
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_a_seed(self, line):
         point = line.initial_point()
         paths = [move(AusterityMH([line["b"]], model=line, rng=s), point) for s in (3, 3, 4)]

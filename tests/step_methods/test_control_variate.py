@@ -259,6 +259,7 @@ def as_array(points):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 5.0])
+@pytest.mark.covering(1)
 def test_without_an_error_it_is_a_plain_chain(model, near, temperature):
     """All remainders, the exact rows and the polynomial are together what the terms are."""
     scale = 0.08 * math.sqrt(temperature)
@@ -281,6 +282,7 @@ def test_without_an_error_it_is_a_plain_chain(model, near, temperature):
     np.testing.assert_allclose(step.recipe.mode_fit.proxy.precision, precision, rtol=1e-6)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_rule_that_reads_everything_is_not_blamed_for_it(model):
     """The warning is about posteriors; with an exact rule every decision reads all rows."""
     step = MetropolisHastings(model=model, control_variate=TAYLOR, rng=1)
@@ -304,6 +306,7 @@ def remainders(q_new, q, center):
     return log_terms(q_new) - log_terms(q) - polynomial(q_new) + polynomial(q)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_certified_remainders(model, near):
     step = MHSubLhd(model=model, control_variate=TAYLOR, rng=np.random.default_rng(7))
     assert step._engine._range_bound.function is certified_remainder_range
@@ -322,6 +325,7 @@ def test_certified_remainders(model, near):
     assert np.mean([s["mean_tree_accept"] for s in stats_]) > 0.7
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_the_exact_range_of_remainders(model, near):
     with pytest.warns(SubsamplingWarning, match="evaluates all terms at each transition"):
         step = MHSubLhd(
@@ -409,6 +413,7 @@ def test_a_control_variate_is_an_object(model, given):
         ),
     ],
 )
+@pytest.mark.covering(3)
 def test_wrong_options_are_refused(model, options, said):
     with pytest.raises(ValueError, match=said):
         AusterityMH(model=model, **options)
@@ -476,6 +481,7 @@ def test_the_default_batch_size(model):
     assert batch(control_variate=TAYLOR, batch_size=500) == 500
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_the_default_proposal(model):
     plain = AusterityMH(model=model)
     assert not isinstance(plain.proposal_state, LaplaceState | SurrogateState)
@@ -494,6 +500,7 @@ def test_the_default_proposal(model):
 @pytest.mark.parametrize(
     ("given", "expected"), [(Taylor(), 100), (Taylor(exact_rows=0), 0), (Taylor(exact_rows=7), 7)]
 )
+@pytest.mark.covering(1)
 def test_the_number_of_exact_rows(model, given, expected):
     step = AusterityMH(model=model, control_variate=given)
     rows = step._engine.exact_rows

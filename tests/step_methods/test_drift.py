@@ -117,6 +117,7 @@ class TestChain:
         assert len([w for w in caught if w.category is SubsamplingWarning]) == 2
 
     @pytest.mark.usefixtures("interpreted")
+    @pytest.mark.slow("builds and compiles several steps")
     def test_separated_responses_under_a_flat_prior(self, draw):
         x = np.random.default_rng(1).normal(size=1000)
         with pm.Model() as model:

@@ -66,6 +66,7 @@ def elementwise(kind, **own):
     ],
     ids=["exact", "t-test", "barker"],
 )  # fmt: skip
+@pytest.mark.slow("compiles each kernel")
 def test_conformance(make_step, tolerance):
     check_step(make_step, solved=groups(), tolerance=tolerance)
 
@@ -80,6 +81,7 @@ def steps_of(model, n=5, **options):
     return step, point, stats
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_sweep_reads_each_row_once():
     step, _, stats = steps_of(groups().model)
     assert step.steps_per_draw == G
@@ -89,6 +91,7 @@ def test_a_sweep_reads_each_row_once():
         assert found["exhausted"] == 1.0
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_part_of_a_sweep():
     step, point, stats = steps_of(groups().model, n=1, steps_per_draw=3)
     assert step.steps_per_draw == 3
@@ -163,6 +166,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "options", "error", "message"), REFUSED)
+@pytest.mark.covering(5)
 def test_options_without_a_meaning(kind, options, error, message):
     with pytest.raises(error, match=message):
         kind(["v"], model=groups().model, **{"elementwise": True, **options})
@@ -232,6 +236,7 @@ def steps_of_mixture():
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+@pytest.mark.covering(1)
 def test_same_draws_in_other_processes(mp_ctx):
     """The rows of an element follow z, which another step moves."""
     expected = draws_of(mixture(), steps_of_mixture, cores=1)
@@ -242,6 +247,7 @@ def test_same_draws_in_other_processes(mp_ctx):
     assert len(np.unique(used)) > 1
 
 
+@pytest.mark.slow("builds a step several times")
 def test_other_data_and_groups():
     with pm.Model():
         group, y = pm.Data("group", GROUP), pm.Data("score", SCORE)
@@ -255,6 +261,7 @@ def test_other_data_and_groups():
     np.testing.assert_allclose(idata.sample_stats["n_used"] * G, len(half))
 
 
+@pytest.mark.slow("compiles kernels of two steps")
 def test_beside_another_step():
     """Of three effects without data a scale is drawn from its prior: so are the effects."""
     with pm.Model() as model:

@@ -128,6 +128,7 @@ def test_where_q_is_taken_for_the_features(model, built):
     [simplex, simplex_with_scale, scaled, non_centred, more_features_than_variables],
     ids=lambda define: define.__name__,
 )
+@pytest.mark.covering(2)
 def test_whitening(define):
     """An inverse pair, and draws of moderate length in it."""
     model = model_of(define)
@@ -173,6 +174,7 @@ def test_no_certificate_for_the_term():
     assert mean(stats, "n_used") < 500
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_refusals_name_the_term_and_the_variable():
     x, _, y = data(N)
     with pm.Model() as model:
@@ -189,6 +191,7 @@ def test_it_is_recommended(model):
     assert "function of 1 predictor of each row, by interval arithmetic" in step.recommendation.certificate
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_scale_besides():
     model = model_of(simplex_with_scale, N)
     step = TunaMH(model=model, rng=1, proposal=Laplace(), switch_above=math.inf)

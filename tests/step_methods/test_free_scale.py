@@ -44,6 +44,7 @@ def sampled():
     return step, idata
 
 
+@pytest.mark.slow("a long run")
 def test_the_posterior_is_that_of_the_closed_form(sampled):
     _, idata = sampled
     for name, (mean, sd) in closed_form().items():
@@ -53,6 +54,7 @@ def test_the_posterior_is_that_of_the_closed_form(sampled):
             assert abs(z_of_sd(x, s, m)) < LIMIT
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_few_rows_are_read_and_none_is_larger_than_its_bound(sampled):
     step, idata = sampled
     stats = idata["sample_stats"]
@@ -64,6 +66,7 @@ def test_a_few_rows_are_read_and_none_is_larger_than_its_bound(sampled):
     assert float(stats["exhausted"].mean()) < 0.01
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_without_a_bound_the_message_names_the_term():
     with pm.Model() as model:
         b = pm.Normal("b", shape=D)

@@ -68,11 +68,13 @@ def but(values, position, wrong):
 
 
 @pytest.mark.parametrize("step", METROPOLIS)
+@pytest.mark.covering(3)
 def test_names(step):
     made = step(["slope", "level"], model=poisson())
     assert [v.name for v in made.vars] == ["slope", "level"]
 
 
+@pytest.mark.slow("samples in several processes")
 def test_names_of_other_steps():
     model = mixture()
     assert [v.name for v in SCIR("w", model=model).vars] == ["w_simplex__"]
@@ -176,6 +178,7 @@ SAMPLING = {
 
 
 @pytest.mark.parametrize("chains", [1, 2])
+@pytest.mark.covering(1)
 def test_one_variable_in_two_steps(chains):
     model = poisson()
     first, second = TunaMH(model=model), AusterityMH(["slope"], model=model)
@@ -198,6 +201,7 @@ def test_each_variable_in_one_step():
             pm.sample(step=AusterityMH(model=model), chains=1, cores=1, **SAMPLING)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_the_same_steps_made_again():
     """With one seed, as when a cell of a notebook is run again: the old steps are still there."""
     model, kept = mixture(), []
@@ -241,6 +245,7 @@ WRONG = {
 
 @pytest.mark.parametrize("make", [recommend, TunaMH])
 @pytest.mark.parametrize("case", WRONG)
+@pytest.mark.covering(4)
 def test_wrong_data(case, make):
     define, said = WRONG[case]
     with pytest.raises(ValueError, match=said):
@@ -256,6 +261,7 @@ def test_a_covariate_that_is_missing_is_named_where_nothing_is_fitted(wrong):
             step.step(model.initial_point())
 
 
+@pytest.mark.slow("builds a step several times")
 def test_data_that_separate_the_responses_of_a_plate():
     rng = np.random.default_rng(3)
     x, group = rng.normal(size=1500), rng.integers(0, 40, 1500)

@@ -90,6 +90,7 @@ def test_product_with_a_vector_of_another_step():
     np.testing.assert_allclose(split.log_density_terms(point), expected, rtol=1e-10)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_sampling(model, step):
     with model:
         others = pm.NUTS([model["phi"]], max_treedepth=3)

@@ -86,6 +86,7 @@ LONG = pytest.mark.slow("compiles for long")
         for name, case in CASES.items()
     ],
 )
+@pytest.mark.covering(1)
 def test_interpreted_and_compiled_make_the_same_draws(make, kind, options):
     model = make()
     compiled = kind(model=model, rng=1, **options)
@@ -123,6 +124,7 @@ def test_nothing_is_compiled(no_numba, interpreted, options):
     step.step(logistic().initial_point())
 
 
+@pytest.mark.slow("samples in several processes")
 def test_nothing_is_compiled_for_allocations_and_nuts(no_numba, interpreted):
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(2))
@@ -144,6 +146,7 @@ def test_what_numba_cannot_compile_is_not_told_of(interpreted):
     assert any(s["accepted"] for s in move(step, logistic().initial_point(), N_DRAWS)[1])
 
 
+@pytest.mark.slow("compiles each kernel")
 def test_a_pickle_is_compiled_as_usual():
     with interpreted():
         step = AusterityMH(model=logistic(), proposal=WALK, rng=1)

@@ -151,6 +151,7 @@ def names(idata):
 
 @pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("name", STEPS)
+@pytest.mark.covering(1)
 def test_draws_are_kept(name):
     expected = sample(name, 20)
     (variable,) = expected["posterior"].data_vars
@@ -175,6 +176,7 @@ ALLOWED = {native.addresses_of.__code__, native.interruptible(len).__code__}
 
 
 @pytest.mark.parametrize("name", STEPS)
+@pytest.mark.covering(1)
 def test_no_python_code_runs_inside_machine_code(name):
     model, shared = built(name)
     shared.setup_chain(np.random.default_rng(3), 0, 10)

@@ -110,6 +110,7 @@ class TestLaw:
         )
 
     @pytest.mark.parametrize("batch_size", [2, None])
+    @pytest.mark.covering(1)
     def test_against_enumeration(self, batch_size):
         assert np.abs(self.distances(batch_size)).max() < LIMIT
 
@@ -143,6 +144,7 @@ class TestProcesses:
         return TestProcesses.sample(mixture, cores=1)
 
     @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+    @pytest.mark.covering(1)
     def test_same_draws(self, mixture, expected, mp_ctx):
         found = self.sample(mixture, cores=2, mp_ctx=mp_ctx)
         assert found["posterior"].to_dataset().equals(expected["posterior"].to_dataset())

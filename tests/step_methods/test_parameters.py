@@ -103,6 +103,7 @@ def test_parameters_are_checked_without_a_test_too(line):
     ],
     ids=str,
 )
+@pytest.mark.covering(3)
 def test_in_range(line, kwargs):
     _, (stats,) = AusterityMH([line["b"]], model=line, rng=1, **kwargs).step(line.initial_point())
     assert 0 < stats["n_used"] <= N
@@ -192,6 +193,7 @@ class TestProposal:
         ],
         ids=lambda value: re.sub(r"\s+", "", repr(value)),
     )
+    @pytest.mark.covering(4)
     def test_wrong_result(self, line, result):
         with pytest.raises(
             (TypeError, ValueError), match=r"The proposal must return .*\(q_new, log_hastings\)"

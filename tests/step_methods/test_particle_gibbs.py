@@ -66,6 +66,7 @@ LENGTHS = [
 
 
 @pytest.mark.parametrize(("particles", "n"), LENGTHS)
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_smoother_says_the_same(particles, n):
     problem = linear_gaussian()
     step = ParticleGibbs(["h"], particles=particles, model=problem.model, rng=particles)
@@ -85,6 +86,7 @@ def test_a_smoother_says_the_same(particles, n):
     assert all(1.0 <= each["smallest_ess"] <= particles for each in stats)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_statistics():
     problem = linear_gaussian(n=40)
     step = ParticleGibbs(["h"], model=problem.model, rng=1, steps_per_draw=2)
@@ -111,12 +113,14 @@ def test_what_changes_a_parameter_changes_the_states():
 
 
 class TestContract:
+    @pytest.mark.slow("builds and compiles several steps")
     def test_check_step(self):
         def make_step(vars=None, **options):
             return ParticleGibbs(vars, steps_per_draw=2, **options)
 
         check_step(make_step, solved=linear_gaussian(n=12), draws=2000)
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_copies_and_pickles_draw_the_same(self):
         problem = linear_gaussian(n=30)
         step = ParticleGibbs(["h"], model=problem.model, rng=1)
@@ -139,6 +143,7 @@ def volatility():
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning", "ignore:Tuning ended")
+@pytest.mark.slow("samples in several processes")
 def test_processes_draw_the_same(volatility):
     """With (phi, sigma) by `AusterityMH`, whose local terms are the transitions, and NUTS beside it."""
     with volatility:

@@ -79,6 +79,7 @@ def built():
         pytest.param(GROUPS.astype(np.int8), Y, id="bytes"),
     ],
 )
+@pytest.mark.covering(1)
 def test_groups(groups, y):
     model = model_of(groups=groups, y=y)
     step = TunaMH(model=model, rng=1)
@@ -90,6 +91,7 @@ def test_groups(groups, y):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_equal_groups_of_other_labels_have_equal_chains():
     """Whether an index is counted from the front or from the back, and of which type, is the same."""
     found = []
@@ -100,6 +102,7 @@ def test_equal_groups_of_other_labels_have_equal_chains():
 
 
 @INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
 def test_an_empty_group_has_its_prior():
     """eps of a group without rows is that of the effect, in units of tau."""
     model = model_of(groups=np.where(GROUPS == 5, 6, GROUPS))
@@ -126,6 +129,7 @@ def test_index_out_of_range(group):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
 def test_few_rows():
     """Below the threshold there is nothing to subsample, in the words that other models get."""
     some = slice(0, 400)
@@ -154,6 +158,7 @@ def inverse_gamma():
 
 @INTERPRETED
 @pytest.mark.parametrize("tau", [improper, within_an_interval, inverse_gamma], ids=lambda f: f.__name__)
+@pytest.mark.covering(1)
 def test_priors_of_the_scale(tau):
     model = model_of(tau=tau)
     step = TunaMH(model=model, rng=1)
@@ -176,6 +181,7 @@ def test_a_posterior_without_a_mode_is_a_named_error():
 # What is reported --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_statistics(built):
     step = deepcopy(built)
     points, found = drawn(step, built._model, n=20)
@@ -199,6 +205,7 @@ def test_a_pilot_counts_what_groups_cost(built):
     assert draws_of_pilot(8.0 * 10_000, 10, 1, is_surrogate=False) == 0
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_several_sweeps_for_a_draw():
     model = model_of()
     with without_compilation():

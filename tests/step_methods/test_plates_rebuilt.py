@@ -25,6 +25,7 @@ OTHER = dict(zip(("x", "groups", "outcome"), rows(1800, seed=54), strict=True))
         pytest.param({"outcome": 1 - Y}, id="outcomes"),
     ],
 )
+@pytest.mark.covering(1)
 def test_other_data(new):
     """A step that has run draws what a fresh step draws."""
     model = model_of()
@@ -38,6 +39,7 @@ def test_other_data(new):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_data_out_of_range_after_a_run():
     model = model_of()
     step = TunaMH(model=model, rng=1)
@@ -65,6 +67,7 @@ def test_draws_are_equal_in_other_processes(draw, same):
     assert same(draw(model, step, chains=2, cores=2, mp_ctx="fork"), other)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_part_of_the_trace(draw):
     """Effects that are not wanted are not kept, and summaries of them are."""
     model = model_of()

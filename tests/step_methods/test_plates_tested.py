@@ -26,6 +26,7 @@ def short_pilots(monkeypatch):
 
 @INTERPRETED
 @pytest.mark.parametrize("step", [AusterityMH, MinibatchBarker])
+@pytest.mark.covering(1)
 def test_theta_is_tested_and_small_groups_are_read(step):
     """Groups of some 50 rows are too small for batches of 50; all rows of theta's moves are not."""
     model = model_of()
@@ -40,6 +41,7 @@ def test_theta_is_tested_and_small_groups_are_read(step):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_rule_of_another_step_is_the_same_chain():
     model = model_of()
     found = []
@@ -70,6 +72,7 @@ def test_without_a_tolerance_all_rows_are_read():
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_other_data():
     model = model_of()
     step = AusterityMH(model=model, **OPTIONS)

@@ -38,6 +38,7 @@ def draws_of(is_centered, n, seed):
     return np.concatenate([*parts[:2], np.log(parts[2]), np.log(parts[3]), *parts[4:]], axis=-1)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_state_is_the_models():
     """What is scaled on the way in is scaled back on the way out."""
     model = model_of(is_centered=False)

@@ -29,6 +29,7 @@ def width(step):
     )
 
 
+@pytest.mark.slow("samples in several processes")
 def test_a_worker_makes_certificates_for_the_data_it_has(model):
     step = MHSubLhd(model=model)
     before = width(step)
@@ -50,6 +51,7 @@ def test_certificates_travel_where_the_data_are_the_same(model, monkeypatch):
     assert width(other) == width(step)
 
 
+@pytest.mark.slow("builds a step several times")
 def test_an_interrupted_rebuild_leaves_nothing_of_the_old_data(model, monkeypatch):
     step = MetropolisHastings(model=model, proposal=RandomWalk(0.1))
     with model:
@@ -91,6 +93,7 @@ def test_a_scale_in_the_block_is_named():
 @pytest.mark.parametrize(
     "given", ["approximate", 3.0, lambda q, q_new: np.inf, lambda q, q_new: -1.0, MHSubLhd]
 )
+@pytest.mark.covering(2)
 def test_bad_bounds_are_named(model, given):
     with pytest.raises(ValueError, match="range_bound must"):
         MHSubLhd(model=model, range_bound=given)
@@ -149,6 +152,7 @@ def test_a_rule_that_sees_everything_may_decide_otherwise(model):
 
 
 @pytest.mark.parametrize("rule", [TTest(), Barker()])
+@pytest.mark.covering(1)
 def test_default_batches_may_exceed_the_data(rule):
     with pm.Model():
         b = pm.Normal("b")

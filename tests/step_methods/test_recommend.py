@@ -267,6 +267,7 @@ def test_a_hierarchy_with_too_many_rows(monkeypatch):
     ],
     ids=["gp", "walk", "modes", "flat", "discrete"],
 )
+@pytest.mark.covering(1)
 def test_nuts(parts, reason, n_local):
     step = recommend(model_with(*parts))
     assert isinstance(step, pm.NUTS)
@@ -290,6 +291,7 @@ def plate(column):
     return model
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_plate_without_a_mode():
     """No row depends on the coefficient."""
     step = recommend(plate(np.zeros(1200)))
@@ -433,6 +435,7 @@ DEEP = [
 
 @pytest.mark.parametrize("kind", [ValueError, TypeError])
 @pytest.mark.parametrize("where", DEEP)
+@pytest.mark.covering(3)
 def test_internal_errors_are_not_reasons(where, kind, monkeypatch):
     def fails(*args, **kwargs):
         raise kind("planted")
@@ -656,6 +659,7 @@ ADVICE = {
 
 
 @pytest.mark.parametrize("case", ADVICE)
+@pytest.mark.covering(2)
 def test_what_would_do_better(case, told):
     define, expected = ADVICE[case]
     step = recommend(model_with(define))
@@ -719,6 +723,7 @@ def test_nuts_in_pm_sample(draw, cores):
 
 
 @FORK
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_whole_story(draw, tuna, compiled):
     """The model of the context, and all its continuous variables; PyMC has a step for the discrete one."""
     model, step = logistic(), compiled
@@ -738,6 +743,7 @@ def test_an_exact_step_on_all_data(draw, exact):
     assert float(idata.sample_stats["accepted"].mean()) > 0.5
 
 
+@pytest.mark.slow("compiles kernels of two steps")
 def test_effects_that_are_no_plate_can_be_moved_one_at_a_time(told):
     rng = np.random.default_rng(1)
     group = np.repeat(np.arange(600), 4)

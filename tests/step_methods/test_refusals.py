@@ -223,6 +223,7 @@ class TestFourthNothingToSubsample:
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(f.__name__ for f in value),
 )
+@pytest.mark.covering(6)
 def test_of_two_faults_the_first_in_the_order_is_named(faults, message):
     with pytest.raises(ValueError, match=message):
         AusterityMH(model=model_with(*faults))
@@ -326,6 +327,7 @@ class TestStart:
         with pytest.raises((ValueError, pm.exceptions.SamplingError), match="y"):
             draw(bounded, built, initvals={"theta": 3.7})
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_a_proposal_outside_the_support_is_rejected(self, built):
         """By the likelihood as soon as a row is seen (here: all rows are)."""
         built.setup_chain(np.random.default_rng(2), 0, 10)

@@ -145,6 +145,7 @@ def same_draws(one, two, point):
 
 @INTERPRETED
 @pytest.mark.parametrize(("name", "vars", "others"), CASES)
+@pytest.mark.covering(1)
 def test_density_and_gradient(models, name, vars, others):
     """Equal to those of the model up to a constant; nothing else is an input."""
     model = models(name)
@@ -171,6 +172,7 @@ def test_density_and_gradient(models, name, vars, others):
     [("groups", ["mu", "tau"]), ("correlated", ["u"]), ("custom", ["nu"]), ("summed", ["tau"])],
 )
 @pytest.mark.parametrize("kind", ["nuts", "slice"])
+@pytest.mark.covering(3)
 def test_same_draws(models, name, vars, kind):
     model = models(name)
     rvs = [model[v] for v in vars]

@@ -22,6 +22,7 @@ QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": Tru
 KINDS = ("births", "deaths", "swaps", "others")
 
 
+@pytest.mark.slow("compiles each kernel")
 def test_conformance():
     def make_step(vars=None, **options):
         return ReversibleJump(vars, steps_per_draw=3, **options)
@@ -39,6 +40,7 @@ def test_conformance_with_a_proposal_that_learns():
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+@pytest.mark.covering(1)
 def test_same_draws_in_other_processes(mp_ctx):
     def run(**options):
         with logistic_model(correlated_rows(), chance=0.3):

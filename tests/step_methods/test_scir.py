@@ -85,6 +85,7 @@ REST = pytest.mark.slow("the suite makes a step a dozen times; tests/conformance
         for name in OPTIONS
     ],
 )
+@pytest.mark.slow("compiles each kernel")
 def test_contract(model, steps, kind, name):
     step, point = steps(kind, name), model.initial_point()
     check_interface(fresh(step), point)
@@ -93,6 +94,7 @@ def test_contract(model, steps, kind, name):
 
 
 @INTERPRETED
+@pytest.mark.slow("samples in several processes")
 def test_chains_begin_afresh(model, steps):
     """A chain is determined by its generator; nothing of the last one is left."""
     step, point = fresh(steps(SCIR, "anchor")), model.initial_point()
@@ -138,6 +140,7 @@ def test_parallel_chains_equal_those_in_sequence(model, draw, same, mp_ctx):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
 def test_sample_statistics(model, steps, draw):
     found = draw(model, [deepcopy(steps(SCIR, "minibatch")), _slice(model)], draws=10).sample_stats
     for name in ("step_size", "n_used", "fraction_used", "variance_inflation"):
@@ -189,6 +192,7 @@ def test_values_of_other_steps_are_taken_up(model, steps):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
 def test_total_begins_at_a_gamma_variable(model, steps):
     """Gamma(sum of a_hat on all data)."""
     step, point = fresh(steps(SCIR, "minibatch")), model.initial_point()
@@ -203,6 +207,7 @@ def test_total_begins_at_a_gamma_variable(model, steps):
 
 @INTERPRETED
 @pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.covering(1)
 def test_total_is_drawn_anew_where_its_law_depends_on_other_variables(observed):
     """Allocations move tokens from topic to topic, and know nothing of totals."""
     words = _rng.integers(3, size=40)
@@ -460,6 +465,7 @@ def test_a_start_outside_the_support(model, steps):
 @INTERPRETED
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ["w", "rate"])
+@pytest.mark.covering(1)
 def test_minibatches_that_widen_the_law_are_told_of(model, name):
     with model, pytest.warns(SubsamplingWarning, match=rf"of {N:,} rows .*'{name}' about .* times too large"):
         SCIR([model[name]], batch_size=40)
@@ -562,6 +568,7 @@ def test_a_form_is_verified_once_more_where_the_chain_has_come_to():
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_counts_after_other_data(draw):
     """Whichever of the two steps comes first."""
     with pm.Model() as model:

@@ -46,11 +46,13 @@ def on_disk(x, tmp_path):
     ],
     ids=["columns first", "every other row", "single precision"],
 )
+@pytest.mark.covering(1)
 def test_other_layouts(other, mode):
     np.testing.assert_allclose(built(other(X))._recipe.mode_fit.proxy.mode, mode, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "bool"])
+@pytest.mark.covering(1)
 def test_integers(dtype):
     whole = np.abs(X * 3).astype("int8").astype(dtype)
     ours = built(whole)._recipe.mode_fit.proxy

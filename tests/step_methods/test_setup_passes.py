@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pymc as pm
+import pytest
 
 from pymc_austerity import TunaMH
 from pymc_austerity.mode import remainders
@@ -78,6 +79,7 @@ def test_at_most_six_passes(monkeypatch):
     assert 1 + newton + 1 <= 6
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_graphs_are_evaluated_on_some_rows(monkeypatch):
     """By the checks, and for the report of the fit."""
     reader = Reader(monkeypatch)
@@ -92,6 +94,7 @@ def test_graphs_are_evaluated_on_some_rows(monkeypatch):
     assert reader.passes[1] > 5.0 * few
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_rows_may_be_in_any_order():
     """Subsamples are random: with all positives at the end the same mode is found, in as few passes."""
     fits = []
@@ -105,6 +108,7 @@ def test_rows_may_be_in_any_order():
     assert fits[1].report.passes <= 4
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_garbage_is_looked_for_everywhere_afterwards():
     gc.unfreeze()  # what the other modules have left
     with many_graphs():
@@ -119,6 +123,7 @@ def test_garbage_is_looked_for_everywhere_afterwards():
         gc.unfreeze()
 
 
+@pytest.mark.slow("builds many steps")
 def test_garbage_of_set_ups_does_not_pile_up():
     """It is old when the next set-up begins, which looks at new objects only."""
 

@@ -67,6 +67,7 @@ def sample(model, step, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"control_variate": Taylor(), "preconditioner": Laplace()}])
+@pytest.mark.covering(1)
 def test_conformance(options):
     """Steps of a hundredth of a posterior variance widen it by little, if gradients are not noisy."""
     size = 0.2 if options else 6e-6
@@ -81,6 +82,7 @@ def test_conformance(options):
     check_step(make_step, tolerance=0.05)
 
 
+@pytest.mark.slow("compiles NUTS, too")
 def test_with_nuts_beside_it(model, step):
     with model:
         nuts = restricted_nuts(["sigma"])
@@ -91,6 +93,7 @@ def test_with_nuts_beside_it(model, step):
     assert np.any(np.all(np.diff(sizes[0], axis=0) < 0, axis=0))  # of SGLD, without an end at that of tuning
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_statistics(step, model):
     point, (stats,) = fresh(step).step(model.initial_point())
     assert set(stats) == {"step_size", "n_used", "fraction_used", "sd_inflation"}
@@ -100,6 +103,7 @@ def test_statistics(step, model):
     assert "sigma_log__" in point
 
 
+@pytest.mark.slow("builds a step several times")
 def test_no_array_of_the_size_of_the_data_travels(step):
     state = step.__getstate__()
     state.pop("_model")
@@ -109,6 +113,7 @@ def test_no_array_of_the_size_of_the_data_travels(step):
     assert len(cloudpickle.dumps(step.sampling_state)) < 20_000
 
 
+@pytest.mark.slow("builds a step several times")
 def test_data_are_replaced(step):
     model = build_model()
     with model:
@@ -189,6 +194,7 @@ def test_bad_step_size(model, size):
         ({"step_size": 1e-5, "threshold": 10**6}, ValueError, "nothing to subsample"),
     ],
 )
+@pytest.mark.covering(8)
 def test_bad_options(model, options, error, message):
     with model, pytest.raises(error, match=message):
         SGLD(["beta"], **options)

@@ -51,6 +51,7 @@ def check(draw, same, model, change, **kwargs):
 
 @INTERPRETED
 @pytest.mark.parametrize("new", NEW.values(), ids=NEW)
+@pytest.mark.covering(1)
 def test_new_data(draw, same, new):
     check(draw, same, regression(), lambda: pm.set_data(new))
 
@@ -63,12 +64,14 @@ def test_new_data(draw, same, new):
         pytest.param("fewer rows", "forkserver", marks=pytest.mark.slow("workers import all anew")),
     ],
 )
+@pytest.mark.slow("samples in several processes")
 def test_new_data_in_a_parallel_run(draw, same, new, mp_ctx):
     change = lambda: pm.set_data(NEW[new])  # noqa: E731
     check(draw, same, regression(), change, cores=2, mp_ctx=mp_ctx)
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_data_changed_in_place(draw, same):
     model = regression()
 
@@ -87,6 +90,7 @@ def test_data_are_not_changed_by_sampling(draw):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_there_and_back(draw, same):
     model = regression()
     step = AusterityMH(model=model, proposal=WALK)
@@ -111,6 +115,7 @@ def test_unchanged_data_are_not_rebuilt(draw):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_a_pickled_step_with_other_data_begins_its_chain_afresh():
     """What its proposal was fitted to is of the old data."""
     model = regression()
@@ -150,6 +155,7 @@ def test_the_decision_uses_the_new_data():
     [(np.array(2), np.array(5)), (np.array(2.0), np.array(5.0)), (np.array([2]), np.array([5]))],
     ids=["integer", "float", "vector"],
 )
+@pytest.mark.covering(1)
 def test_short_data(draw, same, before, after):
     with pm.Model() as model:
         factor = pm.Data("factor", before)
@@ -159,6 +165,7 @@ def test_short_data(draw, same, before, after):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_groups(draw, same):
     with pm.Model() as model:
         group = pm.Data("group", np.arange(N) % 5)
@@ -168,6 +175,7 @@ def test_groups(draw, same):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_lengths_given_by_dims(draw, same):
     with pm.Model(coords={"row": np.arange(N)}) as model:
         x = pm.Data("x", X, dims="row")
@@ -188,6 +196,7 @@ def latent():
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_a_latent_vector_that_changes_its_length(draw, same):
     """The block itself has another dimension afterwards."""
     check(draw, same, latent(), lambda: pm.set_data({"outcome": Y[:1500]}))
@@ -201,6 +210,7 @@ def test_a_latent_vector_that_changes_its_length_in_workers(draw, same):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_a_latent_vector_outside_the_block_that_changes_its_length(draw):
     model = latent()
     mu, z = model["mu"], model["z"]
@@ -231,6 +241,7 @@ class TestTooFewRows:
         with pytest.raises(ValueError, match=re.escape("1500, got 1600")):
             draw(model, step)
 
+    @pytest.mark.slow("a planted fault, in steps of its own")
     def test_a_failed_rebuild_is_tried_again(self, draw, same):
         """Once the data are good again the step works, with the new data."""
         model = regression()

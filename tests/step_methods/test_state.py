@@ -90,6 +90,7 @@ LONG = pytest.mark.slow("compiles a surrogate")
     "name",
     [pytest.param(n, marks=LONG if n == "Surrogate" else []) for n in (*ON_LINE, *ON_MIXTURE)],
 )
+@pytest.mark.covering(1)
 def test_a_chain_goes_on_from_its_state(name, line, mixture):
     """In the same step, in a fresh one of the same model, and in a pickle, while tuning and after it."""
     make, model = (ON_LINE[name], line) if name in ON_LINE else (ON_MIXTURE[name], mixture)

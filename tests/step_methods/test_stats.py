@@ -134,6 +134,7 @@ class TestRanges:
         (scale,) = run(step, near, 1)["scale"]
         assert np.isnan(scale) or scale == 0.1
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_scale_follows_adaptation(self, step, near):
         scale = run(step, near, 400, tune=400)["scale"]
         # Every transition changes it; each of the six windows begins at the same value.
@@ -164,6 +165,7 @@ class TestStepsPerDraw:
         return run(one, near, 40 * k), run(many, near, 40)
 
     @pytest.mark.parametrize("name", ["n_used", "fraction_used", "n_stages", "exhausted"])
+    @pytest.mark.covering(2)
     def test_means(self, both, name):
         one, many = both
         expected = one[name].reshape(-1, self.K).mean(axis=1)
@@ -180,6 +182,7 @@ class TestStepsPerDraw:
         one, many = both
         np.testing.assert_array_equal(many[name], one[name][self.K - 1 :: self.K])
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_adaptation_counts_transitions(self, line, near):
         """The same transitions teach the same, however they are grouped into draws."""
         ends = []
@@ -234,6 +237,7 @@ class TestCompound:
         assert "tune" not in idata.sample_stats
 
     @pytest.mark.parametrize("first", [True, False])
+    @pytest.mark.covering(1)
     def test_beside_nuts_nothing_is_lost(self, line, draw, first):
         step = AusterityMH([line["b"]], model=line)
         nuts = pm.NUTS([line["a"], line["sigma"]], model=line)
@@ -258,6 +262,7 @@ class TestCompound:
         for name in ("a", "b", "sigma"):
             assert len(np.unique(idata.posterior[name])) > 10
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_three_kinds_of_steps(self, line, draw):
         with line:
             steps = [AusterityMH([line["a"]]), pm.Slice([line["b"]]), pm.NUTS([line["sigma"]])]

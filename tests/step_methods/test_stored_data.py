@@ -87,6 +87,7 @@ REMAINDERS = {
 class TestDraws:
     @pytest.mark.filterwarnings("ignore::pymc_austerity.SubsamplingWarning")
     @pytest.mark.parametrize("name", STEPS)
+    @pytest.mark.covering(1)
     def test_they_are_those_of_arrays_in_memory(self, interpreted, draw, same, model, name):
         found = draw(model, STEPS[name](model), chains=1)
         memory = in_memory()
@@ -94,6 +95,7 @@ class TestDraws:
 
     @pytest.mark.filterwarnings("ignore::pymc_austerity.SubsamplingWarning")
     @pytest.mark.parametrize("name", REMAINDERS)
+    @pytest.mark.covering(1)
     def test_remainders_differ_in_the_last_digits_at_most(self, interpreted, draw, model, name):
         memory = in_memory()
         ours, theirs = (draw(m, REMAINDERS[name](m), chains=1) for m in (model, memory))
@@ -175,6 +177,7 @@ class TestFilesThatChange:
         with pytest.raises(ValueError, match="X.npy has 1,000 bytes, and 120,128 are wanted"):
             draw(model, step, chains=1)
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_a_chunk_with_another_checksum(self, interpreted, draw, own):
         """Size, time and inode are what they were."""
         model = on_disk(own)

@@ -79,6 +79,7 @@ def test_draws_are_those_of_rows_in_memory(store):
 
 
 @pytest.mark.parametrize("slopes", [False, True])
+@pytest.mark.covering(1)
 def test_kernels_are_handed_the_rows_in_memory(store, interpreted, slopes):
     stored, there = (
         TunaMH(model=model, progressbar=False)._engine.plate.rows
@@ -88,6 +89,7 @@ def test_kernels_are_handed_the_rows_in_memory(store, interpreted, slopes):
         np.testing.assert_array_equal(getattr(stored, name), getattr(there, name), err_msg=name)
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_rows_are_in_files_beside_the_store(store, interpreted):
     """What is computed of them is mapped, and the files have no names."""
     before = sorted(os.listdir(store["x"].path.parent))
@@ -102,6 +104,7 @@ def test_rows_are_in_files_beside_the_store(store, interpreted):
     assert len(pickle.dumps(step.sampling_state)) < 20_000
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_rows_in_another_order_are_refused(tmp_path, interpreted):
     other = RowStore.write(SOURCE, tmp_path / "unsorted.rows")
     for build in (TunaMH, recommend):

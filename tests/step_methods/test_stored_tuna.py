@@ -68,6 +68,7 @@ def plans(store):
     return disk, memory, exact
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_bytes_of_rows_in_many_dimensions(interpreted, monkeypatch, store):
     """They are beside the store, too, and are those of rows in memory."""
     monkeypatch.setattr(tuna_plan, "_MANY_DIMENSIONS", D - 1)
@@ -88,6 +89,7 @@ def base_of(array):
 
 
 class TestLaw:
+    @pytest.mark.slow("builds and compiles several steps")
     def test_mode_and_prediction(self, plans):
         disk, memory, _ = plans
         assert disk.mode_fit._replace(seconds=0.0) == pytest.approx(memory.mode_fit._replace(seconds=0.0))
@@ -96,6 +98,7 @@ class TestLaw:
         np.testing.assert_array_equal(state.center, other.center)
         np.testing.assert_array_equal(state.whitening, other.whitening)
 
+    @pytest.mark.slow("builds and compiles several steps")
     def test_constants_are_the_same_numbers(self, plans):
         disk, memory, exact = plans
         state, other = disk.engine.rows.state, memory.engine.rows.state
@@ -216,6 +219,7 @@ class TestFiles:
         assert "are left on its disk" in str(told.value)
         assert len(list(store.path.iterdir())) == 3
 
+    @pytest.mark.slow("a planted fault, in steps of its own")
     def test_maps_without_a_folder(self, interpreted, store, tmp_path, monkeypatch):
         maps = {name: np.load(store[name].path, mmap_mode="r") for name in store}
         with pytest.raises(ValueError, match="scratch='a folder'"):

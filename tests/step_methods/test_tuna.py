@@ -189,6 +189,7 @@ def test_two_chains(model, built, draw, same):
 
 
 @FORK
+@pytest.mark.slow("samples in several processes")
 def test_parallel_chains_are_those_in_sequence(model, compiled, draw, same):
     one = draw(model, deepcopy(compiled), tune=30, draws=30)
     assert same(one, draw(model, deepcopy(compiled), tune=30, draws=30, cores=2, mp_ctx="fork"))
@@ -208,6 +209,7 @@ def test_several_steps_for_each_draw(built, near):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds a step several times")
 def test_new_data(draw, same):
     """ModeFit, bounds and prediction move with them."""
     model = logistic_model()
@@ -279,6 +281,7 @@ def test_new_data(draw, same):
         ({"acceptance": Exact()}, TypeError, r"acceptance"),
     ],
 )
+@pytest.mark.covering(13)
 def test_wrong_options_are_refused(model, options, error, said):
     with pytest.raises(error, match=said):
         TunaMH(model=model, **options)
@@ -312,6 +315,7 @@ def test_wrong_curvatures_are_refused(model, wrong):
 @pytest.mark.filterwarnings("ignore:The given center is:pymc_austerity.SubsamplingWarning")
 @pytest.mark.filterwarnings("ignore:The posterior is far:pymc_austerity.SubsamplingWarning")
 @pytest.mark.filterwarnings("ignore:TunaMH would draw:pymc_austerity.SubsamplingWarning")
+@pytest.mark.covering(1)
 def test_options_that_are_right(model, options):
     step = TunaMH(model=model, **options)
     assert len(step.recipe.mode_fit.exact) == 0
@@ -327,6 +331,7 @@ def test_the_default_is_without_exact_rows(built):
 
 
 @INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
 def test_the_default_proposal(model):
     step = TunaMH(model=model)
     assert isinstance(step.proposal_state, LaplaceState)
@@ -403,6 +408,7 @@ def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
 
 
 @INTERPRETED
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
     step = TunaMH(model=model, curvature={"y": too_small}, debug=True, steps_per_draw=100, rng=1)
     _, stats_ = move(fresh(step), near, 50)
@@ -459,6 +465,7 @@ def without_bound(make):
     ],
 )
 @pytest.mark.filterwarnings("ignore:The (posterior is far|given center is):pymc_austerity.SubsamplingWarning")
+@pytest.mark.covering(1)
 def test_without_a_bound_it_says_what_to_do(make, said):
     with pytest.raises(
         ValueError, match=r"needs a bound on the Taylor remainder of every local term"
@@ -480,6 +487,7 @@ def test_a_kink_within_reach_is_told():
 
 
 @INTERPRETED
+@pytest.mark.slow("builds and compiles several steps")
 def test_a_bound_of_the_user_has_precedence(model):
     """Over derived bounds, and where there are none for a kink."""
     derived, given, larger = (
@@ -519,6 +527,7 @@ PROPOSALS = {
 
 @pytest.mark.parametrize("proposal", PROPOSALS)
 @pytest.mark.parametrize("chi", [0.0, 0.2])
+@pytest.mark.covering(1)
 def test_the_prediction_comes_true(model, built, near, proposal, chi):
     step = TunaMH(
         model=model, proposal=PROPOSALS[proposal](built), chi=chi, steps_per_draw=100, switch_above=10, rng=1
@@ -540,6 +549,7 @@ def test_the_prediction_in_words(built):
     assert str(p) == f"{few_digits(p.terms)} rows for a transition (C = {p.total:.3g}, M = {p.size:.3g})"
 
 
+@pytest.mark.slow("builds and compiles several steps")
 def test_more_rows_accept_more_often(built, model, near):
     """With chi, on a model where it matters."""
     few = logistic_model(n=300, n_dim=5, seed=4)
@@ -730,6 +740,7 @@ def test_several_terms(several):
     np.testing.assert_allclose(q.std(axis=0), sd, rtol=0.1)
 
 
+@pytest.mark.slow("a planted bug that compiles a kernel of its own")
 def test_rows_of_another_term_are_noticed(several, monkeypatch):
     """A planted bug: the terms come in the other order than their bounds."""
     step = fresh(several[0])
@@ -878,6 +889,7 @@ def truth(model, built):
 @pytest.mark.parametrize(
     "name", ["pcn", *(pytest.param(name, marks=OTHERS_ARE_SLOW) for name in OTHERS if name != "pcn")]
 )
+@pytest.mark.slow("builds and compiles several steps")
 def test_other_proposals(model, built, near, truth, name):
     step = TunaMH(model=model, proposal=OTHERS[name](built), steps_per_draw=20, rng=1)
     step = fresh(step, tune=100)
@@ -946,6 +958,7 @@ def counts_model():
 
 @INTERPRETED
 @pytest.mark.parametrize("switch_above", [0.25, math.inf])
+@pytest.mark.covering(1)
 def test_far_away_counts_are_decided_on_all_rows(switch_above):
     """Nothing is known of exponentials there; a walk finds its way back."""
     step = TunaMH(

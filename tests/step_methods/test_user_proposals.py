@@ -94,6 +94,7 @@ def test_a_closure_is_compiled(line, near, expected):
 
 
 @pytest.mark.parametrize("proposal", [with_a_dict, with_scipy, Walk(SCALE)], ids=["dict", "scipy", "object"])
+@pytest.mark.covering(1)
 def test_what_numba_cannot_compile_runs_interpreted(line, near, expected, proposal):
     with INTERPRETED as caught:
         found = path(line, proposal, near)
@@ -150,12 +151,14 @@ class TestAliasing:
         return new, 0.0
 
     @pytest.mark.parametrize("name", ["in_place", "spoils_q"])
+    @pytest.mark.covering(1)
     def test_compiled(self, line, near, name):
         kwargs = {"n": 20, "steps_per_draw": 4}
         found = path(line, getattr(self, name), near, **kwargs)
         assert found == path(line, RandomWalk(scale=SCALE), near, **kwargs)
 
     @pytest.mark.parametrize("name", ["in_place", "spoils_q"])
+    @pytest.mark.covering(1)
     def test_interpreted(self, line, near, name):
         function = getattr(self, name)
 
@@ -196,6 +199,7 @@ class TestOtherArrays:
         [lambda q: q.astype(np.float32), lambda q: q.astype(np.int64), lambda q: list(q)],
         ids=["float32", "int64", "list"],
     )
+    @pytest.mark.covering(1)
     def test_other_types_are_refused(self, line, convert):
         with pytest.raises(ValueError, match="The proposal must return .*float array"):
             AusterityMH([line["b"]], model=line, proposal=lambda q, rng: (convert(q), 0.0))

@@ -56,6 +56,7 @@ def bounds_of(likelihood, eta, directions, data, degree, radii=(RADIUS,)):
 
 @pytest.mark.parametrize("degree", [2, 3])
 @pytest.mark.parametrize("name", ONE_PREDICTOR)
+@pytest.mark.covering(2)
 def test_one_predictor_equals_the_closed_form(name, degree):
     likelihood, rng = LIKELIHOODS[name], np.random.default_rng(12)
     for n in SIZES:

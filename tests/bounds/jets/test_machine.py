@@ -54,6 +54,7 @@ def exact(expression, block, lane, z, order):
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.covering(11)
 def test_no_derivative_is_outside(name):
     likelihood, rng = LIKELIHOODS[name], np.random.default_rng(6)
     p = likelihood.n_predictors

@@ -71,6 +71,7 @@ def test_nothing_is_wrong_without_a_fault(jets):
 
 
 @pytest.mark.parametrize("op", ["sigmoid", "softplus", "erf", "log_ndtr", "arctan"])
+@pytest.mark.covering(3)
 def test_a_critical_point_left_out(jets, op):
     code = jets.ranges.FUNCTIONS.index(op)
     points = jets.ranges.CRITICAL_POINTS[code]

@@ -8,7 +8,10 @@ import pytest
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import constant, predictor
-from pymc_austerity.bounds.jets.derivatives import add_rows, no_sums
+from pymc_austerity.bounds.jets.derivatives import add_rows, no_sums, predictors
+from pymc_austerity.bounds.jets.source import source_of
+from pymc_austerity.model.compile import programs
+from pymc_austerity.model.compile.programs import program_of
 from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
 
 D, M = 5, 300  # more than two blocks of rows, and a part of one
@@ -29,7 +32,7 @@ def row_values(expression, eta, data):
     for k in range(eta.shape[1]):
         sums = no_sums(1)
         rows = np.stack([np.zeros_like(eta[:, k]), eta[:, k]], axis=-1)[None]
-        add_rows(expression, rows, data[:, k : k + 1], np.zeros(1), sums)
+        add_rows(program_of(expression, len(eta)), rows, data[:, k : k + 1], np.zeros(1), sums)
         found.append(sums.value[0])
     return np.array(found)
 
@@ -40,6 +43,7 @@ def values(likelihood, x, phi, data):
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.covering(3)
 def test_values_are_those_of_numpy(name):
     likelihood, x, phi, data = design(name)
     eta = x[..., :-1] @ phi + x[..., -1]
@@ -58,7 +62,7 @@ def test_sums_are_derivatives_of_each_other(name):
 
     def at(q):
         sums = no_sums(D)
-        slopes = add_rows(likelihood.expression, x, data, q, sums)
+        slopes = add_rows(program_of(likelihood.expression, likelihood.n_predictors), x, data, q, sums)
         lower = sums.hessian
         return sums.value[0], sums.gradient, lower + np.tril(lower, -1).T, slopes
 
@@ -84,11 +88,37 @@ def test_sums_are_derivatives_of_each_other(name):
 def test_sums_do_not_depend_on_the_chunks():
     likelihood, x, phi, data = design("logistic")
     whole, parts = no_sums(D), no_sums(D)
-    add_rows(likelihood.expression, x, data, phi, whole)
+    program = program_of(likelihood.expression, likelihood.n_predictors)
+    add_rows(program, x, data, phi, whole)
     for some in (slice(0, 7), slice(7, 200), slice(200, M)):
-        add_rows(likelihood.expression, x[some], data[:, some], phi, parts)
+        add_rows(
+            program_of(likelihood.expression, likelihood.n_predictors), x[some], data[:, some], phi, parts
+        )
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_the_source_is_what_the_machine_computes(name, monkeypatch):
+    likelihood, x, phi, data = design(name)
+    p = likelihood.n_predictors
+    if source_of(likelihood.expression, p) is None:
+        pytest.skip("its source would be long: the machine runs it")
+    eta, found = predictors(x, phi), np.empty((2, 1 + p + p * (p + 1) // 2, M))
+    program_of(likelihood.expression, p)(eta, data, found[0])
+    monkeypatch.setattr(programs, "source_of", lambda *_: None)
+    program_of.__wrapped__(likelihood.expression, p)(eta, data, found[1])
+    scale = np.abs(found[1]).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(found[0] / scale, found[1] / scale, rtol=1e-9, atol=1e-12)
+
+
+def test_most_likelihoods_have_a_source():
+    """The machine takes seconds to compile."""
+    without = {
+        name for name, one in LIKELIHOODS.items() if source_of(one.expression, one.n_predictors) is None
+    }
+    assert len(without) < len(LIKELIHOODS) / 2
+    assert not without & {"logistic", "poisson", "normal"}
 
 
 @pytest.mark.parametrize("x", [-1.0, -1e300, np.nan, -np.inf])

@@ -89,6 +89,7 @@ def outside(op, x, y, middle, radius, n=N):
 
 
 @pytest.mark.parametrize("op", FUNCTIONS)
+@pytest.mark.covering(6)
 def test_enclosures_contain_all_derivatives(op):
     rng = np.random.default_rng(3)
     wrong = []

@@ -59,6 +59,7 @@ def difference(case, one, other, *, jacobian=True):
 
 
 @pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED, *SLOPED])
+@pytest.mark.covering(1)
 def test_log_density(likelihood, spelling):
     case, rng = case_of(likelihood, spelling, 400), np.random.default_rng(3)
     states = [case.draw(rng, width) for width in (0.5, 1.0, 1.5, 2.0)]
@@ -68,12 +69,14 @@ def test_log_density(likelihood, spelling):
 
 
 @pytest.mark.parametrize("spelling", ["centered", "slopes"])
+@pytest.mark.covering(1)
 def test_without_the_jacobian_it_differs(spelling):
     case, rng = case_of("bernoulli", spelling, 400), np.random.default_rng(4)
     assert abs(difference(case, case.draw(rng, 2.0), case.draw(rng), jacobian=False)) > 0.1
 
 
 @pytest.mark.parametrize(("likelihood", "spelling"), [*ALL, *OTHERS, *DISPERSED, *SLOPED])
+@pytest.mark.covering(1)
 def test_there_and_back(likelihood, spelling):
     case, rng = case_of(likelihood, spelling, 400), np.random.default_rng(5)
     theta, eps = case.draw(rng, 1.5)
@@ -100,6 +103,7 @@ def test_scale_near_zero(spelling):
     np.testing.assert_allclose(z, eps - eps.mean(), atol=1e-5)
 
 
+@pytest.mark.slow("long runs")
 def test_empty_group_has_its_prior():
     case, rng = case_of("bernoulli", "non-centered", 400), np.random.default_rng(7)
     theta, eps = case.draw(rng)

@@ -96,6 +96,7 @@ def changes_of(case, old, new):
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda one: one.__name__)
+@pytest.mark.covering(1)
 def test_log_density_and_bounds(likelihood):
     case, rng = case_with(likelihood), np.random.default_rng(3)
     assert case.plate.is_normal == LIKELIHOODS[likelihood]

@@ -102,6 +102,7 @@ def _one(eps, eps_new, g, q):
 
 
 @pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+@pytest.mark.covering(1)
 def test_plate_move(likelihood, spelling):
     case = case_of(likelihood, spelling, SIZES.get(likelihood, 400))
     old, new = plate_pairs(case)
@@ -129,6 +130,7 @@ def by_forward_state(bounds, cells, pair, shift, kappa):
     return Rates(*(np.where(is_beyond, one, other) for one, other in zip(right, wrong, strict=True)))
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
     case = case_of("bernoulli", "centered", 400)
     old, new = plate_pairs(case)
@@ -180,6 +182,7 @@ def shared_scores(case, pair, n, monkeypatch, density=1.0):
 
 
 @pytest.mark.parametrize(("likelihood", "spelling"), [*CASES, ("bernoulli", "crossed")])
+@pytest.mark.covering(1)
 def test_shared_move(likelihood, spelling, monkeypatch):
     case = case_of(likelihood, spelling, SIZES.get(likelihood, 400))
     n = 80 if likelihood in SIZES else 200
@@ -188,6 +191,7 @@ def test_shared_move(likelihood, spelling, monkeypatch):
     assert min(whole for _, whole in found) <= 2 < max(whole for _, whole in found)
 
 
+@pytest.mark.slow("a planted fault, in steps of its own")
 def test_without_the_density_of_the_proposal_it_fails(monkeypatch):
     case = case_of("bernoulli", "centered", 400)
     found = [shared_scores(case, pair, 200, monkeypatch, density=0.0) for pair in shared_pairs(case)]
@@ -244,6 +248,7 @@ def test_jacobian_of_the_proposal():
 
 
 @pytest.mark.parametrize(("width", "spelling"), [(1.0, "centered"), (1.3, "slopes")])
+@pytest.mark.covering(1)
 def test_plate_moves_without_remainders_keep_standard_normals(width, spelling):
     case, rng = case_of("normal", spelling, 400), np.random.default_rng(27)
     n = len(case.arrays.sums.slopes)

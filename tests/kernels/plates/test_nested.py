@@ -85,6 +85,7 @@ def places_of(case):
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.covering(1)
 def test_outer_groups_are_found(spelling):
     outer = case_of(spelling).arrays.outer
     assert len(outer.columns) == H
@@ -94,6 +95,7 @@ def test_outer_groups_are_found(spelling):
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.covering(1)
 def test_outer_effects_are_standard_normal_but_for_remainders(spelling):
     case, rng = case_of(spelling), np.random.default_rng(1)
     theta, eps = case.draw(rng)
@@ -113,6 +115,7 @@ def test_outer_effects_are_standard_normal_but_for_remainders(spelling):
 
 
 @pytest.mark.parametrize("spelling", ["centered", "both non-centered", "added"])
+@pytest.mark.covering(1)
 def test_outer_groups_do_not_meet(spelling):
     case = case_of(spelling)
     theta, eps = case.draw(np.random.default_rng(2))
@@ -123,6 +126,7 @@ def test_outer_groups_do_not_meet(spelling):
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.covering(1)
 def test_moves_of_others_keep_delta(spelling):
     case, rng = case_of(spelling), np.random.default_rng(3)
     theta, eps = case.draw(rng)

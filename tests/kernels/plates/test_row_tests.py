@@ -55,6 +55,7 @@ def test_all_rows_are_the_sum_of_remainders(case):
 
 
 @pytest.mark.parametrize("rule", [Exact(), ExactBarker()])
+@pytest.mark.covering(1)
 def test_shares_of_accepted_moves(case, rule):
     """Those of the rule, for theta and for every group, where all rows are read."""
     shared, of_groups = pairs(case, 32)

@@ -11,6 +11,7 @@ from pymc_austerity.kernels.plates.evaluation import changes, phi_at
 from pymc_austerity.kernels.plates.records import RowBounds
 from pymc_austerity.kernels.plates.thinning import (
     Rates,
+    candidates_of,
     draw_row,
     rates_of,
     room_for_rows,
@@ -88,6 +89,7 @@ def pairs(case, seed, widths=(0.3, 1.0, 1.5, 2.5)):
 
 
 @pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+@pytest.mark.covering(1)
 def test_changes_are_within_bounds_that_are_sharp(likelihood, spelling):
     """Half of the bounds would not do."""
     case, largest, n = case_of(likelihood, spelling, SIZES.get(likelihood, 400)), 0.0, 0
@@ -101,6 +103,7 @@ def test_changes_are_within_bounds_that_are_sharp(likelihood, spelling):
 
 
 @pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+@pytest.mark.covering(1)
 def test_rates_are_the_same_for_both_directions(likelihood, spelling):
     case = case_of(likelihood, spelling, SIZES.get(likelihood, 400))
     bounds = case.arrays.bounds
@@ -116,6 +119,7 @@ def test_rates_are_the_same_for_both_directions(likelihood, spelling):
 
 @pytest.mark.parametrize("kappa", [1.0, 6.0])
 @pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+@pytest.mark.covering(1)
 def test_rows_are_drawn_for_at_least_their_bounds(likelihood, spelling, kappa):
     case = case_of(likelihood, spelling, SIZES.get(likelihood, 400))
     arrays, seen = case.arrays, 0
@@ -177,6 +181,7 @@ def drawn_rows(case, old, new, n, kappa, monkeypatch):
 
 @pytest.mark.parametrize("kappa", [1.0, 6.0])
 @pytest.mark.parametrize(("likelihood", "spelling"), CASES)
+@pytest.mark.covering(1)
 def test_counts_are_poisson_with_the_bounds_as_means(likelihood, spelling, kappa, monkeypatch):
     case = case_of(likelihood, spelling, SIZES.get(likelihood, 400))
     rng = np.random.default_rng(16)
@@ -220,7 +225,7 @@ def test_a_row_without_weight_is_never_drawn():
     rng, pair = np.random.default_rng(17), pair_of(old, new)
     rates = Rates(np.zeros(1, np.int64), np.ones(1), np.zeros(1), sums[0, -1:].astype(float))
     shift = shift_of(case.arrays.bounds, old.d, old.d)
-    found = [draw_row(rng, plate, 0, rates, pair, shift, 1.0)[0] for _ in range(600)]
+    found = [draw_row(rng, candidates_of(plate), 0, rates, pair, shift, 1.0)[0] for _ in range(600)]
     assert set(found) == {1, 3}
     assert stats.binomtest(found.count(1), 600, 2 / 3).pvalue > P_LIMIT
 
@@ -252,6 +257,7 @@ NAMES = list(rows_of_every_likelihood(30)[1])
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [400, 24_000])
+@pytest.mark.covering(1)
 def test_bounds_of_every_likelihood(name, n):
     """By the program of the kernel; of many rows bounds are looked up in a table."""
     data, likelihoods = rows_of_every_likelihood(n)
@@ -292,6 +298,7 @@ FACTOR = np.arange(400) % 6
         pytest.param(lambda v, x: v[rows_of(400).groups % 6], 1, id="a factor of groups"),
     ],
 )
+@pytest.mark.covering(1)
 def test_bounds_with_other_factors(predictor, n_factors):
     """Levels have bounds of their own where each row has one level, and they are used nowhere else."""
     data, likelihoods = rows_of_every_likelihood(400)

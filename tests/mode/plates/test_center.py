@@ -27,6 +27,7 @@ def near(sums, seed):
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "normal"])
+@pytest.mark.covering(2)
 def test_quadratic_is_that_of_the_kernels(likelihood):
     sums = sums_of(likelihood)
     n = len(sums.slopes)
@@ -57,6 +58,7 @@ def test_derivatives_of_the_quadratic(likelihood):
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "normal"])
+@pytest.mark.covering(1)
 def test_quadratic_with_slopes(likelihood):
     """That of the kernels; and central differences, for effects that are correlated, too."""
     sums, rng, h = sums_of(likelihood, "two slopes"), np.random.default_rng(7), 1e-5
@@ -109,6 +111,7 @@ def test_marginal_is_the_integral_of_the_joint_density(spelling):
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "normal"])
+@pytest.mark.covering(2)
 def test_mode_of_effects_given_theta(likelihood):
     """A generic optimiser finds the same effects, at the scale of the center."""
     case = case_of(likelihood, "centered", 400)
@@ -151,6 +154,7 @@ def test_mode_of_theta():
 
 
 @pytest.mark.parametrize("spelling", ["centered", "crossed", "free student", "two slopes"])
+@pytest.mark.covering(2)
 def test_maximum_of_the_marginal_has_no_slope(spelling):
     """In coordinates zeta; the precision is that of differences of the density."""
     case = case_of("bernoulli", spelling, 400)

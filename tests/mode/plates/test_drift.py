@@ -21,6 +21,7 @@ from tests.kernels.plates.cases import case_of, case_of_model, log_remainders
         ("poisson", "lkj"),
     ],
 )
+@pytest.mark.covering(1)
 def test_drift(likelihood, spelling):
     """At fixed eps, by theta."""
     case = case_of(likelihood, spelling, 400)

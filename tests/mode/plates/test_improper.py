@@ -51,6 +51,7 @@ def test_improper(name):
 
 
 @pytest.mark.parametrize("name", PROPER)
+@pytest.mark.covering(1)
 def test_proper(name):
     survey, hyper = survey_of(PROPER[name])
     require_mass("y", survey.shared, survey.start, hyper)

@@ -39,7 +39,7 @@ def peak(n, monkeypatch):
             gc.enable()
         return plan
 
-    monkeypatch.setattr(exact_plan, "plan_plates", traced)
+    monkeypatch.setattr(exact_plan, "plan_groups", traced)
     TunaMH(model=model)
     return found[0]
 

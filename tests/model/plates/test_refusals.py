@@ -206,6 +206,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("define", list(REASONS), ids=lambda define: define.__name__)
+@pytest.mark.covering(8)
 def test_reason(define):
     found = reason(define)
     assert found

@@ -102,6 +102,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("define", list(FOUND), ids=lambda define: define.__name__)
+@pytest.mark.covering(4)
 def test_found(define):
     plate = plate_in(built(define))
     assert plate is not None
@@ -180,6 +181,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("define", list(REASONS), ids=lambda define: define.__name__)
+@pytest.mark.covering(4)
 def test_refused(define):
     assert REASONS[define] in reason(define)
 

@@ -187,6 +187,7 @@ def places_of(plate, name):
 
 
 @named
+@pytest.mark.covering(7)
 def test_spelling(define):
     plate = plate_in(built(define))
     assert plate is not None
@@ -306,6 +307,7 @@ def terms_by_rows(plate, survey, theta, effects):
 
 
 @pytest.mark.parametrize("define", LIKELIHOODS, ids=lambda define: define.__name__)
+@pytest.mark.covering(5)
 def test_likelihood(define):
     """The function of the predictor and of shared numbers adds up to the model's own term."""
     model = built(define)
