@@ -1,6 +1,6 @@
 """The figures of the README and of docs/explanation/benchmarks.md: one command, one machine, one run.
 
-    python -m tests.benchmarks.front                 # measures all parts, an hour or two
+    python -m tests.benchmarks.front                 # measures all parts, two hours or three
     python -m tests.benchmarks.front --parts plates  # one part again; the other parts stay
     python -m tests.benchmarks.front --parts         # only writes figure and tables again
 
@@ -25,7 +25,7 @@ from tests.benchmarks.everyone.worker import machine, sources, versions
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "_static" / "benchmarks.json"
 METHODS = ["tuna", "austerity", "exact-laplace", "laplace", "nutpie"]
-PARTS = ("sizes", "plates", "problems", "readme")
+PARTS = ("sizes", "plates", "hierarchies", "problems", "readme")
 SIZES = [10_000, 100_000, 1_000_000]
 OTHERS = ["poisson", "correlated", "few-positives", "rare-feature", "heavy-tails"]
 KEPT = (
@@ -34,6 +34,14 @@ KEPT = (
     *("sd_ratio", "sd_ratio_error", "budget"),
 )
 GROUPS = {"rows": 100_000, "groups": 1000, "likelihood": "logistic", "budget": 150}
+SMALL = {"rows": 100_000, "groups": 500, "second": 50, "budget": 120}
+LARGE = {"rows": 1_000_000, "groups": 5000, "second": 1000, "budget": 150, "tune": 100}
+HIERARCHIES = [
+    {"effects": "slopes", "rows": 100_000, "groups": 1000, "budget": 350},
+    {"effects": "nested", "rows": 100_000, "groups": 4000, "second": 200, "budget": 700},
+    {"effects": "crossed", "likelihood": "normal", **SMALL},
+    {"effects": "crossed", **LARGE},
+]
 # Runs the script of the README; the step is built on the line that calls `recommend`.
 TIMED = """
 import time
@@ -85,11 +93,19 @@ def environment(folder=None):
     return kept | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
 
 
-def of_plates():
-    given = [text for key, value in GROUPS.items() for text in (f"--{key}", str(value))]
+def of_groups(setting):
+    given = [text for key, value in setting.items() for text in (f"--{key}", str(value))]
     command = [sys.executable, "-m", "tests.benchmarks.plates", *given]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
     return json.loads(done.stdout[done.stdout.index("{") :])
+
+
+def of_plates():
+    return of_groups(GROUPS)
+
+
+def of_hierarchies():
+    return [of_groups(setting) for setting in HIERARCHIES]
 
 
 def script():
@@ -113,7 +129,13 @@ def of_readme():
     return found
 
 
-MEASURE = {"sizes": of_sizes, "plates": of_plates, "problems": of_problems, "readme": of_readme}
+MEASURE = {
+    "sizes": of_sizes,
+    "plates": of_plates,
+    "hierarchies": of_hierarchies,
+    "problems": of_problems,
+    "readme": of_readme,
+}
 
 
 def main(given=None):

@@ -123,6 +123,29 @@ def plates(record):
     return markdown(head, rows)
 
 
+def structure(found):
+    """What a hierarchy is, in words."""
+    size, rows = f"{found['groups']:,}", f"N = {found['rows']:,}"
+    kind = {
+        "slopes": f"{size} groups with random slopes",
+        "nested": f"{size} groups in {found['second']:,}",
+        "crossed": f"{size} by {found['second']:,} crossed",
+    }[found["effects"]]
+    return f"{kind}, {found['likelihood']}, {rows}"
+
+
+def hierarchies(record):
+    rows = []
+    for found in record["hierarchies"]["found"]:
+        ours, other = found["TunaMH"], found["nutpie"]
+        read = sum(ours.get(name, 0.0) for name in ("shared_n_used", "plate_n_used"))
+        cells = [figures(read) if read else "0", figures(ours["set_up"]), seconds(ours)]
+        rows.append([structure(found), *cells, seconds(other) if other["seconds"] else "no draw"])
+    return markdown(
+        ["seconds to 1,000 effective draws", "rows a draw", "set-up", "`TunaMH()`", "nutpie"], rows
+    )
+
+
 def script(record):
     rows = []
     for state, name in (("cold", "empty caches"), ("warm", "compiled code kept")):
@@ -148,6 +171,7 @@ TABLES = {
     "sizes": by_size,
     "problems": by_problem,
     "plates": plates,
+    "hierarchies": hierarchies,
     "script": script,
 }
 
