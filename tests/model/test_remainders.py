@@ -44,6 +44,15 @@ def normal_with_free_sigma():
     pm.Normal("y", X @ beta, pm.math.exp(log_sigma), observed=eta + rng.normal(size=N))
 
 
+def censored_exponential():
+    """Booleans among the data of rows, which numba cannot make floats."""
+    rng, X, eta = data()
+    beta, end = pm.Normal("beta", shape=3), rng.exponential(3.0, N)
+    life = pm.Exponential.dist(lam=pm.math.exp(X @ beta))
+    y = np.minimum(np.exp(-eta) * rng.exponential(size=N), end)
+    pm.Censored("y", life, lower=None, upper=end, observed=y)
+
+
 def two_terms():
     rng, X, eta = data()
     beta = pm.Normal("beta", shape=3)
@@ -51,7 +60,7 @@ def two_terms():
     pm.Bernoulli("y", logit_p=X @ beta, observed=rng.random(N) < 0.5)
 
 
-MODELS = (poisson_with_levels, logistic_by_columns, normal_with_free_sigma, two_terms)
+MODELS = (poisson_with_levels, logistic_by_columns, censored_exponential, normal_with_free_sigma, two_terms)
 
 
 def target_of(build):
@@ -80,7 +89,7 @@ def both(target, point, source_from=log_ratios_source):
 
 
 @pytest.mark.parametrize("build", MODELS, ids=lambda one: one.__name__)
-@pytest.mark.covering(1)
+@pytest.mark.covering(2)
 def test_source_and_graph_agree(build):
     target, point = target_of(build)
     assert target._written is not None
