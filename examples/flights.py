@@ -9,9 +9,9 @@ carrier, and on effects of plane and destination. Slopes, planes and destination
 1. Four chains of the step that is recommended: seconds, rows read, effective draws.
 2. Its rivals (flights_rivals.py), on another core, each stopped after 40 seconds, set-up included: the same
    step on all rows, and nutpie if it is installed. Seconds to 1,000 effective draws are extrapolated.
-3. `AusterityMH(epsilon=0.01)`, which is not exact. It has no coordinates for 4,000 effects, so it gets the
-   model without planes and destinations and with one slope, and `Laplace()` proposals. Its standard deviations
-   are compared with those of `TunaMH` on that model.
+3. `AusterityMH(epsilon=0.01)`, which is not exact. It has no coordinates for 4,000 effects, so that it gets
+   the model without planes and destinations, with one slope, and `Laplace()` proposals. Its standard
+   deviations are compared with those of `TunaMH` on that model.
 4. The latest planes. Intervals are marginal, and the latest of 4,000 is a selected extreme: the probability
    to be one of the ten latest is from ranks in joint draws.
 
