@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 
 
@@ -23,9 +23,7 @@ def deterministic_sizes(model: pm.Model, point: Mapping[str, Any]) -> dict[str, 
             sizes[det.name] = int(np.prod(shape, dtype=np.int64))
     if unknown:
         graphs = model.replace_rvs_by_values([det + 0 for det in unknown])
-        measure = pytensor.function(
-            model.value_vars, [graph.size for graph in graphs], mode=INTERPRETED, on_unused_input="ignore"
-        )
+        measure = function_of(model.value_vars, [graph.size for graph in graphs], mode=INTERPRETED)
         found = measure(*(np.asarray(point[v.name], dtype=v.type.dtype) for v in model.value_vars))
         sizes.update({det.name: int(size) for det, size in zip(unknown, found, strict=True)})
     return sizes

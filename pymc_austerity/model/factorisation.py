@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.data import Rows
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values
 from pymc_austerity.model.graph.rows_on_disk import rows_of
@@ -233,7 +233,7 @@ class Factorisation:
         return list(as_values(self.graph.values.values(), point).values())
 
     def compile(
-        self, outputs: Sequence[Variable] | Variable, inputs: Sequence[Variable], **kwargs: Any
+        self, outputs: Sequence[Variable] | Variable, inputs: Sequence[Variable], mode: Any = None
     ) -> Any:
         """Compile a function of all value variables, `inputs` and all leaves, in that order."""
         arguments = [
@@ -241,9 +241,7 @@ class Factorisation:
             *inputs,
             *(leaf.placeholder for leaf in self.leaves),
         ]
-        function = pytensor.function(arguments, outputs, on_unused_input="ignore", **kwargs)
-        function.trust_input = True
-        return function
+        return function_of(arguments, outputs, mode, trust_input=True)
 
     @cached_property
     def _terms_function(self) -> Any:

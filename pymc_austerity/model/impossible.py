@@ -23,6 +23,7 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal, orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import as_values, raw_terms
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE, rebuild
 from pymc_austerity.model.observations import WIDER, Position, as_given, listed, positions
@@ -153,7 +154,7 @@ class _Terms:
 
     def compiled(self, graphs: list[Variable], inputs: list[Variable], mode: Any) -> Any:
         values = [self._plain.get(v, v) for v in self._model.value_vars]
-        return pytensor.function([*values, *inputs], graphs, mode=mode, on_unused_input="ignore")
+        return function_of([*values, *inputs], graphs, mode=mode)
 
     def values(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         return list(as_values(self._model.value_vars, point).values())

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
-import pytensor
 
 from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal, orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation, some_rows
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.graph.terms import Piece
@@ -66,11 +66,10 @@ def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: S
         mode = mode.excluding("local_check_parameter_to_ninf_switch").including(
             "local_remove_check_parameter"
         )
-    found = pytensor.function(
+    found = function_of(
         [*graph.values.values(), *graph.data, *model.value_vars],
         [*local, *global_, *sums, *(term.sum() for term in graph.raw.values())],
         mode=mode,
-        on_unused_input="ignore",
     )(*values, *graph.data_values(), *values)
     vectors, rest = found[: len(local)], found[len(local) :]
     _compare_rows(factorisation, values, vectors)

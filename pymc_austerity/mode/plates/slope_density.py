@@ -60,7 +60,8 @@ def _add_groups(
                 slope[j, sums.moved[k]] += sums.located[g * q + j, k]
         weighted = b @ factor
         inverse = np.eye(q) + factor.T @ weighted
-        if not np.isfinite(np.sum(inverse)):  # far out scales overflow, and the search turns back
+        determinant = np.linalg.det(inverse)  # 1 or more, but far out, where the search turns back
+        if not 0.0 < determinant < np.inf:
             return np.nan
         v = np.linalg.inv(inverse)
         pull = factor.T @ (a - b @ location)
@@ -68,7 +69,7 @@ def _add_groups(
         e = location + factor @ z
         score = a - b @ e
         total += float(a @ location - 0.5 * location @ (b @ location) + 0.5 * pull @ z)
-        total -= 0.5 * np.log(np.linalg.det(inverse))
+        total -= 0.5 * np.log(determinant)
         _write_local(a, b, factor, (weighted, z, e, score), (alpha, beta, gamma))
         _write_second(b, z, v, second)
         means = alpha.copy()

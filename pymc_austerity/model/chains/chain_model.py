@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.utils import rewrite_graph
@@ -19,8 +18,8 @@ from pymc_austerity.model.chains.site_terms import SiteGraphs, SiteTerm, data_le
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.target import CompiledTarget
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf, extract_given
-from pymc_austerity.model.graph.rewrite import INTERPRETED
 
 
 class ChainModel(CompiledTarget):
@@ -150,10 +149,7 @@ class ChainModel(CompiledTarget):
 
     def interpreted_functions(self) -> dict[str, Any]:
         """The functions of the target, of states, sites and arguments; nothing is compiled."""
-        return {
-            name: pytensor.function(self._inputs[name], [out], mode=INTERPRETED, on_unused_input="ignore")
-            for name, out in self._outputs.items()
-        }
+        return {name: function_of(self._inputs[name], [out]) for name, out in self._outputs.items()}
 
 
 def _only(terms: list[SiteTerm], among: np.ndarray) -> list[SiteTerm]:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.chains.found import FoundChain
 from pymc_austerity.model.chains.site_terms import SiteGraphs, SiteTerm
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
-from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.self_check import jittered
 
 _SEED = 24
@@ -89,11 +88,9 @@ def _is_concave(
 ) -> bool:
     """Does the diagonal of a Hessian, near the initial point, say that a term has a maximum?"""
     leaves = [*found.leaves, *tables]
-    function = pytensor.function(
+    function = function_of(
         [*inputs, *found.graph.values.values(), *(leaf.placeholder for leaf in leaves)],
         hessian[:: found.layout.n_components + 1],
-        mode=INTERPRETED,
-        on_unused_input="ignore",
     )
     where = np.flatnonzero(among)
     at = np.random.default_rng(_SEED).normal(size=(len(inputs) - 1, len(where)))

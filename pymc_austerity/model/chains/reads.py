@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
@@ -27,6 +26,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import LocalTerm
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 
 Cells = npt.NDArray[np.int64]
@@ -139,7 +139,7 @@ def _selection(
             f"The states {name!r} are not a chain: which of them a row of the term {term.name!r} reads "
             f"depends on {others}."
         )
-    function = pytensor.function(inputs, positions, mode=INTERPRETED, on_unused_input="ignore")
+    function = function_of(inputs, positions)
 
     def at(n_rows: int) -> np.ndarray:
         return np.asarray(function(np.arange(n_rows) % term.size, *leaves.values()))
@@ -202,9 +202,7 @@ def cells_that_matter(
     """
     columns = [pt.vector(f"column{k}") for k in range(reading.cells.shape[1])]
     rows = replaced(reading, columns)
-    function = pytensor.function(
-        [*columns, reading.term.index, *inputs], rows, mode=INTERPRETED, on_unused_input="ignore"
-    )
+    function = function_of([*columns, reading.term.index, *inputs], rows, mode=INTERPRETED)
     rng = np.random.default_rng(_SEED)
     n_rows = reading.term.size
     matters = np.zeros(reading.cells.shape, dtype=bool)

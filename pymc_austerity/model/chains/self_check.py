@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import pymc as pm
-import pytensor
 
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.chains.chain_model import ChainModel
 from pymc_austerity.model.chains.moves import as_tables
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.self_check import jittered
 
@@ -85,9 +85,7 @@ def check_chain(chain: ChainModel, model: pm.Model) -> None:
     """
     graph, layout, name = chain.found.graph, chain.found.layout, str(chain.found.states.name)
     point = dict(zip(graph.values, jittered(graph), strict=True))
-    full = pytensor.function(
-        model.value_vars, [t.sum() for t in graph.raw.values()], mode=INTERPRETED, on_unused_input="ignore"
-    )
+    full = function_of(model.value_vars, [t.sum() for t in graph.raw.values()], mode=INTERPRETED)
     rng = np.random.default_rng(_SEED)
     ours, theirs = [], []
     for _ in range(2):

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
@@ -28,6 +27,7 @@ from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.factorise import build
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
 from pymc_austerity.model.self_check import jittered
@@ -170,7 +170,7 @@ class Allocations(CompiledTarget):
     @cached_property
     def _interpreted_terms(self) -> Any:
         inputs, output = self._inputs["log_terms"], self._outputs["log_terms"]
-        return pytensor.function(inputs, output, mode=INTERPRETED, on_unused_input="ignore")
+        return function_of(inputs, output)
 
     def _as_function_of_category(self, term: LocalTerm, z: Variable) -> Variable:
         """Rows of a term with ``z[index]`` replaced by the categories; refused if z is needed otherwise."""
@@ -211,9 +211,7 @@ class Allocations(CompiledTarget):
         raw = graph.raw
         # At an initial point all components are often alike, and every z has the same density.
         point = dict(zip(graph.values, jittered(graph), strict=True))
-        full = pytensor.function(
-            model.value_vars, [t.sum() for t in raw.values()], mode=INTERPRETED, on_unused_input="ignore"
-        )
+        full = function_of(model.value_vars, [t.sum() for t in raw.values()], mode=INTERPRETED)
         rng = np.random.default_rng(_SEED + 1)
         n = self.n_local
         rows = np.unique([0, 1, n - 1, *rng.integers(n, size=_CHECKED_ROWS - 3)])

@@ -10,13 +10,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import pytensor
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.tensor.type import DenseTensorType
 
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
+from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 
 # Constants up to this size stay in the graph, unless that is long already.
 _SMALL_CONSTANT = 1000
@@ -105,6 +105,6 @@ def leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]:
         else:
             computed.append(leaf.source)
     if computed:
-        function = pytensor.function(list(shared), computed, mode=INTERPRETED, on_unused_input="ignore")
+        function = function_of(list(shared), computed)
         values.update(zip(computed, function(*shared.values()), strict=True))
     return [np.asarray(values[leaf.source]) for leaf in leaves]

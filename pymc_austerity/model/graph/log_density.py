@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
@@ -23,8 +22,9 @@ from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.merging import merged
-from pymc_austerity.model.graph.rewrite import INTERPRETED, ShapeMeasure, depends_on, narrowed, rebuild
+from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, narrowed, rebuild
 from pymc_austerity.model.graph.rows_on_disk import rows_of, with_rows
 from pymc_austerity.model.refusal import named
 
@@ -70,7 +70,7 @@ class LogDensityGraph:
 
     def evaluate(self, var: Variable) -> np.ndarray:
         """Value of a graph of constants and shared data."""
-        function = pytensor.function(list(self.data), var, mode=INTERPRETED, on_unused_input="ignore")
+        function = function_of(list(self.data), var)
         return np.asarray(function(*self.data_values()))
 
     def require_same_data(self) -> None:

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
+from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.rewrite import rebuild
 from pymc_austerity.model.plates.effects_family import FAMILIES, Family
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.self_check import jittered
@@ -126,7 +126,7 @@ def _one_number(fact: Factorisation, name: str, what: str, graph: Variable) -> V
 def evaluate(fact: Factorisation, graph: Variable, values: list[np.ndarray]) -> np.ndarray:
     """A graph of value variables, at values of all of them."""
     inputs = list(fact.graph.values.values())
-    function = pytensor.function(inputs, graph, mode=INTERPRETED, on_unused_input="ignore")
+    function = function_of(inputs, graph)
     return np.asarray(function(*values))
 
 
@@ -135,11 +135,9 @@ def _check(fact: Factorisation, name: str, value: Variable, prior: EffectsPrior)
     values = jittered(fact.graph)
     order = list(fact.graph.values.values())
     term = fact.graph.terms[name]
-    function = pytensor.function(
+    function = function_of(
         [*order, *fact.graph.data],
         [term, prior.location, prior.scale, prior.shape],
-        mode=INTERPRETED,
-        on_unused_input="ignore",
     )
     found, location, scale, shape = function(*values, *fact.graph.data_values())
     own = values[order.index(value)]
@@ -158,7 +156,7 @@ def is_positive(fact: Factorisation, graph: Variable) -> bool:
     A scale that may change its sign has two modes, and a density only for one of them.
     """
     inputs = list(fact.graph.values.values())
-    function = pytensor.function(inputs, graph, mode=INTERPRETED, on_unused_input="ignore")
+    function = function_of(inputs, graph)
     near = (list(fact.graph.point.values()), jittered(fact.graph))
     rng = np.random.default_rng(_SEED)
     far = [

@@ -6,7 +6,6 @@ from typing import cast
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import NormalRV
@@ -15,7 +14,7 @@ from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression, constant, ordered
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.plates.dispersions import selected
 from pymc_austerity.model.plates.effects_prior import typed
 from pymc_austerity.model.self_check import jittered
@@ -67,11 +66,9 @@ def is_about_predictor(
         return False
     (scale,) = scales
     places = leaves(scale, "predictor")
-    function = pytensor.function(
+    function = function_of(
         [*fact.graph.values.values(), *fact.graph.data],
         [log_precision, *(selected(graph, k) for k in places)],
-        mode=INTERPRETED,
-        on_unused_input="ignore",
     )
     for values in (list(fact.graph.point.values()), jittered(fact.graph)):
         found, *scalars = (np.ravel(one)[0] for one in function(*values, *fact.graph.data_values()))

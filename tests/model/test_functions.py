@@ -1,0 +1,102 @@
+"""Functions of equal graphs are rewritten once."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.utils import MissingInputError
+
+from pymc_austerity.model.graph import functions
+from pymc_austerity.model.graph.functions import function_of, structure_of
+
+
+@pytest.fixture(autouse=True)
+def rewritten(monkeypatch):
+    """How often PyTensor was asked; what earlier tests left is not there."""
+    calls, function = [], pytensor.function
+    monkeypatch.setattr(functions, "_makers", type(functions._makers)())
+    monkeypatch.setattr(pytensor, "function", lambda *a, **k: calls.append(a) or function(*a, **k))
+    return calls
+
+
+def graph(power=2.0, weights=(1.0, 2.0), dtype="float64"):
+    x, y = pt.vector("x", dtype=dtype), pt.scalar("y")
+    return [x, y], pt.sum(pt.constant(np.array(weights)) * x**power) - y
+
+
+def test_equal_graphs_are_rewritten_once(rewritten):
+    first, second = (function_of(*graph()) for _ in range(2))
+    assert len(rewritten) == 1
+    x = np.array([1.0, 3.0])
+    assert first(x, 1.0) == second(x, 1.0) == 18.0
+
+
+def test_each_function_has_storage_of_its_own():
+    x = pt.vector("x")
+    first, second = (function_of([x], [x + 1.0, x * 2.0]) for _ in range(2))
+    found = first(np.ones(2))
+    second(np.zeros(3))
+    np.testing.assert_array_equal(found, [[2.0, 2.0], [2.0, 2.0]])
+    assert not {id(c.storage) for c in first.input_storage} & {id(c.storage) for c in second.input_storage}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(graph(power=3.0), id="another constant"),
+        pytest.param(graph(weights=(1.0, 2.5)), id="another vector of constants"),
+        pytest.param(graph(weights=(np.nan, 2.0)), id="not a number"),
+        pytest.param(graph(dtype="float32"), id="another type"),
+    ],
+)
+def test_other_graphs_are_not(rewritten, other):
+    for inputs, output in (graph(), other):
+        function_of(inputs, output)
+    assert len(rewritten) == 2
+
+
+def test_an_input_that_is_missing():
+    (x, y), output = graph()
+    assert structure_of([x], [output]) is None
+    with pytest.raises(MissingInputError):
+        function_of([x], output)
+
+
+def test_order_of_inputs_tells():
+    x, y = pt.scalars("x", "y")
+    assert function_of([x, y], x - y)(3.0, 1.0) == 2.0
+    assert function_of([y, x], x - y)(3.0, 1.0) == -2.0
+    assert function_of([x, y], y - x)(3.0, 1.0) == -2.0
+
+
+def test_outputs_in_a_list_tell(rewritten):
+    inputs, output = graph()
+    assert np.ndim(function_of(inputs, output)(np.ones(2), 0.0)) == 0
+    assert len(function_of(inputs, [output])(np.ones(2), 0.0)) == 1
+    assert len(rewritten) == 2
+
+
+def test_the_mode_tells(rewritten):
+    inputs, output = graph()
+    function_of(inputs, output)
+    function_of(inputs, output, mode="FAST_RUN")
+    assert len(rewritten) == 2
+
+
+def test_shared_variables_and_long_constants_are_not_kept(rewritten):
+    x, shared = pt.vector("x"), pytensor.shared(np.ones(3), "data")
+    for constant in (shared, pt.constant(np.ones(functions._MOST_NUMBERS + 1))):
+        for _ in range(2):
+            assert function_of([x], x.sum() + constant.sum())(np.ones(1)) == 1.0 + constant.sum().eval()
+    shared.set_value(np.zeros(3))
+    assert function_of([x], x.sum() + shared.sum())(np.ones(1)) == 1.0
+    assert not functions._makers
+
+
+def test_the_oldest_is_forgotten(rewritten, monkeypatch):
+    monkeypatch.setattr(functions, "_MOST", 2)
+    x = pt.scalar("x")
+    for k in (1, 2, 1, 3, 1, 2):
+        assert function_of([x], x * k)(2.0) == 2.0 * k
+    assert len(rewritten) == 4  # 1, 2, 3, and 2 again
+    assert len(functions._makers) == 2
