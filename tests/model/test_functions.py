@@ -56,7 +56,7 @@ def test_other_graphs_are_not(rewritten, other):
 
 
 def test_an_input_that_is_missing():
-    (x, y), output = graph()
+    (x, _), output = graph()
     assert structure_of([x], [output]) is None
     with pytest.raises(MissingInputError):
         function_of([x], output)
