@@ -50,7 +50,7 @@ SCALES = ["tau_slope", "tau_destination", "tau_plane"]
 VARIABLES = ["intercept", "beta", "carrier", *SCALES, "slope", "destination", "plane"]
 
 FAST = {"draws": 1000, "tune": 200, "nutpie": {"draws": 1000, "tune": 400}}
-FULL = {"draws": 1500, "tune": 200, "nutpie": {"draws": 2000, "tune": 400}}
+FULL = {"draws": 2500, "tune": 200, "nutpie": {"draws": 2000, "tune": 400}}
 
 
 # Model ------------------------------------------------------------------------------------------------

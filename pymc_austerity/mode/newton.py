@@ -158,8 +158,8 @@ def _length_uphill(counted: Counted, q: Vector, value: float, step: Vector, norm
     """The share of a Newton step that raises the density by a part of what its slope promises, or zero."""
     length = 1.0
     while length > _SHORTEST:
-        # Close to a maximum what is gained is lost in the rounding of the value.
-        if norm < _CLOSE or counted(q + length * step)[0] > value + _PROMISE * length * norm**2:
+        # Close to a maximum what is gained is lost in the rounding of the value. Far out it may overflow.
+        if norm < _CLOSE or value + _PROMISE * length * norm**2 < counted(q + length * step)[0] < math.inf:
             return length
         length *= 0.25
     return 0.0

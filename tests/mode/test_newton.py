@@ -140,6 +140,21 @@ def test_values_that_are_not_finite_on_the_way():
     np.testing.assert_allclose(maximise(density, np.array([60.0])).mode, 10.0, atol=1e-5)
 
 
+def test_a_density_that_overflows_on_the_way():
+    """Far out rounding may leave plus infinity, which is no higher place."""
+
+    def density(q):
+        if q[0] > 3.0:
+            return np.inf, np.full(1, np.nan), np.full((1, 1), np.nan)
+        return (
+            float(-np.log1p(q[0] ** 2)),
+            -2.0 * q / (1.0 + q**2),
+            np.array([[-2.0 * (1.0 - q[0] ** 2) / (1.0 + q[0] ** 2) ** 2]]),
+        )
+
+    np.testing.assert_allclose(maximise(density, np.full(1, -0.99)).mode, 0.0, atol=1e-5)
+
+
 def steep(q):
     """It falls to the left so steeply that a first step ends where its square cannot be written."""
     weight = np.exp(-q)
