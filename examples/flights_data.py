@@ -42,7 +42,8 @@ def synthetic_flights(n=60_000, planes=500, destinations=30, carriers=6):
     miles, owner = rng.gamma(3, 350, destinations).round(), rng.integers(0, carriers, planes)
     effects = 0.3 * rng.normal(size=planes)[plane] + 0.3 * rng.normal(size=destinations)[destination]
     carrier = 0.2 * rng.normal(size=carriers)[owner[plane]]
-    slope = 0.3 * rng.normal(size=carriers)[owner[plane]] * (np.log(miles) - np.log(miles).mean())[destination]
+    distance = np.log(miles) - np.log(miles).mean()
+    slope = 0.3 * rng.normal(size=carriers)[owner[plane]] * distance[destination]
     eta = -1.4 + 0.1 * (hour - 13) + 0.2 * np.sin(month) + effects + carrier + slope
     return pd.DataFrame(
         {
