@@ -62,7 +62,7 @@ def test_steps(name):
 @pytest.mark.parametrize("name", RULES)
 def test_metropolis_hastings_with_every_rule(name):
     make_step, tolerance = RULES[name]
-    check_step(make_step, tolerance=tolerance, draws=3000, partner=pm.Slice)
+    check_step(make_step, tolerance=tolerance, draws=1500, partner=pm.Slice)
 
 
 # Control variates ---------------------------------------------------------------------------------

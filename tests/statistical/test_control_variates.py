@@ -125,7 +125,7 @@ def test_cost_and_mixing_of_austerity(logistic, n, epsilon, most, mix, least):
         proposal=None if mix is None else pma.Laplace(mix=mix),
     )
     # Now and then a decision reads all rows: the mean of 40,000 decisions at N = 1e6 varies by a third.
-    draws = 200_000
+    draws = 200_000 if n > 10_000 else 50_000
     idata = chain(logistic(n), step, draws, seed=1)
     ess = moments(columns(idata, beta=None)).ess
     assert mean_of(idata, "n_used") - EXACT_ROWS <= most
@@ -145,7 +145,7 @@ def test_cost_and_mixing_of_barker(logistic, n):
 
 # Bias -------------------------------------------------------------------------------------------------
 
-ENOUGH = 2e5
+DRAWS, ENOUGH = 165_000, 1e5
 
 
 @register_jitable
@@ -172,7 +172,7 @@ def exact(logistic):
             step = pma.MetropolisHastings(
                 model=logistic(n), acceptance=Exact(), proposal=pma.Laplace(mix=0.1)
             )
-            found[n] = moments(columns(chain(logistic(n), step, 330_000, seed=3), beta=None))
+            found[n] = moments(columns(chain(logistic(n), step, DRAWS, seed=3), beta=None))
             assert found[n].ess.min() >= ENOUGH
         return found[n]
 
@@ -183,7 +183,7 @@ def by_subsampling(model, acceptance):
     step = pma.MetropolisHastings(
         model=model, acceptance=acceptance, control_variate=pma.Taylor(), proposal=pma.Laplace(mix=0.1)
     )
-    result = moments(columns(chain(model, step, 330_000, seed=4), beta=None))
+    result = moments(columns(chain(model, step, DRAWS, seed=4), beta=None))
     assert result.ess.min() >= ENOUGH
     return result
 
@@ -193,7 +193,7 @@ def by_subsampling(model, acceptance):
     [
         pytest.param(
             1000,
-            marks=pytest.mark.slow("330,000 transitions: errors of a few hundredths of a standard deviation"),
+            marks=pytest.mark.slow("165,000 transitions: errors of a few hundredths of a standard deviation"),
         ),
         pytest.param(3000, marks=pytest.mark.full_size("the same with more rows")),
         pytest.param(10_000, marks=pytest.mark.full_size("the same with more rows, minutes")),
@@ -208,7 +208,7 @@ class TestBias:
             control_variate=pma.Taylor(),
             proposal=pma.Laplace(mix=0.1),
         )
-        found = moments(columns(chain(logistic(n), step, 330_000, seed=5), beta=None))
+        found = moments(columns(chain(logistic(n), step, DRAWS, seed=5), beta=None))
         assert found.ess.min() >= ENOUGH
         assert distances(found, exact(n)).max() < LIMIT
 

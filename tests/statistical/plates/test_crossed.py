@@ -73,12 +73,22 @@ def test_drawn_rows_against_all_rows(data):
     assert not agreement_of(planted, whole, P + 2)
 
 
-@pytest.mark.slow("200,000 sweeps of the reference, and 15,000 draws of each spelling")
+@pytest.mark.parametrize(
+    "n",
+    [
+        pytest.param(
+            6000, marks=pytest.mark.slow("72,000 sweeps of the reference, 6,000 draws of each spelling")
+        ),
+        pytest.param(
+            15_000, marks=pytest.mark.full_size("180,000 sweeps, and 15,000 draws of each spelling")
+        ),
+    ],
+)
 @pytest.mark.filterwarnings("ignore:Tuning ended")
-def test_crossed_factors(data):
-    theirs = sample(*data, (G, H), 15_000, 1, thin=12)[None]
+def test_crossed_factors(data, n):
+    theirs = sample(*data, (G, H), n, 1, thin=12)[None]
     for spelling in ("centered", "non-centered", "located"):
-        ours, _, _ = draws_of(data, spelling, 15_000)
+        ours, _, _ = draws_of(data, spelling, n)
         found = agreement_of(ours, theirs, P + 2)
         assert found, (spelling, found)
     # The planted error: the Jacobian of the scale of the second factor counts twice.

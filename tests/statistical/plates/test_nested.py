@@ -48,12 +48,22 @@ def draws_of(data, spelling, n, seed=3):
     return np.concatenate([shared, found["v"], found["u"]], axis=1)[None]
 
 
-@pytest.mark.slow("240,000 sweeps of the reference, and 20,000 draws of each spelling")
+@pytest.mark.parametrize(
+    "n",
+    [
+        pytest.param(
+            8000, marks=pytest.mark.slow("96,000 sweeps of the reference, 8,000 draws of each spelling")
+        ),
+        pytest.param(
+            20_000, marks=pytest.mark.full_size("240,000 sweeps, and 20,000 draws of each spelling")
+        ),
+    ],
+)
 @pytest.mark.filterwarnings("ignore:Tuning ended")
-def test_nested_groups(data):
-    theirs = sample(*data, H, 20_000, 1, thin=12)[None]
+def test_nested_groups(data, n):
+    theirs = sample(*data, H, n, 1, thin=12)[None]
     for spelling in ("centered", "non-centered"):
-        ours = draws_of(data, spelling, 20_000)
+        ours = draws_of(data, spelling, n)
         found = agreement_of(ours, theirs, P + 3)
         assert found, (spelling, found)
     # The planted bug: the Jacobian of the scale of outer effects counts twice.
