@@ -18,8 +18,8 @@ from pytensor.graph.traversal import toposort
 
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 
-# Rewritten graphs that are kept, the oldest not used is forgotten.
-_MOST = 256
+# Rewritten graphs that are kept, of one or two megabytes at most; those not used for longest are forgotten.
+_MOST = 100
 # Numbers in the constants of such a graph: data that are longer are compared nowhere, and not kept.
 _MOST_NUMBERS = 5_000
 
@@ -48,9 +48,10 @@ def function_of(
     if structure is None:
         return pytensor.function(list(inputs), outputs, mode=mode, on_unused_input="ignore", **options)
     key = (structure, isinstance(outputs, Variable), get_mode(mode), *sorted(options.items()))
-    if key in _makers:
-        _makers.move_to_end(key)
-        return _makers[key].create()
+    maker = _makers.pop(key, None)
+    if maker is not None:
+        _makers[key] = maker  # now the last to be forgotten
+        return maker.create()
     function = pytensor.function(list(inputs), outputs, mode=mode, on_unused_input="ignore", **options)
     _makers[key] = function.maker
     if len(_makers) > _MOST:
