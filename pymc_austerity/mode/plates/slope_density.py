@@ -60,7 +60,8 @@ def _add_groups(
                 slope[j, sums.moved[k]] += sums.located[g * q + j, k]
         weighted = b @ factor
         inverse = np.eye(q) + factor.T @ weighted
-        determinant = np.linalg.det(inverse)  # 1 or more, but far out, where the search turns back
+        # Far out, where the search turns back, it overflows, or the identity is lost in rounding.
+        determinant = np.linalg.det(inverse) if np.isfinite(np.sum(inverse)) else np.nan
         if not 0.0 < determinant < np.inf:
             return np.nan
         v = np.linalg.inv(inverse)

@@ -87,10 +87,11 @@ def test_quadratic_with_slopes(likelihood):
     np.testing.assert_allclose(hessian, curvature, rtol=1e-6, atol=1e-6 * np.abs(hessian).max())
 
 
-def test_slopes_so_large_that_one_is_lost_beside_them():
-    """I + C' b C is then singular as numbers are written, and the search turns back."""
+@pytest.mark.parametrize("scale", [1e30, 1e200])
+def test_slopes_so_large_that_one_is_lost_beside_them(scale):
+    """I + C' b C is then singular as numbers are written, or overflows, and the search turns back."""
     sums, factor = sums_of("bernoulli", "two slopes"), np.zeros((3, 3))
-    factor[1, :2] = 1e30
+    factor[1, :2] = scale
     value, _, _ = quadratic_derivatives_with_slopes(sums, np.zeros(len(sums.center)), factor, 0.0)
     assert not np.isfinite(value)
 
