@@ -101,7 +101,7 @@ def test_real_flights(example, data, tmp_path):
         pytest.skip(str(missing))
     record = example.main(full=True, output=tmp_path)["record"]
     assert [record[name] for name in ("flights", "planes", "carriers")] == [327_346, 4037, 16]
-    assert record["TunaMH"]["rows"] < 1000
+    assert record["TunaMH"]["rows"] < 4000  # a proposal in 300 is beyond the reach, and reads all rows
     assert record["TunaMH"]["rhat"] < 1.02
 
 
