@@ -16,7 +16,7 @@ class SharedProposal(NamedTuple):
     """The fitted distribution of theta, from which it is proposed, in coordinates zeta.
 
     For inner effects v = V y, y = (a t2 + c) r + sqrt(t2 r) zeta, r = 1 / (1 + b t2), t2 their squared scale;
-    some others are x = zeta - S v.
+    some others are x = zeta - S v. Those of `hyper` are functions of normal scores (`scores`).
 
     Attributes
     ----------
@@ -34,14 +34,16 @@ class SharedProposal(NamedTuple):
     mean : ndarray (n,)
     factor, inverse : ndarray (n, n)
         Lower triangular L with L L' the covariance, and its inverse.
-    independent, walks : float
-        Shares of independent draws and of random walks. The rest are random walks of scales alone.
+    independent : float
+        Share of independent draws. The rest are random walks.
     scale : float
         Of the random walk, in units of L.
     hyper : ndarray of int
         Which of the n are no coefficients: scales, and what these depend on.
     spreads : ndarray (n,)
-        Standard deviations of zeta.
+        Standard deviations of scores.
+    knots : ndarray (k, n_knots)
+        For each of `hyper` where it is at equidistant normal scores, in standard deviations from the mean.
     """
 
     moved: Index
@@ -57,7 +59,7 @@ class SharedProposal(NamedTuple):
     factor: Matrix
     inverse: Matrix
     independent: float
-    walks: float
     scale: float
     hyper: Index
     spreads: Vector
+    knots: Matrix

@@ -9,13 +9,11 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
+from pymc_austerity.kernels.plates.scores import from_scores, to_scores
 from pymc_austerity.target import Target, Vector
 
 # Degrees of freedom of independent draws of theta: with fewer they leave the bounds' radius too often.
 _DOF = 20.0
-# Random walks of scales are from one to so many standard deviations: with few groups the logarithm of a scale
-# has a long tail to the left, which independent draws hardly reach, and hardly leave.
-_LARGEST = 6.0
 
 
 @jitable
@@ -24,19 +22,15 @@ def propose_shared(
 ) -> tuple[Vector, float]:
     """A proposal for theta, and the log of its ratio of densities, back over forth.
 
-    It is drawn in coordinates zeta, in which the ratio has the Jacobian of theta(zeta).
+    It is drawn in coordinates zeta, of which some are functions of normal scores; the ratio has the Jacobian.
     """
     moved = proposal.moved
     q = int(moved.shape[0])
     old, new = theta.copy(), np.empty(theta.shape[0])
-    ratio = -to_zeta(proposal, target.features(theta, args), old)
+    ratio = -to_zeta(proposal, target.features(theta, args), old) - to_scores(proposal, old)
     new[:] = old
-    xi, kind = rng.standard_normal(q), rng.random()
-    if kind >= proposal.independent + proposal.walks and proposal.hyper.shape[0] > 0:
-        size = math.exp(rng.random() * math.log(_LARGEST))
-        for k in proposal.hyper:
-            new[moved[k]] += size * proposal.spreads[k] * xi[k]
-    elif kind >= proposal.independent:
+    xi = rng.standard_normal(q)
+    if rng.random() >= proposal.independent:
         for k in range(q):
             for j in range(k + 1):
                 new[moved[k]] += proposal.scale * proposal.factor[k, j] * xi[j]
@@ -53,6 +47,7 @@ def propose_shared(
             new_square += (stretch * xi[k]) ** 2
         log_ratio = math.log1p(new_square / _DOF) - math.log1p(old_square / _DOF)
         ratio += 0.5 * (_DOF + q) * log_ratio
+    ratio += from_scores(proposal, new)
     # Scales depend on coordinates that zeta and theta have in common.
     ratio += to_theta(proposal, target.features(new, args), new)
     return new, ratio

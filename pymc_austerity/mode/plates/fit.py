@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.records import GroupSums
+from pymc_austerity.kernels.plates.scores import LAST, N_KNOTS
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments, moved_center
 from pymc_austerity.mode.plates.expansion import Expanded, drift_of
 from pymc_austerity.mode.plates.group_means import locations, slopes_of_locations
+from pymc_austerity.mode.plates.normal_scores import normal_scores
 from pymc_austerity.mode.plates.shared_map import SharedMap
 from pymc_austerity.mode.plates.slope_levels import given_theta, scaled_eps, times_curvatures
 from pymc_austerity.mode.plates.theta_density import SharedTerms
@@ -43,7 +45,7 @@ class SharedFit(NamedTuple):
     mean : ndarray (q,)
         Of zeta.
     factor : ndarray (q, q)
-        Lower triangular; factor factor' is the covariance of zeta.
+        Lower triangular; factor factor' is the covariance of zeta, for those of `hyper` of their scores.
     theta : ndarray (q,)
         At the mean.
     slopes : ndarray (q, q)
@@ -52,6 +54,8 @@ class SharedFit(NamedTuple):
         What the last round moved, in standard deviations.
     hyper : ndarray of int
         Coordinates of theta that are no coefficients.
+    knots : ndarray (k, n_knots)
+        Tables of these (`normal_scores`).
     first_inner : int
         The first of the features that is a scale of inner effects.
     """
@@ -64,11 +68,16 @@ class SharedFit(NamedTuple):
     slopes: Matrix
     shift: float
     hyper: Index
+    knots: Matrix
     first_inner: int
 
     def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
         """A draw of theta."""
-        zeta = self.mean + self.factor @ rng.standard_normal(len(self.mean))
+        z = self.factor @ rng.standard_normal(len(self.mean))
+        for k, knots in zip(self.hyper, self.knots, strict=True):
+            spread = np.linalg.norm(self.factor[k])
+            z[k] = spread * np.interp(z[k] / spread, np.linspace(-LAST, LAST, N_KNOTS), knots)
+        zeta = self.mean + z
         return self.map.to_theta(zeta, shared.inner_scales(zeta) ** 2)
 
 
@@ -129,7 +138,8 @@ def fit_shared(
             hyper = np.setdiff1d(np.arange(len(mean)), sums.linear)
             first = first_inner(sums.n_effects)
             lower = np.ascontiguousarray(factor)
-            return SharedFit(center, own, mean, lower, theta, slopes, shift, hyper, first), at, sums
+            knots = normal_scores(found.density, found.zeta, found.precision, mean - found.zeta, hyper)
+            return SharedFit(center, own, mean, lower, theta, slopes, shift, hyper, knots, first), at, sums
         center, moved = moved_center(survey, sums, theta), True
         del at  # its room is for the next
 

@@ -8,8 +8,8 @@ from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.target import Index
 
-# Shares of independent draws and of random walks, and the size of these; the others move scales alone.
-_INDEPENDENT, _WALKS, _SIZE = 0.8, 0.1, 2.4
+# Share of independent draws; the others are random walks, of this size.
+_INDEPENDENT, _SIZE = 0.9, 2.4
 
 
 def shared_proposal(fit: SharedFit, outer: Index) -> SharedProposal:
@@ -34,8 +34,8 @@ def shared_proposal(fit: SharedFit, outer: Index) -> SharedProposal:
         factor=factor,
         inverse=np.ascontiguousarray(np.linalg.inv(factor)),
         independent=_INDEPENDENT,
-        walks=_WALKS,
         scale=_SIZE / float(np.sqrt(len(mean))),
         hyper=np.searchsorted(moved, fit.hyper),
         spreads=np.linalg.norm(factor, axis=1),
+        knots=fit.knots,
     )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.outer import Outer
 from pymc_austerity.kernels.plates.records import GroupSums
-from pymc_austerity.mode.newton import NoMaximumError, maximise
+from pymc_austerity.mode.newton import Density, NoMaximumError, maximise
 from pymc_austerity.mode.plates.effects_excess import EffectsExcess
 from pymc_austerity.mode.plates.outer_density import log_scales
 from pymc_austerity.mode.plates.shared_map import SharedMap, no_map, shared_map
@@ -50,6 +50,8 @@ class ThetaMaximum(NamedTuple):
         Minus the Hessian by zeta.
     slopes : ndarray (q, q)
         d theta / d zeta.
+    density : callable
+        The log density of zeta that has this maximum, with gradient and Hessian.
     """
 
     map: SharedMap
@@ -57,6 +59,7 @@ class ThetaMaximum(NamedTuple):
     theta: Vector
     precision: Matrix
     slopes: Matrix
+    density: Density
 
 
 class InnerCoordinates(NamedTuple):
@@ -116,7 +119,7 @@ def maximum_at(
         ) from None
     zeta = found.mode
     theta = theta_of(zeta)
-    return ThetaMaximum(own, zeta, theta, found.precision, own.slopes_at(zeta, shared(theta)))
+    return ThetaMaximum(own, zeta, theta, found.precision, own.slopes_at(zeta, shared(theta)), density)
 
 
 def _map_at(shared: SharedTerms, sums: GroupSums, inner: InnerCoordinates, theta: Vector) -> SharedMap:

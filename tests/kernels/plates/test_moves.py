@@ -11,6 +11,7 @@ from scipy import stats
 
 from pymc_austerity.kernels.plates import decisions, moves
 from pymc_austerity.kernels.plates.moves import move_plate, move_shared
+from pymc_austerity.kernels.plates.scores import from_scores, to_scores
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared, to_theta, to_zeta
 from pymc_austerity.kernels.plates.thinning import Rates, rates_of, shift_of
 from tests.kernels.plates.cases import DRAWN, SIZES, case_of, pair_of
@@ -153,10 +154,17 @@ def shared_pairs(case):
         yield theta, theta_new, eps
 
 
-def log_q(case, theta):
-    """Of independent proposals."""
+def scores_of(case, theta):
+    """Coordinates in which theta is proposed, and the log determinant of theta by them."""
     proposal, zeta = case.arrays.proposal, theta.copy()
     determinant = to_zeta(proposal, case.target.features(theta, case.args), zeta)
+    return zeta, determinant + to_scores(proposal, zeta)
+
+
+def log_q(case, theta):
+    """Of independent proposals."""
+    proposal = case.arrays.proposal
+    zeta, determinant = scores_of(case, theta)
     w = proposal.inverse @ (zeta - proposal.mean)
     return -0.5 * (20.0 + len(theta)) * np.log1p(w @ w / 20.0) - determinant
 
@@ -200,44 +208,38 @@ def test_without_the_density_of_the_proposal_it_fails(monkeypatch):
 
 @pytest.mark.parametrize("spelling", ["centered", "crossed"])
 def test_ratio_of_the_proposal(spelling):
-    """Multivariate t in coordinates zeta, or a random walk there, of all or of scales alone."""
+    """Multivariate t of scores, or a random walk there."""
     case, rng = case_of("bernoulli", spelling, 400), np.random.default_rng(26)
     proposal = case.arrays.proposal
-    theta, draws, kinds = case.draw(rng)[0], [], []
-    zeta = theta.copy()
-    determinant = to_zeta(proposal, case.target.features(theta, case.args), zeta)
+    theta, draws, n_walks = case.draw(rng)[0], [], 0
+    scores, determinant = scores_of(case, theta)
     for _ in range(2000):
         new, ratio = propose_shared(rng, proposal, theta, case.args, case.target)
-        other = new.copy()
-        of_new = to_zeta(proposal, case.target.features(new, case.args), other)
-        if abs(ratio - (of_new - determinant)) < 1e-12:
-            kept = np.delete(np.abs(other - zeta), proposal.hyper)
-            kinds.append("scales" if kept.max() < 1e-9 else "walks")
-            if kinds[-1] == "walks":
-                assert np.abs(proposal.inverse @ (other - zeta)).max() < 6.0 * proposal.scale
+        other, of_new = scores_of(case, new)
+        if abs(ratio - (of_new - determinant)) < 1e-11:
+            n_walks += 1
+            assert np.abs(proposal.inverse @ (other - scores)).max() < 6.0 * proposal.scale
             continue
         assert ratio == pytest.approx(log_q(case, theta) - log_q(case, new), abs=1e-9)
         draws.append(proposal.inverse @ (other - proposal.mean))
-    rest = 1.0 - proposal.independent - proposal.walks
-    for kind, share in (("walks", proposal.walks), ("scales", rest)):
-        assert stats.binomtest(kinds.count(kind), 2000, share).pvalue > 1e-4
+    assert stats.binomtest(n_walks, 2000, 1.0 - proposal.independent).pvalue > 1e-4
     pvalues = [stats.kstest(one, stats.t(20).cdf).pvalue for one in np.transpose(draws)]
     assert min(pvalues) > 1e-4 / len(pvalues)
 
 
 def test_jacobian_of_the_proposal():
-    """By differences, for effects of a second factor."""
+    """By differences, for effects of a second factor, and scales of both."""
     case, rng = case_of("bernoulli", "crossed", 400), np.random.default_rng(28)
     proposal, h = case.arrays.proposal, 1e-6
     assert len(proposal.mapped) == 5
 
-    def theta_at(zeta):
-        theta = zeta.copy()
-        return theta, to_theta(proposal, case.target.features(zeta, case.args), theta)
+    def theta_at(scores):
+        theta = scores.copy()
+        determinant = from_scores(proposal, theta)
+        return theta, determinant + to_theta(proposal, case.target.features(theta, case.args), theta)
 
     theta, _ = case.draw(rng, 1.5)
-    zeta = theta.copy()
-    determinant = to_zeta(proposal, case.target.features(theta, case.args), zeta)
+    zeta, determinant = scores_of(case, theta)
     again, same = theta_at(zeta)
     np.testing.assert_allclose(again, theta, atol=1e-12)
     assert same == pytest.approx(determinant, abs=1e-12)

@@ -1,0 +1,144 @@
+"""Marginal distributions of scales, as tables from normal scores.
+
+The logarithm of a scale is far from normal where the scale may be zero: the likelihood has nothing to say
+there, the density falls as slowly as the scale itself, and a normal proposal hardly reaches that tail and
+hardly leaves it. So each coordinate of theta that is no coefficient is proposed as a monotone function of a
+normal variable, which gives it the marginal distribution that Laplace's approximation of all others gives
+along it. The function is a table, with straight lines between its knots. It is for proposals alone: with any
+table the chain has the same stationary distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.interpolate import CubicSpline
+from scipy.special import ndtri
+
+from pymc_austerity.kernels.plates.scores import LAST, N_KNOTS
+from pymc_austerity.target import Index, Vector
+
+Matrix = npt.NDArray[np.float64]
+Density = Callable[[Vector], tuple[float, Vector, Matrix]]
+
+# Log density below its largest value at which a walk along a coordinate ends: beyond the last score.
+_FALL = 0.5 * LAST**2 + 4.0
+# First step of the walk in standard deviations, how much longer each next one is, and their number.
+_STEP, _GROWTH, _MOST_STEPS = 0.4, 1.2, 24
+# Points at which densities are added up.
+_POINTS = 4001
+# A table rises at least by this share of what it would for a normal variable.
+_LEAST = 1e-3
+
+
+def normal_scores(
+    density: Density, mode: Vector, precision: Matrix, shift: Vector, hyper: Index
+) -> npt.NDArray[np.float64]:
+    """Tables of coordinates, in standard deviations from their fitted mean, at equidistant scores.
+
+    Parameters
+    ----------
+    density : callable
+        Log density of zeta with its gradient and Hessian.
+    mode : ndarray (q,)
+    precision : ndarray (q, q)
+        At the mode.
+    shift : ndarray (q,)
+        From the mode to the fitted mean: the drift of the remainders.
+    hyper : ndarray of int (k,)
+        Coordinates that get a table.
+
+    Returns
+    -------
+    ndarray (k, n_knots)
+        Rising. Equal to the scores where the density is normal.
+    """
+    covariance = np.linalg.inv(precision)
+    normal = np.linspace(-LAST, LAST, N_KNOTS)
+    tables = np.empty((len(hyper), N_KNOTS))
+    for row, k in zip(tables, hyper, strict=True):
+        spread = math.sqrt(covariance[k, k])
+        x, log_marginal = _marginal(density, mode, covariance, int(k))
+        row[:] = normal
+        if len(x) > 3:
+            moved = shift[k] / spread
+            log_marginal = log_marginal + moved * _saturating(x, spread)
+            row[:] = _quantiles(x, log_marginal, normal) - moved
+    return tables
+
+
+def _marginal(density: Density, mode: Vector, covariance: Matrix, k: int) -> tuple[Vector, Vector]:
+    """Points along a coordinate, in standard deviations from the mode, and its log marginal there."""
+    spread, others = math.sqrt(covariance[k, k]), np.arange(len(mode)) != k
+    at_mode = _laplace(density, mode, others)
+    assert at_mode is not None
+    found = {0.0: at_mode[0]}
+    for sign in (-1.0, 1.0):
+        x, step, zeta, (_, rest, slope) = 0.0, sign * _STEP, mode.copy(), at_mode
+        for _ in range(_MOST_STEPS):
+            zeta[others] = rest + step * spread * slope
+            zeta[k] += step * spread
+            x, step = x + step, step * _GROWTH
+            at = _laplace(density, zeta, others)
+            if at is None:
+                break
+            found[x], rest, slope = at
+            if found[x] < max(found.values()) - _FALL:
+                break
+    points = np.array(sorted(found))
+    return points, np.array([found[x] for x in points])
+
+
+def _laplace(
+    density: Density, zeta: Vector, others: npt.NDArray[np.bool_]
+) -> tuple[float, Vector, Vector] | None:
+    """Log marginal of one coordinate, where the others have their maximum, and how that moves with it.
+
+    The maximum is one Newton step away. None where there is none.
+    """
+    with np.errstate(all="ignore"):
+        value, gradient, hessian = density(zeta)
+    if not (math.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()):
+        return None
+    if not others.any():
+        return value, zeta[others], zeta[others]
+    own = -hessian[np.ix_(others, others)]
+    try:
+        lower = np.linalg.cholesky(own)
+    except np.linalg.LinAlgError:
+        return None
+    step, slope = np.linalg.solve(
+        own, np.stack([gradient[others], hessian[others][:, ~others][:, 0]], axis=1)
+    ).T
+    log_marginal = value + 0.5 * float(gradient[others] @ step) - float(np.log(np.diag(lower)).sum())
+    return log_marginal, zeta[others] + step, slope
+
+
+def _saturating(x: Vector, spread: float) -> Vector:
+    """x, but constant far below zero, as everything is that depends on the square of a scale."""
+    below = np.minimum(x, 0.0)
+    return np.where(x < 0.0, np.expm1(2.0 * spread * below) / (2.0 * spread), x)
+
+
+def _quantiles(x: Vector, log_density: Vector, scores: Vector) -> Vector:
+    """Where the distribution with this log density has the probabilities of normal scores."""
+    fine = np.linspace(x[0], x[-1], _POINTS)
+    log_fine = CubicSpline(x, log_density)(fine)
+    density = np.exp(log_fine - log_fine.max())
+    parts = 0.5 * (density[1:] + density[:-1])
+    below, above = np.append(0.0, np.cumsum(parts)), np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+    # Tails are added up from their own end, so that small probabilities keep their digits.
+    of_fine = np.where(below < above, ndtri(below / below[-1]), -ndtri(above / above[0]))[1:-1]
+    found = np.interp(scores, of_fine, fine[1:-1])
+    within = np.flatnonzero((scores > of_fine[0]) & (scores < of_fine[-1]))
+    first, last = within[0], within[-1]
+    rises = np.diff(found)
+    rises[:first], rises[last:] = rises[first], rises[last - 1]  # straight on
+    rises = np.maximum(rises, _LEAST * (scores[1] - scores[0]))
+    table = np.append(0.0, np.cumsum(rises))
+    middle = len(scores) // 2
+    centred: Vector = table - table[middle] + found[middle]
+    return centred

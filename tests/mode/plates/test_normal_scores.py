@@ -1,0 +1,82 @@
+"""Tables that give scales their marginal distributions, against known quantiles."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
+from pymc_austerity.kernels.plates.scores import LAST, N_KNOTS, from_scores, to_scores
+from pymc_austerity.mode.plates.normal_scores import normal_scores
+
+SCORES = np.linspace(-LAST, LAST, N_KNOTS)
+INNER = np.abs(SCORES) < 5.5
+
+
+def test_a_normal_density_has_its_scores():
+    root = np.random.default_rng(1).normal(size=(4, 4))
+    precision, mode = root @ root.T + np.eye(4), np.arange(4.0)
+
+    def density(zeta):
+        return -0.5 * (zeta - mode) @ precision @ (zeta - mode), -precision @ (zeta - mode), -precision
+
+    tables = normal_scores(density, mode, precision, np.zeros(4), np.array([1, 3]))
+    np.testing.assert_allclose(tables[:, INNER], np.tile(SCORES[INNER], (2, 1)), atol=2e-3)
+
+
+def of_a_scale(zeta):
+    """s = log of a half-normal tau, and x given tau normal with mean s and variance 1 / (1 + tau^2)."""
+    s, x = zeta
+    t2, gap = np.exp(2.0 * s), x - s
+    value = s - 0.5 * t2 + 0.5 * np.log1p(t2) - 0.5 * (1.0 + t2) * gap**2
+    by_s = 1.0 - t2 + t2 / (1.0 + t2) - t2 * gap**2 + (1.0 + t2) * gap
+    by_ss = -2.0 * t2 + 2.0 * t2 / (1.0 + t2) ** 2 - 2.0 * t2 * gap**2 + 4.0 * t2 * gap - (1.0 + t2)
+    mixed = -2.0 * t2 * gap + 1.0 + t2
+    hessian = np.array([[by_ss, mixed], [mixed, -(1.0 + t2)]])
+    return value, np.array([by_s, -(1.0 + t2) * gap]), hessian
+
+
+def test_a_scale_that_may_be_zero_has_its_quantiles():
+    mode = np.zeros(2)
+    precision = -of_a_scale(mode)[2]
+    (table,) = normal_scores(of_a_scale, mode, precision, np.zeros(2), np.array([0]))
+    spread = np.sqrt(np.linalg.inv(precision)[0, 0])
+    # The tail of tau is e^s, and of a normal variable with this spread 1e-8 of that.
+    expected = np.log(stats.halfnorm.isf(stats.norm.sf(SCORES))) / spread
+    np.testing.assert_allclose(table[INNER], expected[INNER], atol=0.02)
+    assert table[0] < -15.0
+
+
+def test_far_below_a_shift_does_not_count():
+    """A drift by s changes the bulk, and leaves the shape of a tail in which nothing depends on s."""
+    precision, hyper = -of_a_scale(np.zeros(2))[2], np.array([0])
+    (plain,) = normal_scores(of_a_scale, np.zeros(2), precision, np.zeros(2), hyper)
+    spread = np.sqrt(np.linalg.inv(precision)[0, 0])
+    (shifted,) = normal_scores(of_a_scale, np.zeros(2), precision, np.array([0.3 * spread, 0.0]), hyper)
+    median = N_KNOTS // 2
+    assert shifted[median] + 0.3 > plain[median] + 0.05  # from the mode, not from the shifted mean
+    assert np.diff(shifted)[:4] == pytest.approx(np.diff(plain)[:4], rel=0.02)
+
+
+def test_scores_and_back():
+    rng = np.random.default_rng(2)
+    knots = np.cumsum(rng.gamma(2.0, size=(2, N_KNOTS)), axis=1)
+    knots -= knots[:, N_KNOTS // 2, None]
+    empty = np.zeros(0)
+    proposal = SharedProposal(**dict.fromkeys(SharedProposal._fields, empty))._replace(
+        moved=np.array([3, 0, 1]), hyper=np.array([0, 2]), mean=rng.normal(size=3),
+        spreads=np.array([0.5, 1.0, 2.0]), knots=knots,
+    )  # fmt: skip
+    for size in (0.5, 20.0):  # also beyond the last knots
+        scores = size * rng.normal(size=5)
+        zeta = scores.copy()
+        determinant = from_scores(proposal, zeta)
+        assert (zeta[[0, 2, 4]] == scores[[0, 2, 4]]).all()
+        h, slopes = 1e-6, []
+        for k in (3, 1):
+            ends = scores + np.outer([h, -h], np.eye(5)[k])
+            for end in ends:
+                from_scores(proposal, end)
+            slopes.append((ends[0, k] - ends[1, k]) / (2.0 * h))
+        assert determinant == pytest.approx(np.log(slopes).sum(), abs=1e-6)
+        assert to_scores(proposal, zeta) == pytest.approx(determinant, abs=1e-12)
+        np.testing.assert_allclose(zeta, scores, atol=1e-10)
