@@ -24,10 +24,10 @@ def z(draws, expected):
     return (np.mean(draws) - expected) / (np.std(draws) / np.sqrt(len(draws)))
 
 
-@pytest.mark.parametrize(("n", "k"), [(3, 3), (5, 2)])
+@pytest.mark.parametrize(("n", "k", "mode"), [(3, 3, "FAST_COMPILE"), (5, 2, "NUMBA")])
 @pytest.mark.covering(1)
-def test_draws_are_uniform(n, k):
-    draws = pm.draw(UniformStiefel.dist(n, k), N_DRAWS, random_seed=1)
+def test_draws_are_uniform(n, k, mode):
+    draws = pm.draw(UniformStiefel.dist(n, k), N_DRAWS, random_seed=1, mode=mode)
     assert np.abs(np.swapaxes(draws, 1, 2) @ draws - np.eye(k)).max() < 1e-13
     for row, column in ((0, 0), (n - 1, k - 1)):
         entry = draws[:, row, column]

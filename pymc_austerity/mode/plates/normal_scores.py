@@ -28,6 +28,9 @@ Density = Callable[[Vector], tuple[float, Vector, Matrix]]
 _FALL = 0.5 * LAST**2 + 4.0
 # First step of the walk in standard deviations, how much longer each next one is, and their number.
 _STEP, _GROWTH, _MOST_STEPS = 0.4, 1.2, 24
+# Where a coordinate is looked at first, in standard deviations: if its log marginal is that of a normal
+# variable there, but for this, it needs no table.
+_LOOK, _NORMAL = 3.0, 0.05
 # Points at which densities are added up.
 _POINTS = 4001
 # A table rises at least by this share of what it would for a normal variable.
@@ -61,13 +64,23 @@ def normal_scores(
     tables = np.empty((len(hyper), N_KNOTS))
     for row, k in zip(tables, hyper, strict=True):
         spread = math.sqrt(covariance[k, k])
-        x, log_marginal = _marginal(density, mode, covariance, int(k))
         row[:] = normal
+        if _is_normal(density, mode, covariance, int(k)):
+            continue
+        x, log_marginal = _marginal(density, mode, covariance, int(k))
         if len(x) > 3:
             moved = shift[k] / spread
             log_marginal = log_marginal + moved * _saturating(x, spread)
             row[:] = _quantiles(x, log_marginal, normal) - moved
     return tables
+
+
+def _is_normal(density: Density, mode: Vector, covariance: Matrix, k: int) -> bool:
+    others = np.arange(len(mode)) != k
+    step = _LOOK * covariance[k] / math.sqrt(covariance[k, k])
+    ends = [_laplace(density, mode + x * step, others) for x in (-1.0, 0.0, 1.0)]
+    values = [-math.inf if at is None else at[0] for at in ends]
+    return all(abs(value - values[1] + 0.5 * _LOOK**2) < _NORMAL for value in (values[0], values[2]))
 
 
 def _marginal(density: Density, mode: Vector, covariance: Matrix, k: int) -> tuple[Vector, Vector]:
