@@ -89,7 +89,7 @@ def nutpie_of(model: pm.Model, budget: float, tune: int, worst: dict[str, int]) 
     compilation = time.process_time() - began
     began = time.process_time()
     handle = nutpie.sample(
-        compiled, draws=50_000, tune=tune, chains=1, cores=1, progress_bar=False, seed=1, save_warmup=True,
+        compiled, draws=400_000, tune=tune, chains=1, cores=1, progress_bar=False, seed=1, save_warmup=True,
         blocking=False,
     )  # fmt: skip
     found = None
