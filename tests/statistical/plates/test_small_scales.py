@@ -1,0 +1,85 @@
+"""Scales that the data do not tell from zero: their whole distribution, against quadrature."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from pymc_austerity import TunaMH
+
+N, G, H = 1500, 60, 6
+BETA_SD, TAU_SD = 2.0, 1.0
+GRID = np.linspace(-18.0, 2.0, 1201)
+DRAWS, THIN = 4000, 8
+LEVEL = 1e-3
+
+
+def rows_of():
+    """Rows without any effect of groups."""
+    rng = np.random.default_rng(4)
+    x = np.c_[np.ones(N), rng.normal(size=N)]
+    return x, rng.integers(G, size=N), rng.integers(H, size=N), x @ [0.4, -0.2] + rng.normal(size=N)
+
+
+def log_likelihood(design, y, variances):
+    """Of normal residuals of variance one, with the coefficients of a design integrated out."""
+    scaled = design * np.sqrt(variances)
+    inner = np.eye(scaled.shape[1]) + scaled.T @ scaled
+    return (
+        0.5 * float((scaled.T @ y) @ np.linalg.solve(inner, scaled.T @ y)) - 0.5 * np.linalg.slogdet(inner)[1]
+    )
+
+
+def distribution_of_log_tau(x, factor, y):
+    """Its distribution function on the grid."""
+    design = np.c_[x, factor[:, None] == np.arange(factor.max() + 1)]
+    n_levels = design.shape[1] - x.shape[1]
+    log_p = [
+        log_likelihood(design, y, np.r_[np.full(x.shape[1], BETA_SD**2), np.full(n_levels, np.exp(2.0 * s))])
+        + stats.halfnorm.logpdf(np.exp(s), scale=TAU_SD)
+        + s
+        for s in GRID
+    ]
+    p = np.exp(np.array(log_p) - logsumexp(log_p))
+    return np.cumsum(p) - 0.5 * p
+
+
+def sampled(x, groups, y):
+    with pm.Model():
+        beta = pm.Normal("beta", 0.0, BETA_SD, shape=2)
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau", TAU_SD), shape=G)
+        pm.Normal("y", x @ beta + u[groups], 1.0, observed=y)
+        idata = pm.sample(
+            DRAWS, tune=100, chains=4, cores=1, step=TunaMH(threshold=100), random_seed=3,
+            progressbar=False, quiet=True, compute_convergence_checks=False,
+        )  # fmt: skip
+    return np.log(idata["posterior"]["tau"].values)
+
+
+@pytest.fixture(scope="module")
+def draws():
+    x, groups, _, y = rows_of()
+    return sampled(x, groups, y)
+
+
+def test_the_scale_of_effects_has_its_distribution(draws):
+    x, groups, _, y = rows_of()
+    thinned = draws[:, ::THIN].ravel()
+    assert (thinned < -6.0).sum() > 10  # where a normal fit of log tau has nothing
+    cdf = distribution_of_log_tau(x, groups, y)
+    assert stats.kstest(np.interp(thinned, GRID, cdf), "uniform").pvalue > LEVEL
+
+
+def test_another_prior_would_be_seen(draws):
+    """The planted bug: without the Jacobian of the logarithm."""
+    x, groups, _, y = rows_of()
+    density = np.diff(distribution_of_log_tau(x, groups, y)) * np.exp(-0.2 * GRID[1:])
+    cdf = np.append(0.0, np.cumsum(density) / density.sum())
+    assert stats.kstest(np.interp(draws[:, ::THIN].ravel(), GRID, cdf), "uniform").pvalue < LEVEL
+
+
+def test_it_mixes_well(draws):
+    """It had 3 effective draws in 100, while log tau was proposed from a normal distribution."""
+    assert float(az.ess(draws)) > 0.3 * draws.size
