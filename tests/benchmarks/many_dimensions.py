@@ -1,9 +1,9 @@
-"""What a transition of `TunaMH` costs in many dimensions, with rows tried before they are evaluated and without.
+"""What a transition of `TunaMH` costs in many dimensions, if rows are tried before they are evaluated or not.
 
     python -m tests.benchmarks.many_dimensions --dims 100 200
 
-Logistic regression on a dense design. CPU seconds of one thread; the two run in turn, chunk by chunk, so that a
-busy machine slows both. Prints JSON.
+Logistic regression on a dense design. CPU seconds of one thread; the two run in turn, so that a busy machine
+slows both. Prints JSON.
 """
 
 import argparse
