@@ -16,9 +16,10 @@ from tests.statistical.plates.calibration import LEVEL
 from tests.statistical.plates.models import design
 from tests.statistical.plates.ranks import p_of_ranks, rank_of
 
-N, G, H, P = 500, 30, 20, 3
+N, G, H, P = 500, 30, 30, 3
 BETA_SD, TAU_SD, ETA = 1.0, 0.5, 2.0
 DRAWS, SWEEPS, SEED = 31, 40, 5
+WHAT = {"slopes": "plate of 30 groups", "crossed": "crossed plates of 30 and 30 groups"}
 
 
 class Truth(NamedTuple):
@@ -102,6 +103,7 @@ def p_values(kind, count, tau_sd=TAU_SD, sweeps=SWEEPS):
         if step is None:
             model = model_of(kind, rows, tau_sd)
             step = TunaMH(model=model, threshold=100, switch_above=np.inf, steps_per_draw=sweeps)
+            assert WHAT[kind] in str(step.prediction)
         with model:
             pm.set_data({"y_seen": rows.y})
             idata = pm.sample(
@@ -118,7 +120,7 @@ def p_values(kind, count, tau_sd=TAU_SD, sweeps=SWEEPS):
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch):
-    """Factors of 20 levels are large."""
+    """Factors of 30 levels are large."""
     monkeypatch.setattr(limits, "MOST_SHARED", 10)
 
 
