@@ -40,8 +40,8 @@ def test_a_wrong_prior_of_tau_is_noticed():
     assert p["log_tau"] < LEVEL
 
 
-# Sweeps from one draw to the next. Where tau may be 0, log tau has autocorrelation times of a hundred.
-SWEEPS = 150
+# Sweeps from one draw to the next: autocorrelation times are below five.
+SWEEPS = 30
 
 
 def ranks_of_step(study, replications, *, tau_sd=None, seed=SEED, **options):

@@ -18,7 +18,7 @@ from tests.statistical.plates.ranks import p_of_ranks, rank_of
 
 N, G, H, P = 500, 30, 30, 3
 BETA_SD, TAU_SD, ETA = 1.0, 0.5, 2.0
-DRAWS, SWEEPS, SEED = 31, 40, 5
+DRAWS, SWEEPS, SEED = 31, 20, 5
 WHAT = {"slopes": "plate of 30 groups", "crossed": "crossed plates of 30 and 30 groups"}
 
 
