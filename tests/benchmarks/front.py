@@ -34,11 +34,11 @@ KEPT = (
     *("sd_ratio", "sd_ratio_error", "budget"),
 )
 GROUPS = {"rows": 100_000, "groups": 1000, "likelihood": "logistic", "budget": 150}
-SMALL = {"rows": 100_000, "groups": 500, "second": 50, "budget": 120}
+SMALL = {"rows": 100_000, "groups": 500, "second": 50, "budget": 480}
 LARGE = {"rows": 1_000_000, "groups": 5000, "second": 1000, "budget": 150, "tune": 100}
 HIERARCHIES = [
     {"effects": "slopes", "rows": 100_000, "groups": 1000, "budget": 350},
-    {"effects": "nested", "rows": 100_000, "groups": 4000, "second": 200, "budget": 700},
+    {"effects": "nested", "rows": 100_000, "groups": 4000, "second": 200, "budget": 1100},
     {"effects": "crossed", "likelihood": "normal", **SMALL},
     {"effects": "crossed", **LARGE},
 ]
