@@ -31,6 +31,8 @@ _STEP, _GROWTH, _MOST_STEPS = 0.4, 1.2, 24
 # Where a coordinate is looked at first, in standard deviations: if its log marginal is that of a normal
 # variable there, but for this, it needs no table.
 _LOOK, _NORMAL = 3.0, 0.05
+# Of a tail that is added: the log density falls by so much at least in a standard deviation; points in it.
+_LEAST_RATE, _TAIL = 1.0, 8
 # Points at which densities are added up.
 _POINTS = 4001
 # A table rises at least by this share of what it would for a normal variable.
@@ -68,10 +70,9 @@ def normal_scores(
         if _is_normal(density, mode, covariance, int(k)):
             continue
         x, log_marginal = _marginal(density, mode, covariance, int(k))
-        if len(x) > 3:
-            moved = shift[k] / spread
-            log_marginal = log_marginal + moved * _saturating(x, spread)
-            row[:] = _quantiles(x, log_marginal, normal) - moved
+        moved = shift[k] / spread
+        log_marginal = log_marginal + moved * _saturating(x, spread)
+        row[:] = _quantiles(x, log_marginal, normal) - moved
     return tables
 
 
@@ -84,25 +85,33 @@ def _is_normal(density: Density, mode: Vector, covariance: Matrix, k: int) -> bo
 
 
 def _marginal(density: Density, mode: Vector, covariance: Matrix, k: int) -> tuple[Vector, Vector]:
-    """Points along a coordinate, in standard deviations from the mode, and its log marginal there."""
+    """Points along a coordinate, in standard deviations from the mode, and its log marginal there.
+
+    Where a walk ends early, a tail is added that falls as it did last, or faster.
+    """
     spread, others = math.sqrt(covariance[k, k]), np.arange(len(mode)) != k
     at_mode = _laplace(density, mode, others)
     assert at_mode is not None
     found = {0.0: at_mode[0]}
     for sign in (-1.0, 1.0):
-        x, step, zeta, (_, rest, slope) = 0.0, sign * _STEP, mode.copy(), at_mode
+        x, step, zeta, (_, rest, slope), rate = 0.0, _STEP, mode.copy(), at_mode, _LEAST_RATE
         for _ in range(_MOST_STEPS):
-            zeta[others] = rest + step * spread * slope
-            zeta[k] += step * spread
-            x, step = x + step, step * _GROWTH
+            zeta[others] = rest + sign * step * spread * slope
+            zeta[k] += sign * step * spread
             at = _laplace(density, zeta, others)
             if at is None:
                 break
+            rate = max((found[x] - at[0]) / step, _LEAST_RATE)
+            x += sign * step
             found[x], rest, slope = at
+            step *= _GROWTH
             if found[x] < max(found.values()) - _FALL:
                 break
+        left = _FALL - (max(found.values()) - found[x])
+        for part in np.arange(1, _TAIL + 1) / _TAIL if left > 0.0 else ():
+            found[x + sign * part * left / rate] = found[x] - part * left
     points = np.array(sorted(found))
-    return points, np.array([found[x] for x in points])
+    return points, np.array([found[one] for one in points])
 
 
 def _laplace(

@@ -46,6 +46,24 @@ def test_a_scale_that_may_be_zero_has_its_quantiles():
     assert table[0] < -15.0
 
 
+def test_where_the_density_ends_tails_go_on():
+    """A density with no curvature beyond two standard deviations, and one that is not finite there."""
+
+    def cut(zeta):
+        value, gradient, hessian = -0.5 * zeta @ zeta, -zeta, -np.eye(2)
+        if zeta[0] > 2.0:
+            hessian = np.eye(2)
+        return (value if zeta[0] > -2.0 else np.nan), gradient, hessian
+
+    (table,) = normal_scores(cut, np.zeros(2), np.eye(2), np.zeros(2), np.array([0]))
+    assert (np.diff(table) > 1e-3).all()
+    assert table[0] < -6.0
+    assert table[-1] > 6.0
+    stretched = table[SCORES > 0.0] / SCORES[SCORES > 0.0]
+    assert (stretched > 1.0).all()  # tails are heavier than those of a normal variable
+    assert stretched[:4].max() < 1.2
+
+
 def test_far_below_a_shift_does_not_count():
     """A drift by s changes the bulk, and leaves the shape of a tail in which nothing depends on s."""
     precision, hyper = -of_a_scale(np.zeros(2))[2], np.array([0])
