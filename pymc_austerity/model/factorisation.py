@@ -233,15 +233,23 @@ class Factorisation:
         return list(as_values(self.graph.values.values(), point).values())
 
     def compile(
-        self, outputs: Sequence[Variable] | Variable, inputs: Sequence[Variable], mode: Any = None
+        self,
+        outputs: Sequence[Variable] | Variable,
+        inputs: Sequence[Variable],
+        mode: Any = None,
+        *,
+        stabilised: bool = False,
     ) -> Any:
-        """Compile a function of all value variables, `inputs` and all leaves, in that order."""
+        """Compile a function of all value variables, `inputs` and all leaves, in that order.
+
+        With `stabilised` the outputs are rewritten by `graph.rewrite.stable` first.
+        """
         arguments = [
             *self.graph.values.values(),
             *inputs,
             *(leaf.placeholder for leaf in self.leaves),
         ]
-        return function_of(arguments, outputs, mode, trust_input=True)
+        return function_of(arguments, outputs, mode, stabilised=stabilised, trust_input=True)
 
     @cached_property
     def _terms_function(self) -> Any:

@@ -100,3 +100,16 @@ def test_the_oldest_is_forgotten(rewritten, monkeypatch):
         assert function_of([x], x * k)(2.0) == 2.0 * k
     assert len(rewritten) == 4  # 1, 2, 3, and 2 again
     assert len(functions._makers) == 2
+
+
+def test_outputs_are_made_stable_once(rewritten, monkeypatch):
+    asked, stable = [], functions.stable
+    monkeypatch.setattr(functions, "stable", lambda graph: asked.append(graph) or stable(graph))
+    x = pt.vector("x")
+    first, second = (function_of([x], pt.log(1.0 - pt.sigmoid(x)), stabilised=True) for _ in range(2))
+    assert len(asked) == len(rewritten) == 1
+    far = np.array([1.0, 800.0])
+    expected = [-np.log1p(np.exp(1.0)), -800.0]
+    np.testing.assert_allclose([first(far), second(far)], [expected, expected])
+    assert function_of([x], pt.log(1.0 - pt.sigmoid(x)))(far)[1] == -np.inf  # another function
+    assert len(rewritten) == 2

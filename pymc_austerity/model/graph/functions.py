@@ -16,7 +16,7 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 
-from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.model.graph.rewrite import INTERPRETED, stable
 
 # Rewritten graphs that are kept, of one or two megabytes at most; those not used for longest are forgotten.
 _MOST = 100
@@ -30,6 +30,8 @@ def function_of(
     inputs: Sequence[Variable],
     outputs: Sequence[Variable] | Variable,
     mode: Any = INTERPRETED,
+    *,
+    stabilised: bool = False,
     **options: Any,
 ) -> Any:
     """``pytensor.function(inputs, outputs, mode=mode)``, in which not all inputs need be used.
@@ -40,19 +42,24 @@ def function_of(
     outputs : Variable or sequence of Variable
     mode : Mode or str, optional
         By default nothing is compiled; None is PyTensor's own default.
+    stabilised : bool
+        Rewrite the outputs by `rewrite.stable` first.
     **options
         Further arguments of `pytensor.function`.
     """
     listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
     structure = structure_of(inputs, listed)
-    if structure is None:
-        return pytensor.function(list(inputs), outputs, mode=mode, on_unused_input="ignore", **options)
-    key = (structure, isinstance(outputs, Variable), get_mode(mode), *sorted(options.items()))
+    key = (structure, isinstance(outputs, Variable), stabilised, get_mode(mode), *sorted(options.items()))
     maker = _makers.pop(key, None)
     if maker is not None:
         _makers[key] = maker  # now the last to be forgotten
         return maker.create()
-    function = pytensor.function(list(inputs), outputs, mode=mode, on_unused_input="ignore", **options)
+    if stabilised:
+        listed = [stable(one) for one in listed]
+    rewritten = listed[0] if isinstance(outputs, Variable) else listed
+    function = pytensor.function(list(inputs), rewritten, mode=mode, on_unused_input="ignore", **options)
+    if structure is None:
+        return function
     _makers[key] = function.maker
     if len(_makers) > _MOST:
         _makers.popitem(last=False)

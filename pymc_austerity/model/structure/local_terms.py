@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
-from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, stable
+from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.target import Index, Vector
 
 
@@ -18,7 +18,7 @@ class LocalTerms:
     def __init__(self, factorisation: Factorisation) -> None:
         self._fact = factorisation
         self._functions = [
-            factorisation.compile(stable(term.rows), [term.index], mode=INTERPRETED_STABLE)
+            factorisation.compile(term.rows, [term.index], mode=INTERPRETED_STABLE, stabilised=True)
             for term in factorisation.locals
         ]
 

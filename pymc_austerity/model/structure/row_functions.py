@@ -19,7 +19,7 @@ from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
-from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, depends_on, stable
+from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, depends_on
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
     affine_nodes,
@@ -214,7 +214,7 @@ def check_against_graph(
     block, _ = block_and_others(fact)
     names = list(fact.graph.values)
     positions = np.unique(np.linspace(0, term.size - 1, min(_CHECKED, term.size)).astype(np.int64))
-    compiled = fact.compile(stable(term.rows), [term.index], mode=INTERPRETED_STABLE)
+    compiled = fact.compile(term.rows, [term.index], mode=INTERPRETED_STABLE, stabilised=True)
     rows, data = function.rows(positions), function.data(positions)
     for point in points:
         q = np.concatenate([np.ravel(point[names.index(name)]) for name in block] or [np.empty(0)])
