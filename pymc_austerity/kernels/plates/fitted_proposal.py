@@ -32,8 +32,9 @@ class SharedProposal(NamedTuple):
     shear : ndarray (R, K)
         S.
     mean : ndarray (n,)
+        Of zeta; from where the tables of `hyper` are.
     factor, inverse : ndarray (n, n)
-        Lower triangular L with L L' the covariance, and its inverse.
+        Lower triangular L with L L' the covariance of scores, and its inverse.
     independent : float
         Share of independent draws. The rest are random walks.
     scale : float

@@ -138,7 +138,9 @@ def fit_shared(
             hyper = np.setdiff1d(np.arange(len(mean)), sums.linear)
             first = first_inner(sums.n_effects)
             lower = np.ascontiguousarray(factor)
-            knots = normal_scores(found.density, found.zeta, found.precision, mean - found.zeta, hyper)
+            outer = survey.linear[survey.outer.columns]
+            shifted = mean - found.zeta
+            knots = normal_scores(found.density, found.zeta, found.precision, shifted, hyper, outer)
             return SharedFit(center, own, mean, lower, theta, slopes, shift, hyper, knots, first), at, sums
         center, moved = moved_center(survey, sums, theta), True
         del at  # its room is for the next

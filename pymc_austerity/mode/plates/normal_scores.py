@@ -1,4 +1,4 @@
-"""Marginal distributions of scales, as tables from normal scores.
+"""Marginal distributions of scales and the like, as tables from normal scores.
 
 The logarithm of a scale is far from normal where the scale may be zero: the likelihood has nothing to say
 there, the density falls as slowly as the scale itself, and a normal proposal hardly reaches that tail and
@@ -12,36 +12,104 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.interpolate import CubicSpline
+from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 from pymc_austerity.kernels.plates.scores import LAST, N_KNOTS
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 Density = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Log density below its largest value at which a walk along a coordinate ends: beyond the last score.
 _FALL = 0.5 * LAST**2 + 4.0
-# First step of the walk in standard deviations, how much longer each next one is, and their number.
-_STEP, _GROWTH, _MOST_STEPS = 0.4, 1.2, 24
+# First step of the walk in standard deviations, how much longer each next one is, and their number; how often
+# a step that leads nowhere is halved.
+_STEP, _GROWTH, _MOST_STEPS, _HALVES = 0.4, 1.2, 24, 3
+# What the density may gain by a Newton step of the others: more is no maximum that is near.
+_MOST_GAIN = 2.0
 # Where a coordinate is looked at first, in standard deviations: if its log marginal is that of a normal
 # variable there, but for this, it needs no table.
 _LOOK, _NORMAL = 3.0, 0.05
 # Of a tail that is added: the log density falls by so much at least in a standard deviation; points in it.
-_LEAST_RATE, _TAIL = 1.0, 8
+_LEAST_RATE, _TAIL = 0.2, 8
+# The drift that changes the shape of a distribution, in standard deviations, and how far to the right it
+# does; what is left of it moves the distribution as it is.
+_MOST_DRIFT, _FAR = 1.0, 3.0
 # Points at which densities are added up.
 _POINTS = 4001
 # A table rises at least by this share of what it would for a normal variable.
 _LEAST = 1e-3
 
 
+class _Along(NamedTuple):
+    """A point on the way along a coordinate.
+
+    Attributes
+    ----------
+    log_marginal : float
+        Of the coordinate.
+    others : ndarray (q - 1,)
+        The maximum of the others, one Newton step away.
+    slope : ndarray (q - 1,)
+        How that moves with the coordinate.
+    """
+
+    log_marginal: float
+    others: Vector
+    slope: Vector
+
+
+class _Coordinate(NamedTuple):
+    """One coordinate of zeta, and the others.
+
+    Attributes
+    ----------
+    density : callable
+    k : int
+    spread : float
+        Its standard deviation at the mode.
+    others : ndarray of bool (q,)
+    integrated : ndarray of bool (q - 1,)
+        Which of the others the density has been integrated over.
+    """
+
+    density: Density
+    k: int
+    spread: float
+    others: Mask
+    integrated: Mask
+
+    def at(self, zeta: Vector) -> _Along | None:
+        """By Laplace's approximation; None if the others have no maximum near zeta."""
+        others = self.others
+        with np.errstate(all="ignore"):
+            value, gradient, hessian = self.density(zeta)
+            if not (math.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()):
+                return None
+            own = -hessian[np.ix_(others, others)]
+            try:
+                volume = _half_log_determinant(own)
+                # Over these the density is integrated already, given the rest.
+                volume -= _half_log_determinant(own[np.ix_(self.integrated, self.integrated)])
+                right = np.stack([gradient[others], hessian[others, self.k]], axis=1)
+                step, slope = np.linalg.solve(own, right).T
+            except np.linalg.LinAlgError:
+                return None
+            gain = 0.5 * float(gradient[others] @ step)
+        if not (gain < _MOST_GAIN and np.isfinite(slope).all()):
+            return None
+        return _Along(value + gain - volume, zeta[others] + step, slope)
+
+
 def normal_scores(
-    density: Density, mode: Vector, precision: Matrix, shift: Vector, hyper: Index
-) -> npt.NDArray[np.float64]:
+    density: Density, mode: Vector, precision: Matrix, shift: Vector, hyper: Index, integrated: Index
+) -> Matrix:
     """Tables of coordinates, in standard deviations from their fitted mean, at equidistant scores.
 
     Parameters
@@ -55,55 +123,59 @@ def normal_scores(
         From the mode to the fitted mean: the drift of the remainders.
     hyper : ndarray of int (k,)
         Coordinates that get a table.
+    integrated : ndarray of int
+        Coordinates over which the density is integrated, at their maximum given the rest: effects of outer
+        groups.
 
     Returns
     -------
     ndarray (k, n_knots)
         Rising. Equal to the scores where the density is normal.
     """
-    covariance = np.linalg.inv(precision)
+    covariance, places = np.linalg.inv(precision), np.arange(len(mode))
     normal = np.linspace(-LAST, LAST, N_KNOTS)
-    tables = np.empty((len(hyper), N_KNOTS))
+    tables = np.tile(normal, (len(hyper), 1))
     for row, k in zip(tables, hyper, strict=True):
-        spread = math.sqrt(covariance[k, k])
-        row[:] = normal
-        if _is_normal(density, mode, covariance, int(k)):
+        spread, others = math.sqrt(covariance[k, k]), places != k
+        one = _Coordinate(density, int(k), spread, others, np.isin(places[others], integrated))
+        at_mode = one.at(mode)
+        if at_mode is None or _is_normal(one, mode, at_mode, covariance[k] / spread):
             continue
-        x, log_marginal = _marginal(density, mode, covariance, int(k))
-        moved = shift[k] / spread
-        log_marginal = log_marginal + moved * _saturating(x, spread)
-        row[:] = _quantiles(x, log_marginal, normal) - moved
+        x, log_marginal = _marginal(one, mode, at_mode)
+        drift = float(np.clip(shift[k] / spread, -_MOST_DRIFT, _MOST_DRIFT))
+        found = _quantiles(x, log_marginal + drift * _saturating(x, spread), normal) - drift
+        if np.isfinite(found).all():
+            row[:] = found
     return tables
 
 
-def _is_normal(density: Density, mode: Vector, covariance: Matrix, k: int) -> bool:
-    others = np.arange(len(mode)) != k
-    step = _LOOK * covariance[k] / math.sqrt(covariance[k, k])
-    ends = [_laplace(density, mode + x * step, others) for x in (-1.0, 0.0, 1.0)]
-    values = [-math.inf if at is None else at[0] for at in ends]
-    return all(abs(value - values[1] + 0.5 * _LOOK**2) < _NORMAL for value in (values[0], values[2]))
+def _is_normal(one: _Coordinate, mode: Vector, at_mode: _Along, direction: Vector) -> bool:
+    ends = [one.at(mode + x * direction) for x in (-_LOOK, _LOOK)]
+    falls = [math.inf if end is None else at_mode.log_marginal - end.log_marginal for end in ends]
+    return all(abs(fall - 0.5 * _LOOK**2) < _NORMAL for fall in falls)
 
 
-def _marginal(density: Density, mode: Vector, covariance: Matrix, k: int) -> tuple[Vector, Vector]:
+def _marginal(one: _Coordinate, mode: Vector, at_mode: _Along) -> tuple[Vector, Vector]:
     """Points along a coordinate, in standard deviations from the mode, and its log marginal there.
 
     Where a walk ends early, a tail is added that falls as it did last, or faster.
     """
-    spread, others = math.sqrt(covariance[k, k]), np.arange(len(mode)) != k
-    at_mode = _laplace(density, mode, others)
-    assert at_mode is not None
-    found = {0.0: at_mode[0]}
+    found = {0.0: at_mode.log_marginal}
     for sign in (-1.0, 1.0):
-        x, step, zeta, (_, rest, slope), rate = 0.0, _STEP, mode.copy(), at_mode, _LEAST_RATE
+        x, here, step, rate, halves = 0.0, at_mode, _STEP, _LEAST_RATE, _HALVES
         for _ in range(_MOST_STEPS):
-            zeta[others] = rest + sign * step * spread * slope
-            zeta[k] += sign * step * spread
-            at = _laplace(density, zeta, others)
-            if at is None:
-                break
-            rate = max((found[x] - at[0]) / step, _LEAST_RATE)
-            x += sign * step
-            found[x], rest, slope = at
+            zeta = np.empty_like(mode)
+            zeta[one.others] = here.others + sign * step * one.spread * here.slope
+            zeta[one.k] = mode[one.k] + (x + sign * step) * one.spread
+            there = one.at(zeta)
+            if there is None:
+                if halves == 0:
+                    break
+                step, halves = 0.5 * step, halves - 1
+                continue
+            rate = max((here.log_marginal - there.log_marginal) / step, _LEAST_RATE)
+            x, here = x + sign * step, there
+            found[x] = here.log_marginal
             step *= _GROWTH
             if found[x] < max(found.values()) - _FALL:
                 break
@@ -111,56 +183,40 @@ def _marginal(density: Density, mode: Vector, covariance: Matrix, k: int) -> tup
         for part in np.arange(1, _TAIL + 1) / _TAIL if left > 0.0 else ():
             found[x + sign * part * left / rate] = found[x] - part * left
     points = np.array(sorted(found))
-    return points, np.array([found[one] for one in points])
+    return points, np.array([found[x] for x in points])
 
 
-def _laplace(
-    density: Density, zeta: Vector, others: npt.NDArray[np.bool_]
-) -> tuple[float, Vector, Vector] | None:
-    """Log marginal of one coordinate, where the others have their maximum, and how that moves with it.
-
-    The maximum is one Newton step away. None where there is none.
-    """
-    with np.errstate(all="ignore"):
-        value, gradient, hessian = density(zeta)
-    if not (math.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()):
-        return None
-    if not others.any():
-        return value, zeta[others], zeta[others]
-    own = -hessian[np.ix_(others, others)]
-    try:
-        lower = np.linalg.cholesky(own)
-    except np.linalg.LinAlgError:
-        return None
-    step, slope = np.linalg.solve(
-        own, np.stack([gradient[others], hessian[others][:, ~others][:, 0]], axis=1)
-    ).T
-    log_marginal = value + 0.5 * float(gradient[others] @ step) - float(np.log(np.diag(lower)).sum())
-    return log_marginal, zeta[others] + step, slope
+def _half_log_determinant(precision: Matrix) -> float:
+    return float(np.log(np.diag(np.linalg.cholesky(precision))).sum())
 
 
 def _saturating(x: Vector, spread: float) -> Vector:
-    """x, but constant far below zero, as everything is that depends on the square of a scale."""
+    """x, but constant far below zero, as all is that depends on the square of a scale, and far above."""
     below = np.minimum(x, 0.0)
-    return np.where(x < 0.0, np.expm1(2.0 * spread * below) / (2.0 * spread), x)
+    return np.where(x < 0.0, np.expm1(2.0 * spread * below) / (2.0 * spread), np.minimum(x, _FAR))
 
 
 def _quantiles(x: Vector, log_density: Vector, scores: Vector) -> Vector:
     """Where the distribution with this log density has the probabilities of normal scores."""
     fine = np.linspace(x[0], x[-1], _POINTS)
-    log_fine = CubicSpline(x, log_density)(fine)
+    log_fine = PchipInterpolator(x, log_density)(fine)  # does not overshoot where a density ends abruptly
     density = np.exp(log_fine - log_fine.max())
     parts = 0.5 * (density[1:] + density[:-1])
     below, above = np.append(0.0, np.cumsum(parts)), np.append(np.cumsum(parts[::-1])[::-1], 0.0)
     # Tails are added up from their own end, so that small probabilities keep their digits.
-    of_fine = np.where(below < above, ndtri(below / below[-1]), -ndtri(above / above[0]))[1:-1]
+    with np.errstate(divide="ignore"):
+        of_fine = np.where(below < above, ndtri(below / below[-1]), -ndtri(above / above[0]))[1:-1]
     found = np.interp(scores, of_fine, fine[1:-1])
-    within = np.flatnonzero((scores > of_fine[0]) & (scores < of_fine[-1]))
+    return _straight_beyond(found, scores, of_fine[0], of_fine[-1])
+
+
+def _straight_beyond(table: Vector, scores: Vector, low: float, high: float) -> Vector:
+    """A table that is known from low to high, straight on beyond these, and rising."""
+    within = np.flatnonzero((scores > low) & (scores < high))
     first, last = within[0], within[-1]
-    rises = np.diff(found)
-    rises[:first], rises[last:] = rises[first], rises[last - 1]  # straight on
+    rises = np.diff(table)
+    rises[:first], rises[last:] = rises[first], rises[last - 1]
     rises = np.maximum(rises, _LEAST * (scores[1] - scores[0]))
-    table = np.append(0.0, np.cumsum(rises))
-    middle = len(scores) // 2
-    centred: Vector = table - table[middle] + found[middle]
+    result, middle = np.append(0.0, np.cumsum(rises)), len(scores) // 2
+    centred: Vector = result - result[middle] + table[middle]
     return centred
