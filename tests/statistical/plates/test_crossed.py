@@ -91,8 +91,8 @@ def test_crossed_factors(data, n):
         ours, _, _ = draws_of(data, spelling, n)
         found = agreement_of(ours, theirs, P + 2)
         assert found, (spelling, found)
-    # The planted error: the Jacobian of the scale of the second factor counts twice.
-    weights = np.exp(ours[0, :, P + 1] - ours[0, :, P + 1].max())
+    # The planted error: the Jacobian of the scale of the second factor counts three times.
+    weights = np.exp(2.0 * (ours[0, :, P + 1] - ours[0, :, P + 1].max()))
     share = np.cumsum(weights) / weights.sum()
     planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
     assert not agreement_of(planted, theirs, P + 2)
