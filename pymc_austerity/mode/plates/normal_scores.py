@@ -31,8 +31,8 @@ _FALL = 0.5 * LAST**2 + 4.0
 # First step of the walk in standard deviations, how much longer each next one is, and their number; how often
 # a step that leads nowhere is halved.
 _STEP, _GROWTH, _MOST_STEPS, _HALVES = 0.4, 1.2, 24, 3
-# What the density may gain by a Newton step of the others: more is no maximum that is near.
-_MOST_GAIN = 2.0
+# Newton steps of the others to their maximum, at most, and what the density may gain by the last of them.
+_NEWTON_STEPS, _MOST_GAIN = 3, 0.3
 # Where a coordinate is looked at first, in standard deviations: if its log marginal is that of a normal
 # variable there, but for this, it needs no table.
 _LOOK, _NORMAL = 3.0, 0.05
@@ -87,6 +87,16 @@ class _Coordinate(NamedTuple):
 
     def at(self, zeta: Vector) -> _Along | None:
         """By Laplace's approximation; None if the others have no maximum near zeta."""
+        zeta = zeta.copy()
+        for _ in range(_NEWTON_STEPS):
+            found = self._one_step_from(zeta)
+            if found is None or found[1] < _MOST_GAIN:
+                return None if found is None else found[0]
+            zeta[self.others] = found[0].others
+        return None
+
+    def _one_step_from(self, zeta: Vector) -> tuple[_Along, float] | None:
+        """The same with one Newton step of the others, and what the density gains by that."""
         others = self.others
         with np.errstate(all="ignore"):
             value, gradient, hessian = self.density(zeta)
@@ -102,9 +112,9 @@ class _Coordinate(NamedTuple):
             except np.linalg.LinAlgError:
                 return None
             gain = 0.5 * float(gradient[others] @ step)
-        if not (gain < _MOST_GAIN and np.isfinite(slope).all()):
+        if not (math.isfinite(gain) and np.isfinite(slope).all()):
             return None
-        return _Along(value + gain - volume, zeta[others] + step, slope)
+        return _Along(value + gain - volume, zeta[others] + step, slope), gain
 
 
 def normal_scores(
