@@ -43,8 +43,8 @@ _LEAST_RATE, _TAIL = 0.2, 8
 _MOST_DRIFT, _FAR = 1.0, 3.0
 # Points at which densities are added up.
 _POINTS = 4001
-# A table rises at least by this share of what it would for a normal variable.
-_LEAST = 1e-3
+# Knots within the distribution, at least; the least that a table rises, relative to one of a normal variable.
+_FEWEST, _LEAST = 9, 1e-3
 
 
 class _Along(NamedTuple):
@@ -154,7 +154,7 @@ def normal_scores(
         x, log_marginal = _marginal(one, mode, at_mode)
         drift = float(np.clip(shift[k] / spread, -_MOST_DRIFT, _MOST_DRIFT))
         found = _quantiles(x, log_marginal + drift * _saturating(x, spread), normal) - drift
-        if np.isfinite(found).all():
+        if np.isfinite(found).all():  # else it is proposed as if it were normal
             row[:] = found
     return tables
 
@@ -221,8 +221,10 @@ def _quantiles(x: Vector, log_density: Vector, scores: Vector) -> Vector:
 
 
 def _straight_beyond(table: Vector, scores: Vector, low: float, high: float) -> Vector:
-    """A table that is known from low to high, straight on beyond these, and rising."""
+    """A table that is known from low to high, straight on beyond these; NaN if too little is."""
     within = np.flatnonzero((scores > low) & (scores < high))
+    if len(within) < _FEWEST:  # all of the distribution is between two points
+        return np.full(len(scores), np.nan)
     first, last = within[0], within[-1]
     rises = np.diff(table)
     rises[:first], rises[last:] = rises[first], rises[last - 1]
