@@ -21,7 +21,7 @@ def from_scores(proposal: SharedProposal, zeta: Vector) -> float:
         k = proposal.hyper[i]
         mean, spread, place = proposal.mean[k], proposal.spreads[k], proposal.moved[k]
         z = (zeta[place] - mean) / spread
-        j = min(max(math.floor((z + LAST) / _SPACING), 0), N_KNOTS - 2)
+        j = int(min(max((z + LAST) / _SPACING, 0.0), N_KNOTS - 2.0))
         first = proposal.knots[i, j]
         slope = (proposal.knots[i, j + 1] - first) / _SPACING
         zeta[place] = mean + spread * (first + slope * (z + LAST - j * _SPACING))
