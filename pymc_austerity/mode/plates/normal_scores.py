@@ -11,7 +11,6 @@ table the chain has the same stationary distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +19,11 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 from pymc_austerity.kernels.plates.scores import LAST, N_KNOTS
+from pymc_austerity.mode.newton import Density
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-Density = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Log density below its largest value at which a walk along a coordinate ends: beyond the last score.
 _FALL = 0.5 * LAST**2 + 4.0

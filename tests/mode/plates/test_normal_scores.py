@@ -41,7 +41,6 @@ def test_a_scale_that_may_be_zero_has_its_quantiles():
     precision = -of_a_scale(mode)[2]
     (table,) = normal_scores(of_a_scale, mode, precision, np.zeros(2), np.array([0]), NONE)
     spread = np.sqrt(np.linalg.inv(precision)[0, 0])
-    # The tail of tau is e^s, and of a normal variable with this spread 1e-8 of that.
     expected = np.log(stats.halfnorm.isf(stats.norm.sf(SCORES))) / spread
     np.testing.assert_allclose(table[INNER], expected[INNER], atol=0.02)
     assert table[0] < -15.0

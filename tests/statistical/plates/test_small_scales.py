@@ -73,7 +73,7 @@ def test_the_scale_of_effects_has_its_distribution(draws):
 
 
 def test_another_prior_would_be_seen(draws):
-    """The planted bug: without the Jacobian of the logarithm."""
+    """The planted bug: the Jacobian of the logarithm counts to the power of .8."""
     x, groups, y = rows_of()
     density = np.diff(distribution_of_log_tau(x, groups, y)) * np.exp(-0.2 * GRID[1:])
     cdf = np.append(0.0, np.cumsum(density) / density.sum())
@@ -81,5 +81,5 @@ def test_another_prior_would_be_seen(draws):
 
 
 def test_it_mixes_well(draws):
-    """It had 3 effective draws in 100, while log tau was proposed from a normal distribution."""
+    """A normal proposal of log tau would hardly reach its tail, and hardly leave it."""
     assert float(az.ess(draws)) > 0.3 * draws.size
