@@ -34,9 +34,14 @@ Array = npt.NDArray[np.float64]
 CHUNK = 16_384
 
 
+def distance_of_rows(size: int, at_most: float) -> int:
+    """Of `some_rows`, from one to the next."""
+    return max(1, math.ceil(size / at_most))
+
+
 def some_rows(size: int, at_most: float) -> Iterator[np.ndarray]:
     """Numbers of rows at equal distances, all if there are few, in chunks."""
-    step = max(1, math.ceil(size / at_most))
+    step = distance_of_rows(size, at_most)
     for start in range(0, size, CHUNK * step):
         yield np.arange(start, min(start + CHUNK * step, size), step)
 
