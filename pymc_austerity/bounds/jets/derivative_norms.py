@@ -5,8 +5,8 @@ V_i u runs through L z for |u| <= 1: so |w| <= rho gives |z| <= rho, and
 
     c_i = sup over |z| <= rho of max over |x| = 1 of |T_z[x, ..., x]|
 
-for the tensor T_z of derivatives of order g = 2 or 3 of f(eta_i + L z) by z. Symmetric forms are largest at
-equal arguments (Banach), so that this bounds mixed arguments, too.
+for the tensor T_z of derivatives of order g of f(eta_i + L z) by z: g is 2 or 3, or 4 for p = 1. Symmetric
+forms are largest at equal arguments (Banach), so that this bounds mixed arguments, too.
 
 *Effort.* The jet over a box encloses T there, loosely. Its expansion at the midpoint of the box is tighter
 where the box is small: with J = 2,
@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.largest_form import Covering, covering, largest_forms
 from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
@@ -40,6 +41,8 @@ _INFLATION = 1.0 + 1e-12
 # A predictor that is a multiple of another one: its own share is taken to be so large at least.
 _OWN = 1e-14
 _EPS = 2.0**-52
+# J, where derivatives of that order are known.
+_ORDER = 2
 
 
 class Expansion(NamedTuple):
@@ -75,6 +78,11 @@ class Effort(NamedTuple):
 
     extra: int
     parts: tuple[int, ...]
+
+
+def expansion_order(degree: int) -> int:
+    """J that pays for derivatives of an order: what they are enclosed by has order J + g at most."""
+    return min(_ORDER, LARGEST_ORDER - degree)
 
 
 @lru_cache
@@ -124,7 +132,7 @@ def derivative_norms(
     radius : float
         rho; may be infinite.
     degree : int
-        g, 2 or 3.
+        g.
     effort : Effort
         If `radius` is infinite, one without an expansion or parts.
 

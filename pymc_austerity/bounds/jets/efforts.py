@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms
+from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms, expansion_order
 from pymc_austerity.bounds.jets.tabulated import TabulatedBounds
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.bounds.row_function import RowFunction
@@ -27,8 +27,6 @@ Mask = npt.NDArray[np.bool_]
 # ``positions -> (predictors (m, p), directions (m, p, d), data (n_data, m))``.
 Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 
-# Order of the expansion.
-_ORDER = 2
 # An effort that costs twice as much must lower the sum of the bounds to so much of it; less is enough where
 # it is cheap, with one predictor, and more is asked at the larger radii, which few moves reach.
 _WORTH = {1: 0.9995, 2: 0.85, 3: 0.85, 4: 0.85}
@@ -67,7 +65,7 @@ class RowBounds:
     ----------
     function : RowFunction
     degree : int
-        Order of the derivatives, 2 or 3.
+        Order of the derivatives.
     radii : ndarray (R,)
     efforts : list of list of Effort
         For each radius, one for all rows and, where it pays, one for those that are loose then.
@@ -174,7 +172,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
     if not np.isfinite(radius):
         return [whole]
     worth = (_WORTH_FAR if far else _WORTH)[p]
-    tried, best = [whole, Effort(_ORDER, (1,) * p)], 0
+    tried, best = [whole, Effort(expansion_order(rows.degree), (1,) * p)], 0
     bounds = rows.bounds(radius, whole)
     totals, first_loose = [bounds.sum()], rows.loose(bounds, far=far).mean()
     bounds = rows.improved(bounds, radius, tried[1], far=far)
@@ -215,7 +213,7 @@ class _Rows:
     def __init__(
         self, function: RowFunction, degree: int, eta: Matrix, directions: Matrix, data: Matrix
     ) -> None:
-        self._function, self._degree = function, degree
+        self._function, self.degree = function, degree
         self._eta, self._directions, self._data = eta, directions, data
         self.n_predictors = function.n_predictors
 
@@ -229,7 +227,7 @@ class _Rows:
         """Bounds that are exact, if they are known."""
         if self.n_predictors > 1:
             return None
-        return TabulatedBounds.without_table(self._function.expression, self._degree)
+        return TabulatedBounds.without_table(self._function.expression, self.degree)
 
     def exactly(self, exact: TabulatedBounds, radii: Vector) -> RowBounds:
         """All rows by what is exact; from a table if they are many."""
@@ -238,7 +236,7 @@ class _Rows:
             float(own[0].sum() / own[-1].sum()) if own[-1].any() and np.isfinite(own[-1]).all() else 1.0
         )
         table = self.table(radii, own[:-1])
-        return RowBounds(self._function, self._degree, radii, [], looseness, table, exact)
+        return RowBounds(self._function, self.degree, radii, [], looseness, table, exact)
 
     def table(self, radii: Vector, bounds: Matrix) -> TabulatedBounds | None:
         """Tables for these rows and others like them, if rows are many and tables about as good as bounds."""
@@ -248,7 +246,7 @@ class _Rows:
         eta, length = self._eta[:, 0], np.linalg.norm(self._directions[:, 0], axis=1)
         reach = _BEYOND * max(np.ptp(eta), 1.0) + 2.0 * finite.max(initial=0.0) * length.max()
         found = TabulatedBounds.of(
-            self._function.expression, self._degree, float(eta.min() - reach), float(eta.max() + reach)
+            self._function.expression, self.degree, float(eta.min() - reach), float(eta.max() + reach)
         )
         if found is None:
             return None
@@ -258,7 +256,7 @@ class _Rows:
         return None if worse.any() else found
 
     def _looked_up(self, table: TabulatedBounds, radii: Vector) -> Matrix:
-        return looked_up(table, self._degree, radii, self._eta, self._directions, self._data)
+        return looked_up(table, self.degree, radii, self._eta, self._directions, self._data)
 
     def bounds(self, radius: float, effort: Effort, which: Mask | slice = slice(None)) -> Vector:
         """Bounds of some of the rows by one effort."""
@@ -283,10 +281,10 @@ class _Rows:
 
     def products(self, effort: Effort) -> float:
         """Products of coefficients for one row."""
-        tape = _tape(self._function.expression, self.n_predictors, self._degree + effort.extra)
+        tape = _tape(self._function.expression, self.n_predictors, self.degree + effort.extra)
         return (2.0 if effort.extra else 1.0) * len(tape.weights) * math.prod(effort.parts)
 
     def _norms(self, radius: float, effort: Effort, which: Mask | slice) -> Vector:
-        tape = _tape(self._function.expression, self.n_predictors, self._degree + effort.extra)
+        tape = _tape(self._function.expression, self.n_predictors, self.degree + effort.extra)
         eta, directions, data = self._eta[which], self._directions[which], self._data[:, which]
-        return derivative_norms(tape, eta, directions, data, radius, self._degree, effort)
+        return derivative_norms(tape, eta, directions, data, radius, self.degree, effort)

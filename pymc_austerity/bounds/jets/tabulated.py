@@ -25,7 +25,7 @@ from pymc_austerity.bounds.expressions.linear import linear
 from pymc_austerity.bounds.expressions.node import Expression, constant, ordered, predictor
 from pymc_austerity.bounds.jets.codes import FUNCTIONS
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms
+from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms, expansion_order
 from pymc_austerity.bounds.jets.ranges import largest_derivative
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.target import Vector
@@ -34,8 +34,6 @@ Array = npt.NDArray[np.float64]
 
 # Cells of a grid, and the largest power of two of them that is kept together.
 _CELLS, _LEVELS = 8192, 9
-# An expansion of this order at the middle of a cell.
-_EFFORT = Effort(2, (1,))
 _WHOLE = Effort(0, (1,))
 # Tables for one term, at most.
 _MOST_PARTS = 6
@@ -163,7 +161,7 @@ def table_of(function: Expression, degree: int, low: float, high: float) -> Tabl
     centers: Vector = low + width * (np.arange(_CELLS, dtype=np.float64) + 0.5)
     # Cells overlap, so that rounding leaves nothing between them.
     half = 0.5 * width * (1.0 + 1e-6) + 1e-12 * max(abs(low), abs(high))
-    cells = _bounds(function, degree, centers, half, _EFFORT)
+    cells = _bounds(function, degree, centers, half, Effort(expansion_order(degree), (1,)))
     levels = [cells]
     for level in range(1, _LEVELS):
         shifted = np.concatenate([levels[-1][2 ** (level - 1) :], np.zeros(2 ** (level - 1))])

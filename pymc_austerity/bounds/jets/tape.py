@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions.node import Expression, ordered
-from pymc_austerity.bounds.jets.codes import FUNCTIONS
+from pymc_austerity.bounds.jets.codes import FUNCTIONS, LARGEST_ORDER
 from pymc_austerity.target import Vector
 
 Index = tuple[int, ...]
@@ -77,6 +77,8 @@ def multi_indices(n_variables: int, order: int) -> tuple[Index, ...]:
 
 def tape_of(root: Expression, n_predictors: int, order: int) -> Tape:
     """The program that encloses all derivatives of an expression up to an order."""
+    if order > LARGEST_ORDER:
+        raise ValueError(f"derivatives of order {order} are not known, only up to {LARGEST_ORDER}")
     return _Writer(n_predictors, order).tape(root)
 
 

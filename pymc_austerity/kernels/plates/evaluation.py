@@ -87,6 +87,8 @@ def changes(
     for lane in range(first, BLOCK):
         i, s, t = index[lane], old[lane], new[lane]
         polynomial = (t - s) * (rows.slopes[i] + 0.5 * rows.curvatures[i] * (s + t))
+        if rows.thirds.shape[0] > 0:
+            polynomial += (t - s) * (s * s + s * t + t * t) * rows.thirds[i] / 6.0
         if phi.shape[1] > 0:
             polynomial += change_by_phi(rows, i, (s, phi[1]), (t, new_phi[1]))
         result[lane] = found[lane - first] - room.values[lane] - polynomial

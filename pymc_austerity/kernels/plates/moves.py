@@ -17,6 +17,7 @@ import numpy as np
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.cells import Displaced, displace, not_displaced
 from pymc_austerity.kernels.plates.coordinates import displacement, quadratic
+from pymc_austerity.kernels.plates.cubic import CubicAt, add_cubic, cubic_at, cubic_change, room_for_cubic
 from pymc_austerity.kernels.plates.decisions import Counts, Decisions
 from pymc_austerity.kernels.plates.effects_density import (
     NORMAL,
@@ -55,6 +56,7 @@ class PlateState(NamedTuple):
         Of the prior of the effects.
     displaced : Displaced
         What levels of other factors add in each group.
+    cubic : CubicAt
     quadratic : float
         See `coordinates`.
     """
@@ -70,6 +72,7 @@ class PlateState(NamedTuple):
     excesses: Vector
     shape: float
     displaced: Displaced
+    cubic: CubicAt
     quadratic: float
 
 
@@ -96,6 +99,7 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
         np.empty(n_other),
         0.0,
         displaced,
+        room_for_cubic(plate.cubic),
         0.0,
     )
 
@@ -134,6 +138,7 @@ def at_theta(
         state.excesses,
         given[2],
         state.displaced,
+        cubic_at(plate.cubic, state.d, state.cubic),
         value,
     )
 
@@ -157,6 +162,7 @@ def move_shared(
         return state, other, Counts(0.0, 0, 0, 0, base)
     new = at_theta(other, theta, state.eps, plate, args, target)
     base += new.quadratic - state.quadratic + np.sum(new.excesses) - np.sum(state.excesses)
+    base += cubic_change(plate.cubic, state.cubic, state.levels, new.cubic, new.levels)
     pair = Pair(state.levels, new.levels, state.d, new.d, state.displaced, new.displaced)
     counts = decisions.shared(rng, plate, decisions.numbers, pair, base)
     if counts.accepted > 0.0:
@@ -181,6 +187,8 @@ def move_plate(rng: np.random.Generator, plate: Plate, state: PlateState, decisi
             new_excesses[g] = log_excess(effects, state.shape, state.shifts[g] + state.roots[g] * new)
             new_eps[g], log_ratios[g] = new, ratio + new_excesses[g] - state.excesses[g]
     levels_of(q, state.means, state.scales, new_eps, new_levels)
+    add_cubic(plate.cubic, state.cubic, new_levels, 1.0, log_ratios)
+    add_cubic(plate.cubic, state.cubic, state.levels, -1.0, log_ratios)
     pair = Pair(state.levels, new_levels, state.d, state.d, state.displaced, state.displaced)
     accepted = np.zeros(n_groups, np.bool_)
     counts = decisions.groups(rng, plate, decisions.numbers, pair, log_ratios, accepted)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.plates.cubic import add_cubic
 from pymc_austerity.kernels.plates.decisions import Counts, Decisions
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, propose_normal
 from pymc_austerity.kernels.plates.nested import outer_moments
@@ -42,6 +43,8 @@ def move_outer(
     of_groups = np.zeros(n_groups)
     for g in range(state.excesses.shape[0]):
         of_groups[g] = new.excesses[g] - state.excesses[g]
+    add_cubic(plate.cubic, new.cubic, new.levels, 1.0, of_groups)
+    add_cubic(plate.cubic, state.cubic, state.levels, -1.0, of_groups)
     pair = Pair(state.levels, new.levels, state.d, new.d, state.displaced, new.displaced)
     counts = decisions.outer(rng, plate, decisions.numbers, pair, of_groups, log_ratios, accepted)
     for h in range(n):

@@ -17,6 +17,7 @@ from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for
 from pymc_austerity.bounds.jets.tape import Tape
 from pymc_austerity.kernels.plates.cells import Cells
 from pymc_austerity.kernels.plates.crossing import Crossing
+from pymc_austerity.kernels.plates.cubic import Cubic
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.kernels.plates.outer import Outer
 from pymc_austerity.target import Index, Vector
@@ -59,6 +60,8 @@ class GroupedRows(NamedTuple):
         eta_i at the center.
     slopes, curvatures : ndarray (N,)
         f_i' and f_i'' there.
+    thirds : ndarray (N,) or (0,)
+        Third derivatives there; without third-order terms empty.
     dispersions : DispersionRows
     data : ndarray (n_data, N)
         Columns that f reads.
@@ -73,6 +76,7 @@ class GroupedRows(NamedTuple):
     predictors: Vector
     slopes: Vector
     curvatures: Vector
+    thirds: Vector
     dispersions: DispersionRows
     data: Matrix
     program: Tape
@@ -175,6 +179,8 @@ class GroupBounds(NamedTuple):
         h_g, standard deviations of the proposals for eps_g.
     rounding : float
         What rounding may add to the difference of two remainders.
+    power : int
+        m, the order of the Taylor polynomials: 2, or 3 with third-order terms.
     norms : ndarray (G q, q)
         A_g, so that |A_g e_g| is bounded by the reaches, if there are slopes; else (0, 1).
     """
@@ -188,6 +194,7 @@ class GroupBounds(NamedTuple):
     sizes: Index
     widths: Vector
     rounding: float
+    power: int
     norms: Matrix
 
 
@@ -201,7 +208,7 @@ class RowBounds(NamedTuple):
     constants : ndarray of float32 (T, N)
         K_i.
     levels, shared : ndarray of float32 (T, N)
-        Cumulative sums within groups of K_i (1 + zeta_i / zeta0_g)^2, and of zeta_i times that.
+        Cumulative sums within groups of K_i (1 + zeta_i / zeta0_g)^m, and of zeta_i times that.
     """
 
     lengths: Singles
@@ -279,6 +286,7 @@ class Plate(NamedTuple):
     ----------
     rows : GroupedRows
     sums : GroupSums
+    cubic : Cubic
     bounds : GroupBounds
     weights : RowBounds
     effects : EffectsDensity
@@ -291,6 +299,7 @@ class Plate(NamedTuple):
 
     rows: GroupedRows
     sums: GroupSums
+    cubic: Cubic
     bounds: GroupBounds
     weights: RowBounds
     effects: EffectsDensity

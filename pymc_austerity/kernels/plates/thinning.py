@@ -3,20 +3,21 @@
 A row's predictor moves by t_i = y_i + z_i . d. Here y_i is e_g, and where there are other factors, whose
 levels are among the shared coefficients, the row's levels have moved it, too: y_i = e_g - q_g + the
 displacements of its levels, q_g being the mean of these over the group. The rest is |z_i . d| <= zeta_i |w|.
-As |r_i'(t)| <= K_i t^2 / 2, along the segment between two states
+As |r_i'(t)| <= K_i |t|^m, along the segment between two states
 
-    |r_i(t_i') - r_i(t_i)| <= B_i = K_i / 2 (|y_i' - y_i| + zeta_i Delta) (sqrt(E_i) + zeta_i sqrt(Wb))^2,
+    |r_i(t_i') - r_i(t_i)| <= B_i = K_i (|y_i' - y_i| + zeta_i Delta) (E_i + zeta_i Wb)^m,
 
-with E_i = (y_i^2 + y_i y_i' + y_i'^2) / 3, Wb the like of w, and Delta = |w' - w|.
+with E_i the m-th root of the mean of |y|^m along the segment, Wb the like of |w|, and Delta = |w' - w|. The
+polynomials are of the order m, and m! K_i bounds derivatives of order m + 1.
 
-For a group let delta_g and sqrt(Q_g) be no less than |y_i' - y_i| and sqrt(E_i) of all its rows, and Q_g no
-less than zeta0_g^2 Wb. As sqrt(E_i) + zeta_i sqrt(Wb) <= (1 + zeta_i / zeta0_g) sqrt(Q_g), two cumulative
-sums within groups dominate B_i. One exponential clock runs along the groups' totals: most groups are passed
-without a row. A row that is drawn is kept with probability B_i over what it was drawn for.
+For a group let delta_g and Q_g be no less than |y_i' - y_i| and E_i of all its rows, and Q_g no less than
+zeta0_g Wb. As E_i + zeta_i Wb <= (1 + zeta_i / zeta0_g) Q_g, two cumulative sums within groups dominate
+B_i. One exponential clock runs along the groups' totals: most groups are passed without a row. A row that is
+drawn is kept with probability B_i over what it was drawn for.
 
 With random slopes y_i = Z_i . e_g, and |y_i| <= rho_i |A_g e_g| with rho_i = |A_g'^-1 Z_i|: the numbers of
-a group are those of A_g e_g, and its cumulative sums have rho_i (rho_i + zeta_i / zeta0_g)^2 in the place of
-(1 + zeta_i / zeta0_g)^2, and zeta_i / rho_i in that of zeta_i.
+a group are those of A_g e_g, and its cumulative sums have rho_i (rho_i + zeta_i / zeta0_g)^m in the place of
+(1 + zeta_i / zeta0_g)^m, and zeta_i / rho_i in that of zeta_i.
 
 All here is the same if the two states change places.
 """
@@ -58,15 +59,15 @@ class Shift(NamedTuple):
         The first whose radius contains both |w|; as many as there are tiers if none does.
     step : float
         Delta = |w' - w|.
-    mean_square : float
-        Wb.
+    size : float
+        Wb, or somewhat more.
     moves : bool
         Whether d and d' differ.
     """
 
     tier: int
     step: float
-    mean_square: float
+    size: float
     moves: bool
 
 
@@ -89,7 +90,9 @@ def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
     moves = False
     for k in range(d.shape[0]):
         moves = moves or d[k] != d_new[k]
-    return Shift(tier, math.sqrt(change), max(old + new + both, 0.0) / 3.0, moves)
+    square = max(old + new + both, 0.0) / 3.0
+    size = math.sqrt(square) if bounds.power == 2 else np.cbrt(math.sqrt(max(old, new)) * square)
+    return Shift(tier, math.sqrt(change), size, moves)
 
 
 class Pair(NamedTuple):
@@ -136,6 +139,7 @@ def rates_of(bounds: GroupBounds, cells: Cells, pair: Pair, shift: Shift, kappa:
     levels, new_levels = pair.levels, pair.new_levels
     means, middles, farthest = pair.displaced
     new_means, new_middles, new_farthest = pair.new_displaced
+    power = bounds.power
     reaches, typical, sizes, n_tiers = bounds.reaches, bounds.typical, bounds.sizes, bounds.radii.shape[0]
     of_levels, of_shared, n_groups = bounds.levels, bounds.shared, bounds.sizes.shape[0]
     more, away_more = np.zeros(n_groups), np.zeros(n_groups)
@@ -151,14 +155,14 @@ def rates_of(bounds: GroupBounds, cells: Cells, pair: Pair, shift: Shift, kappa:
             e, e_new = levels[g] - means[g], new_levels[g] - new_means[g]
             y, y_new, away, away_new = e + middles[g], e_new + new_middles[g], farthest[g], new_farthest[g]
             far = max(abs(y) + away, abs(y_new) + away_new)
-            root = root_mean_square(y, y_new) + root_mean_square(away, away_new)
+            root = mean_size(y, y_new, power) + mean_size(away, away_new, power)
             step = abs(e_new - e + more[g]) + away_more[g]
         tier = shift.tier
         while tier < n_tiers and not far <= reaches[tier, g]:
             tier += 1
         if tier == n_tiers:
             continue
-        q = 0.5 * kappa * max(root * root, typical[g] ** 2 * shift.mean_square)
+        q = kappa * to_power(max(root, typical[g] * shift.size), power)
         rate = step * q * of_levels[tier, g] + shift.step * q * of_shared[tier, g]
         if rate <= sizes[g]:  # and is a number
             tiers[g], by_levels[g], by_shared[g], expected[g] = tier, step * q, shift.step * q, rate
@@ -166,9 +170,23 @@ def rates_of(bounds: GroupBounds, cells: Cells, pair: Pair, shift: Shift, kappa:
 
 
 @jitable
-def root_mean_square(y: float, y_new: float) -> float:
-    """Of a number that goes from y to y_new."""
-    return math.sqrt(max((y * y + y_new * y_new + y * y_new) / 3.0, 0.0))
+def mean_size(y: float, y_new: float, power: int) -> float:
+    """The m-th root of the mean of |y|^m, for a number that goes from y to y_new; m is 2 or 3."""
+    if power == 2:
+        return math.sqrt(max((y * y + y_new * y_new + y * y_new) / 3.0, 0.0))
+    a, b = abs(y), abs(y_new)
+    if y * y_new >= 0.0:
+        mean = 0.25 * (a + b) * (a * a + b * b)
+    else:
+        mean = 0.25 * (a * a * a * a + b * b * b * b) / (a + b)
+    root: float = np.cbrt(mean)
+    return root
+
+
+@jitable
+def to_power(x: float, power: int) -> float:
+    """x^2 or x^3."""
+    return x * x if power == 2 else x * x * x
 
 
 @jitable
@@ -202,13 +220,16 @@ class Candidates(NamedTuple):
     columns: npt.NDArray[np.int32]
     weights: RowBounds
     n_effects: int
+    power: int
 
 
 @jitable
 def candidates_of(plate: Plate) -> Candidates:
     """The rows of a plate, to draw from."""
     rows = plate.rows
-    return Candidates(rows.starts, rows.covariates, rows.levels, plate.weights, plate.sums.n_effects)
+    return Candidates(
+        rows.starts, rows.covariates, rows.levels, plate.weights, plate.sums.n_effects, plate.bounds.power
+    )
 
 
 @jitable
@@ -222,7 +243,7 @@ def draw_row(
     kappa: float,
 ) -> tuple[int, float]:
     """A row of a group with its bound; -1 if what was drawn is not kept."""
-    starts, covariates, columns, weights, n_effects = candidates
+    starts, covariates, columns, weights, n_effects, power = candidates
     tier, first, last = rates.tiers[g], starts[g], starts[g + 1] - 1
     levels, shared = weights.levels[tier], weights.shared[tier]
     if rng.random() * rates.expected[g] < rates.levels[g] * levels[last]:
@@ -238,9 +259,9 @@ def draw_row(
         y += pair.d[columns[f, i]]
         y_new += pair.d_new[columns[f, i]]
     zeta = np.float64(weights.lengths[i])
-    spread = root_mean_square(y, y_new) + zeta * math.sqrt(shift.mean_square)
-    size = 0.5 * kappa * np.float64(weights.constants[tier, i])
-    bound = size * (abs(y_new - y) + zeta * shift.step) * spread * spread
+    spread = to_power(mean_size(y, y_new, power) + zeta * shift.size, power)
+    size = kappa * np.float64(weights.constants[tier, i])
+    bound = size * (abs(y_new - y) + zeta * shift.step) * spread
     drawn_for = rates.levels[g] * weight(levels, first, i) + rates.shared[g] * weight(shared, first, i)
     if rng.random() * drawn_for < bound:
         return i, bound

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import row_bounds
+from pymc_austerity.kernels.plates.cubic import Cubic
 from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBounds, Singles
+from pymc_austerity.kernels.plates.thinning import to_power
 from pymc_austerity.mode.plates.center import PlateSurvey
 from pymc_austerity.mode.plates.expansion import Expanded, with_phi
 from pymc_austerity.mode.plates.fit import SharedFit
@@ -36,12 +40,18 @@ _CHUNK = 16_384
 
 
 def group_bounds(
-    survey: PlateSurvey, fit: SharedFit, at: Expanded, sums: GroupSums, farther: Vector | None = None
+    survey: PlateSurvey,
+    fit: SharedFit,
+    at: Expanded,
+    sums: GroupSums,
+    cubic: Cubic,
+    farther: Vector | None = None,
 ) -> tuple[GroupBounds, RowBounds]:
     """Make them, in a pass over the rows.
 
     `farther` (G,) is how far effects of a crossed factor are allowed to move the rows of each group.
     """
+    power = 3 if len(cubic.levels) else 2
     plate = survey.plate
     factors = [np.searchsorted(sums.linear, own) for own in plate.rows.factors]
     whitening, unwhiten = _whitening(fit, sums, sums.dense[sums.varying])
@@ -62,13 +72,14 @@ def group_bounds(
     far += lengths * radius
     box = _box(far, of_phi, radius)
     lengths = _lengths_with_phi(lengths, box, of_phi)
-    constants = _constants(survey, at, sums.phi, box)
+    constants = _constants(survey, at, sums.phi, box, power)
     tiers = len(_TIERS)
     levels, shared = np.empty((tiers, n), np.float32), np.empty((tiers, n), np.float32)
     skew = np.zeros(len(sizes))
     for tier in range(tiers):
         of_rows = constants[tier], lengths, radii
-        _accumulate(of_rows, typical, survey.rows.starts, (levels[tier], shared[tier], skew))
+        _accumulate(of_rows, typical, survey.rows.starts, power, (levels[tier], shared[tier], skew))
+    skew = np.abs(cubic.levels) if power == 3 else 2.0 * skew
     # Groups that are not expanded, though they have rows, are read as a whole.
     not_expanded = (sums.curvatures[:: plate.n_effects**2] == 0.0) & (sizes > 0)
     reaches = np.where(not_expanded, -1.0, _TIERS[:, None] * reach)
@@ -84,6 +95,7 @@ def group_bounds(
         sizes=sizes.astype(np.int64),
         widths=1.0 + np.minimum(_WIDEST, _SKEW * np.where(np.isfinite(skew), skew, np.inf) * scales**3),
         rounding=_ROUNDING * (1.0 + at.largest),
+        power=power,
         norms=norms,
     )
     return bounds, RowBounds(lengths, constants, levels, shared)
@@ -177,8 +189,8 @@ def _lengths_with_phi(lengths: Singles, box: Matrix, of_phi: Vector) -> Singles:
     return (np.sqrt(square) * (1.0 + 1e-6)).astype(np.float32)
 
 
-def _constants(survey: PlateSurvey, at: Expanded, phi: Vector, box: Matrix) -> Singles:
-    """K_i of all tiers, rounded up: the largest |f_i'''| up to the share of `far` of the tier."""
+def _constants(survey: PlateSurvey, at: Expanded, phi: Vector, box: Matrix, power: int) -> Singles:
+    """K_i of all tiers, rounded up: the largest derivative of order m + 1 within the box, over m!."""
     function, data = survey.plate.row_function, survey.rows.data
 
     def sample(positions: Index) -> tuple[Matrix, Matrix, Matrix]:
@@ -189,12 +201,12 @@ def _constants(survey: PlateSurvey, at: Expanded, phi: Vector, box: Matrix) -> S
         directions = box[:, which].T[:, :, None] * np.eye(len(box))
         return centers, directions, np.ascontiguousarray(data[:, which])
 
-    bounds = row_bounds(function, 3, _TIERS, sample)
+    bounds = row_bounds(function, power + 1, _TIERS, sample)
     n = box.shape[1]
     result = np.empty((len(_TIERS), n), np.float32)
     for start in range(0, n, _CHUNK):
         some = slice(start, start + _CHUNK)
-        found = bounds(*_some(some)) / box[0, some] ** 3 * _INFLATION
+        found = bounds(*_some(some)) / (math.factorial(power) * box[0, some] ** (power + 1)) * _INFLATION
         # A float32 above the number: adding half a step rounds to it or to the next.
         result[:, some] = np.nextafter(found.astype(np.float32), np.float32(np.inf))
     return result
@@ -224,6 +236,7 @@ def _accumulate(
     of_rows: tuple[Singles, Singles, Singles],
     typical: Vector,
     starts: Index,
+    power: int,
     result: tuple[Singles, Singles, Vector],
 ) -> None:
     """Cumulative sums within groups, rounded up so that no row has less than its weight; and sums of K_i.
@@ -236,7 +249,7 @@ def _accumulate(
         for i in range(starts[g], starts[g + 1]):
             zeta, rho = np.float64(lengths[i]), np.float64(radii[i])
             stretch = rho + zeta / typical[g]
-            weight = np.float64(constants[i]) * stretch * stretch
+            weight = np.float64(constants[i]) * to_power(stretch, power)
             total = _rounded_up(total + rho * weight)
             other = _rounded_up(other + zeta * weight)
             levels[i], shared[i] = np.float32(total), np.float32(other)
@@ -266,6 +279,7 @@ def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBou
         sizes=np.diff(survey.rows.starts).astype(np.int64),
         widths=np.ones(n_groups),
         rounding=0.0,
+        power=2,
         norms=np.zeros((0, 1)),
     )
     singles = np.zeros((tiers, 0), np.float32)

@@ -11,15 +11,16 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.kernels.plates.crossing import no_crossing
+from pymc_austerity.kernels.plates.cubic import no_cubic
 from pymc_austerity.kernels.plates.records import (
     GroupedRows,
     GroupSums,
     Plate,
     PlateRule,
-    RowBounds,
     workspace,
 )
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, find_center
+from pymc_austerity.mode.plates.cubic_sums import are_worth_while, cubic_sums
 from pymc_austerity.mode.plates.draws import drawn_state
 from pymc_austerity.mode.plates.effects_excess import density_of
 from pymc_austerity.mode.plates.expansion import Expanded
@@ -198,7 +199,7 @@ def plan_plates(
         fit=fit,
         prediction=found.prediction,
         reads_all=engine.reads_all,
-        certificate=_certificate(plate, reads_all=reads_all),
+        certificate=_certificate(plate, reads_all=reads_all, power=engine.plate.bounds.power),
     )
     return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
 
@@ -230,7 +231,8 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
 def _reading_all(survey: PlateSurvey, arrays: Plate) -> Plate:
     """The same, with decisions on all rows."""
     bounds, weights = no_bounds(survey, arrays.sums)
-    return with_kappa(arrays._replace(bounds=bounds, weights=weights), KAPPAS[0])
+    rows = arrays.rows._replace(thirds=np.zeros(0))
+    return with_kappa(arrays._replace(rows=rows, cubic=no_cubic(), bounds=bounds, weights=weights), KAPPAS[0])
 
 
 def replan_plates(
@@ -262,16 +264,15 @@ def _surveyed(plate: PlateModel) -> Surveyed:
     return Surveyed(plate.factorisation, fingerprint(plate.factorisation.graph))
 
 
-def _certificate(plate: PlateModel, *, reads_all: bool) -> str:
+def _certificate(plate: PlateModel, *, reads_all: bool, power: int = 2) -> str:
     if plate.is_normal:
         return f"{plate.name!r}: normal, sums are sufficient and no row is read"
     if reads_all:
         return "not needed, as all rows are read"
     n = plate.n_predictors
     predictors = "1 predictor" if n == 1 else f"{n} predictors"
-    return (
-        f"third derivatives of {plate.name!r}, a function of {predictors} of each row, by interval arithmetic"
-    )
+    which = f"{'third' if power == 2 else 'fourth'} derivatives"
+    return f"{which} of {plate.name!r}, a function of {predictors} of each row, by interval arithmetic"
 
 
 def plate_arrays(
@@ -291,12 +292,13 @@ def plate_arrays(
         stage("bounds", f" of {survey.plate.rows.n_rows:,} rows")
     program = tape_of(plate.expression, plate.n_predictors, 0)
     has_remainders = not plate.is_normal
-    bounds, weights = (
-        no_bounds(survey, sums)
-        if reads_all or not has_remainders
-        else group_bounds(survey, fit, at, sums, farther)
-    )
-    assert isinstance(weights, RowBounds)
+    cubic, thirds = no_cubic(), np.zeros(0)
+    if reads_all or not has_remainders:
+        bounds, weights = no_bounds(survey, sums)
+    else:
+        if farther is None and are_worth_while(plate, sums):
+            cubic, thirds = cubic_sums(plate.expression, rows, at, sums)
+        bounds, weights = group_bounds(survey, fit, at, sums, cubic, farther)
     return Plate(
         rows=GroupedRows(
             starts=rows.starts,
@@ -306,11 +308,13 @@ def plate_arrays(
             predictors=at.predictors,
             slopes=at.slopes,
             curvatures=at.curvatures,
+            thirds=thirds,
             dispersions=at.dispersions,
             data=rows.data,
             program=program,
         ),
         sums=sums,
+        cubic=cubic,
         bounds=bounds,
         weights=weights,
         effects=density_of(plate.priors[0]),

@@ -8,6 +8,7 @@ import pymc as pm
 from scipy import stats
 
 from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, quadratic, standardised
+from pymc_austerity.kernels.plates.cubic import add_cubic
 from pymc_austerity.kernels.plates.decisions import (
     Decisions,
     groups_by_drawn_rows,
@@ -307,7 +308,7 @@ def columns_within(case: Case) -> np.ndarray:
 
 
 def log_remainders(case: Case, state: PlateState) -> float:
-    """Sum of all r_i, by the rows of the model and NumPy."""
+    """Sum of all that is beyond the second order, by the rows of the model and NumPy."""
     rows, sums = case.arrays.rows, case.arrays.sums
     t = levels_of_rows(case, state.levels) + columns_within(case) @ state.d
     psi = sums.phi_slopes @ state.d
@@ -315,8 +316,23 @@ def log_remainders(case: Case, state: PlateState) -> float:
     return float((value - polynomials(case, t, psi)).sum())
 
 
+def log_cubic(case: Case, state: PlateState) -> float:
+    """Sum of all third-order terms, as the kernels have it."""
+    of_groups = np.zeros(len(state.cubic.firsts))
+    add_cubic(case.arrays.cubic, state.cubic, state.levels, 1.0, of_groups)
+    return float(of_groups.sum() + state.cubic.constant)
+
+
+def mean_power(y: np.ndarray, y_new: np.ndarray, power: int) -> np.ndarray:
+    """Mean of |y|^m along a segment, by its integral."""
+    ends = [np.abs(each) ** power * each / (power + 1) for each in (y, y_new)]
+    step = y_new - y
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(np.abs(step) > 1e-12, (ends[1] - ends[0]) / step, np.abs(y) ** power)
+
+
 def polynomials(case: Case, t: np.ndarray, psi: np.ndarray) -> np.ndarray:
-    """Those of the rows."""
+    """Those of the rows, of the second order."""
     rows, n = case.arrays.rows, len(psi)
     base = t * (rows.slopes + 0.5 * rows.curvatures * t)
     slopes, mixed, seconds = rows.dispersions

@@ -125,8 +125,8 @@ def changes_and_bounds(turn, old, new, *, own=True):
     change, tiers = remainders(turn, t_new) - remainders(turn, t), rates.tiers[groups]
     zeta = weights.lengths.astype(float)
     constants = weights.constants.astype(float)[np.maximum(tiers, 0), np.arange(len(groups))]
-    spread = np.sqrt((y * y + y * y_new + y_new * y_new) / 3) + zeta * np.sqrt(shift.mean_square)
-    bound = 0.5 * constants * (np.abs(y_new - y) + zeta * shift.step) * spread**2
+    spread = np.sqrt((y * y + y * y_new + y_new * y_new) / 3) + zeta * shift.size
+    bound = constants * (np.abs(y_new - y) + zeta * shift.step) * spread**2
     return change[tiers >= 0], bound[tiers >= 0], np.flatnonzero(tiers >= 0)
 
 

@@ -10,11 +10,12 @@ import pytest
 from scipy import stats
 
 from pymc_austerity.kernels.plates import decisions, moves
+from pymc_austerity.kernels.plates.cubic import add_cubic
 from pymc_austerity.kernels.plates.moves import move_plate, move_shared
 from pymc_austerity.kernels.plates.scores import from_scores, to_scores
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared, to_theta, to_zeta
 from pymc_austerity.kernels.plates.thinning import Rates, rates_of, shift_of
-from tests.kernels.plates.cases import DRAWN, SIZES, case_of, pair_of
+from tests.kernels.plates.cases import DRAWN, SIZES, case_of, mean_power, pair_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
 DISPERSED = pytest.param(
@@ -93,7 +94,10 @@ def scores_of_groups(case, old, new, n):
     squares = new.eps**2 - old.eps**2
     expected += 0.5 * squares.reshape(n_groups, -1).sum(axis=1)  # of the proposal
     there, back = compared(case, old, new, n, 22), compared(case, new, old, n, 23)
-    return balance(accepted(there, 0.0), accepted(back, 0.0), expected), expected
+    base = np.zeros(n_groups)  # terms of the third order are known
+    add_cubic(case.arrays.cubic, new.cubic, new.levels, 1.0, base)
+    add_cubic(case.arrays.cubic, old.cubic, old.levels, -1.0, base)
+    return balance(accepted(there, base), accepted(back, -base), expected), expected
 
 
 def _one(eps, eps_new, g, q):
@@ -124,7 +128,7 @@ def by_forward_state(bounds, cells, pair, shift, kappa):
     within = bounds.reaches[-1] * (1 - 1e-9)
     near = pair._replace(levels=np.clip(e, -within, within), new_levels=np.zeros(len(e)))
     tiers = rates_of(bounds, cells, near, shift, 0.0).tiers
-    size = np.abs(e_new - e) * kappa * (e * e + e * e_new + e_new * e_new) / 6
+    size = np.abs(e_new - e) * kappa * mean_power(e, e_new, bounds.power)
     wrong = Rates(tiers, size, np.zeros(len(e)), size * bounds.levels[tiers, np.arange(len(e))])
     right = rates_of(bounds, cells, pair, shift, kappa)
     is_beyond = np.abs(e) > bounds.reaches[-1]

@@ -25,6 +25,7 @@ from tests.kernels.plates.cases import (
     case_of_model,
     columns_within,
     levels_of_rows,
+    mean_power,
     order_of,
     pair_of,
     polynomials,
@@ -59,17 +60,22 @@ def changes_and_bounds(case, old, new, kappa=1.0, change_of=row_values):
         change = change_of(case, rows.predictors + t_new, arrays.sums.phi + psi_new)
         change -= change_of(case, rows.predictors + t, arrays.sums.phi + psi)
         change -= polynomials(case, t_new, psi_new) - polynomials(case, t, psi)
+        if len(rows.thirds):
+            change -= rows.thirds * (t_new**3 - t**3) / 6.0
     tiers = rates.tiers[groups]
     zeta = weights.lengths.astype(float)
     constants = weights.constants.astype(float)[np.maximum(tiers, 0), np.arange(len(groups))]
     w, w_new = arrays.bounds.whitening @ old.d, arrays.bounds.whitening @ new.d
     size = np.linalg.norm(w_new - w)
-    mean_square = (w @ w + w @ w_new + w_new @ w_new) / 3
+    power = arrays.bounds.power
+    of_w = (w @ w + w @ w_new + w_new @ w_new) / 3
+    if power == 3:
+        of_w *= max(np.linalg.norm(w), np.linalg.norm(w_new))
     of_factors = np.unique(arrays.sums.cells.columns)
     y = y + z[:, of_factors] @ old.d[of_factors]
     y_new = y_new + z[:, of_factors] @ new.d[of_factors]
-    spread = np.sqrt((y * y + y * y_new + y_new * y_new) / 3) + zeta * np.sqrt(mean_square)
-    bound = 0.5 * constants * (np.abs(y_new - y) + zeta * size) * spread**2
+    spread = mean_power(y, y_new, power) ** (1 / power) + zeta * of_w ** (1 / power)
+    bound = constants * (np.abs(y_new - y) + zeta * size) * spread**power
     thinned = np.flatnonzero(tiers >= 0)
     return change[thinned], bound[thinned], thinned
 
@@ -143,7 +149,8 @@ def test_rows_are_drawn_for_at_least_their_bounds(likelihood, spelling, kappa):
 
 
 @pytest.mark.parametrize("smallest", [1e-30, 1e-6, 1.0])
-def test_single_precision_does_not_take_from_the_weight_of_a_row(smallest):
+@pytest.mark.parametrize("power", [2, 3])
+def test_single_precision_does_not_take_from_the_weight_of_a_row(smallest, power):
     """Groups of 100,000 rows, whose weights differ by many orders of magnitude."""
     rng, n = np.random.default_rng(14), 100_000
     starts = np.array([0, n, n, 2 * n])
@@ -151,10 +158,10 @@ def test_single_precision_does_not_take_from_the_weight_of_a_row(smallest):
     lengths = rng.gamma(0.5, size=2 * n).astype(np.float32)
     levels, shared = np.empty(2 * n, np.float32), np.empty(2 * n, np.float32)
     of_rows = constants, lengths, np.ones_like(lengths)
-    _accumulate(of_rows, np.array([0.3, 1.0, 2.0]), starts, (levels, shared, np.zeros(3)))
+    _accumulate(of_rows, np.array([0.3, 1.0, 2.0]), starts, power, (levels, shared, np.zeros(3)))
     for first, last, typical in ((0, n, 0.3), (n, 2 * n, 2.0)):
         zeta = lengths[first:last].astype(float)
-        own = constants[first:last].astype(float) * (1 + zeta / typical) ** 2
+        own = constants[first:last].astype(float) * (1 + zeta / typical) ** power
         for sums, weights in ((levels, own), (shared, own * zeta)):
             found = np.diff(sums[first:last].astype(float), prepend=0.0)
             assert (found >= weights).all()
