@@ -7,8 +7,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import AusterityMH, RandomWalk
+from pymc_austerity import AusterityMH, RandomWalk, TunaMH
 from pymc_austerity.control_variates import Taylor
+from pymc_austerity.model.compile import native
 from pymc_austerity.proposals import Laplace
 
 from .conftest import N, line_data
@@ -273,3 +274,26 @@ class TestTooFewRows:
             pm.set_data({"outcome": bad})
         with pytest.raises(ValueError, match="'y' is nan in row 17"):
             draw(model, step)
+
+
+def test_other_data_make_no_machine_code(monkeypatch):
+    """numba never forgets any, so that a process would grow."""
+    model, made, make = regression(), [], native.compile_numba_function_src
+    TunaMH(model=model)
+    monkeypatch.setattr(
+        native, "compile_numba_function_src", lambda *a, **k: made.append(a[1]) or make(*a, **k)
+    )
+    for new in (NEW["same length, both"], NEW["same length"]):
+        with model:
+            pm.set_data(new)
+        point = model.initial_point()
+        second, own = TunaMH(model=model), np.random.default_rng(3)
+        second.setup_chain(own, 0, 100)
+        for _ in range(20):
+            point, _ = second.step(point)
+        x = model["x"].get_value()
+        assert np.polyfit(x, new["outcome"], 1)[::-1] == pytest.approx(point["beta"], abs=0.2)
+    assert not made
+    monkeypatch.setattr(native, "_made", type(native._made)())
+    TunaMH(model=model)
+    assert "engine" in made  # the check sees what is made

@@ -22,6 +22,7 @@ from numba.extending import intrinsic
 from pytensor.link.numba.cache import compile_numba_function_src
 
 from pymc_austerity.compilation import entry
+from pymc_austerity.model.graph.functions import Kept
 
 Addresses = npt.NDArray[np.uintp]
 # Of numba's record of a bit generator; the first is its address, which only Python needs.
@@ -59,6 +60,10 @@ def _outcome(kernel: Callable[..., Any]) -> Any:
     return get_type_hints(kernel)["return"]
 
 
+# Functions by their keys: what numba has made, or read from disk, it never forgets.
+_made = Kept()
+
+
 def returns_state(kernel: Callable[..., Any]) -> bool:
     """Does the kernel return a state q, besides numbers?"""
     return bool(_outcome(kernel)._fields[0] == "q")
@@ -90,20 +95,22 @@ class NativeKernel:
         self._q_at = own.index("q") if returns_state(kernel) else None
         # The last generator, and its addresses: to find these takes as long as a transition.
         self._generator: tuple[Any, Any] = (None, None)
-        self._entry_point: Any = None
+        # Machine code for each of the types that arguments have had; kernels of other models use it, too.
+        self._entry_points: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel, compiling it first if need be."""
-        outcome = self._run(self._engine, args)
-        if self.is_settled:
-            (compiled,) = self._engine.overloads.values()
-            self._entry_point = compiled.entry_point
-        return outcome
+        given = self._given(args)
+        numbers = self._engine(*given)
+        types = tuple(self._engine.typeof_pyval(each) for each in given)
+        compiled = self._engine.overloads.get(types)
+        self._entry_points[types] = compiled and compiled.entry_point
+        return self._outcome_of(args, numbers)
 
     @property
     def is_settled(self) -> bool:
         """Whether arguments have had the same types in all calls, which `again` relies on."""
-        return len(self._engine.overloads) == 1
+        return len(self._entry_points) == 1 and None not in self._entry_points.values()
 
     def again(self, *args: Any) -> Any:
         """Run the kernel on arguments of the same types as before, which nobody looks at.
@@ -111,9 +118,11 @@ class NativeKernel:
         numba's dispatcher looks at the type of every array of every argument in every call, which takes
         longer than a transition.
         """
-        return self._run(self._entry_point, args)
+        (entry_point,) = self._entry_points.values()
+        return self._outcome_of(args, entry_point(*self._given(args)))
 
-    def _run(self, engine: Any, args: tuple[Any, ...]) -> Any:
+    def _given(self, args: tuple[Any, ...]) -> list[Any]:
+        """What machine code is called with."""
         rng = args[self._rng_at]
         generator = self._generator
         if generator[0] is not rng:
@@ -121,7 +130,9 @@ class NativeKernel:
         given = list(args)
         given[self._rng_at] = generator[1]
         given[self._args_at] = self._table_of(args[self._args_at])
-        numbers = engine(*given)
+        return given
+
+    def _outcome_of(self, args: tuple[Any, ...], numbers: Any) -> Any:
         return self._outcome(*numbers) if self._q_at is None else self._outcome(args[self._q_at], *numbers)
 
 
@@ -136,11 +147,16 @@ def from_source(
 ) -> Any:
     """A function, compiled when it is first called, and kept on disk under `key`, if there is one.
 
-    What other compiled code calls, and never Python, takes less to compile.
+    What has the same key is the same function. What other compiled code calls, and never Python, takes less
+    to compile.
     """
-    function = compile_numba_function_src(source, name, environment, {}, cache_key=key)
-    wrappers: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": not from_python}
-    return entry(function, cache=key is not None, **wrappers, **options)
+
+    def make() -> Any:
+        function = compile_numba_function_src(source, name, environment, {}, cache_key=key)
+        wrappers: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": not from_python}
+        return entry(function, cache=key is not None, **wrappers, **options)
+
+    return make() if key is None else _made.get(key, make)
 
 
 def interruptible(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -48,7 +49,11 @@ from pymc_austerity.model.compile.target_table import (
     places_of,
     signature_of,
 )
+from pymc_austerity.model.graph.functions import Kept, structure_of
 from pymc_austerity.target import TARGET_PARAMETERS
+
+# Of equal graphs, which a model has again if it is given other data.
+_functions, _targets = Kept(), Kept()
 
 
 def target_function_source(name: str, kinds: Sequence[Kind], *, is_number: bool) -> str:
@@ -107,8 +112,11 @@ class NumbaBackend:
     takes_source: bool = True
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
-        """A compiled function of some graphs."""
-        return pytensor_function(inputs, outputs, self.mode)
+        """A compiled function of some graphs: for equal graphs the same, which is machine code already."""
+        structure = structure_of(inputs, outputs)
+        if structure is None:
+            return pytensor_function(inputs, outputs, self.mode)
+        return _functions.get(structure, lambda: pytensor_function(inputs, outputs, self.mode))
 
     def entry(self, function: Any) -> Callable[..., Any]:
         """The compiled code, without PyTensor's checks."""
@@ -153,7 +161,7 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
         graph = function.maker.fgraph
         given = [variable.type for variable in graph.inputs[len(TARGET_PARAMETERS[name]) - 1 :]]
         kinds = [(kind.dtype, kind.ndim) for kind in given]
-        made[name] = _target_function(name, graph, kinds)
+        made[name] = _targets.get((name, graph), partial(_target_function, name, graph, kinds))
     return TableMaker(made, kinds)
 
 

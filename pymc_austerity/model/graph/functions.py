@@ -8,7 +8,7 @@ merges nodes. What is kept is the rewritten graph: every function has storage of
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import pytensor
@@ -23,7 +23,26 @@ _MOST = 100
 # Numbers in the constants of such a graph: data that are longer are compared nowhere, and not kept.
 _MOST_NUMBERS = 5_000
 
-_makers: OrderedDict[Hashable, Any] = OrderedDict()
+
+class Kept:
+    """What was made for some keys; those not used for longest are forgotten."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What is kept for a key, made now if it is not."""
+        made = self._made.pop(key) if key in self._made else make()
+        self._made[key] = made  # now the last to be forgotten
+        if len(self._made) > _MOST:
+            self._made.popitem(last=False)
+        return made
+
+
+_makers = Kept()
 
 
 def function_of(
@@ -48,22 +67,23 @@ def function_of(
         Further arguments of `pytensor.function`.
     """
     listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    made = []
+
+    def make() -> Any:
+        rewritten: Any = [stable(one) for one in listed] if stabilised else listed
+        if isinstance(outputs, Variable):
+            (rewritten,) = rewritten
+        function = pytensor.function(list(inputs), rewritten, mode=mode, on_unused_input="ignore", **options)
+        made.append(function)
+        return function.maker
+
     structure = structure_of(inputs, listed)
-    key = (structure, isinstance(outputs, Variable), stabilised, get_mode(mode), *sorted(options.items()))
-    maker = _makers.pop(key, None)
-    if maker is not None:
-        _makers[key] = maker  # now the last to be forgotten
-        return maker.create()
-    if stabilised:
-        listed = [stable(one) for one in listed]
-    rewritten = listed[0] if isinstance(outputs, Variable) else listed
-    function = pytensor.function(list(inputs), rewritten, mode=mode, on_unused_input="ignore", **options)
     if structure is None:
-        return function
-    _makers[key] = function.maker
-    if len(_makers) > _MOST:
-        _makers.popitem(last=False)
-    return function
+        make()
+    else:
+        key = (structure, isinstance(outputs, Variable), stabilised, get_mode(mode), *sorted(options.items()))
+        maker = _makers.get(key, make)
+    return made[0] if made else maker.create()
 
 
 def structure_of(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Hashable | None:
