@@ -106,7 +106,8 @@ class TestTerminal:
 
         monkeypatch.setattr(module.SetUp, "begin", noted)
         monkeypatch.setattr("pymc_austerity.mode.plates.center._FIRST_ROWS", 500)
-        TunaMH(model=effects())
+        with interpreted():  # to compile sweeps takes long
+            TunaMH(model=effects())
         for stage_of in (
             "reading the model",
             "order of rows, 30 groups",

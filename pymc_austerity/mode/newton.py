@@ -34,8 +34,6 @@ _CLOSE = 1e-2
 # Newton steps before a trust region is used, the shortest part of a step, and by how much of the gain that
 # the slope promises the density has to rise.
 _MOST_STEPS, _SHORTEST, _PROMISE = 20, 1e-3, 0.1
-# Steps that become shorter by less than this are made longer, up to so many times.
-_SLOW, _LONGEST = 0.5, 64.0
 
 
 class Maximum(NamedTuple):
@@ -140,7 +138,7 @@ def newton_steps(counted: Counted, start: Vector, near: float) -> tuple[Vector, 
     Returns the point that was reached; and the maximum, if steps have become small ever faster there. Where
     they have not, a trust region has to go on.
     """
-    q, last, before = start, math.inf, math.inf
+    q, last = start, math.inf
     for _ in range(_MOST_STEPS):
         value, gradient, hessian = counted.finite(q)
         if flat_direction(-hessian) is not None:
@@ -152,9 +150,7 @@ def newton_steps(counted: Counted, start: Vector, near: float) -> tuple[Vector, 
         length = _length_uphill(counted, q, value, step, norm)
         if length == 0.0:
             return q, None
-        if length == 1.0 and _SLOW * before < norm < before:
-            length = _length_further(counted, q, step)
-        q, last, before = q + length * step, norm if length == 1.0 else math.inf, norm
+        q, last = q + length * step, norm if length == 1.0 else math.inf
     return q, None
 
 
@@ -167,20 +163,6 @@ def _length_uphill(counted: Counted, q: Vector, value: float, step: Vector, norm
             return length
         length *= 0.25
     return 0.0
-
-
-def _length_further(counted: Counted, q: Vector, step: Vector) -> float:
-    """The multiple of a Newton step beyond which twice as much no longer raises the density.
-
-    Far up an exponential each step gains one unit of the predictor, however far the maximum is.
-    """
-    length, value = 1.0, counted(q + step)[0]
-    while length < _LONGEST:
-        further = counted(q + 2.0 * length * step)[0]
-        if not value < further < math.inf:
-            break
-        length, value = 2.0 * length, further
-    return length
 
 
 def climb(
