@@ -57,6 +57,7 @@ def plant(monkeypatch):
             return source.replace(right, wrong)
 
         monkeypatch.setattr(numba_backend, "target_function_source", planted)
+        monkeypatch.setattr(numba_backend, "_targets", type(numba_backend._targets)())
 
     return change
 
