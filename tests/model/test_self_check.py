@@ -32,9 +32,8 @@ def test_wrong_row_is_found(n):
     whole, pieces = parts(model)
     check_against_model(whole, model, pieces)
     (term,) = whole.locals
-    wrong = replace(
-        term, rows=term.rows + 1e-3 * pt.eq(term.index, 1998)
-    )  # 250,000 rows: each third is looked at
+    # Of 250,000 rows each third is looked at.
+    wrong = replace(term, rows=term.rows + 1e-3 * pt.eq(term.index, 1998))
     with pytest.raises(SelfCheckError, match="term 'y': its rows computed one by one"):
         check_against_model(replace(whole, locals=(wrong,)), model, pieces)
 
