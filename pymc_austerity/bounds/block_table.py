@@ -95,8 +95,15 @@ def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Weig
 
 def rounded_up(values: npt.NDArray[np.float64]) -> Weights:
     """The smallest numbers of single precision that are not below `values`, which may be infinite."""
-    with np.errstate(over="ignore", under="ignore"):
-        result = values.astype(np.float32)
-    below = result < values
-    result[below] = np.nextafter(result[below], np.float32(np.inf))
+    result = np.empty(values.shape, np.float32)
+    _round_up(values.ravel(), result.reshape(-1))
     return result
+
+
+@entry
+def _round_up(values: npt.NDArray[np.float64], result: Weights) -> None:
+    for i in range(values.shape[0]):
+        nearest = np.float32(values[i])
+        if nearest < values[i]:
+            nearest = np.nextafter(nearest, np.float32(np.inf))
+        result[i] = nearest

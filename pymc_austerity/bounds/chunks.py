@@ -9,7 +9,7 @@ import numpy as np
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.target import Index, LinearPredictor
 
-_LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNK_BUDGET = 4096, 256, 4_000_000
+_LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNK_BUDGET = 8192, 256, 4_000_000
 
 
 def chunks(term: RowFunction | LinearPredictor, n_rows: int) -> Iterator[Index]:

@@ -152,3 +152,5 @@ def test_bounds_are_rounded_up():
     assert np.all(np.nextafter(rounded, np.float32(0))[values > 0] < values[values > 0])
     assert rounded[values == 0.0] == 0.0
     assert rounded[values == 1.0] == 1.0
+    table = values.reshape(2, -1).T[::2]
+    np.testing.assert_array_equal(rounded_up(table), rounded.reshape(2, -1).T[::2])

@@ -141,7 +141,7 @@ class TestLaw:
             return usual(c) * np.float32(0.9 if n_pieces[0] > 6 else 1.0)
 
         monkeypatch.setattr(constants_table, "rounded_up", rounded)
-        with pytest.raises(SelfCheckError, match="bound of row 8,192 of all terms is .* below it"):
+        with pytest.raises(SelfCheckError, match="bound of row 16,384 of all terms is .* below it"):
             TunaMH(model=on_disk(store))
 
     def test_a_polynomial_that_differs_is_noticed(self, interpreted, monkeypatch, store):

@@ -1,7 +1,7 @@
 """The sum of rows of a term, with gradient and Hessian, in one pass: eta = X phi + o, f(eta), and X' f'' X.
 
-Rows come in chunks, and what they add is added in the order of the rows, one after the other: sums are the
-same wherever the rows are read from.
+Rows come in chunks, and what they add is added in the order of the rows, one after the other or, where they
+have one predictor, four at a time: sums are the same wherever the rows are read from.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def predictors(rows: Array, phi: Vector) -> Array:
 @entry
 def add_slopes(rows: Array, slopes: Array, sums: Sums) -> None:
     """Add rows with one predictor, of which f' and f'' are known, to gradient and Hessian."""
-    for i in range(rows.shape[0]):
-        _add_multiple(slopes[0, i], rows[i, 0], sums.gradient)
-    _add_squares(rows, slopes, 0, rows.shape[0], sums.hessian)
+    _add_straight(rows, slopes, sums)
 
 
 @entry
@@ -100,32 +98,48 @@ def _add_rows(rows: Array, found: Array, sums: Sums) -> None:
     slopes = found[1:]
     for i in range(m):
         sums.value[0] += found[0, i]
+    if p == 1:
+        _add_straight(rows, slopes, sums)
+        return
+    weighted = np.empty(rows.shape[2] - 1)
+    for i in range(m):
         for k in range(p):
             _add_multiple(slopes[k, i], rows[i, k], sums.gradient)
-    if p == 1:
-        _add_squares(rows, slopes, 0, m, sums.hessian)
-    else:
-        weighted = np.empty(rows.shape[2] - 1)
-        for i in range(m):
-            _add_products(rows[i], slopes, i, weighted, sums.hessian)
+        _add_products(rows[i], slopes, i, weighted, sums.hessian)
+
+
+@inner
+def _add_straight(rows: Array, slopes: Array, sums: Sums) -> None:
+    """x f' and the lower triangle of x f'' x' of rows with one predictor.
+
+    Four rows are added at once, so that sums are fetched from memory and stored a quarter as often.
+    """
+    m, gradient, hessian = rows.shape[0], sums.gradient, sums.hessian
+    n_dim = gradient.shape[0]
+    fours = m - m % 4
+    for i in range(0, fours, 4):
+        x0, x1, x2, x3 = rows[i, 0], rows[i + 1, 0], rows[i + 2, 0], rows[i + 3, 0]
+        a0, a1, a2, a3 = slopes[0, i], slopes[0, i + 1], slopes[0, i + 2], slopes[0, i + 3]
+        for c in range(n_dim):
+            gradient[c] += (a0 * x0[c] + a1 * x1[c]) + (a2 * x2[c] + a3 * x3[c])
+        for r in range(n_dim):
+            a0, a1 = slopes[1, i] * x0[r], slopes[1, i + 1] * x1[r]
+            a2, a3 = slopes[1, i + 2] * x2[r], slopes[1, i + 3] * x3[r]
+            if a0 != 0.0 or a1 != 0.0 or a2 != 0.0 or a3 != 0.0:
+                for c in range(r + 1):
+                    hessian[r, c] += (a0 * x0[c] + a1 * x1[c]) + (a2 * x2[c] + a3 * x3[c])
+    for i in range(fours, m):
+        _add_multiple(slopes[0, i], rows[i, 0], gradient)
+        for r in range(n_dim):
+            a = slopes[1, i] * rows[i, 0, r]
+            for c in range(r + 1):
+                hessian[r, c] += a * rows[i, 0, c]
 
 
 @inner
 def _add_multiple(factor: float, x: Vector, result: Vector) -> None:
     for c in range(result.shape[0]):
         result[c] += factor * x[c]
-
-
-@inner
-def _add_squares(rows: Array, slopes: Array, first: int, m: int, hessian: Array) -> None:
-    """Lower triangle of x f'' x' of rows with one predictor."""
-    n_dim = hessian.shape[0]
-    for i in range(first, first + m):
-        for r in range(n_dim):
-            a = slopes[1, i] * rows[i, 0, r]
-            if a != 0.0:
-                for c in range(r + 1):
-                    hessian[r, c] += a * rows[i, 0, c]
 
 
 @inner

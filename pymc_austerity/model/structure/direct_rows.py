@@ -23,7 +23,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.affine import core_of
-from pymc_austerity.model.structure.data_of_rows import DataOfRows
+from pymc_austerity.model.structure.data_of_rows import DataOfRows, neighbours
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.scaled_columns import add_columns
 from pymc_austerity.target import Index, Vector
@@ -335,6 +335,6 @@ class DirectRows:
             elif part.lookup is not None:
                 result[rows, part.places[values[part.lookup]]] += scale
             elif part.values is None:
-                result[:, part.places] += np.reshape(scale, (-1, 1))
+                result[:, neighbours(part.places)] += np.reshape(scale, (-1, 1))
             else:
                 add_columns(result, part.places, values[part.values], scale)
