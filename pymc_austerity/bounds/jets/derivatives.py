@@ -110,7 +110,7 @@ def _add_rows(rows: Array, found: Array, sums: Sums) -> None:
 
 @inner
 def _add_straight(rows: Array, slopes: Array, sums: Sums) -> None:
-    """x f' and the lower triangle of x f'' x' of rows with one predictor.
+    """Add x f' and the lower triangle of x f'' x' of rows with one predictor.
 
     Four rows are added at once, so that sums are fetched from memory and stored a quarter as often.
     """

@@ -27,6 +27,7 @@ from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import group_bounds, no_bounds
 from pymc_austerity.mode.plates.proposal import shared_proposal
+from pymc_austerity.mode.plates.rounding import with_rounding
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
@@ -299,7 +300,7 @@ def plate_arrays(
         if farther is None and are_worth_while(plate, sums):
             cubic, thirds = cubic_sums(plate.expression, rows, at, sums)
         bounds, weights = group_bounds(survey, fit, at, sums, cubic, farther)
-    return Plate(
+    arrays = Plate(
         rows=GroupedRows(
             starts=rows.starts,
             x=rows.x,
@@ -333,3 +334,4 @@ def plate_arrays(
         ),
         room=workspace(program, plate.n_predictors, len(rows.data)),
     )
+    return arrays if reads_all or not has_remainders else with_rounding(arrays)

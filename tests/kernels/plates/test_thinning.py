@@ -244,12 +244,15 @@ def rows_of_every_likelihood(n, n_groups=30):
     counts = np.random.default_rng(18).poisson(np.exp(eta))
     reals = eta + np.random.default_rng(19).standard_t(4, n)
     trials = 1 + counts % 4
+    many = np.random.default_rng(20).poisson(1e5 * np.exp(eta))
     y = (data.noise < 0.4).astype(int)
     return data, {
         "binomial": lambda t: pm.Binomial("y", n=trials, logit_p=t, observed=np.minimum(counts, trials)),
         "probit": lambda t: pm.Bernoulli("y", p=pm.math.invprobit(t), observed=y),
         "cloglog": lambda t: pm.Bernoulli("y", p=1 - pm.math.exp(-pm.math.exp(t)), observed=y),
         "poisson": lambda t: pm.Poisson("y", pm.math.exp(t), observed=counts),
+        "large counts": lambda t: pm.Poisson("y", 1e5 * pm.math.exp(t), observed=many),
+        "many trials": lambda t: pm.Binomial("y", n=10**6, logit_p=t, observed=many),
         "negative binomial": lambda t: pm.NegativeBinomial(
             "y", mu=pm.math.exp(t), alpha=3.0, observed=counts
         ),
@@ -272,6 +275,20 @@ def test_bounds_of_every_likelihood(name, n):
         u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=30)
         likelihoods[name](data.x @ pm.Normal("beta", shape=3) + u[data.groups])
     require_bounds(case_of_model(model))
+
+
+@pytest.mark.parametrize("name", ["large counts", "many trials"])
+def test_rounding_is_measured(name):
+    """Where f holds a large constant, an allowance relative to its size would not do."""
+    data, likelihoods = rows_of_every_likelihood(400)
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=30)
+        likelihoods[name](data.x @ pm.Normal("beta", shape=3) + u[data.groups])
+    case = case_of_model(model)
+    assert 1e-11 < case.arrays.bounds.rounding < 1e-6
+    usual = case.arrays.bounds._replace(rounding=1e-12)
+    with pytest.raises(AssertionError):
+        require_bounds(case._replace(arrays=case.arrays._replace(bounds=usual)))
 
 
 def require_bounds(case, n_factors=0):
