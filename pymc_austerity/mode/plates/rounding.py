@@ -29,9 +29,7 @@ def with_rounding(plate: Plate) -> Plate:
     expanded = reaches > 0.0
     phi = np.stack([plate.sums.phi, np.zeros_like(plate.sums.phi)])
     bounds = plate.weights.constants[0], plate.bounds.power
-    excess = _largest_excess(
-        plate.rows, plate.room, bounds, phi, rows[expanded], _NEAR * reaches[expanded]
-    )
+    excess = _largest_excess(plate.rows, plate.room, bounds, phi, rows[expanded], _NEAR * reaches[expanded])
     rounding = max(plate.bounds.rounding, _MARGIN * excess)
     return plate._replace(bounds=plate.bounds._replace(rounding=rounding))
 

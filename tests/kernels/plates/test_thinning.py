@@ -24,6 +24,7 @@ from tests.kernels.plates.cases import (
     case_of,
     case_of_model,
     columns_within,
+    groups_of,
     levels_of_rows,
     mean_power,
     order_of,
@@ -106,6 +107,32 @@ def test_changes_are_within_bounds_that_are_sharp(likelihood, spelling):
         largest = max(largest, (np.abs(change) / bound)[bound > 1e-8].max(initial=0.0))
     assert n > 1000
     assert (0.2 if likelihood in SIZES else 0.5) < largest <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("tier", [0, 1])
+def test_bounds_hold_as_far_as_a_tier_reaches(tier):
+    """The largest fourth derivative of a Poisson row is where levels and coefficients go up together."""
+    case = case_of("poisson", "non-centered", 400)
+    rows, bounds, weights, groups = case.arrays.rows, case.arrays.bounds, case.arrays.weights, groups_of(case)
+    far = bounds.reaches[tier][groups] + weights.lengths * bounds.radii[tier]
+    some = bounds.reaches[tier][groups] > 0.0
+    needed = np.exp(rows.predictors + far) / 6.0
+    ratio = weights.constants[tier][some] / needed[some]
+    assert (ratio >= 1.0).all()
+    assert ratio.min() < 1.1
+    nearer = np.exp(rows.predictors + bounds.reaches[tier][groups]) / 6.0
+    assert (nearer < 0.9 * needed).any()  # without the coefficients bounds would be noticed
+
+
+def test_the_tier_of_a_pair_contains_both():
+    case = case_of("poisson", "non-centered", 400)
+    bounds, n = case.arrays.bounds, len(case.arrays.sums.center)
+    directions = np.linalg.pinv(bounds.whitening)[:, 0]
+    near, middle, far = (share * bounds.radii[1] * directions for share in (0.3, 0.8, 1.2))
+    for d, d_new, tier in (
+        (np.zeros(n), near, 0), (near, middle, 1), (middle, near, 1), (near, far, 2), (far, middle, 2),
+    ):  # fmt: skip
+        assert shift_of(bounds, d, d_new).tier == tier
 
 
 @pytest.mark.parametrize(("likelihood", "spelling"), CASES)
