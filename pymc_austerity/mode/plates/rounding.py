@@ -1,7 +1,7 @@
 """What rounding adds to the remainders of a plate, measured.
 
-A log density may hold constants that are much larger than what it changes by, as log y! of a large count: then
-its differences have rounding errors that may be larger than the bounds of small remainders.
+A log density may hold constants that are much larger than what it changes by, as log y! of a large count. Its
+differences have rounding errors then that may be larger than the bounds of small remainders.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ CASES = [("bernoulli", "centered"), ("poisson", "non-centered")]
 def nested_case():
     """Levels of outer groups come before five columns that vary within groups and one that does not."""
     data, rng = rows_of(400), np.random.default_rng(35)
-    x = np.c_[np.cos(data.groups), data.x[:, 1:], rng.normal(size=(400, 3)) + [0.5, 0.0, -0.5]]
+    x = np.c_[np.cos(data.groups), data.x[:, 1:], rng.normal([0.5, 0.0, -0.5], size=(400, 3))]
     with pm.Model() as model:
         v = pm.Normal("v", 0.0, pm.HalfNormal("tau_v"), shape=32)
         u = pm.Normal("u", v[np.arange(30)], pm.HalfNormal("tau"), shape=30)
