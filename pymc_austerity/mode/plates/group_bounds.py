@@ -71,6 +71,7 @@ def group_bounds(
     far *= radii
     far += lengths * radius
     box = _box(far, of_phi, radius)
+    del far  # of size N
     lengths = _lengths_with_phi(lengths, box, of_phi)
     constants = _constants(survey, at, sums.phi, box, power)
     tiers = len(_TIERS)

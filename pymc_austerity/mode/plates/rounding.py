@@ -18,7 +18,7 @@ from pymc_austerity.target import Index, Vector
 
 # Rows that are looked at; how far they move, as a share of the reach of their group: of a bound that is wrong
 # much less is seen there than where a chain goes; and what may be met is some times what was seen.
-_ROWS, _NEAR, _MARGIN = 100_000, 1e-4, 16.0
+_ROWS, _NEAR, _MARGIN = 20_000, 1e-4, 16.0
 
 
 def with_rounding(plate: Plate) -> Plate:
