@@ -47,6 +47,6 @@ def peak(n, monkeypatch):
 @pytest.mark.slow("measures memory while a plate of many rows is set up")
 def test_memory_of_the_set_up(monkeypatch):
     """P + 10 doubles for each row more."""
-    peak(60_000, monkeypatch)  # what is compiled is kept, for few rows and for many
+    peak(50_000, monkeypatch)  # what is compiled is kept
     few, many = peak(60_000, monkeypatch), peak(120_000, monkeypatch)
     assert (P + 3) * 60_000 * 8 <= many - few <= (P + 10) * 60_000 * 8
