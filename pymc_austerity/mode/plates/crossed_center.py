@@ -22,6 +22,7 @@ from pymc_austerity.mode.plates.crossed_sums import CrossedSums, crossed_sums
 from pymc_austerity.mode.plates.draws import state_at
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import Beside
+from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.model.factorisation import CHUNK, point_of, vector_of
 from pymc_austerity.model.plates.crossed import CrossedModel
 from pymc_austerity.progress import stage
@@ -69,7 +70,7 @@ class CrossedSurvey:
         """Hold the effects of the other factor, less their location, in a turn."""
         own = self.surveys[turn]
         self.held[turn] = effects
-        own.rows = own.rows._replace(offsets=self._offsets[turn] + effects[self.levels[turn]])
+        own.rows = own.rows._replace(offsets=fixed(self._offsets[turn] + effects[self.levels[turn]]))
 
     def sums(self, turn: int, at: Expanded, sums: GroupSums) -> CrossedSums:
         """Sums over the cells in a turn."""

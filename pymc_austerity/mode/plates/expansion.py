@@ -16,6 +16,7 @@ from pymc_austerity.kernels.plates.records import DispersionRows
 from pymc_austerity.mode.plates.dispersion_sums import dispersion_sums, no_dispersions, with_dispersions
 from pymc_austerity.mode.plates.group_means import of_cells
 from pymc_austerity.mode.plates.level_sums import add_levels
+from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.mode.plates.slope_sums import add_groups_with_slopes
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.target import Index, Vector
@@ -261,7 +262,7 @@ def drift_of(
     psi, of_phi = phi[1] @ d, np.zeros(len(phi[0]))
     shifts = at.means @ d[rows.dense] + of_cells(at.cells, at.shares, d, len(levels))
     base = at.predictors if added is None else at.predictors + added
-    shifted = predictors_at(rows._replace(offsets=base), d, levels - shifts)
+    shifted = predictors_at(rows._replace(offsets=fixed(base)), d, levels - shifts)
     result = of_levels, of_dense, of_shared, of_phi
     _add_drift(program, points_for(program), with_phi(shifted, phi[0] + psi), psi, rows, at, result)
     of_shared[rows.dense] = of_dense

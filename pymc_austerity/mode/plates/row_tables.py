@@ -12,6 +12,13 @@ from pymc_austerity.data.scratch import ScratchTable
 from pymc_austerity.target import Index
 
 
+def fixed[T: np.generic](values: NDArray[T]) -> NDArray[T]:
+    """A view that cannot be written to, as rows on disk are: what is compiled for these is for all rows."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
 class RowTable:
     """An array that is filled part by part.
 
@@ -28,7 +35,7 @@ class RowTable:
     Attributes
     ----------
     values : ndarray
-        The array; read only if it is on disk.
+        The array; when it is full it cannot be written to.
     """
 
     def __init__(
@@ -48,6 +55,7 @@ class RowTable:
 
     def __exit__(self, *_: object) -> None:
         """Nothing more is written. The values go on."""
+        self.values = fixed(self.values)
         if self._table is not None:
             self._table.close()
 

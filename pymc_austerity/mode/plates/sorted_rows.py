@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.exceptions import RowsOnDiskError, UnboundedError, UnsuitableError
 from pymc_austerity.kernels.plates.cells import Cells
-from pymc_austerity.mode.plates.row_tables import RowTable
+from pymc_austerity.mode.plates.row_tables import RowTable, fixed
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index, Vector
 
@@ -61,16 +61,16 @@ class SortedRows(NamedTuple):
         some = np.flatnonzero((np.arange(len(groups)) - self.starts[groups]) % step == 0)
         starts = np.concatenate([[0], np.cumsum(np.bincount(groups[some], minlength=len(sizes)))])
         data = np.ascontiguousarray(self.data[:, some])
-        levels = np.ascontiguousarray(self.levels[:, some])
+        levels = fixed(np.ascontiguousarray(self.levels[:, some]))
         cells = occupied(levels, starts)
         return self._replace(
             starts=starts,
-            x=self.x[some],
-            covariates=self.covariates[some],
+            x=fixed(self.x[some]),
+            covariates=fixed(self.covariates[some]),
             levels=levels,
             cells=cells,
-            offsets=self.offsets[some],
-            data=data,
+            offsets=fixed(self.offsets[some]),
+            data=fixed(data),
         )
 
 

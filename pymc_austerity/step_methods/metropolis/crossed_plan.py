@@ -14,6 +14,7 @@ from pymc_austerity.mode.plates.crossed_sums import crossing_of
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import no_bounds
+from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
@@ -203,7 +204,7 @@ def turn_arrays(
         slopes=sums.slopes.copy(), gradient=sums.gradient.copy(), other_squares=np.zeros(1)
     )
     return arrays._replace(
-        rows=arrays.rows._replace(levels=levels[None]),
+        rows=arrays.rows._replace(levels=fixed(levels[None])),
         sums=written,
         proposal=arrays.proposal._replace(mean=arrays.proposal.mean.copy()),
         crossing=crossing_of(own.shared, fit, sums, cells),

@@ -242,7 +242,7 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
     folder = scratch_folder(fact)
     assert found is not None
     # More rows than this are not drawn: all are read instead.
-    most = fact.n_local if np.isfinite(tuna.switch_above) else np.inf
+    most = float(fact.n_local) if np.isfinite(tuna.switch_above) else np.inf
     names = [name for name, _ in fact.local_terms]
     unknown = [name for name in curvature if name not in names]
     if unknown:
