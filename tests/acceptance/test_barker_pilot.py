@@ -27,7 +27,7 @@ STOPPING = [
 
 
 @pytest.mark.parametrize(("case", "expected"), STOPPING)
-@pytest.mark.covering(1)
+@pytest.mark.slow("many simulated decisions")
 def test_stopping_errs_and_a_pilot_does_not(case, expected):
     terms, batch, log_ratio = gamma_terms(*case), case[2], case[4]
     found, error = error_of(trials(Barker(batch), terms, N_CALLS).accepted, log_ratio)

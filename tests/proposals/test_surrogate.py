@@ -418,7 +418,7 @@ def test_the_step_size_adapts_only_when_it_is_told():
 
 
 @pytest.mark.parametrize("start", [1e-3, 50.0])
-@pytest.mark.covering(1)
+@pytest.mark.slow("thousands of inner transitions")
 def test_the_step_size_is_found_from_far_away(start):
     state = Surrogate(2).bind_to(fit(3)).state
     state.scale[0] = start

@@ -259,7 +259,7 @@ def as_array(points):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 5.0])
-@pytest.mark.covering(1)
+@pytest.mark.slow("chains of thousands of draws")
 def test_without_an_error_it_is_a_plain_chain(model, near, temperature):
     """All remainders, the exact rows and the polynomial are together what the terms are."""
     scale = 0.08 * math.sqrt(temperature)

@@ -236,7 +236,7 @@ def steps_of_mixture():
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
-@pytest.mark.covering(1)
+@pytest.mark.slow("starts workers that compile; tests/conformance has such runs of all steps")
 def test_same_draws_in_other_processes(mp_ctx):
     """The rows of an element follow z, which another step moves."""
     expected = draws_of(mixture(), steps_of_mixture, cores=1)

@@ -110,10 +110,11 @@ class TestLaw:
         )
 
     @pytest.mark.parametrize("batch_size", [2, None])
-    @pytest.mark.covering(1)
+    @pytest.mark.slow("chains of thousands of sweeps")
     def test_against_enumeration(self, batch_size):
         assert np.abs(self.distances(batch_size)).max() < LIMIT
 
+    @pytest.mark.slow("chains of thousands of sweeps")
     def test_a_missing_prior_is_noticed(self, monkeypatch):
         """Planted bug; the check at build, which would notice it too, is switched off."""
         complete = Allocations._as_function_of_category

@@ -25,7 +25,7 @@ OTHER = dict(zip(("x", "groups", "outcome"), rows(1800, seed=54), strict=True))
         pytest.param({"outcome": 1 - Y}, id="outcomes"),
     ],
 )
-@pytest.mark.covering(1)
+@pytest.mark.slow("compiles a plate")
 def test_other_data(new):
     """A step that has run draws what a fresh step draws."""
     model = model_of()

@@ -42,7 +42,7 @@ def model_of(groups=GROUPS, x=COVARIATE, y=Y, *, correlated=False):
         pytest.param(GROUPS, np.where(np.arange(N) == 0, 100.0, COVARIATE), id="one large"),
     ],
 )
-@pytest.mark.covering(1)
+@pytest.mark.slow("compiles a plate with slopes")
 def test_odd_groups_and_covariates(groups, x):
     model = model_of(groups, x)
     _, found = drawn(TunaMH(model=model, rng=1), model)

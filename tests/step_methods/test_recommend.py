@@ -300,6 +300,7 @@ def test_a_plate_without_a_mode():
     assert "no plate" not in step.recommendation.reason
 
 
+@pytest.mark.slow("compiles a plate, with a pilot")
 def test_a_plate_that_mixes_slowly(monkeypatch):
     """NUTS promises more."""
     monkeypatch.setattr(plates, "_WELL", 2.0)

@@ -40,7 +40,7 @@ def test_conformance_with_a_proposal_that_learns():
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
-@pytest.mark.covering(1)
+@pytest.mark.slow("starts workers that compile; tests/conformance has such runs of all steps")
 def test_same_draws_in_other_processes(mp_ctx):
     def run(**options):
         with logistic_model(correlated_rows(), chance=0.3):

@@ -67,7 +67,7 @@ def sample(model, step, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"control_variate": Taylor(), "preconditioner": Laplace()}])
-@pytest.mark.covering(1)
+@pytest.mark.slow("whole chains, in other processes, too")
 def test_conformance(options):
     """Steps of a hundredth of a posterior variance widen it by little, if gradients are not noisy."""
     size = 0.2 if options else 6e-6

@@ -267,6 +267,7 @@ def test_dimension_of_q(line, near):
     assert seen[-1].dtype == np.float64
 
 
+@pytest.mark.slow("a chain of thousands of draws")
 def test_an_asymmetric_proposal_with_its_hastings_term_is_right(line, near):
     """Multiplicative moves of b, whose Hastings term is log(b_new / b); the planted bug drops it."""
     means = {}
