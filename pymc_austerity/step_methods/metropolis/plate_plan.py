@@ -334,4 +334,4 @@ def plate_arrays(
         ),
         room=workspace(program, plate.n_predictors, len(rows.data)),
     )
-    return arrays if reads_all or not has_remainders else with_rounding(arrays)
+    return arrays if reads_all or not has_remainders else with_rounding(arrays, plate.expression)
