@@ -26,7 +26,7 @@ def data(example):
 @pytest.fixture(scope="module")
 def result(example, tmp_path_factory):
     # Of each rival, what it compiles included.
-    return example.main(seconds=60.0, output=tmp_path_factory.mktemp("flights"))
+    return example.main(seconds=100.0, output=tmp_path_factory.mktemp("flights"))
 
 
 def bound(n, level=0.001):
