@@ -18,8 +18,11 @@ import numpy as np
 from pymc_austerity import AusterityMH, Laplace, MetropolisHastings, Taylor, TunaMH
 from pymc_austerity.diagnostics import agreement
 
-MANY = 100_000  # draws, more than fit into the time
 TUNE = 30
+
+
+def settings(given):
+    return flights.FULL if given["full"] else flights.FAST
 
 
 def by_nutpie(model, seconds, draws, tune):
@@ -60,13 +63,13 @@ def all_rows(model, n, given):
     def make():
         return MetropolisHastings(control_variate=Taylor())
 
-    _, idata, spent = flights.by_step(model, make, MANY, TUNE, seconds=given["seconds"])
+    draws = settings(given)["rival"]
+    _, idata, spent = flights.by_step(model, make, draws, TUNE, seconds=given["seconds"])
     return idata, {"row": flights.row(idata, spent, n)}
 
 
 def nutpie(model, n, given):
-    options = (flights.FULL if given["full"] else flights.FAST)["nutpie"]
-    idata, spent = by_nutpie(model, given["seconds"], **options)
+    idata, spent = by_nutpie(model, given["seconds"], **settings(given)["nutpie"])
     return idata, {"row": flights.row(idata, spent, n)}
 
 
@@ -78,7 +81,7 @@ def austerity(model, n, given):
         return AusterityMH(epsilon=0.01, proposal=Laplace())
 
     left = max(0.5 * given["seconds"], 10)
-    _, idata, spent = flights.by_step(model, make, MANY, TUNE, seconds=left)
+    _, idata, spent = flights.by_step(model, make, settings(given)["rival"], TUNE, seconds=left)
     rows = {"row": flights.row(idata, spent, n), "exact": flights.row(exact, taken, n)}
     return idata, {**rows, "widths": widths(idata, exact)}
 

@@ -25,7 +25,7 @@ def data(example):
 
 @pytest.fixture(scope="module")
 def result(example, tmp_path_factory):
-    # Of each rival, what it compiles included.
+    # What a chain on all rows compiles from an empty cache takes most of a minute.
     return example.main(seconds=100.0, output=tmp_path_factory.mktemp("flights"))
 
 
