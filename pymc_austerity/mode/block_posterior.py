@@ -30,6 +30,7 @@ class BlockPosterior:
 
     Attributes
     ----------
+    structure : TermStructure
     factorisation : Factorisation
     likelihood : LogLikelihood
         Of all rows: its designs are stored from the first pass on.
@@ -46,6 +47,7 @@ class BlockPosterior:
         whole_block: bool,
         elsewhere: Elsewhere | None = None,
     ) -> None:
+        self.structure = structure
         self.factorisation = fact = structure.factorisation
         self._function = Differentiable(structure, point)
         self.likelihood = self._function.likelihood(elsewhere=elsewhere)

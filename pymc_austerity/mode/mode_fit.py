@@ -52,7 +52,8 @@ class ModeReport(NamedTuple):
         Condition number of the precision, scaled to a unit diagonal.
     seconds : float
     n_starts, n_modes : int
-        Points the first search started from, and distinct modes that it found.
+        Points the first search started from, and distinct modes that it found. There is one start if the log
+        density is known to be concave.
     acceptance : float
         Acceptance rate of independent proposals from the fitted distribution, by `draws` draws of it.
     remainder_sd : float
@@ -69,9 +70,10 @@ class ModeReport(NamedTuple):
     remainder_sd: float
 
     def __str__(self) -> str:
+        starts = f"{self.n_starts} start{'s' if self.n_starts != 1 else ''}"
         text = (
             f"center found in {self.passes} passes over the data and {self.seconds:.1f} s from "
-            f"{self.n_starts} starts ({self.n_modes} mode{'s' if self.n_modes != 1 else ''}); gradient "
+            f"{starts} ({self.n_modes} mode{'s' if self.n_modes != 1 else ''}); gradient "
             f"{self.gradient_norm:.1e} sd, condition number {self.condition:.1e}"
         )
         if np.isnan(self.acceptance):

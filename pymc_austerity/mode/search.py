@@ -11,6 +11,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.mode.block_posterior import BlockPosterior
+from pymc_austerity.mode.concavity import is_log_concave
 from pymc_austerity.mode.newton import NEAR, Maximum, NoMaximumError, maximise
 from pymc_austerity.model.starting_point import dispersed_points
 from pymc_austerity.progress import stage
@@ -23,7 +24,7 @@ _FIRST_ROWS, _ROWS_PER_DIMENSION, _GROWTH, _MOST_ROWS = 2000, 20, 10, 400_000
 _IN_PARTS = 1_000_000
 # Rows above which a search from all starts takes long.
 _MANY_ROWS = 100_000
-# Points that the first search starts from.
+# Points that the first search starts from, where there may be several modes.
 _STARTS = 8
 # Two ends of searches are the same mode if they are closer than this, in posterior standard deviations.
 _SAME = 0.1
@@ -64,7 +65,8 @@ class Located(NamedTuple):
     maximum : Maximum
         Value and curvature there; a maximum if it was searched for.
     n_starts, n_modes : int
-        Points the first search started from, and modes that it found; 0 if nothing was searched for.
+        Points the first search started from, and modes that it found; 0 if nothing was searched for. There is
+        one start if there can be one mode only.
     """
 
     maximum: Maximum
@@ -73,14 +75,14 @@ class Located(NamedTuple):
 
 
 class ModeSearch:
-    """The search for the highest mode, from several starts.
+    """The search for the highest mode: from several starts, but if the posterior is known to have one mode.
 
     Parameters
     ----------
     model : pymc.Model
     posterior : BlockPosterior
     point : dict
-        The first start; the others are draws from the prior.
+        The first start; any others are draws from the prior.
     """
 
     def __init__(self, model: pm.Model, posterior: BlockPosterior, point: PointType) -> None:
@@ -110,7 +112,8 @@ class ModeSearch:
 
     def _starts(self) -> list[Vector]:
         names, points = self._posterior.free_names, [self._point]
-        points += dispersed_points(self._model, self._point, names, _STARTS - 1, self._rng)
+        if not is_log_concave(self._model, self._posterior.structure):
+            points += dispersed_points(self._model, self._point, names, _STARTS - 1, self._rng)
         ravelled = [np.concatenate([np.ravel(p[name]) for name in names]) for p in points]
         return [q.astype(np.float64) for q in ravelled]
 
