@@ -103,13 +103,21 @@ def test_relative_imports_are_followed(monkeypatch):
 
 
 def test_imports_are_found_wherever_they_stand(monkeypatch):
-    source = (
-        "try:\n    from . import tuna\nexcept ImportError:\n    def f():\n        from .. import target\n"
-        "class A:\n    match 1:\n        case 1:\n            with open('') as g:\n                from . import full\n"
-    )
+    source = """
+try:
+    from . import tuna
+except ImportError:
+    def f():
+        from .. import target
+class A:
+    match 1:
+        case 1:
+            with open("") as file:
+                from . import metropolis
+"""
     monkeypatch.setattr(cache_key, "source_of", lambda name: source)
     found = cache_key.imports_of.__wrapped__(PACKAGE + "kernels.log_ratio_range")
-    assert found == {PACKAGE + name for name in ("target", "kernels.tuna", "kernels.full")}
+    assert found == {PACKAGE + name for name in ("target", "kernels.tuna", "kernels.metropolis")}
 
 
 # In a process of its own: numba compiles a function once in each, and the cache is not to be read.
