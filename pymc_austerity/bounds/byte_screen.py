@@ -27,6 +27,7 @@ near |R_i(q') - R_i(q)| would make it large, and moves would be rejected for not
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -138,7 +139,7 @@ def probe_of(w: Vector) -> Probe:
     return Probe(integers, step, np.sqrt(length) * INFLATION, np.sqrt(error) * INFLATION)
 
 
-@entry
+@partial(entry, inline="always")  # all these arrays as arguments would take an eighth of the time
 def products(screen: ByteScreen, new: Probe, old: Probe, row: int) -> tuple[float, float]:
     """Bounds of |u_i . w'| and |u_i . w| for a row."""
     integers = screen.bytes[row]
