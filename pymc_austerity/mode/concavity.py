@@ -33,11 +33,9 @@ def is_log_concave(model: pm.Model, structure: TermStructure) -> bool:
     priors = {rv.name for rv in moved if _has_concave_prior(model, rv, moved)}
     if any(name not in priors for name, graph in fact.globals if block.intersection(ancestors([graph]))):
         return False
-    numbers = range(len(fact.locals))
-    functions = [structure.row_function(k) for k in numbers if structure.has_row_function(k)]
-    return len(functions) == len(numbers) and all(
-        not one.others and is_concave(one.expression) for one in functions
-    )
+    if not all(map(structure.has_row_function, range(len(fact.locals)))):
+        return False
+    return all(not one.others and is_concave(one.expression) for one in structure.row_functions)
 
 
 def _has_concave_prior(model: pm.Model, rv: Variable, moved: set[Variable]) -> bool:

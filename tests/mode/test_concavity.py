@@ -26,6 +26,12 @@ def hits(eta):
     pm.Bernoulli("y", logit_p=eta, observed=HITS)
 
 
+def two_terms():
+    eta = predictor()
+    hits(eta)
+    pm.Exponential("t", pm.math.exp(eta), observed=TIMES)
+
+
 CONCAVE = {
     "logistic": lambda: hits(predictor()),
     "probit": lambda: pm.Bernoulli("y", p=pm.math.invprobit(predictor()), observed=HITS),
@@ -34,7 +40,7 @@ CONCAVE = {
     "flat prior": lambda: hits(predictor(pm.Flat)),
     "logistic prior": lambda: hits(predictor(pm.Logistic, 0, 1)),
     "joint normal prior": lambda: hits(predictor(pm.MvNormal, np.zeros(2), np.eye(2) + 1.0)),
-    "two terms": lambda: [hits(predictor()), pm.Exponential("t", pm.math.exp(X[:, 0]), observed=TIMES)],
+    "two terms": two_terms,
 }
 
 
@@ -60,6 +66,12 @@ def few_rows_besides():
     pm.Cauchy("z", pm.modelcontext(None)["level"], 1.0, observed=np.array([-3.0, 3.0]))
 
 
+def one_of_two_terms():
+    eta = predictor()
+    hits(eta)
+    pm.Cauchy("z", eta, 1.0, observed=REAL)
+
+
 NOT_KNOWN = {
     "heavy tails": student_errors,
     "heavy prior": lambda: hits(predictor(pm.StudentT, nu=3, sigma=1)),
@@ -69,6 +81,7 @@ NOT_KNOWN = {
     "free dispersion": lambda: pm.Normal("y", predictor(), pm.HalfNormal("sigma"), observed=REAL),
     "potential": potential,
     "few rows besides": few_rows_besides,
+    "one of two terms": one_of_two_terms,
 }
 
 
