@@ -198,10 +198,7 @@ def plain_bounds(sampler: RowSampler, move: Move, rows: Index) -> Vector:
 @jitable
 def multiples(constants: Weights, rows: Index, size: float) -> Vector:
     """`size` times the constants of some rows, in double precision."""
-    bounds = np.empty(rows.shape[0])
-    for k in range(rows.shape[0]):
-        bounds[k] = np.float64(constants[rows[k]]) * size
-    return bounds
+    return np.float64(size) * constants[rows]  # Python calls it for thousands of rows, too
 
 
 def plain_draws(sampler: RowSampler) -> BoundedRows:

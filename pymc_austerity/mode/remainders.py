@@ -20,7 +20,7 @@ from pymc_austerity.target import Vector
 # Draws of the fitted normal distribution on which remainders are measured.
 _DRAWS = 8
 # Rows that tell their sums, and how much of them is rounding.
-_ENOUGH_ROWS = 30_000
+_ENOUGH_ROWS = 10_000
 _SEED = 2017
 # Remainders this near to the center, in standard deviations, are all rounding; the largest that may be met is
 # taken to be some times as large.
