@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pymc as pm
-import pytensor
 from pytensor.graph.basic import Variable
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_austerity.model.factorisation import CHUNK
-from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rows_on_disk import on_disk
 
 _NAMED_ROWS = 5
@@ -75,7 +74,7 @@ def as_given(value: Variable) -> np.ndarray:
         value = node.inputs[0]
     if value in (rows := on_disk([value])):
         return np.asarray(rows[value].rows)
-    return np.asarray(pytensor.function([], value, mode=INTERPRETED)())
+    return np.asarray(function_of([], value)())
 
 
 def positions(bad: npt.NDArray[np.bool_]) -> list[Position]:

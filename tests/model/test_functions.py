@@ -1,9 +1,13 @@
 """Functions of equal graphs are rewritten once."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.basic import Constant
 from pytensor.graph.utils import MissingInputError
 
 from pymc_austerity.model.graph import functions
@@ -83,14 +87,70 @@ def test_the_mode_tells(rewritten):
     assert len(rewritten) == 2
 
 
-def test_shared_variables_and_long_constants_are_not_kept(rewritten):
+def test_shared_variables_are_not_kept(rewritten):
     x, shared = pt.vector("x"), pytensor.shared(np.ones(3), "data")
-    for constant in (shared, pt.constant(np.ones(functions._MOST_NUMBERS + 1))):
-        for _ in range(2):
-            assert function_of([x], x.sum() + constant.sum())(np.ones(1)) == 1.0 + constant.sum().eval()
+    for _ in range(2):
+        assert function_of([x], x.sum() + shared.sum())(np.ones(1)) == 4.0
     shared.set_value(np.zeros(3))
     assert function_of([x], x.sum() + shared.sum())(np.ones(1)) == 1.0
+    assert len(rewritten) == 3
     assert not functions._makers
+
+
+def test_many_short_constants_are_not_kept(rewritten):
+    x, short = pt.vector("x"), [np.full(functions._SHORT, float(k)) for k in range(6)]
+    total = sum(pt.constant(each).sum() for each in short)
+    for _ in range(2):
+        assert function_of([x], x.sum() + total)(np.ones(1)) == 1.0 + 15.0 * functions._SHORT
+    assert not functions._makers
+
+
+class TestData:
+    """Long constants: they are no part of the graph that is kept."""
+
+    LONG = np.arange(functions._SHORT + 1.0)
+
+    def graph(self, data, **options):
+        x = pt.vector("x")
+        return [x], [pt.sum(x) * pt.constant(data), pt.sum(pt.exp(pt.constant(data, **options) - x[0]))]
+
+    def test_other_data_are_the_same_graph(self, rewritten):
+        functions_, arrays = [], [self.LONG, self.LONG[::-1].copy(), np.ones(len(self.LONG))]
+        for data in arrays:
+            functions_.append(function_of(*self.graph(data / 1000.0)))
+        assert len(rewritten) == 1
+        for data, function in zip(arrays, functions_, strict=True):  # each has kept its own
+            times, total = function(np.array([2.0, 1.0]))
+            np.testing.assert_array_equal(times, 3.0 * (data / 1000.0))
+            np.testing.assert_allclose(total, np.exp(data / 1000.0 - 2.0).sum())
+
+    def test_they_are_forgotten_with_their_function(self, rewritten):
+        data = self.LONG.copy()
+        function = function_of(*self.graph(data))
+        function(np.ones(2))
+        own, (kept,) = weakref.ref(data), functions._makers._made.values()
+        assert not [one for one in kept.fgraph.inputs if isinstance(one, Constant)]
+        del data, function
+        gc.collect()
+        assert own() is None
+
+    def test_one_array_is_one_input_of_each_type(self, rewritten):
+        one, other = (pt.constant(self.LONG) for _ in range(2))
+        whole = pt.constant(self.LONG[:, None])
+        column = type(whole)(whole.type, self.LONG[:, None])
+        x = pt.scalar("x")
+        found = function_of([x], (x * one + other).sum() + (x * column).sum())(2.0)
+        assert found == 5.0 * self.LONG.sum()
+        (kept,) = functions._makers._made.values()
+        assert len(kept.fgraph.inputs) <= 4
+
+    def test_an_output_may_be_data(self, rewritten):
+        np.testing.assert_array_equal(function_of([], pt.constant(self.LONG))(), self.LONG)
+
+    def test_another_length_is_another_graph(self, rewritten):
+        for data in (self.LONG, np.append(self.LONG, 1.0)):
+            function_of(*self.graph(data))
+        assert len(rewritten) == 2
 
 
 def test_the_oldest_is_forgotten(rewritten, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -28,15 +29,23 @@ def evaluate(root: Expression, predictors: Leaves, data: Leaves) -> Values:
     -------
     ndarray (m,), or a number if no leaf has rows
     """
+    if root.op == "constant":
+        return np.asarray(root.value, dtype=np.float64)
     leaves = {"predictor": predictors, "data": data}
     found: dict[Expression, Any] = {}
     with np.errstate(all="ignore"):
-        for one in ordered(root):
+        for one in _ordered(root):
             if one.op in leaves:
                 found[one] = leaves[one.op][cast(int, one.value)]
             else:
                 found[one] = _RULES[one.op](one.value, *(found[arg] for arg in one.args))
     return np.asarray(found[root], dtype=np.float64)
+
+
+@lru_cache(maxsize=256)
+def _ordered(root: Expression) -> tuple[Expression, ...]:
+    """The nodes in their order, which passes over all rows ask for again and again."""
+    return tuple(ordered(root))
 
 
 def _sum(value: Any, *args: Values) -> Any:

@@ -2,7 +2,8 @@
 
 PyTensor takes long to rewrite a graph, and chains, steps and other data of one model ask for the same graphs
 again. Two graphs are the same if their operations are, in order, each of the same inputs; so PyTensor itself
-merges nodes. What is kept is the rewritten graph: every function has storage of its own.
+merges nodes. Data within a graph become inputs of it, so that other data make no other graph. What is kept is
+the rewritten graph: every function has storage of its own.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from typing import Any
 import pytensor
 from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import toposort
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.tensor.variable import TensorConstant
 
 from pymc_austerity.model.graph.rewrite import INTERPRETED, stable
 
 # Rewritten graphs that are kept, of one or two megabytes at most; those not used for longest are forgotten.
 _MOST = 100
-# Numbers in the constants of such a graph: data that are longer are compared nowhere, and not kept.
+# A constant of more numbers is data.
+_SHORT = 1_000
+# Numbers in all constants of such a graph that are compared, and kept.
 _MOST_NUMBERS = 5_000
 
 
@@ -65,7 +70,53 @@ def function_of(
         Rewrite the outputs by `rewrite.stable` first.
     **options
         Further arguments of `pytensor.function`.
+
+    Returns
+    -------
+    callable
+        Takes values of the inputs.
     """
+    listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    data = _data_of(inputs, listed)
+    if not data:
+        return kept_function(inputs, outputs, mode, stabilised=stabilised, **options)
+    own = {(id(one.data), one.type): one for one in data}  # those of one array are one input
+    placeholders = {key: one.type(name=f"data{k}") for k, (key, one) in enumerate(own.items())}
+    listed = clone_replace(listed, {one: placeholders[id(one.data), one.type] for one in data})
+    function = kept_function(
+        [*inputs, *placeholders.values()],
+        listed[0] if isinstance(outputs, Variable) else listed,
+        mode,
+        stabilised=stabilised,
+        **options,
+    )
+    return _WithData(function, [one.data for one in own.values()])
+
+
+class _WithData:
+    """A function with data as its last arguments."""
+
+    def __init__(self, function: Any, data: Sequence[Any]) -> None:
+        self._function, self._data = function, data
+
+    def __call__(self, *values: Any) -> Any:
+        return self._function(*values, *self._data)
+
+
+def _data_of(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> list[TensorConstant]:
+    ends = graph_inputs(outputs, blockers=inputs)
+    return [one for one in ends if isinstance(one, TensorConstant) and one.data.size > _SHORT]
+
+
+def kept_function(
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable] | Variable,
+    mode: Any,
+    *,
+    stabilised: bool = False,
+    **options: Any,
+) -> Any:
+    """As `function_of`, but a PyTensor function, of which data are a part."""
     listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
     made = []
 

@@ -20,7 +20,7 @@ from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression, constant, data
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Vector
 
 # Numbers that a row reads, at most.
 MOST_NUMBERS = 500
@@ -129,7 +129,9 @@ class RowData:
     @cached_property
     def _summary(self) -> list[_Summary]:
         """Of each variable, what is known of the numbers of its rows."""
-        result = [_Summary() for _ in self._values.variables]
+        variables = self._values.variables
+        is_compared = sum(_size(var) for var in variables if None in var.type.shape) > 1
+        result = [_Summary(_size(var), is_compared=is_compared) for var in variables]
         for start in range(0, self._term.size, CHUNK):
             positions = np.arange(start, min(start + CHUNK, self._term.size))
             for one, value in zip(result, self._values(positions), strict=True):
@@ -155,10 +157,10 @@ class RowData:
             return data(column, -np.inf, np.inf)
         if low == high and not known.has_nan[k]:
             return constant(low)
-        key = known.keys[k].digest()
-        if known.is_whole[k]:
-            first = float(known.first[k])
-            other, own = self._shifted.setdefault(known.shifted[k].digest(), ((number, k), first))
+        key, shifted = known.digest(k), known.shifted(k)
+        if shifted is not None:
+            digest, first = shifted
+            other, own = self._shifted.setdefault(digest, ((number, k), first))
             if other != (number, k):
                 return forms.add(self._element(*other, is_moved=False), constant(first - own))
         if known.has_nan[k] or (np.isfinite(low) and np.isfinite(high)):
@@ -172,11 +174,11 @@ class RowData:
         infinite = constant(low if np.isinf(low) else high)
         return forms.select(self._finite(number, k, key), self._filled(number, k, key), infinite)
 
-    def _finite(self, number: int, k: int, key: bytes) -> Expression:
+    def _finite(self, number: int, k: int, key: bytes | None) -> Expression:
         is_finite = data(self._column(Column(number, k, "finite"), (key, "finite")), 0.0, 1.0)
         return forms.greater(is_finite, constant(0.0))
 
-    def _filled(self, number: int, k: int, key: bytes) -> Expression:
+    def _filled(self, number: int, k: int, key: bytes | None) -> Expression:
         known = self._summary[number]
         low, high = known.finite_low[k], known.finite_high[k]
         if low == high:
@@ -223,36 +225,72 @@ class Columns:
 
 
 class _Summary:
-    """What is known of the columns of one variable, chunk after chunk."""
+    """What is known of the columns of one variable, chunk after chunk.
 
-    def __init__(self) -> None:
-        self.keys: list[Any] = []
+    Parameters
+    ----------
+    width : int
+        Number of columns.
+    is_compared : bool
+        Whether there are other columns, which may be equal to these.
+    """
+
+    def __init__(self, width: int, *, is_compared: bool) -> None:
+        self._is_compared = is_compared
+        self._digests = [blake2b(digest_size=16) for _ in range(width)]
+        self._shifted = [blake2b(digest_size=16) for _ in range(width)]
+        self.first: Vector | None = None
+        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+        self.finite_low, self.finite_high = self.low.copy(), self.high.copy()
+        self.has_nan, self.has_zero = np.zeros(width, dtype=bool), np.zeros(width, dtype=bool)
+        self._is_whole = np.ones(width, dtype=bool)
 
     def add(self, values: np.ndarray) -> None:
         """Numbers (m, k) of some more rows, or of all at once."""
-        if not self.keys:
-            width = values.shape[1]
-            self.keys = [blake2b(digest_size=16) for _ in range(width)]
-            self.shifted = [blake2b(digest_size=16) for _ in range(width)]
-            self.first, self.is_whole = values[0], np.ones(width, dtype=bool)
-            self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
-            self.finite_low, self.finite_high = self.low.copy(), self.high.copy()
-            self.has_nan, self.has_zero = np.zeros(width, dtype=bool), np.zeros(width, dtype=bool)
-        for key, column in zip(self.keys, values.T, strict=True):
-            key.update(np.ascontiguousarray(column + 0.0))
-        with np.errstate(invalid="ignore"):
-            self.is_whole &= np.all((values == np.rint(values)) & (np.abs(values) < _WHOLE), axis=0)
-            for key, column in zip(self.shifted, (values - self.first).T, strict=True):
-                key.update(np.ascontiguousarray(column + 0.0))
-        self.low = np.minimum(self.low, np.fmin.reduce(values, axis=0, initial=np.inf))
-        self.high = np.maximum(self.high, np.fmax.reduce(values, axis=0, initial=-np.inf))
-        finite = np.isfinite(values)
-        own_low = np.min(values, axis=0, where=finite, initial=np.inf)
-        own_high = np.max(values, axis=0, where=finite, initial=-np.inf)
-        self.finite_low = np.minimum(self.finite_low, own_low)
-        self.finite_high = np.maximum(self.finite_high, own_high)
-        self.has_nan |= np.isnan(values).any(axis=0)
+        if self.first is None:
+            self.first = values[0]
+        low, high = values.min(axis=0), values.max(axis=0)
+        finite_low, finite_high = low, high
+        if not np.all(np.isfinite(low) & np.isfinite(high)):
+            self.has_nan |= np.isnan(low)
+            low = np.fmin.reduce(values, axis=0, initial=np.inf)
+            high = np.fmax.reduce(values, axis=0, initial=-np.inf)
+            finite = np.isfinite(values)
+            finite_low = np.min(values, axis=0, where=finite, initial=np.inf)
+            finite_high = np.max(values, axis=0, where=finite, initial=-np.inf)
         self.has_zero |= (values == 0.0).any(axis=0)
+        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+        self.finite_low = np.minimum(self.finite_low, finite_low)
+        self.finite_high = np.maximum(self.finite_high, finite_high)
+        if self._is_compared:
+            self._add_digests(values)
+
+    def _add_digests(self, values: np.ndarray) -> None:
+        for digest, column in zip(self._digests, values.T, strict=True):
+            _add_to(digest, column)
+        with np.errstate(invalid="ignore"):
+            self._is_whole &= np.all((values == np.rint(values)) & (np.abs(values) < _WHOLE), axis=0)
+            for digest, column in zip(self._shifted, (values - self.first).T, strict=True):
+                _add_to(digest, column)
+
+    def digest(self, k: int) -> bytes | None:
+        """That of column k, which equal columns share; None if there are no others."""
+        return self._digests[k].digest() if self._is_compared else None
+
+    def shifted(self, k: int) -> tuple[bytes, float] | None:
+        """The digest of column k without its first number, and that, if it has whole numbers."""
+        if not self._is_compared or not self._is_whole[k] or self.first is None:
+            return None
+        return self._shifted[k].digest(), float(self.first[k])
+
+
+def _add_to(digest: Any, column: Vector) -> None:
+    """Add numbers to a digest; small whole ones, as are most responses, in an eighth of the time."""
+    with np.errstate(invalid="ignore"):
+        small = column.astype(np.int8)
+    is_small = np.array_equal(small, column)
+    digest.update(b"small" if is_small else b"any")
+    digest.update(small if is_small else np.ascontiguousarray(column + 0.0))
 
 
 def _size(var: Variable) -> int:
