@@ -165,7 +165,7 @@ def test_enumeration_sums_to_one():
 @pytest.mark.slow("compiles the slice sampler for 20 core-seconds; an interpreted chain is compared below")
 def test_all_units_exact_posterior(step_size):
     """A fresh draw, or an exact transition of any size, of all gamma variables."""
-    z = errors_off(sample(compiled_averages(cir_step), step_size=step_size, length=3000))
+    z = errors_off(sample(compiled_averages(cir_step), step_size=step_size, length=1500))
     assert np.max(np.abs(z)) < LIMIT
 
 
@@ -174,7 +174,7 @@ def test_minibatches_come_near_for_small_steps():
     """Two of four units: noisy counts, at large steps a visibly other law, at small ones a similar one."""
     distance = {}
     for h in (1.0, 0.05):
-        found = sample(compiled_averages(cir_step), batch_size=2, step_size=h, length=4000)
+        found = sample(compiled_averages(cir_step), batch_size=2, step_size=h)
         distance[h] = 0.5 * np.abs(found.mean(axis=0) - exact())[: len(PARTITIONS)].sum()
     assert distance[0.05] < 0.04
     assert distance[1.0] > 3 * distance[0.05]
@@ -182,7 +182,7 @@ def test_minibatches_come_near_for_small_steps():
 
 @pytest.mark.slow("compiles the slice sampler around another step")
 def test_sgrld_is_biased():
-    found = sample(compiled_averages(sgrld_step), step_size=0.1)
+    found = sample(compiled_averages(sgrld_step), step_size=0.1, length=1000)
     assert np.max(np.abs(errors_off(found))) > 4 * LIMIT
 
 
@@ -257,7 +257,7 @@ def test_a_small_planted_bug_is_noticed(monkeypatch):
     def sweeps(n, rng, state, units, prior, alpha_prior, batch_size, step_size, stick_step_size):
         return fresh(rng, state, units, prior, alpha_prior, batch_size, step_size, stick_step_size, cir_step)
 
-    found = sample(numba.njit(make_averages(sweeps, compiled(log_predictive))))
+    found = sample(numba.njit(make_averages(sweeps, compiled(log_predictive))), length=1500)
     assert np.max(np.abs(errors_off(found))) > 2 * LIMIT
 
 

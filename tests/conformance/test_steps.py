@@ -6,7 +6,7 @@ import pytest
 from pymc.step_methods.compound import Competence
 
 from pymc_austerity import AusterityMH, MetropolisHastings, MHSubLhd, MinibatchBarker, RandomWalk
-from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
+from pymc_austerity.acceptance import Barker, Concentration, ExactBarker, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.proposals import Surrogate
 from pymc_austerity.testing import check_posterior, check_step
@@ -39,15 +39,13 @@ STEPS = {
     "MinibatchBarker": (maker(MinibatchBarker), 0.1),
     "MetropolisHastings": (maker(MetropolisHastings), 0.0),
 }
+# Besides those by which the steps above decide: their defaults.
 RULES = {
-    "Exact": (maker(MetropolisHastings, acceptance=Exact()), 0.0),
     "ExactBarker": (maker(MetropolisHastings, acceptance=ExactBarker()), 0.0),
-    "TTest": (maker(MetropolisHastings, acceptance=TTest(0.01, 500)), 0.2),
-    "Barker": (maker(MetropolisHastings, acceptance=Barker()), 0.1),
     "Barker, pilot": (maker(MetropolisHastings, acceptance=Barker(pilot=True, skew_correction=True)), 0.1),
     **{
         bound: (maker(MetropolisHastings, acceptance=Concentration(bound=bound), range_bound="exact"), 0.05)
-        for bound in ("hoeffding-serfling", "empirical-bernstein", "empirical-bernstein-serfling")
+        for bound in ("hoeffding-serfling", "empirical-bernstein")
     },
 }
 
@@ -58,9 +56,9 @@ def test_steps(name):
     check_step(make_step, tolerance=tolerance)
 
 
-@pytest.mark.slow("each rule passes check_rule, and four of them check_step in a step of their own")
+@pytest.mark.slow("each rule passes check_rule, and four others check_step in a step of their own")
 @pytest.mark.parametrize("name", RULES)
-def test_metropolis_hastings_with_every_rule(name):
+def test_metropolis_hastings_with_other_rules(name):
     make_step, tolerance = RULES[name]
     check_step(make_step, tolerance=tolerance, draws=1500, partner=pm.Slice)
 

@@ -34,7 +34,8 @@ def comparison(model):
     return compare(
         model,
         steps,
-        budget={"draws": 4000},
+        budget={"draws": 2500},
+        reference_budget={"draws": 1200},
         tune=500,
         chains=2,
         n_pairs=5,

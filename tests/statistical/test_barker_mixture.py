@@ -20,7 +20,7 @@ from pymc_austerity.acceptance.barker_noise import noise_variance
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error, z_of_mean, z_of_sd
 
-pytestmark = pytest.mark.slow("chains of 400,000 transitions and more: two modes are visited in turns")
+pytestmark = pytest.mark.slow("chains of 300,000 transitions and more: two modes are visited in turns")
 
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "barker_mixture.py"))
 N, TEMPERATURE = 1_000_000, 10_000.0
@@ -104,7 +104,7 @@ def test_moments(model, truth):
 def test_a_pilot_has_no_error_by_the_stopping_rule(model, truth, skew_correction):
     """Posterior sds, which are 2 % too small without a pilot; and what it costs."""
     options = {"batch_size": 100, "pilot": True, "skew_correction": skew_correction}
-    idata = sample(model, MinibatchBarker, 50_000, 10, seed=7, **options)
+    idata = sample(model, MinibatchBarker, 30_000, 10, seed=7, **options)
     z = z_of_moments(idata, truth)
     assert np.abs(z).max() < LIMIT, z
     for name, (_, exact) in truth.items():
@@ -146,6 +146,6 @@ class WithoutCorrection(Barker):
 
 
 def test_moments_notice_a_lost_correction(model, truth):
-    idata = sample(model, MetropolisHastings, 40_000, 10, acceptance=WithoutCorrection(100))
+    idata = sample(model, MetropolisHastings, 15_000, 10, acceptance=WithoutCorrection(100))
     z = z_of_moments(idata, truth)
     assert np.abs(z).max() > 2 * LIMIT, z

@@ -23,6 +23,11 @@ from tests.statistical.errors import LIMIT, error_of_mean, z_of_mean, z_of_sd
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "mhsublhd_gaussian.py"))
 
 
+def make_data(law):
+    """A fifth of the example's 100,000 points: posterior, steps and errors scale with their number."""
+    return EXAMPLE["make_data"](law)[:20_000]
+
+
 # Section 4.1 ------------------------------------------------------------------------------------------
 
 
@@ -43,8 +48,9 @@ def test_closed_form():
 @pytest.mark.slow("reads nearly all rows at every transition")
 @pytest.mark.parametrize(("law", "batch_size"), EXAMPLE["CASES"].values(), ids=list(EXAMPLE["CASES"]))
 def test_posterior_of_sigma(law, batch_size):
-    exact = EXAMPLE["exact_sigma"](EXAMPLE["make_data"](law))
-    sigma, means = EXAMPLE["sample_sigma"](EXAMPLE["make_data"](law), "MHSubLhd", batch_size, 8000)
+    x = make_data(law)
+    exact = EXAMPLE["exact_sigma"](x)
+    sigma, means = EXAMPLE["sample_sigma"](x, "MHSubLhd", batch_size, 8000)
     assert error_of_mean(sigma) < 0.07 * exact["sd"]
     assert abs(z_of_mean(sigma, exact["mean"])) < LIMIT
     assert abs(z_of_sd(sigma, exact["sd"], exact["mean"])) < LIMIT
@@ -68,7 +74,7 @@ class WithoutRange(Concentration):
 
 @pytest.mark.slow("the example's own chain, which reads nearly all of its rows")
 def test_posterior_of_sigma_notices_a_lost_range():
-    x = EXAMPLE["make_data"]("lognormal")
+    x = make_data("lognormal")
     exact = EXAMPLE["exact_sigma"](x)
     sds = np.array([x.std() / np.sqrt(len(x)), 1 / np.sqrt(2 * len(x))])
     model = EXAMPLE["normal_model"](x)

@@ -57,13 +57,16 @@ def model_of(name):
 def log_likelihoods(draws, signed):
     result = np.zeros(draws.shape[0])
     for k in range(draws.shape[0]):
-        total = 0.0
+        total, product = 0.0, 1.0  # one logarithm for many rows
         for i in range(signed.shape[0]):
             eta = 0.0
             for j in range(signed.shape[1]):
                 eta += signed[i, j] * draws[k, j]
-            total -= math.log1p(math.exp(-eta)) if eta > 0 else math.log1p(math.exp(eta)) - eta
-        result[k] = total
+            total += min(eta, 0.0)
+            product *= 1.0 + math.exp(-abs(eta))
+            if product > 1e200:  # far from overflow
+                total, product = total - math.log(product), 1.0
+        result[k] = total - math.log(product)
     return result
 
 

@@ -234,13 +234,11 @@ def steps_of_mixture():
     ]
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
-@pytest.mark.slow("starts workers that compile; tests/conformance has such runs of all steps")
-def test_same_draws_in_other_processes(mp_ctx):
+@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too, of most steps")
+def test_same_draws_in_other_processes():
     """The rows of an element follow z, which another step moves."""
     expected = draws_of(mixture(), steps_of_mixture, cores=1)
-    found = draws_of(mixture(), steps_of_mixture, cores=2, mp_ctx=mp_ctx)
+    found = draws_of(mixture(), steps_of_mixture, cores=2, mp_ctx="forkserver")
     for group in ("posterior", "sample_stats"):
         assert found[group].to_dataset().equals(expected[group].to_dataset())
     used = expected.sample_stats["n_used"].to_numpy()

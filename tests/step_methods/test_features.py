@@ -63,12 +63,12 @@ def mean(stats, name):
     return np.mean([s[name] for s in stats])
 
 
-@pytest.mark.slow("150 interpreted moves of a surrogate")
+@pytest.mark.slow("75 interpreted moves of a surrogate")
 def test_it_reads_few_rows(model, built):
     assert isinstance(built._engine, TunaEngine)
     assert isinstance(built.proposal_state, SurrogateState)
     assert built.prediction.terms < 1.0
-    _, stats = move(fresh(built), model.initial_point(), 150)
+    _, stats = move(fresh(built), model.initial_point(), 75)
     assert 0.0 < mean(stats, "n_used") < 4.0 * built.prediction.terms
     assert mean(stats, "mean_tree_accept") > 0.9
     assert mean(stats, "bound_violations") == mean(stats, "exhausted") == 0.0
@@ -154,7 +154,7 @@ def test_a_certificate_of_the_range(model):
     step = MHSubLhd(control_variate=Taylor(), proposal=Surrogate(), model=model, rng=1)
     assert isinstance(step.recipe.mode_fit.certificate, RemainderCertificate)
     assert step._engine._range_bound.function is certified_remainder_range
-    _, stats = move(fresh(step), model.initial_point(), 100)
+    _, stats = move(fresh(step), model.initial_point(), 50)
     assert mean(stats, "mean_tree_accept") > 0.9
 
 
@@ -170,7 +170,7 @@ def test_no_certificate_for_the_term():
     step = AusterityMH(control_variate=Taylor(), model=model, rng=1)
     assert step.recipe.mode_fit.certificate is None
     assert "'y'" in step.recipe.mode_fit.no_certificate
-    _, stats = move(fresh(step), model.initial_point(), 100)
+    _, stats = move(fresh(step), model.initial_point(), 50)
     assert mean(stats, "n_used") < 500
 
 
@@ -195,7 +195,7 @@ def test_it_is_recommended(model):
 def test_a_scale_besides():
     model = model_of(simplex_with_scale, N)
     step = TunaMH(model=model, rng=1, proposal=Laplace(), switch_above=math.inf)
-    _, stats = move(fresh(step, tune=100), model.initial_point(), 200)
+    _, stats = move(fresh(step, tune=50), model.initial_point(), 100)
     assert mean(stats, "bound_violations") == 0.0
     assert mean(stats, "mean_tree_accept") > 0.1
 

@@ -144,7 +144,10 @@ class TestProcesses:
     def expected(mixture):
         return TestProcesses.sample(mixture, cores=1)
 
-    @pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
+    @pytest.mark.parametrize(
+        "mp_ctx",
+        ["fork", pytest.param("forkserver", marks=pytest.mark.full_size("tests/conformance has such a run"))],
+    )
     @pytest.mark.covering(1)
     def test_same_draws(self, mixture, expected, mp_ctx):
         found = self.sample(mixture, cores=2, mp_ctx=mp_ctx)

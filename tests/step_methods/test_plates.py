@@ -11,6 +11,7 @@ from scipy import stats
 
 from pymc_austerity import SubsamplingWarning, TunaMH
 from pymc_austerity.model.compile.backend import interpreted as without_compilation
+from pymc_austerity.step_methods.metropolis import plate_pilot
 from pymc_austerity.step_methods.metropolis.mixing_pilot import draws_of_pilot
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 from pymc_austerity.testing.steps import require_same_path
@@ -64,6 +65,13 @@ def built():
         return TunaMH(model=model_of(), rng=1)
 
 
+@pytest.fixture
+def short_pilots(monkeypatch):
+    """Few sweeps of a pilot, where its findings do not matter: interpreted ones take long."""
+    monkeypatch.setattr(plate_pilot, "_SETTLE", 3)
+    monkeypatch.setattr(plate_pilot, "_COUNTED", 6)
+
+
 # Odd groups --------------------------------------------------------------------------------------
 
 
@@ -92,7 +100,7 @@ def test_groups(groups, y):
 
 @INTERPRETED
 @pytest.mark.slow("builds a step several times")
-def test_equal_groups_of_other_labels_have_equal_chains():
+def test_equal_groups_of_other_labels_have_equal_chains(short_pilots):
     """Whether an index is counted from the front or from the back, and of which type, is the same."""
     found = []
     for groups in (GROUPS, (GROUPS - G).astype(np.int8)):
@@ -130,7 +138,7 @@ def test_index_out_of_range(group):
 
 @INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
-def test_few_rows():
+def test_few_rows(short_pilots):
     """Below the threshold there is nothing to subsample, in the words that other models get."""
     some = slice(0, 400)
     model = model_of(X[some], GROUPS[some], Y[some])
@@ -159,7 +167,7 @@ def inverse_gamma():
 @INTERPRETED
 @pytest.mark.parametrize("tau", [improper, within_an_interval, inverse_gamma], ids=lambda f: f.__name__)
 @pytest.mark.covering(1)
-def test_priors_of_the_scale(tau):
+def test_priors_of_the_scale(short_pilots, tau):
     model = model_of(tau=tau)
     step = TunaMH(model=model, rng=1)
     _, found = drawn(step, model)
@@ -206,7 +214,7 @@ def test_a_pilot_counts_what_groups_cost(built):
 
 
 @pytest.mark.slow("builds and compiles several steps")
-def test_several_sweeps_for_a_draw():
+def test_several_sweeps_for_a_draw(short_pilots):
     model = model_of()
     with without_compilation():
         one, three = (TunaMH(model=model, rng=1, steps_per_draw=k) for k in (1, 3))
@@ -266,8 +274,10 @@ def test_a_chain_goes_on_from_its_state(built):
 
 @pytest.mark.slow("interpreted pilots over many groups")
 @INTERPRETED
-def test_poor_acceptance_is_told():
-    """Four events: moves of theta are hardly accepted."""
+def test_poor_acceptance_is_told(monkeypatch):
+    """Four events: moves of theta are hardly accepted, as a third of a pilot says too."""
+    monkeypatch.setattr(plate_pilot, "_SETTLE", 14)
+    monkeypatch.setattr(plate_pilot, "_COUNTED", 33)
     groups = np.random.default_rng(57).integers(0, 100, 1200)
     y = np.zeros(1200, dtype=int)
     y[:4] = 1

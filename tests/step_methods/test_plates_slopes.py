@@ -10,8 +10,10 @@ from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.testing.steps import require_same_path
 
 from .test_plates import GROUPS, INTERPRETED, G, N, X, Y, drawn, mean
+from .test_plates import short_pilots as short_pilots
 
 COVARIATE = X[:, 1]
+ODD_ROW = np.flatnonzero(GROUPS % 2)[0]
 
 
 def model_of(groups=GROUPS, x=COVARIATE, y=Y, *, correlated=False):
@@ -34,12 +36,15 @@ def model_of(groups=GROUPS, x=COVARIATE, y=Y, *, correlated=False):
 @pytest.mark.parametrize(
     ("groups", "x"),
     [
-        pytest.param(np.where(GROUPS % 4 == 0, 1, GROUPS), COVARIATE, id="empty"),
-        pytest.param(np.r_[np.arange(G), np.full(N - G, 3)], COVARIATE, id="one row each"),
-        pytest.param(GROUPS, np.where(GROUPS % 2 == 0, 1.0 + GROUPS, COVARIATE), id="constant in some"),
-        pytest.param(GROUPS, 1e-6 * COVARIATE, id="small units"),
-        pytest.param(GROUPS, 2000.0 + 5.0 * COVARIATE, id="far from zero"),
-        pytest.param(GROUPS, np.where(np.arange(N) == 0, 100.0, COVARIATE), id="one large"),
+        pytest.param(np.where(GROUPS % 4 == 0, 1, GROUPS), 1e-6 * COVARIATE, id="empty, small units"),
+        pytest.param(
+            np.r_[np.arange(G), np.full(N - G, 3)], 2000.0 + 5.0 * COVARIATE, id="one row each, far from zero"
+        ),
+        pytest.param(
+            GROUPS,
+            np.where(np.arange(N) == ODD_ROW, 100.0, np.where(GROUPS % 2 == 0, 1.0 + GROUPS, COVARIATE)),
+            id="constant in some, one large in another",
+        ),
     ],
 )
 @pytest.mark.slow("compiles a plate with slopes")
@@ -52,7 +57,7 @@ def test_odd_groups_and_covariates(groups, x):
 @INTERPRETED
 @pytest.mark.slow("fits interpreted plates four times")
 @pytest.mark.parametrize("correlated", [False, True])
-def test_other_data(correlated):
+def test_other_data(short_pilots, correlated):
     """A step that has run draws what a fresh step draws, also in another process."""
     model = model_of(correlated=correlated)
     step = TunaMH(model=model, rng=1)
@@ -67,7 +72,7 @@ def test_other_data(correlated):
 
 @INTERPRETED
 @pytest.mark.slow("reads all rows, interpreted, hundreds of times")
-def test_all_rows():
+def test_all_rows(short_pilots):
     model = model_of(correlated=True)
     _, found = drawn(MetropolisHastings(model=model, control_variate=Taylor(), rng=1), model)
     assert mean(found, "n_used") == 2 * N

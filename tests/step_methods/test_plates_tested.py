@@ -11,7 +11,7 @@ from pymc_austerity.step_methods.metropolis import plate_pilot
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 from pymc_austerity.testing.steps import require_same_path
 
-from .test_plates import FORK, INTERPRETED, N, drawn, mean, model_of
+from .test_plates import INTERPRETED, N, drawn, mean, model_of
 from .test_plates_rebuilt import OTHER
 
 OPTIONS = {"control_variate": Taylor(), "rng": 1}
@@ -91,13 +91,11 @@ def test_moves_of_groups_are_not_probed():
         probe(model, AusterityMH(model=model, **OPTIONS))
 
 
-@FORK
 @pytest.mark.slow("samples in processes, which build the step again")
 def test_draws_are_equal_in_other_processes(draw, same):
     model = model_of()
     step = AusterityMH(model=model, batch_size=10, **OPTIONS)
     one = draw(model, step, chains=2, cores=1)
-    assert same(draw(model, step, chains=2, cores=2, mp_ctx="fork"), one)
     assert same(draw(model, step, chains=2, cores=2, mp_ctx="forkserver"), one)
     assert one.sample_stats["plate_n_used"].mean() < N
 

@@ -1,5 +1,7 @@
 """Two factors, both written centred or both not: the same posterior, and states are the model's."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -28,12 +30,18 @@ def model_of(*, is_centered):
     return model
 
 
+@cache
+def built(is_centered):
+    model = model_of(is_centered=is_centered)
+    return model, TunaMH(model=model)
+
+
 def draws_of(is_centered, n, seed):
-    with model_of(is_centered=is_centered):
-        idata = pm.sample(
-            n, tune=100, chains=2, cores=1, step=TunaMH(), random_seed=seed, progressbar=False, quiet=True,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+    model, step = built(is_centered)
+    idata = pm.sample(
+        n, tune=100, chains=2, cores=1, step=step, model=model, random_seed=seed, progressbar=False,
+        quiet=True, compute_convergence_checks=False,
+    )  # fmt: skip
     parts = [np.asarray(idata.posterior[name]).reshape(2, n, -1) for name in NAMES]
     return np.concatenate([*parts[:2], np.log(parts[2]), np.log(parts[3]), *parts[4:]], axis=-1)
 
@@ -41,8 +49,7 @@ def draws_of(is_centered, n, seed):
 @pytest.mark.slow("builds and compiles several steps")
 def test_a_state_is_the_models():
     """What is scaled on the way in is scaled back on the way out."""
-    model = model_of(is_centered=False)
-    step = TunaMH(model=model)
+    model, step = built(False)
     point = {name: value + 0.3 for name, value in model.initial_point().items()}
     given = np.concatenate([np.ravel(point[name]) for name in step.factorisation.var_names])
     q = given.copy()
@@ -54,9 +61,9 @@ def test_a_state_is_the_models():
     assert len(scaled) == H
 
 
-@pytest.mark.slow("48,000 draws of two models")
+@pytest.mark.slow("24,000 draws of two models")
 def test_spellings_are_one_posterior():
-    centred, other = draws_of(True, 12_000, 1), draws_of(False, 12_000, 2)
+    centred, other = draws_of(True, 6000, 1), draws_of(False, 6000, 2)
     assert p_of_means(centred, other, 4 + H) > 0.001
     assert p_of_variances(centred, other, 4 + H) > 0.001
     # The planted bug: effects of the second factor in units of their scale.

@@ -38,16 +38,14 @@ def test_conformance_with_a_proposal_that_learns():
     check_step(make_step, solved=normal_solved(normal_rows()), draws=4000, tune=500)
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
-@pytest.mark.slow("starts workers that compile; tests/conformance has such runs of all steps")
-def test_same_draws_in_other_processes(mp_ctx):
+@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too, of most steps")
+def test_same_draws_in_other_processes():
     def run(**options):
         with logistic_model(correlated_rows(), chance=0.3):
             step = ReversibleJump(acceptance=TTest(0.05, 100))
             return pm.sample(40, tune=5, chains=2, step=step, random_seed=2, **QUIET, **options)
 
-    expected, found = run(cores=1), run(cores=2, mp_ctx=mp_ctx)
+    expected, found = run(cores=1), run(cores=2, mp_ctx="forkserver")
     for group in ("posterior", "sample_stats"):
         assert found[group].to_dataset().equals(expected[group].to_dataset())
 

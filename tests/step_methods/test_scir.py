@@ -51,9 +51,12 @@ MINE = ("w", "p", "rate", "v")
 OPTIONS = {
     "exact": {},
     "minibatch": {"batch_size": 40},
-    "share": {"batch_size": 0.05, "steps_per_draw": 2},
+    "share, schedule": {
+        "batch_size": 0.05,
+        "steps_per_draw": 2,
+        "step_size": DecreasingStepSize(0.5, 10.0, 0.5),
+    },
     "anchor": {"batch_size": 40, "control_variate": "anchor", "refresh": 7},
-    "schedule": {"step_size": DecreasingStepSize(0.5, 10.0, 0.5), "batch_size": 40},
 }
 
 
@@ -72,20 +75,16 @@ def steps(model):
     return make
 
 
-CHOSEN = [(SCIR, "minibatch")]
-REST = pytest.mark.slow("the suite makes a step a dozen times; tests/conformance runs it on others")
-
-
 @INTERPRETED
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        pytest.param(kind, name, marks=[] if (kind, name) in CHOSEN else REST, id=f"{kind.name}-{name}")
-        for kind, names in {SCIR: OPTIONS, SGRLD: ["anchor"]}.items()
+        pytest.param(kind, name, id=f"{kind.name}-{name}")
+        for kind, names in {SCIR: ["exact", "share, schedule", "anchor"], SGRLD: ["anchor"]}.items()
         for name in names
     ],
 )
-@pytest.mark.slow("compiles each kernel")
+@pytest.mark.slow("the suite makes a step a dozen times; tests/conformance runs it on others")
 def test_contract(model, steps, kind, name):
     step, point = steps(kind, name), model.initial_point()
     check_interface(fresh(step), point)
@@ -125,14 +124,12 @@ def test_no_pickle_has_size_n():
     assert abs(sizes[1] - sizes[0]) < 200
 
 
-@pytest.mark.slow("starts workers that compile; tests/conformance has one such run")
-@pytest.mark.parametrize("mp_ctx", ["fork", "forkserver"])
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.slow("starts workers that compile; tests/conformance has such runs, forked too")
 @pytest.mark.filterwarnings("ignore:The rate of 'v' depends:pymc_austerity.SubsamplingWarning")
-def test_parallel_chains_equal_those_in_sequence(model, draw, same, mp_ctx):
+def test_parallel_chains_equal_those_in_sequence(model, draw, same):
     """Beside a step that moves what the likelihoods of our variables depend on."""
     runs = []
-    for parallel in ({"cores": 1}, {"cores": 2, "mp_ctx": mp_ctx}):
+    for parallel in ({"cores": 1}, {"cores": 2, "mp_ctx": "forkserver"}):
         with model:
             step = [SCIR([model[n] for n in MINE], rng=1, batch_size=40), pm.Slice([model["mu"]])]
         runs.append(draw(model, step, **parallel))

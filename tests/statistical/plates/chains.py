@@ -32,10 +32,17 @@ STATISTICS = ("n_used", "shared_n_used", "plate_n_used", "acceptance_rate", "pla
 
 
 def run(
-    data: Grouped, draws: int, *, spelling: str = "centred", seed: int = 3, step: Any = TunaMH, **options: Any
+    data: Grouped,
+    draws: int,
+    *,
+    spelling: str = "centred",
+    seed: int = 3,
+    step: Any = TunaMH,
+    tau_sd: float = 1.0,
+    **options: Any,
 ) -> Run:
     """Two chains; `step` makes the step of a model."""
-    model = model_of(data, spelling)
+    model = model_of(data, spelling, tau_sd=tau_sd)
     with model:
         idata = pm.sample(
             draws, tune=500, chains=2, cores=1, step=step(model=model, **options),

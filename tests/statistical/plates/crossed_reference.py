@@ -16,14 +16,18 @@ import numpy as np
 from numba import njit
 
 SD = 2.0
+MOST = 1e200  # of a product, far from overflow
 
 
 @njit(cache=True)
 def _fit(y, eta):
-    total = 0.0
+    total, product = 0.0, 1.0  # one logarithm for many rows
     for i in range(len(y)):
-        total += y[i] * eta[i] - max(eta[i], 0.0) - math.log1p(math.exp(-abs(eta[i])))
-    return total
+        total += y[i] * eta[i] - max(eta[i], 0.0)
+        product *= 1.0 + math.exp(-abs(eta[i]))
+        if product > MOST:
+            total, product = total - math.log(product), 1.0
+    return total - math.log(product)
 
 
 @njit(cache=True)
@@ -40,11 +44,17 @@ def _effects(y, eta, order, first, effects, log_scale, steps, rng):
     for g in range(len(effects)):
         by = steps[g] * rng.standard_normal()
         gain = -0.5 * precision * ((effects[g] + by) ** 2 - effects[g] ** 2)
+        before, after = 1.0, 1.0
         for j in range(first[g], first[g + 1]):
             i = order[j]
             old, new = eta[i], eta[i] + by
-            gain += y[i] * by - max(new, 0.0) - math.log1p(math.exp(-abs(new)))
-            gain += max(old, 0.0) + math.log1p(math.exp(-abs(old)))
+            gain += y[i] * by - max(new, 0.0) + max(old, 0.0)
+            before *= 1.0 + math.exp(-abs(old))
+            after *= 1.0 + math.exp(-abs(new))
+            if max(before, after) > MOST:
+                gain += math.log(before) - math.log(after)
+                before, after = 1.0, 1.0
+        gain += math.log(before) - math.log(after)
         if math.log(rng.random()) < gain:
             effects[g] += by
             accepted[g] = 1.0
@@ -64,11 +74,13 @@ def _sweeps(X, y, indices, orders, firsts, state, sizes, thin, rng, out):
         for _ in range(thin):
             moved_u += _effects(y, eta, orders[0], firsts[0], u, hyper[0], of_u, rng)
             moved_v += _effects(y, eta, orders[1], firsts[1], v, hyper[1], of_v, rng)
+            fit = _fit(y, eta)
             new = beta + of_beta @ rng.standard_normal(p)
             eta_new = eta + X @ (new - beta)
-            gain = _fit(y, eta_new) - _fit(y, eta) - 0.5 * np.sum(new**2 - beta**2) / SD**2
+            fit_new = _fit(y, eta_new)
+            gain = fit_new - fit - 0.5 * np.sum(new**2 - beta**2) / SD**2
             if math.log(rng.random()) < gain:
-                beta[:], eta[:] = new, eta_new
+                beta[:], eta[:], fit = new, eta_new, fit_new
                 moved_beta += 1.0
             for k in range(2):
                 effects = u if k == 0 else v
@@ -88,11 +100,12 @@ def _sweeps(X, y, indices, orders, firsts, state, sizes, thin, rng, out):
                 step = of_hyper[k] * rng.standard_normal()
                 added = effects * (math.exp(step) - 1.0)
                 eta_new = eta + (added[indices[0]] if k == 0 else added[indices[1]])
-                gain = _fit(y, eta_new) - _fit(y, eta) + _log_prior(hyper[k] + step) - _log_prior(hyper[k])
+                fit_new = _fit(y, eta_new)
+                gain = fit_new - fit + _log_prior(hyper[k] + step) - _log_prior(hyper[k])
                 if math.log(rng.random()) < gain:
                     hyper[k] += step
                     effects += added
-                    eta[:] = eta_new
+                    eta[:], fit = eta_new, fit_new
         eta = X @ beta + u[indices[0]] + v[indices[1]]  # rounding does not add up
         out[draw, :p], out[draw, p : p + 2] = beta, hyper
         out[draw, p + 2 : p + 2 + n_u], out[draw, p + 2 + n_u :] = u, v

@@ -16,15 +16,19 @@ import numpy as np
 from numba import njit
 
 SD = 2.0
+MOST = 1e200  # of a product, far from overflow
 
 
 @njit(cache=True)
 def _fit_of_group(y, first, g, fixed, u):
-    total = 0.0
+    total, product = 0.0, 1.0  # one logarithm for many rows
     for i in range(first[g], first[g + 1]):
         eta = fixed[i] + u
-        total += y[i] * eta - max(eta, 0.0) - math.log1p(math.exp(-abs(eta)))
-    return total
+        total += y[i] * eta - max(eta, 0.0)
+        product *= 1.0 + math.exp(-abs(eta))
+        if product > MOST:
+            total, product = total - math.log(product), 1.0
+    return total - math.log(product)
 
 
 @njit(cache=True)

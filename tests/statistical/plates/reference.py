@@ -21,6 +21,7 @@ FAMILIES = {"logistic": LOGISTIC, "poisson": POISSON}
 NORMAL, STUDENT, LAPLACE = 0, 1, 2
 PRIORS = {"normal": NORMAL, "student": STUDENT, "laplace": LAPLACE}
 DEGREES = 4.0  # of Student's t
+MOST = 1e200  # of a product, far from overflow
 
 COEFFICIENT_MOVES = 4  # in a sweep
 EFFECT_MOVES = 2
@@ -104,6 +105,15 @@ def _log_effects(prior, u, log_tau):
 @njit(cache=True)
 def _fit_of_group(model, g, fixed, effect):
     total = 0.0
+    if model.family == LOGISTIC:  # `log_likelihood`, with one logarithm for many rows
+        product = 1.0
+        for i in range(model.first[g], model.first[g + 1]):
+            eta = fixed[i] + effect
+            total += model.y[i] * eta - max(eta, 0.0)
+            product *= 1.0 + math.exp(-abs(eta))
+            if product > MOST:
+                total, product = total - math.log(product), 1.0
+        return total - math.log(product)
     for i in range(model.first[g], model.first[g + 1]):
         total += log_likelihood(model.family, model.y[i], model.exposure[i], fixed[i] + effect)
     return total
