@@ -29,8 +29,6 @@ def evaluate(root: Expression, predictors: Leaves, data: Leaves) -> Values:
     -------
     ndarray (m,), or a number if no leaf has rows
     """
-    if root.op == "constant":
-        return np.asarray(root.value, dtype=np.float64)
     leaves = {"predictor": predictors, "data": data}
     found: dict[Expression, Any] = {}
     with np.errstate(all="ignore"):
