@@ -102,8 +102,8 @@ def rounded_up(values: npt.NDArray[np.float64]) -> Weights:
 
 @entry
 def _round_up(values: npt.NDArray[np.float64], result: Weights) -> None:
+    """Of neighbouring numbers of single precision, which are not negative, the bits differ by one."""
     for i in range(values.shape[0]):
         nearest = np.float32(values[i])
-        if nearest < values[i]:
-            nearest = np.nextafter(nearest, np.float32(np.inf))
-        result[i] = nearest
+        bits = nearest.view(np.int32) + np.int32(nearest < values[i])
+        result[i] = np.int32(bits).view(np.float32)

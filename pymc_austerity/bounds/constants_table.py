@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.block_table import Weights, rounded_up
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION, BoundedTerm
+from pymc_austerity.compilation import entry
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.target import Index
 
@@ -102,9 +103,8 @@ def _pieces(terms: Sequence[BoundedTerm]) -> Iterator[tuple[str, int, Matrix]]:
 def _write(table: ConstantsTable, tier: int, name: str, start: int, c: Matrix) -> None:
     table.write(tier, start, rounded_up(c))
     written = table.values[tier, start : start + len(c)]
-    low = written < c
-    if low.any():
-        row = int(np.argmax(low))
+    row = _first_below(written, c)
+    if row < len(c):
         raise SelfCheckError(
             f"Self-check failed for the term {name!r}: the bound of row {start + row:,} of all terms is "
             f"{c[row]!r}, and {written[row]!r} was written, which is below it. This is a defect of "
@@ -122,3 +122,12 @@ def positions_of_largest(weights: Weights, most: int) -> Index:
         best = np.sort(rows[np.argsort(-weights[rows], kind="stable")[:most]])
         least = float(weights[best].min()) if len(best) == most else -np.inf
     return best
+
+
+@entry
+def _first_below(written: Weights, c: npt.NDArray[np.float64]) -> int:
+    """Where a number that was written is below the constant; behind the last row, if all are as large."""
+    for i in range(c.shape[0]):
+        if written[i] < c[i]:
+            return i
+    return len(c)

@@ -151,11 +151,13 @@ def rows_about_center(
     """Values at the center, and directions, of some rows, which must be in the span of the coordinates."""
     rows = term.rows(positions)
     rows = rows.reshape(len(positions), -1, rows.shape[-1])  # (m, p, D + 1)
-    if not np.all(np.isfinite(rows)):
-        raise UnboundedError(f"Some rows of the design of the term {term.name!r} are not finite.")
     # One product of matrices: v in all columns but the last, predictors there.
-    seen = (rows.reshape(-1, rows.shape[-1]) @ coordinates.of_rows).reshape(*rows.shape[:2], -1)
+    with np.errstate(invalid="ignore"):  # what is no number is refused below
+        seen = (rows.reshape(-1, rows.shape[-1]) @ coordinates.of_rows).reshape(*rows.shape[:2], -1)
     x, v, values = rows[..., :-1], seen[..., :-1], seen[..., -1]
+    # Predictors are numbers only if all of their rows are.
+    if not np.all(np.isfinite(values)) and not np.all(np.isfinite(rows)):
+        raise UnboundedError(f"Some rows of the design of the term {term.name!r} are not finite.")
     if not coordinates.is_whole:
         length, column = np.linalg.norm(v, axis=-1), np.linalg.norm(coordinates.whitening, axis=0)
         if np.any(np.abs(v @ coordinates.whitening - x) > _TOLERANCE * length[..., None] * column):
@@ -196,7 +198,8 @@ class BoundsByJets:
         Rows of zeros have no remainder, though their derivatives may be infinite.
         """
         c = self._bounds(rows.values, rows.directions, self._term.data(rows.positions))
-        c[:, np.all(rows.directions == 0.0, axis=(1, 2))] = 0.0
+        perhaps = np.flatnonzero(rows.directions[:, 0, 0] == 0.0)
+        c[:, perhaps[np.all(rows.directions[perhaps] == 0.0, axis=(1, 2))]] = 0.0
         if self._term.guards is not None:
             c[np.logical_not(self._are_allowed(self._term.guards(rows.positions)))] = np.inf
         return c

@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from pymc_austerity.bounds.expressions.evaluate import evaluate as values
 from pymc_austerity.bounds.expressions.forms import (
     absolute,
     add,
@@ -311,3 +312,13 @@ def test_a_power_with_an_exponent_of_data_may_be_negative():
     assert absolute(cubed) is not cubed
     assert select(greater(cubed, constant(-0.5)), ETA, ZETA) is not ETA
     assert power(exp(ETA), COUNT).range.is_positive
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"), [(1.0, 0.0), (-0.3, 1e300), (math.inf, 2.0), (3.0, -math.inf), (math.nan, 1.0)]
+)
+@pytest.mark.parametrize("binary", [[0.0, 1.0, 1.0, 0.0], [False, True, True, False], 1.0], ids=str)
+def test_one_of_two_numbers_is_picked_exactly(yes, no, binary):
+    either = Expression("select", (BINARY, constant(yes), constant(no)), None, BINARY.range)
+    found = values(either, [], {BINARY.value: np.asarray(binary)})
+    np.testing.assert_array_equal(found, np.where(binary, yes, no))

@@ -57,6 +57,14 @@ def _log1mexp(x: Values) -> Values:
     return np.where(near, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
 
 
+def _select(condition: Any, a: Any, b: Any) -> Any:
+    """`np.where`; sums of two finite numbers, of which one is zero, need no branches that nobody foresees."""
+    which = np.asarray(condition) != 0.0
+    if np.ndim(a) == np.ndim(b) == 0 and np.isfinite(a) and np.isfinite(b):
+        return np.multiply(which, float(a)) + np.multiply(~which, float(b))
+    return np.where(which, a, b)
+
+
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda value, *args: function(*args)
 
@@ -83,7 +91,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cos": np.cos,
     "arctan": np.arctan,
     "rising": lambda x, y: special.gammaln(x + y) - special.gammaln(x),
-    "select": lambda condition, a, b: np.where(np.asarray(condition) != 0.0, a, b),
+    "select": _select,
     "positive": lambda x: np.asarray(x > 0.0, dtype=np.float64),
     "nonnegative": lambda x: np.asarray(x >= 0.0, dtype=np.float64),
     "zero": lambda x: np.asarray(x == 0.0, dtype=np.float64),

@@ -238,10 +238,10 @@ def _add_some(bounds: Array, size: Vector, result: Array) -> None:
 def _look_up(table: Table, eta: Vector, length: Vector, radii: Vector, size: Vector, result: Array) -> None:
     """Add the largest bound over the cells from eta - reach to eta + reach, times a number for each row."""
     levels, n = table.largest.shape
-    for k in range(radii.shape[0]):
-        for i in range(eta.shape[0]):
-            if size[i] == 0.0:
-                continue
+    for i in range(eta.shape[0]):
+        if size[i] == 0.0:
+            continue
+        for k in range(radii.shape[0]):
             reach = radii[k] * length[i]
             first = (eta[i] - reach - table.low) / table.width
             last = (eta[i] + reach - table.low) / table.width

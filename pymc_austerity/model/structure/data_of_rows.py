@@ -13,6 +13,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
+from pymc_austerity.compilation import entry
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import INTERPRETED, Compiled
 from pymc_austerity.target import Index
@@ -78,6 +79,14 @@ def leaf_of(term: LocalTerm, var: Variable) -> Variable | None:
 def neighbours(positions: Index) -> Index | slice:
     """Positions as a slice, if they follow upon each other: NumPy copies nothing then, and adds faster."""
     n = len(positions)
-    if n and positions[-1] - positions[0] == n - 1 and np.all(positions[1:] > positions[:-1]):
+    if n and positions[-1] - positions[0] == n - 1 and _increase(positions):
         return slice(int(positions[0]), int(positions[-1]) + 1)
     return positions
+
+
+@entry
+def _increase(positions: Index) -> bool:
+    increase = True
+    for i in range(1, positions.shape[0]):
+        increase &= positions[i] > positions[i - 1]
+    return increase
