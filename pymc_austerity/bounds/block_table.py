@@ -94,7 +94,7 @@ def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Weig
 
 
 def rounded_up(values: npt.NDArray[np.float64]) -> Weights:
-    """The smallest numbers of single precision that are not below `values`, which may be infinite."""
+    """The smallest numbers of single precision that are not below `values`, which are at least zero."""
     result = np.empty(values.shape, np.float32)
     _round_up(values.ravel(), result.reshape(-1))
     return result

@@ -1,15 +1,19 @@
 """Functions of equal graphs are rewritten once."""
 
 import gc
+import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant
 from pytensor.graph.utils import MissingInputError
 
+from pymc_austerity.model.compile.numba_backend import NumbaBackend
 from pymc_austerity.model.graph import functions
 from pymc_austerity.model.graph.functions import function_of, structure_of
 
@@ -103,6 +107,70 @@ def test_many_short_constants_are_not_kept(rewritten):
     for _ in range(2):
         assert function_of([x], x.sum() + total)(np.ones(1)) == 1.0 + 15.0 * functions._SHORT
     assert not functions._makers
+
+
+class TestShortConstants:
+    def test_one_that_is_written_to_is_another(self):
+        """The sum stays, and the array, as for covariates that are shuffled in place."""
+        x, own = pt.vector("x"), np.array([1.0, 2.0, 3.0])
+        for _ in range(3):
+            np.testing.assert_array_equal(function_of([x], x * pt.as_tensor_variable(own))(np.ones(3)), own)
+            own[:] = np.roll(own, 1)
+
+    def test_a_function_does_not_read_the_array_of_another_graph(self):
+        x, first = pt.vector("x"), np.array([1.0, 2.0, 3.0])
+        second = first.copy()
+        function_of([x], x * pt.as_tensor_variable(first))
+        function = function_of([x], x * pt.as_tensor_variable(second))
+        first += 1.0
+        np.testing.assert_array_equal(function(np.ones(3)), second)
+
+    def test_a_numba_function_has_its_own(self):
+        x, own = pt.vector("x"), np.array([1.0, 2.0, 3.0])
+        backend = NumbaBackend()
+        for _ in range(2):
+            (found,) = backend.entry(backend.function([x], [x * pt.as_tensor_variable(own)]))(np.ones(3))
+            np.testing.assert_array_equal(found, own)
+            own[:] = own[::-1].copy()
+
+    @pytest.mark.parametrize("shape", [(), (1,), (2,)])
+    def test_signs_of_zeros_tell(self, shape):
+        x = pt.scalar("x")
+        for zero in (0.0, -0.0):
+            found = function_of([x], x / pt.constant(np.full(shape, zero)))(1.0)
+            np.testing.assert_array_equal(found, np.full(shape, np.copysign(np.inf, zero)))
+
+    def test_a_view_does_not_keep_what_it_is_a_part_of(self):
+        x, whole = pt.scalar("x"), np.ones(100_000)
+        function = function_of([x], (x * pt.as_tensor_variable(whole[:5])).sum())
+        assert function(1.0) == 5.0
+        gone = weakref.ref(whole)
+        del whole, function
+        gc.collect()
+        assert functions._makers
+        assert gone() is None
+
+    def test_arrays_within_an_operation_are_not_kept(self):
+        x, own = pt.vector("x"), np.array([1.0, 2.0, 3.0])
+        inner = pt.vector("inner")
+        operation = OpFromGraph([inner], [inner * pt.constant(own)])
+        assert structure_of([x], [operation(x)]) is None
+        assert structure_of([x], [OpFromGraph([inner], [inner * 2.0])(x)]) is not None
+
+
+def test_threads_wait_for_each_other():
+    """An ordered dictionary that two of them change may crash the process."""
+    kept, at_work, most = functions.Kept(), [], []
+
+    def make():
+        at_work.append(None)
+        most.append(len(at_work))
+        time.sleep(0.002)
+        at_work.pop()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: kept.get(k, make), range(20)))
+    assert max(most) == 1
 
 
 class TestData:

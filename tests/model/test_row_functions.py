@@ -199,3 +199,20 @@ def test_a_condition_that_all_values_meet_is_none():
     (found,) = structure_of(MODELS["poisson"][0]).row_functions
     assert {one.op for one in _nodes(found.expression)}.isdisjoint({"select", "positive", "zero"})
     assert constant(0.0) not in _nodes(found.expression)
+
+
+def test_a_constant_that_is_not_a_number_is_not_the_only_column_of_data():
+    """Neither is the other, though no columns are compared where there is one."""
+    y = np.random.default_rng(1).normal(size=N)
+
+    def logp(value, b):
+        return pt.switch(pt.gt(b, -5.0), -0.5 * (value - b) ** 2, np.nan)
+
+    (function,) = structure_of(
+        lambda: pm.CustomDist("y", pm.Normal("b"), logp=logp, observed=y)
+    ).row_functions
+    positions = np.arange(4)
+    rows, data = function.rows(positions), function.data(positions)
+    for b, expected in ((-6.0, np.full(4, np.nan)), (2.0, -0.5 * (y[:4] - 2.0) ** 2)):
+        found = evaluate(function.expression, (rows[..., 0] * b + rows[..., 1]).T, data)
+        np.testing.assert_allclose(found, expected, rtol=1e-14)

@@ -58,7 +58,7 @@ def _log1mexp(x: Values) -> Values:
 
 
 def _select(condition: Any, a: Any, b: Any) -> Any:
-    """`np.where`; sums of two finite numbers, of which one is zero, need no branches that nobody foresees."""
+    """`np.where`, but -0.0 is 0.0; sums of two numbers, of which one is zero, need no branches."""
     which = np.asarray(condition) != 0.0
     if np.ndim(a) == np.ndim(b) == 0 and np.isfinite(a) and np.isfinite(b):
         return np.multiply(which, float(a)) + np.multiply(~which, float(b))

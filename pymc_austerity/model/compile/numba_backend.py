@@ -49,7 +49,7 @@ from pymc_austerity.model.compile.target_table import (
     places_of,
     signature_of,
 )
-from pymc_austerity.model.graph.functions import Kept, structure_of
+from pymc_austerity.model.graph.functions import Kept, structure_of, with_own_constants
 from pymc_austerity.target import TARGET_PARAMETERS
 
 # Of equal graphs, which a model has again if it is given other data.
@@ -116,7 +116,11 @@ class NumbaBackend:
         structure = structure_of(inputs, outputs)
         if structure is None:
             return pytensor_function(inputs, outputs, self.mode)
-        return _functions.get(structure, lambda: pytensor_function(inputs, outputs, self.mode))
+
+        def make() -> Any:
+            return pytensor_function(inputs, with_own_constants(inputs, outputs), self.mode)
+
+        return _functions.get(structure, make)
 
     def entry(self, function: Any) -> Callable[..., Any]:
         """The compiled code, without PyTensor's checks."""

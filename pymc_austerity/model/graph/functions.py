@@ -3,18 +3,22 @@
 PyTensor takes long to rewrite a graph, and chains, steps and other data of one model ask for the same graphs
 again. Two graphs are the same if their operations are, in order, each of the same inputs; so PyTensor itself
 merges nodes. Data within a graph become inputs of it, so that other data make no other graph. What is kept is
-the rewritten graph: every function has storage of its own.
+the rewritten graph, with constants of its own: every function has its own storage. Data are not copied: who
+writes to them afterwards changes the functions that read them.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from threading import RLock
 from typing import Any
 
+import numpy as np
 import pytensor
 from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.tensor.variable import TensorConstant
@@ -30,21 +34,23 @@ _MOST_NUMBERS = 5_000
 
 
 class Kept:
-    """What was made for some keys; those not used for longest are forgotten."""
+    """What was made for some keys; those not used for longest are forgotten. Threads wait for each other."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = RLock()  # what is made may ask for something else
 
     def __len__(self) -> int:
         return len(self._made)
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What is kept for a key, made now if it is not."""
-        made = self._made.pop(key) if key in self._made else make()
-        self._made[key] = made  # now the last to be forgotten
-        if len(self._made) > _MOST:
-            self._made.popitem(last=False)
-        return made
+        with self._lock:
+            made = self._made.pop(key) if key in self._made else make()
+            self._made[key] = made  # now the last to be forgotten
+            if len(self._made) > _MOST:
+                self._made.popitem(last=False)
+            return made
 
 
 _makers = Kept()
@@ -94,7 +100,7 @@ def function_of(
 
 
 class _WithData:
-    """A function with data as its last arguments."""
+    """A function with data as its last arguments, which it reads at every call."""
 
     def __init__(self, function: Any, data: Sequence[Any]) -> None:
         self._function, self._data = function, data
@@ -118,17 +124,18 @@ def kept_function(
 ) -> Any:
     """As `function_of`, but a PyTensor function, of which data are a part."""
     listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    structure = structure_of(inputs, listed)
     made = []
 
     def make() -> Any:
-        rewritten: Any = [stable(one) for one in listed] if stabilised else listed
+        own = listed if structure is None else with_own_constants(inputs, listed)
+        rewritten: Any = [stable(one) for one in own] if stabilised else own
         if isinstance(outputs, Variable):
             (rewritten,) = rewritten
         function = pytensor.function(list(inputs), rewritten, mode=mode, on_unused_input="ignore", **options)
         made.append(function)
         return function.maker
 
-    structure = structure_of(inputs, listed)
     if structure is None:
         make()
     else:
@@ -140,7 +147,9 @@ def kept_function(
 def structure_of(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Hashable | None:
     """What two graphs have in common if they are the same function of their inputs.
 
-    None if a graph has shared variables, or constants of more than some thousand numbers.
+    None if a graph has shared variables, constants of more than some thousand numbers, or arrays in a graph
+    within an operation. Constants are the same if their bits are: -0.0 is not 0.0, and an array that was
+    written to is another one.
     """
     names: dict[Variable, Hashable] = {variable: k for k, variable in enumerate(inputs)}
     numbers = 0
@@ -149,12 +158,13 @@ def structure_of(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Has
         nonlocal numbers
         if variable not in names and isinstance(variable, Constant):
             numbers += getattr(variable.data, "size", 1)
-            names[variable] = variable.signature()
-        return variable in names and numbers <= _MOST_NUMBERS
+            if numbers <= _MOST_NUMBERS:
+                names[variable] = _bits_of(variable)
+        return variable in names
 
     operations = []
     for node in toposort(outputs, blockers=list(inputs)):
-        if not all(map(known, node.inputs)):
+        if not all(map(known, node.inputs)) or _has_arrays(node.op):
             return None
         operations.append((node.op, tuple(names[one] for one in node.inputs)))
         for k, one in enumerate(node.outputs):
@@ -163,3 +173,28 @@ def structure_of(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Has
         return None
     types = tuple(one.type for one in inputs)
     return types, tuple(operations), tuple(names[one] for one in outputs)
+
+
+def with_own_constants(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> list[Variable]:
+    """The same graphs, whose constants have no memory in common with anything else."""
+    ends = graph_inputs(outputs, blockers=inputs)
+    arrays = {one for one in ends if isinstance(one, TensorConstant)} - set(inputs)
+    own = {one: type(one)(one.type, one.data.copy(), name=one.name) for one in arrays}
+    return clone_replace(list(outputs), own)
+
+
+def _bits_of(constant: Constant) -> Hashable:
+    data = constant.data
+    if isinstance(data, np.ndarray | np.generic) and not data.dtype.hasobject:
+        return constant.type, data.tobytes()
+    signature: Hashable = constant.signature()
+    return signature
+
+
+def _has_arrays(op: Op) -> bool:
+    """Whether an operation has a graph of its own with constants of several numbers, which are not copied."""
+    if not isinstance(op, HasInnerGraph):
+        return False
+    nodes = op.fgraph.apply_nodes
+    constants = (one for node in nodes for one in node.inputs if isinstance(one, Constant))
+    return any(np.size(one.data) > 1 for one in constants) or any(_has_arrays(node.op) for node in nodes)

@@ -6,7 +6,7 @@ known. Columns that are equal in all rows are one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -122,7 +122,7 @@ class RowData:
         self._values = ValuesOfRows(fact, term, variables)
         self.columns: list[Column] = []
         self.moved_columns: set[int] = set()
-        self._known: dict[Any, int] = {}
+        self._known: dict[Hashable, int] = {}
         # Columns of whole numbers that differ from another one by the same number in all rows.
         self._shifted: dict[bytes, tuple[tuple[int, int], float]] = {}
 
@@ -157,7 +157,8 @@ class RowData:
             return data(column, -np.inf, np.inf)
         if low == high and not known.has_nan[k]:
             return constant(low)
-        key, shifted = known.digest(k), known.shifted(k)
+        key: Hashable = known.digest(k) or (number, k)
+        shifted = known.shifted(k)
         if shifted is not None:
             digest, first = shifted
             other, own = self._shifted.setdefault(digest, ((number, k), first))
@@ -174,18 +175,18 @@ class RowData:
         infinite = constant(low if np.isinf(low) else high)
         return forms.select(self._finite(number, k, key), self._filled(number, k, key), infinite)
 
-    def _finite(self, number: int, k: int, key: bytes | None) -> Expression:
+    def _finite(self, number: int, k: int, key: Hashable) -> Expression:
         is_finite = data(self._column(Column(number, k, "finite"), (key, "finite")), 0.0, 1.0)
         return forms.greater(is_finite, constant(0.0))
 
-    def _filled(self, number: int, k: int, key: bytes | None) -> Expression:
+    def _filled(self, number: int, k: int, key: Hashable) -> Expression:
         known = self._summary[number]
         low, high = known.finite_low[k], known.finite_high[k]
         if low == high:
             return constant(low)
         return data(self._column(Column(number, k, "filled"), (key, "filled")), min(low, 0.0), max(high, 0.0))
 
-    def _column(self, column: Column, key: Any) -> int:
+    def _column(self, column: Column, key: Hashable) -> int:
         """Its number; that of an equal one, if there is one."""
         if key not in self._known:
             self._known[key] = len(self.columns)
@@ -248,7 +249,7 @@ class _Summary:
     def add(self, values: np.ndarray) -> None:
         """Numbers (m, k) of some more rows, or of all at once."""
         if self.first is None:
-            self.first = values[0]
+            self.first = values[0].copy()
         low, high = values.min(axis=0), values.max(axis=0)
         finite_low, finite_high = low, high
         if not np.all(np.isfinite(low) & np.isfinite(high)):
@@ -274,7 +275,7 @@ class _Summary:
                 _add_to(digest, column)
 
     def digest(self, k: int) -> bytes | None:
-        """That of column k, which equal columns share; None if there are no others."""
+        """That of column k, which equal columns share; None if it is not compared with others."""
         return self._digests[k].digest() if self._is_compared else None
 
     def shifted(self, k: int) -> tuple[bytes, float] | None:
