@@ -48,8 +48,9 @@ class RemainderBoundError(CompiledError):
 
     sentence = (
         "The Taylor remainder of local term number {0} changed by {1}, and the bound on that is {2}: "
-        "the bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; else please "
-        "report the model. AusterityMH(control_variate=Taylor()) needs no bound."
+        "the bound is wrong, and so would be the decisions. If you gave `curvature`, correct it; if you "
+        "wrote to the data since the step was built, build another; else please report the model. "
+        "AusterityMH(control_variate=Taylor()) needs no bound."
     )
 
 

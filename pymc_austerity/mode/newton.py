@@ -182,8 +182,11 @@ def climb(
 
     def at(z: Vector) -> tuple[float, Vector, Matrix]:
         value, gradient, hessian = counted(start + to_q @ z)
-        if all(np.all(np.abs(part) < _HUGE) for part in (value, gradient, hessian)):
-            return -value, -(to_q.T @ gradient), -(to_q.T @ hessian @ to_q)
+        curvature = -(to_q.T @ hessian @ to_q)
+        curvature[np.abs(curvature) < 1.0 / _HUGE] = 0.0  # SciPy would divide by it
+        found = -value, -(to_q.T @ gradient), curvature
+        if all(np.all(np.abs(part) < _HUGE) for part in found):
+            return found
         return math.inf, np.zeros_like(z), np.eye(len(z))  # a step that is not taken
 
     size = math.sqrt(len(start))

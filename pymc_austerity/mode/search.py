@@ -146,9 +146,11 @@ class ModeSearch:
         raise NoNormalApproximationError(
             f"The posterior has no mode to expand at: {problem.reason}{where}. Data that separate the "
             "responses perfectly, a parameter that the model does not identify, or a scale of a hierarchical "
-            "prior in the same block do this. Give that parameter a proper prior, or remove it; put "
-            "hierarchical scales and what they govern under Taylor() with proposal=Surrogate(); or use the "
-            "step without control_variate and with a random walk.",
+            "prior in the same block do this; so do covariates far from zero compared with their spread, and "
+            "terms made of straight pieces, as of Laplace errors or quantiles. Give that parameter a proper "
+            "prior, or remove it; center covariates; put hierarchical scales and what they govern under "
+            "Taylor() with proposal=Surrogate(); or use a step without control_variate and with a random "
+            "walk, such as AusterityMH().",
             self._posterior.leading(problem.direction),
         )
 

@@ -94,8 +94,8 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_mo
 def _message(name: str, value: float, where: str) -> str:
     return (
         f"The log density of the term {name!r} is {value}{where} at the start of the chain. Start from a "
-        "point where the density is positive, for example initvals=find_mode(model), and check the "
-        "data and the support of the likelihood."
+        "point where the density is positive, by initval= of the variables or initvals= of pm.sample, "
+        "and check the data and the support of the likelihood."
     )
 
 

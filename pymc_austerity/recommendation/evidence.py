@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import pymc as pm
@@ -143,4 +144,4 @@ def fits_normal(acceptance: float, spread: float, *, is_hierarchical: bool) -> b
 
 def first_sentence(message: str) -> str:
     """What is the matter, without what to do about it."""
-    return message.split(". ")[0].rstrip(".")
+    return re.split(r"(?<!\.)\. ", message)[0].rstrip(".")

@@ -189,6 +189,20 @@ def test_without_guards_numbers_overflow(monkeypatch):
         climb(Counted(steep), np.full(3, 10.0))
 
 
+def test_curvature_that_underflows_on_the_way():
+    """Far out the density falls in a straight line, but for 1e-290."""
+
+    def straight(q):
+        far = abs(q[0] - 5.0) < 4.0
+        curvature = 1e-290 if far else 1.0
+        gradient = np.array([5.0 - q[0], -1e-3])
+        return -0.5 * (q[0] - 5.0) ** 2 - 1e-3 * q[1], gradient, -np.diag([1.0, curvature])
+
+    end, _ = climb(Counted(straight), np.zeros(2))
+    assert np.all(np.isfinite(end))
+    assert abs(end[0] - 5.0) < 1e-3
+
+
 def test_start_where_the_curvature_is_far_larger():
     """The precision of log sigma is a million times that at the mode; the mode is found nevertheless."""
     y = RNG.normal(size=1000)

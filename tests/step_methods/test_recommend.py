@@ -32,6 +32,7 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import evidence, plates
 from pymc_austerity.recommendation.announcement import _as_clause
+from pymc_austerity.recommendation.evidence import first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
 from pymc_austerity.step_methods.metropolis.options import mode_fit_for
@@ -760,3 +761,8 @@ def test_effects_that_are_no_plate_can_be_moved_one_at_a_time(told):
     assert "Or try MetropolisHastings(['effect'], elementwise=True), which moves one of its 600" in line
     step = MetropolisHastings(["effect"], elementwise=True, model=model)
     assert step.steps_per_draw == 600
+
+
+def test_a_reason_is_a_whole_sentence():
+    told = "The log density is -inf in rows [0, 1], ... at the start of the chain. Start elsewhere."
+    assert first_sentence(told) == "The log density is -inf in rows [0, 1], ... at the start of the chain"

@@ -33,8 +33,8 @@ _POOR = 0.05
 _USUAL = 0.3
 
 SLOW_ADVICE = (
-    "A scale near 0 does this, as where groups hardly differ. recommend() chooses a step that mixes; or "
-    "write the effects non-centred."
+    "A posterior far from normal does this, as of rare events, or of a scale near 0 where groups hardly "
+    "differ: write their effects non-centred. Or let recommend() choose a step that mixes."
 )
 
 

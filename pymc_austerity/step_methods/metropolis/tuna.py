@@ -115,19 +115,20 @@ class TunaMH(PlateStep):
     censoring, ordered and categorical responses of few classes, mixtures of few components, and your own
     `pm.Potential` or `pm.CustomDist`. Refused, by name, are terms of more predictors, operations without
     known derivatives (incomplete beta and gamma functions of general shapes, Bessel functions, `scan`,
-    Cholesky factors), and terms that depend on variables of other steps. At a kink, as of Laplace errors or
-    Huber's loss, third derivatives have no bound: where a kink is in reach of rows near the mode, all rows
-    are used, and a warning says so. The coefficients may be short functions phi(q) of the variables, such as
-    simplex weights or those of a hierarchy that is written non-centred: terms are then expanded, and bounded,
-    in phi (`model.features`). Bounds grow with the third power of the dimension. For rows with many zeros,
-    such as those of factors, they are split over the whitened coordinates that a row touches, which takes
-    many times fewer rows. Above 50 dimensions, where more than a hundred rows would be drawn, these are tried
-    against bounds of their own, from one byte for each coordinate of each row (N D bytes of memory), and few
-    are evaluated: drawing is cheaper by some factor, not by orders of magnitude. Decisions by tighter bounds
-    are noisier, which costs some acceptance (`chi` buys it back for more rows). Both need terms of one
-    predictor, and `certificate` says which is in use. The step says what it expects to read and which
-    alternative is cheaper; where it expects more than `switch_above` of the rows, as with a few thousand
-    rows, it uses all of them. For a posterior that is far from normal acceptance rates are low.
+    Cholesky factors), and terms that depend on variables of other steps. At a kink, as of Huber's loss,
+    third derivatives have no bound: where a kink is in reach of rows near the mode, all rows are used, and a
+    warning says so. Terms made of straight pieces, as of Laplace errors, are refused. The coefficients may
+    be short functions phi(q) of the variables, such as simplex weights or those of a hierarchy that is
+    written non-centred: terms are then expanded, and bounded, in phi (`model.features`). Bounds grow with
+    the third power of the dimension. For rows with many zeros, such as those of factors, they are split over
+    the whitened coordinates that a row touches, which takes many times fewer rows. Above 50 dimensions,
+    where more than a hundred rows would be drawn, these are tried against bounds of their own, from one
+    byte for each coordinate of each row (N D bytes of memory), and few are evaluated: drawing is cheaper
+    by some factor, not by orders of magnitude. Decisions by tighter bounds are noisier, which costs some
+    acceptance (`chi` buys it back for more rows). Both need terms of one predictor, and `certificate`
+    says which is in use. The step says what it expects to read and which alternative is cheaper; where it
+    expects more than `switch_above` of the rows, as with a few thousand rows, it uses all of them. For a
+    posterior that is far from normal acceptance rates are low.
 
     *Hierarchies*: effects of 30 groups or more, ``u[group]`` with a prior whose scale is sampled (normal,
     Student's t, Cauchy, Laplace or logistic), are found on the graph of the model, written centred or not.
