@@ -151,13 +151,11 @@ def rows_about_center(
     """Values at the center, and directions, of some rows, which must be in the span of the coordinates."""
     rows = term.rows(positions)
     rows = rows.reshape(len(positions), -1, rows.shape[-1])  # (m, p, D + 1)
-    # One product of matrices: v in all columns but the last, predictors there.
-    with np.errstate(invalid="ignore"):  # what is no number is refused below
-        seen = (rows.reshape(-1, rows.shape[-1]) @ coordinates.of_rows).reshape(*rows.shape[:2], -1)
-    x, v, values = rows[..., :-1], seen[..., :-1], seen[..., -1]
-    # Predictors are numbers only if all of their rows are.
-    if not np.all(np.isfinite(values)) and not np.all(np.isfinite(rows)):
+    if not np.all(np.isfinite(rows)):
         raise UnboundedError(f"Some rows of the design of the term {term.name!r} are not finite.")
+    # One product of matrices: v in all columns but the last, predictors there.
+    seen = (rows.reshape(-1, rows.shape[-1]) @ coordinates.of_rows).reshape(*rows.shape[:2], -1)
+    x, v, values = rows[..., :-1], seen[..., :-1], seen[..., -1]
     if not coordinates.is_whole:
         length, column = np.linalg.norm(v, axis=-1), np.linalg.norm(coordinates.whitening, axis=0)
         if np.any(np.abs(v @ coordinates.whitening - x) > _TOLERANCE * length[..., None] * column):
