@@ -9,6 +9,7 @@ from pymc_austerity.mode.plates.center import Center, PlateSurvey, moments
 from pymc_austerity.mode.plates.effects_excess import density_of
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.group_means import mean_shifts
+from pymc_austerity.mode.plates.outer import outer_drawn
 from pymc_austerity.mode.plates.slope_levels import by_effects, scaled_eps
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.plates.inner_effects import Scaled
@@ -17,7 +18,11 @@ from pymc_austerity.target import Vector
 
 def drawn_state(arrays: Plate, shared: SharedTerms, fit: SharedFit, rng: np.random.Generator) -> Vector:
     """A draw of the fitted distribution: theta, then the effects as the model has them."""
-    theta = fit.drawn(shared, rng)
+    theta, outer = fit.drawn(shared, rng), arrays.outer
+    if len(outer.columns):  # given the scales that were drawn, not jointly with them
+        outer_drawn(
+            arrays.sums, outer, theta, shared.features(theta), rng.standard_normal(len(outer.columns))
+        )
     d, means, scales = moments(shared, arrays.sums, theta)
     levels = means + scaled_eps(arrays.sums, scales, rng.standard_normal(len(means)))
     effects = levels + arrays.sums.effects - mean_shifts(arrays.sums, d)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pytensor.graph.traversal import ancestors
 
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.kernels.plates.nested import outer_terms, write_outer
 from pymc_austerity.kernels.plates.outer import Outer, no_outer
+from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.locations import Located
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
+from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.inner_effects import FEWEST_OUTER, first_inner
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index, Vector
@@ -57,8 +63,38 @@ def outer_effects(plate: PlateModel, found: Surroundings) -> Outer:
             continue
         base, moved, matrix = location
         columns = np.searchsorted(found.linear, own)
-        return Outer(parents, columns, first_inner(1) + k, base, moved, matrix)
+        is_centered = plate.inner[k].is_centered
+        return Outer(parents, columns, first_inner(1) + k, base, moved, matrix, is_centered)
     return no_outer()
+
+
+def without_prior(shared: Factorisation, coordinate: int) -> Factorisation:
+    """The same terms without the prior of a variable: kernels know that of outer effects themselves."""
+    value = shared.graph.values[shared.coordinate(coordinate)[0]]
+    return replace(shared, globals=tuple(one for one in shared.globals if value not in ancestors([one[1]])))
+
+
+@entry
+def outer_drawn(sums: GroupSums, outer: Outer, theta: Vector, features: Vector, delta: Vector) -> None:
+    """Write v_h of delta_h to theta."""
+    d = theta[sums.linear] - sums.center
+    write_outer(sums, outer, theta, d, features, delta, np.empty(delta.shape[0]))
+
+
+@entry
+def outer_standardised(
+    sums: GroupSums, outer: Outer, theta: Vector, features: Vector
+) -> tuple[Vector, float]:
+    """delta_h of v_h in theta, and the log of the determinant of their derivatives, prod S_h."""
+    n, d = outer.columns.shape[0], theta[sums.linear] - sums.center
+    means, pulls, shares = np.empty(n), np.empty(n), np.empty(n)
+    outer_terms(sums, outer, theta, d, features, means, pulls, shares)
+    scale, delta, total = features[outer.scale_at], np.empty(n), 0.0
+    for h in range(n):
+        z = (d[outer.columns[h]] - means[h]) / scale
+        delta[h] = (z - scale * shares[h] * pulls[h]) / math.sqrt(shares[h])
+        total += math.log(scale) + 0.5 * math.log(shares[h])
+    return delta, total
 
 
 def _enter_once(plate: PlateModel, own: Index) -> bool:

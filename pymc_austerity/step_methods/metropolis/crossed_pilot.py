@@ -79,11 +79,11 @@ def crossed_pilot(engine: CrossedEngine, point: PointType, rng: np.random.Genera
     effects = [np.zeros(one.n_groups) for one in plates]
     eps: list[list[np.ndarray]] = [[], []]
     states: list[list[np.ndarray]] = [[], []]
-    counts, seconds = np.zeros((2, 4)), np.zeros(2)
+    counts, seconds, state = np.zeros((2, 4)), np.zeros(2), engine.new_state()
     for k in range(_SETTLE + _COUNTED):
         for t in range(2):
             began = time.process_time()
-            outcome, point = engine.turn(t, rng, point)
+            outcome, point = engine.turn(t, rng, point, state)
             if k >= _SETTLE:
                 seconds[t] += time.process_time() - began
                 counts[t] += [

@@ -33,7 +33,6 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, with_kapp
 from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlateDecision,
     PlatePlan,
-    PlateProposalState,
     PlateRecipe,
     PlateSweeps,
     Surveyed,
@@ -168,7 +167,7 @@ def plan_crossed(
         n_dim=len(vector_of(crossed.factorisation, point)),
         rule=options.acceptance,
         proposal=PlateSweeps(", ".join(crossed.effects), crossed.n_groups, first),
-        proposal_state=PlateProposalState(np.ones(1)),
+        proposal_state=engine.new_state(),
         mode_fit=None,
         fit=fits[0],
         prediction=found.prediction,

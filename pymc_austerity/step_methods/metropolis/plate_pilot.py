@@ -159,7 +159,7 @@ def pilot(
     """Run some sweeps from q; `mean` is the fitted mean of theta."""
     stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
     n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
-    state: tuple[int, ...] = (_COUNTED,)
+    state = engine.new_state()
     q = q.copy()
     engine.run(_SETTLE, False, rng, q, point, state)
     plate, n_effects = survey.plate, survey.plate.n_effects

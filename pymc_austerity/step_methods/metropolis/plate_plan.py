@@ -70,17 +70,6 @@ class PlateSweeps:
     kappa: float
 
 
-class PlateProposalState(NamedTuple):
-    """Nothing is learnt while a chain runs.
-
-    Attributes
-    ----------
-    scale : ndarray (1,)
-    """
-
-    scale: Vector
-
-
 class PlateDecision(NamedTuple):
     """How the moves of a plate are decided.
 
@@ -177,7 +166,7 @@ def plan_plates(
     )
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
-    engine = PlateEngine(plate.shared, arrays, q, point, rule)
+    engine = PlateEngine(survey.of_kernel, arrays, q, point, rule)
     found = pilot(engine, survey, fit.theta, q, point, rng)
     del arrays, at, engine.plate  # room of size N for the next
     stage("fit", f" 2/2, {plate.n_groups:,} groups")
@@ -195,7 +184,7 @@ def plan_plates(
         n_dim=len(q),
         rule=options.acceptance if rule is None else rule,
         proposal=PlateSweeps(", ".join(plate.effects), plate.n_groups, engine.plate.rule.kappa),
-        proposal_state=PlateProposalState(np.ones(1)),
+        proposal_state=engine.new_state(),
         mode_fit=None,
         fit=fit,
         prediction=found.prediction,
@@ -218,7 +207,7 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
     plate, arrays = survey.plate, _reading_all(survey, plan.engine.plate)
     rng = np.random.default_rng(_SEED)
     q = drawn_state(arrays, survey.shared, fit, rng)
-    engine = PlateEngine(plate.shared, arrays, q, point)
+    engine = PlateEngine(survey.of_kernel, arrays, q, point)
     found = pilot(engine, survey, fit.theta, q, point, rng)
     recipe = replace(
         plan.recipe,
@@ -257,7 +246,7 @@ def replan_plates(
         survey, recipe.fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
     )
     arrays = with_kappa(arrays, recipe.proposal.kappa)
-    engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point, rule)
+    engine = PlateEngine(survey.of_kernel, arrays, vector_of(plate.factorisation, point), point, rule)
     return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
 
 

@@ -16,7 +16,7 @@ from pymc_austerity.mode.plates.crossed_center import CrossedSurvey
 from pymc_austerity.mode.plates.draws import drawn_state, state_at
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.model.factorisation import point_of, vector_of
-from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
+from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine, PlateProposalState
 
 
 class TurnEngine(PlateEngine):
@@ -95,6 +95,10 @@ class CrossedEngine(PlateEngine):
         point = point_of(crossed.plates[0].factorisation, drawn, point)
         return vector_of(crossed.factorisation, survey.with_effects(1, survey.held[0], point))
 
+    def new_state(self) -> PlateProposalState:
+        """That of a chain before its first draw."""
+        return PlateProposalState(np.ones(1), tuple(one.new_state().memories[0] for one in self.turns))
+
     def run(
         self,
         n: int,
@@ -109,22 +113,34 @@ class CrossedEngine(PlateEngine):
         point = point_of(crossed.factorisation, q.copy(), point)
         found: list[SweepOutcome] = []
         for k in range(2 * n):
-            outcome, point = self.turn(k % 2, rng, point, tune=tune)
+            outcome, point = self.turn(k % 2, rng, point, proposal_state, tune=tune)
             found.append(outcome)
         q[:] = vector_of(crossed.factorisation, point)
         return self._together(found, q)
 
     def turn(
-        self, turn: int, rng: np.random.Generator, point: PointType, *, tune: bool = False
+        self,
+        turn: int,
+        rng: np.random.Generator,
+        point: PointType,
+        state: PlateProposalState,
+        *,
+        tune: bool = False,
     ) -> tuple[SweepOutcome, PointType]:
         """One turn from a point, and where it ends."""
-        plate, engine = self.survey.crossed.plates[turn], self.turns[turn]
-        _, others = self.survey.effects_at(1 - turn, point)
-        np.subtract(others, self.survey.held[turn], out=engine.plate.crossing.displacements)
+        survey, engine, kept = self.survey, self.turns[turn], state.memories[1 - turn]
+        plate, other = (survey.crossed.plates[t] for t in (turn, 1 - turn))
+        is_kept = other.is_centered and np.array_equal(kept.q, vector_of(other.factorisation, point))
+        # Of effects near their location the difference is lost: a chain has it, as tau z.
+        others = kept.scales[0] * kept.z if is_kept else survey.effects_at(1 - turn, point)[1]
+        np.subtract(others, survey.held[turn], out=engine.plate.crossing.displacements)
         q = vector_of(plate.factorisation, point)
-        outcome = engine.run(1, tune, rng, q, point, self)
+        outcome = engine.sweeps(1, tune, rng, q, point, state.memories[turn], state)
         point = point_of(plate.factorisation, outcome.q, point)
-        return outcome, self.survey.with_effects(1 - turn, others, point)
+        point = survey.with_effects(1 - turn, others, point)
+        if is_kept:
+            kept.q[:] = vector_of(other.factorisation, point)
+        return outcome, point
 
     def _together(self, found: list[SweepOutcome], q: np.ndarray) -> SweepOutcome:
         """The outcome of several turns: acceptance is the mean over both kinds."""

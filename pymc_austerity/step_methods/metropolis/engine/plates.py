@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -12,6 +12,7 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.metropolis import Rule, no_range
+from pymc_austerity.kernels.plates.chain_memory import ChainMemory, new_memory
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.row_tests import RowTests
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome, plate_sweeps, tested_sweeps
@@ -25,7 +26,22 @@ from pymc_austerity.model.plates.inner_effects import Scaled
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows, joined
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Vector
+
+
+class PlateProposalState(NamedTuple):
+    """What a chain on plates carries from draw to draw: nothing is learnt while it runs.
+
+    Attributes
+    ----------
+    scale : ndarray (1,)
+        1; other proposals have a scale that is adapted.
+    memories : tuple of ChainMemory
+        Of each plate.
+    """
+
+    scale: Vector
+    memories: tuple[ChainMemory, ...]
 
 
 class PlateEngine(CompiledKernel):
@@ -34,7 +50,7 @@ class PlateEngine(CompiledKernel):
     Parameters
     ----------
     shared : Factorisation
-        The terms of theta, with features; see `PlateModel.shared`.
+        The terms of theta, with features; see `PlateSurvey.of_kernel`.
     plate : Plate
     q, point : ndarray, dict
         A state, and the values of all variables, to compile with.
@@ -68,7 +84,7 @@ class PlateEngine(CompiledKernel):
             self._transitions = self.target.compile(tested_sweeps, {"rule": record}, functions)
         stage("transitions")
         with exact_arithmetic():  # the first call compiles
-            self.run(0, False, np.random.default_rng(0), q.copy(), point, ())
+            self.run(0, False, np.random.default_rng(0), q.copy(), point, self.new_state())
 
     @property
     def draws_rows(self) -> bool:
@@ -96,6 +112,12 @@ class PlateEngine(CompiledKernel):
         self.plate.rule.violations[0] = 0
         return count
 
+    def new_state(self) -> PlateProposalState:
+        """That of a chain before its first draw."""
+        n_values = len(self.plate.proposal.moved) + len(self.plate.outer.columns)
+        n_values += len(self.plate.sums.slopes)
+        return PlateProposalState(np.ones(1), (new_memory(self.plate, n_values),))
+
     def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator) -> np.ndarray:
         """A draw of the distribution that is fitted to the plate."""
         return drawn_state(self.plate, self._terms(point), fit, rng)
@@ -119,8 +141,22 @@ class PlateEngine(CompiledKernel):
         proposal_state: Any,
     ) -> Any:
         """Make n sweeps from q, which is written over; `point` has the values of the other variables."""
+        return self.sweeps(n, tune, rng, q, point, proposal_state.memories[0], proposal_state)
+
+    def sweeps(
+        self,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        q: np.ndarray,
+        point: PointType,
+        memory: ChainMemory,
+        proposal_state: PlateProposalState,
+    ) -> SweepOutcome:
+        """The same; `memory` is that of this plate in the state of the chain."""
+        args = self.target.args(point)
         outcome: SweepOutcome = self._call(
-            proposal_state, n, tune, rng, q, self.target.args(point), self.plate, *self._tests
+            proposal_state, n, tune, rng, q, args, self.plate, memory, *self._tests
         )
         return outcome
 
