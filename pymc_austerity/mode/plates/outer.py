@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -75,26 +74,15 @@ def without_prior(shared: Factorisation, coordinate: int) -> Factorisation:
 
 
 @entry
-def outer_drawn(sums: GroupSums, outer: Outer, theta: Vector, features: Vector, delta: Vector) -> None:
-    """Write v_h of delta_h to theta."""
-    d = theta[sums.linear] - sums.center
-    write_outer(sums, outer, theta, d, features, delta, np.empty(delta.shape[0]))
-
-
-@entry
-def outer_standardised(
-    sums: GroupSums, outer: Outer, theta: Vector, features: Vector
-) -> tuple[Vector, float]:
-    """delta_h of v_h in theta, and the log of the determinant of their derivatives, prod S_h."""
-    n, d = outer.columns.shape[0], theta[sums.linear] - sums.center
+def write_outer_effects(
+    sums: GroupSums, outer: Outer, theta: Vector, features: Vector, delta: Vector
+) -> float:
+    """Write v_h of delta_h to theta; the sum of log S_h."""
+    n, d = delta.shape[0], theta[sums.linear] - sums.center
+    write_outer(sums, outer, theta, d, features, delta, np.empty(n))
     means, pulls, shares = np.empty(n), np.empty(n), np.empty(n)
     outer_terms(sums, outer, theta, d, features, means, pulls, shares)
-    scale, delta, total = features[outer.scale_at], np.empty(n), 0.0
-    for h in range(n):
-        z = (d[outer.columns[h]] - means[h]) / scale
-        delta[h] = (z - scale * shares[h] * pulls[h]) / math.sqrt(shares[h])
-        total += math.log(scale) + 0.5 * math.log(shares[h])
-    return delta, total
+    return float(np.sum(np.log(features[outer.scale_at] * np.sqrt(shares))))
 
 
 def _enter_once(plate: PlateModel, own: Index) -> bool:

@@ -21,7 +21,6 @@ from pymc_austerity.kernels.plates.records import (
 )
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, find_center
 from pymc_austerity.mode.plates.cubic_sums import are_worth_while, cubic_sums
-from pymc_austerity.mode.plates.draws import drawn_state
 from pymc_austerity.mode.plates.effects_excess import density_of
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
@@ -32,7 +31,7 @@ from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
-from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
@@ -164,9 +163,9 @@ def plan_plates(
     arrays = plate_arrays(
         survey, fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
     )
-    rng = np.random.default_rng(_SEED)
-    q = drawn_state(arrays, survey.shared, fit, rng)
-    engine = PlateEngine(survey.of_kernel, arrays, q, point, rule)
+    rng, fact = np.random.default_rng(_SEED), plate.factorisation
+    engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point, rule)
+    q = engine.start(fit, point, rng, density_of_block(fact, point))
     found = pilot(engine, survey, fit.theta, q, point, rng)
     del arrays, at, engine.plate  # room of size N for the next
     stage("fit", f" 2/2, {plate.n_groups:,} groups")
@@ -205,9 +204,9 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
     """The same fit with decisions on all rows, tried out anew."""
     survey, fit = plan.rows, plan.recipe.fit
     plate, arrays = survey.plate, _reading_all(survey, plan.engine.plate)
-    rng = np.random.default_rng(_SEED)
-    q = drawn_state(arrays, survey.shared, fit, rng)
-    engine = PlateEngine(survey.of_kernel, arrays, q, point)
+    rng, fact = np.random.default_rng(_SEED), plate.factorisation
+    engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point)
+    q = engine.start(fit, point, rng, density_of_block(fact, point))
     found = pilot(engine, survey, fit.theta, q, point, rng)
     recipe = replace(
         plan.recipe,

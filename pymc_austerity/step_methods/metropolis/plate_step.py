@@ -12,6 +12,7 @@ from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, FEWEST_IF_SLOW
+from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups, replan_groups
@@ -98,7 +99,7 @@ class PlateStep(SubsampledStep):
             given,
             engine.theta_of(given, point),
             lambda: vector_of(fact, default_point(self._model)),
-            lambda: engine.drawn(plate.fit, point, self.rng),
+            lambda: self._fitted_draw(point, self.rng),
             ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars),
         )
         return point_of(fact, q, point)
@@ -128,7 +129,7 @@ class PlateStep(SubsampledStep):
         engine = self.engine
         if self.plate is None or not isinstance(engine, PlateEngine):
             return super()._fitted_draw(point, rng)
-        return engine.drawn(self.plate.fit, point, rng)
+        return engine.start(self.plate.fit, point, rng, density_of_block(self.factorisation, point))
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         found = super()._statistics(outcome, n)

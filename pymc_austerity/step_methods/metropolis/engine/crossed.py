@@ -13,7 +13,7 @@ from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.mode.plates.center import Center
 from pymc_austerity.mode.plates.crossed_center import CrossedSurvey
-from pymc_austerity.mode.plates.draws import drawn_state, state_at
+from pymc_austerity.mode.plates.draws import Drawn, drawn_state, state_at
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine, PlateProposalState
@@ -82,7 +82,7 @@ class CrossedEngine(PlateEngine):
         theta, _ = self.survey.effects_at(0, point_of(crossed.factorisation, q, point))
         return theta
 
-    def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator) -> np.ndarray:
+    def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator | None) -> Drawn:
         """A draw of the first plate given the second, which is at its center."""
         crossed, survey = self.survey.crossed, self.survey
         center = Center(self.fits[1].theta, survey.surveys[1].location(self.fits[1].theta) + survey.held[0])
@@ -92,8 +92,9 @@ class CrossedEngine(PlateEngine):
             slopes=arrays.crossing.slopes, gradient=arrays.crossing.gradient, other_squares=np.zeros(1)
         )
         drawn = drawn_state(arrays._replace(sums=at_center), survey.surveys[0].shared, self.fits[0], rng)
-        point = point_of(crossed.plates[0].factorisation, drawn, point)
-        return vector_of(crossed.factorisation, survey.with_effects(1, survey.held[0], point))
+        point = point_of(crossed.plates[0].factorisation, drawn.q, point)
+        point = survey.with_effects(1, survey.held[0], point)
+        return drawn._replace(q=vector_of(crossed.factorisation, point))
 
     def new_state(self) -> PlateProposalState:
         """That of a chain before its first draw."""

@@ -16,13 +16,14 @@ from pymc_austerity.kernels.plates.chain_memory import ChainMemory, new_memory
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.row_tests import RowTests
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome, plate_sweeps, tested_sweeps
-from pymc_austerity.mode.plates.draws import drawn_state
+from pymc_austerity.mode.plates.draws import Drawn, drawn_state
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.inner_effects import Scaled
+from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows, joined
@@ -60,6 +61,8 @@ class PlateEngine(CompiledKernel):
 
     # What runs where moves are decided exactly.
     _exact: ClassVar[Callable[..., Any]] = staticmethod(plate_sweeps)
+    # A fit, and the log density below which draws of it are no starts.
+    _lowest: tuple[SharedFit, float] | None = None
 
     def __init__(
         self,
@@ -118,8 +121,29 @@ class PlateEngine(CompiledKernel):
         n_values += len(self.plate.sums.slopes)
         return PlateProposalState(np.ones(1), (new_memory(self.plate, n_values),))
 
-    def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator) -> np.ndarray:
-        """A draw of the distribution that is fitted to the plate."""
+    def start(
+        self,
+        fit: SharedFit,
+        point: PointType,
+        rng: np.random.Generator,
+        log_density: Callable[[Vector], float],
+    ) -> Vector:
+        """A draw of the fitted distribution, again where it is far less likely than the center.
+
+        `log_density` is that of the model, at a state of the block; it reads all rows.
+        """
+
+        def with_height(found: Drawn) -> tuple[Vector, float]:
+            return found.q, log_density(found.q) + found.log_volume
+
+        if self._lowest is None or self._lowest[0] is not fit:
+            q, height = with_height(self.drawn(fit, point, None))
+            self._lowest = fit, height - FAR_BELOW - 0.5 * len(q)  # for each group, remainders vary by less
+        names = f"the effects of {len(self.plate.bounds.sizes):,} groups"
+        return likely_draw(lambda: with_height(self.drawn(fit, point, rng)), self._lowest[1], names)
+
+    def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator | None) -> Drawn:
+        """A draw of the distribution that is fitted to the plate; the state at its center without `rng`."""
         return drawn_state(self.plate, self._terms(point), fit, rng)
 
     def _terms(self, point: PointType) -> SharedTerms:
