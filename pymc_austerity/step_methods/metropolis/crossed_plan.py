@@ -29,7 +29,7 @@ from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.crossed import CrossedEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, with_kappa
+from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, announced, starts_of, with_kappa
 from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlateDecision,
     PlatePlan,
@@ -161,6 +161,8 @@ def plan_crossed(
         reads_all = True
         _read_all(engine)
         found = crossed_pilot(engine, found.point, rng)
+    starts = starts_of(engine, fits[0], vector_of(fact, found.point), fact, point)
+    prediction = announced(engine, found.prediction, starts, point)
     first, second = (one.plate.rule.kappa for one in engine.turns)
     recipe = CrossedRecipe(
         n_local=engine.n_local,
@@ -170,7 +172,7 @@ def plan_crossed(
         proposal_state=engine.new_state(),
         mode_fit=None,
         fit=fits[0],
-        prediction=found.prediction,
+        prediction=prediction,
         reads_all=engine.reads_all,
         certificate=_certificate(crossed, reads_all=reads_all),
         other_fit=fits[1],
@@ -225,8 +227,10 @@ def _all_rows(plan: CrossedPlan, point: PointType) -> CrossedPlan:
     rng, fact = np.random.default_rng(_SEED), crossed.factorisation
     start = point_of(fact, engine.start(plan.recipe.fit, point, rng, density_of_block(fact, point)), point)
     found = crossed_pilot(engine, start, rng)
+    starts = starts_of(engine, plan.recipe.fit, vector_of(fact, found.point), fact, point)
+    prediction = announced(engine, found.prediction, starts, point)
     certificate = _certificate(crossed, reads_all=True)
-    recipe = replace(plan.recipe, prediction=found.prediction, reads_all=True, certificate=certificate)
+    recipe = replace(plan.recipe, prediction=prediction, reads_all=True, certificate=certificate)
     return replace(plan, recipe=recipe, engine=engine)
 
 

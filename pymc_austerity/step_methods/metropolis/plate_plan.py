@@ -40,8 +40,10 @@ from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
     KAPPAS,
     PlatePrediction,
+    announced,
     best_pilot,
     pilot,
+    starts_of,
     with_kappa,
 )
 from pymc_austerity.target import Vector
@@ -109,7 +111,9 @@ class PlateRecipe(Recipe):
     @property
     def rate(self) -> float:
         """Effective draws of the shared variables in a second of CPU time, roughly."""
-        return self.prediction.efficiency / max(self.prediction.seconds, 1e-9)
+        mixing = self.prediction.mixing
+        assert mixing is not None
+        return 1e9 * mixing.efficiency / self.prediction.sweep
 
 
 class Surveyed(NamedTuple):
@@ -178,6 +182,7 @@ def plan_plates(
         reads_all = True
         engine.plate = _reading_all(survey, engine.plate)
         found = pilot(engine, survey, fit.theta, found.q, point, rng)
+    prediction = announced(engine, found.prediction, starts_of(engine, fit, found.q, fact, point), point)
     recipe = PlateRecipe(
         n_local=plate.rows.n_rows,
         n_dim=len(q),
@@ -186,7 +191,7 @@ def plan_plates(
         proposal_state=engine.new_state(),
         mode_fit=None,
         fit=fit,
-        prediction=found.prediction,
+        prediction=prediction,
         reads_all=engine.reads_all,
         certificate=_certificate(plate, reads_all=reads_all, power=engine.plate.bounds.power),
     )
@@ -208,9 +213,10 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
     engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point)
     q = engine.start(fit, point, rng, density_of_block(fact, point))
     found = pilot(engine, survey, fit.theta, q, point, rng)
+    prediction = announced(engine, found.prediction, starts_of(engine, fit, found.q, fact, point), point)
     recipe = replace(
         plan.recipe,
-        prediction=found.prediction,
+        prediction=prediction,
         reads_all=True,
         certificate=_certificate(plate, reads_all=True),
     )

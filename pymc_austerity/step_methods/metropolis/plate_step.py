@@ -18,6 +18,7 @@ from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups, replan_groups
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.plan import StepPlan, factorised, plan_metropolis, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe
 from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
@@ -27,9 +28,6 @@ from pymc_austerity.step_methods.metropolis.statistics import (
     plate_statistics,
 )
 from pymc_austerity.target import Vector
-
-# A group takes as long, in a sweep, as so many rows that are read.
-_ROWS_A_GROUP = 8.0
 
 
 class PlateStep(SubsampledStep):
@@ -70,7 +68,8 @@ class PlateStep(SubsampledStep):
 
     def _tell(self, plan: StepPlan) -> None:
         if isinstance(plan.recipe, PlateRecipe):
-            tell_of_plate(plan.recipe, self._decision())
+            fact = plan.survey.factorisation
+            tell_of_plate(plan.recipe, self._decision(), lambda k: fact.coordinate(k)[0])
 
     def _compile(self, plan: StepPlan, point: PointType) -> None:
         is_plate = isinstance(plan.recipe, PlateRecipe)
@@ -108,11 +107,12 @@ class PlateStep(SubsampledStep):
     def _is_fitted(self) -> bool:
         return self.plate is not None or super()._is_fitted
 
-    @property
-    def _rows_a_draw(self) -> float:
+    def try_out(self, point: PointType) -> Mixing | None:
+        """What the plan has measured; see `MixingStep.try_out`."""
         if self.plate is None:
-            return super()._rows_a_draw
-        return self.plate.prediction.terms + _ROWS_A_GROUP * self.plate.prediction.n_groups
+            return super().try_out(point)
+        self.mixing = self.plate.prediction.mixing
+        return self.mixing
 
     @property
     def _n_watched(self) -> int:
@@ -121,9 +121,8 @@ class PlateStep(SubsampledStep):
 
     @property
     def _efficiency(self) -> float | None:
-        if self.plate is None or self.mixing is not None:
-            return super()._efficiency
-        return self.plate.prediction.efficiency
+        mixing = None if self.plate is None else self.plate.prediction.mixing
+        return super()._efficiency if mixing is None else mixing.efficiency
 
     def _fitted_draw(self, point: PointType, rng: np.random.Generator) -> Vector:
         engine = self.engine

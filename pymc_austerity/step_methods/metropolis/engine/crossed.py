@@ -61,6 +61,13 @@ class CrossedEngine(PlateEngine):
         """Whether all rows of all groups are read."""
         return all(one.reads_all for one in self.turns)
 
+    @property
+    def n_shared(self) -> int:
+        """Length of theta, of both turns together: the first coordinates of a state."""
+        fact, plates = self.survey.crossed.factorisation, self.survey.crossed.plates
+        sizes = [int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names]
+        return sum(sizes) - sum(one.n_groups for one in plates)
+
     def restart(self) -> None:
         """Begin to count violations."""
         for one in self.turns:
