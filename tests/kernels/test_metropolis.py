@@ -601,11 +601,14 @@ def one_transition(global_=0.0, terms=None, hastings=0.0, u=0.5, rule=None, data
         read.extend(index.tolist())
         return terms[index]
 
+    def global_log_ratio(q_new, q, args):
+        return float(itself(q, global_)) if np.all(q_new == q) else global_
+
     schedule = rule.bind(len(terms))
     out = transitions(
         1, False, ScriptedRng([u, *[0.0] * 100]), np.zeros(1), (), rows_of(schedule),
         rule_of(rule, schedule), by(lambda *_: (np.ones(1), hastings)),
-        Target(lambda q_new, q, args: float(itself(q, global_)) if np.all(q_new == q) else global_, log_ratios),
+        Target(global_log_ratio, log_ratios),
     )  # fmt: skip
     assert out.q[0] == out.accepted == out.n_accepted
     assert out.n_used == len(read)
