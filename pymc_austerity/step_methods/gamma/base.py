@@ -213,10 +213,9 @@ class GammaProcessStep(RebuiltStep):
         """Make `steps_per_draw` transitions of every variable in turn."""
         if not self.n_transitions:
             has_moved()
-        if not self.is_built:
-            carried = self.log_theta, self.written, self.anchors
-            if self.require_built(point):  # other data in this process
-                self.log_theta, self.written, self.anchors = carried
+        carried = self.log_theta, self.written
+        if self.require_built(point):  # other data: the statistics of an anchor are not those of them
+            self.log_theta, self.written = carried
         self._check_counts(point)
         estimator, options = self._estimator(), self._options
         began = self.n_transitions

@@ -41,7 +41,7 @@ class VariableChain:
     anchor : Anchor or None
         Where statistics were last taken in full.
     fixed_parameters : (ndarray, ndarray) or None
-        Those of the prior, once they are known, if they depend on no other variable.
+        Those of the prior, once they are known, if they depend on no other variable and no shared data.
     """
 
     prior: GammaPrior
@@ -128,7 +128,7 @@ class VariableChain:
         if self.fixed_parameters is not None:
             return self.fixed_parameters
         found = self.prior.parameters(point)
-        if not self.prior.parents:  # shared data may be replaced, but not while a chain runs
+        if self.prior.is_constant:
             self.fixed_parameters = found
         return found
 
