@@ -11,7 +11,14 @@ from pymc.initial_point import PointType
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
 from pymc_austerity.step_methods.gamma.dynamics import Dynamics
-from pymc_austerity.step_methods.gamma.estimates import Anchor, Array, Estimate, Estimator, noise_ratio
+from pymc_austerity.step_methods.gamma.estimates import (
+    Anchor,
+    Array,
+    Estimate,
+    Estimator,
+    conditional,
+    noise_ratio,
+)
 from pymc_austerity.step_methods.gamma.transition import exact_transitions
 
 
@@ -136,13 +143,7 @@ class VariableChain:
         self, alpha: Array, prior_rate: Array, estimate: Estimate, log_theta: Array, shift: float | None
     ) -> tuple[Array, Array]:
         """Shapes and rates given the data and all other variables, as they are estimated."""
-        shape, rate = self.structure.form.gamma_parameters(
-            self.prior.family,
-            alpha + estimate.totals.s,
-            prior_rate + estimate.totals.t,
-            log_theta,
-            self.structure.shift if shift is None else shift,
-        )
+        shape, rate = conditional(self.conjugacy, (alpha, prior_rate), estimate.totals, log_theta, shift)
         if not np.all((rate > 0.0) & np.isfinite(rate)):
             terms = ", ".join(self.conjugacy.gradient.names)
             raise ValueError(
