@@ -58,6 +58,15 @@ def precision():
     return model
 
 
+def rate():
+    """Its shape depends on the data."""
+    with pm.Model() as model:
+        y, b = pm.Data("y", Y), pm.Normal("b")
+        rate = pm.Gamma("rate", 2.0, 2.0)
+        pm.Potential("outcome", y**2 * pm.math.log(rate) - rate * pm.math.exp(b + X))
+    return model
+
+
 def mixture():
     with pm.Model() as model:
         y = pm.Data("y", Y[:60])
@@ -83,8 +92,8 @@ STEPS = {
     "SCIR": (precision, lambda model: SCIR(["precision"], model=model)),
     "SGRLD": (precision, lambda model: SGRLD(["precision"], model=model, step_size=1e-3)),
     "anchor": (
-        precision,
-        lambda model: SCIR(["precision"], model=model, batch_size=100, control_variate="anchor"),
+        rate,
+        lambda model: SCIR(["rate"], model=model, batch_size=100, control_variate="anchor"),
     ),
     "allocations": (mixture, lambda model: MinibatchCategoricalGibbs(["z"], model=model)),
     "states": (states, lambda model: ParticleGibbs(["h"], model=model)),
