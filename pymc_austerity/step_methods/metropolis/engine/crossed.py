@@ -61,6 +61,16 @@ class CrossedEngine(PlateEngine):
         """Whether all rows of all groups are read."""
         return all(one.reads_all for one in self.turns)
 
+    @property
+    def n_moves(self) -> int:
+        """Moves of both turns."""
+        return sum(one.n_moves for one in self.turns)
+
+    @property
+    def n_readings(self) -> int:
+        """The same for each group of either plate that has rows."""
+        return sum(one.n_readings for one in self.turns)
+
     def restart(self) -> None:
         """Begin to count violations."""
         for one in self.turns:
