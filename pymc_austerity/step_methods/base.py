@@ -181,15 +181,15 @@ class RebuiltStep(BlockedStep):
         for name, value in self._point_for_other_data().items():
             if np.shape(point[name]) != value.shape:
                 raise ValueError(
-                    f"The data {replaced!r} were replaced (pm.set_data) while a chain ran. With them {name!r} "
-                    f"has the shape {value.shape}, and the chain is at a point where it has the shape "
-                    f"{np.shape(point[name])}. Begin another chain: pm.sample."
+                    f"The data {replaced!r} were replaced (pm.set_data) while a chain ran. With them "
+                    f"{name!r} has the shape {value.shape}, and the chain is at a point where it has the "
+                    f"shape {np.shape(point[name])}. Begin another chain: pm.sample."
                 )
         if not self._told_of_data:
             warn(
-                f"The data {replaced!r} were replaced (pm.set_data) while a chain ran. {type(self).__name__} is "
-                "set up anew for them, here and at each such change, and begins to tune anew. Data that are "
-                "drawn in each draw take less time as variables of the model."
+                f"The data {replaced!r} were replaced (pm.set_data) while a chain ran. {type(self).__name__} "
+                "is set up anew for them, here and at each such change, and forgets what it has learnt while "
+                "tuning. Data that are drawn in each draw take less time as variables of the model."
             )
             self._told_of_data = True
         self._build_anew(point)

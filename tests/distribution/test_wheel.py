@@ -115,7 +115,8 @@ def test_what_is_in_the_files(built):
 def test_metadata(built):
     told = metadata_of(built[0])
     assert told["Version"] == __version__
-    bare = [each for each in told.get_all("Requires-Dist") if ">=" not in each and "pymc-austerity[" not in each]
+    requirements = told.get_all("Requires-Dist")
+    bare = [each for each in requirements if ">=" not in each and "pymc-austerity[" not in each]
     assert bare == []  # each has a lower bound
     assert "Typing :: Typed" in told.get_all("Classifier")
     citation = (ROOT / "CITATION.cff").read_text()

@@ -25,7 +25,7 @@ from .conftest import line_data
 
 pytestmark = [
     pytest.mark.usefixtures("interpreted"),
-    pytest.mark.filterwarnings("ignore:(Minibatches of|SGLD accepts|The rate of):pymc_austerity.SubsamplingWarning"),
+    pytest.mark.filterwarnings("ignore:(Minibatches|SGLD|The rate):pymc_austerity.SubsamplingWarning"),
 ]
 N, GROUPS = 1200, 40
 X, Y = line_data(N)

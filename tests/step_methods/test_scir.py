@@ -478,8 +478,8 @@ def told_factor(model, name, **options):
     """By how much the standard deviation is said to be too large."""
     with model, pytest.warns(SubsamplingWarning, match="about .* times too large") as told:
         step = SCIR([model[name]], **options)
-    (found,) = [re.search(r"about (\S+) times", str(each.message)) for each in told if "about" in str(each.message)]
-    return step, float(found[1])
+    (factor,) = re.findall(r"about (\S+) times", " ".join(str(each.message) for each in told))
+    return step, float(factor)
 
 
 @INTERPRETED

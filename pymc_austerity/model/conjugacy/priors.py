@@ -87,7 +87,7 @@ class GammaPrior:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the parameters depend on no other variable, and on no shared data, which may be replaced."""
+        """Whether the parameters depend on no other variable, and no shared data: these may be replaced."""
         return self._function()[2]
 
     def _function(self) -> tuple[list[str], Any, bool]:

@@ -84,9 +84,10 @@ def statistics(
 ) -> dict[str, Any]:
     """Means over the n transitions of a draw; the last three but `scale` are those of the last transition.
 
-    `fraction_used` is `n_used` / N: passes over the data. A sweep over a plate has several moves, each decided
-    on up to N rows, and may be above one. Of moves of single elements it is a share of the rows that contain
-    them, and `scale` the mean over the elements. `state` is that of the proposal. `clips` asks for `clipped`.
+    `fraction_used` is `n_used` / N: passes over the data. A sweep over a plate may need more than one, as
+    each of its moves is decided on up to N rows. Of moves of single elements it is a share of the rows that
+    contain them, and `scale` the mean over the elements. `state` is that of the proposal. `clips` asks for
+    `clipped`.
     """
     if isinstance(outcome, ElementOutcome):
         passes, scale = outcome.n_used / max(1, outcome.n_possible), float(np.mean(state.scale))
