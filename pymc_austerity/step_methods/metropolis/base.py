@@ -257,8 +257,9 @@ class SubsampledStep(MixingStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
-        if self._engine is None and self.require_built(point):  # other data: shapes and mode may differ
+        if self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(int(self.drift.counts[1]))
+            self.mixing_watch = mixing_watch.start(self._n_watched, 0, 0)
         if not self.start_checked:
             has_moved()
             with impossible_explained(self._model, point, by_start=False):

@@ -55,6 +55,12 @@ class PlateStep(SubsampledStep):
         return self._recipe if isinstance(self._recipe, PlateRecipe) else None
 
     @property
+    def n_moves(self) -> int:
+        """Moves of a transition, each of which may read all rows."""
+        engine = self._engine
+        return engine.n_moves if isinstance(engine, PlateEngine) else 1
+
+    @property
     def _fewest_groups(self) -> int:
         # A small plate was chosen because the block mixes badly; it stays one when data are replaced.
         is_plate = "_recipe" in self.__dict__ and self.plate is not None
@@ -132,9 +138,9 @@ class PlateStep(SubsampledStep):
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         found = super()._statistics(outcome, n)
-        if self.plate is None:
+        engine = self.engine
+        if self.plate is None or not isinstance(engine, PlateEngine):
             return found
-        n_groups = self.plate.prediction.n_groups
         if "clipped" in found:  # a share of the decisions of a sweep
-            found["clipped"] /= 1 + n_groups
-        return {**found, **plate_statistics(outcome, n, n_groups)}
+            found["clipped"] /= 1 + self.plate.prediction.n_groups
+        return {**found, **plate_statistics(outcome, n, engine.n_readings)}

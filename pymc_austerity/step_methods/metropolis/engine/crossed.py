@@ -68,6 +68,16 @@ class CrossedEngine(PlateEngine):
         sizes = [int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names]
         return sum(sizes) - sum(one.n_groups for one in plates)
 
+    @property
+    def n_moves(self) -> int:
+        """Moves of both turns."""
+        return sum(one.n_moves for one in self.turns)
+
+    @property
+    def n_readings(self) -> int:
+        """The same for each group of either plate that has rows."""
+        return sum(one.n_readings for one in self.turns)
+
     def restart(self) -> None:
         """Begin to count violations."""
         for one in self.turns:

@@ -101,6 +101,16 @@ class PlateEngine(CompiledKernel):
             return bool(np.all(self._tests[0].first_stage == READS_ALL))
         return self.plate.rule.has_remainders and bool(np.all(self.plate.bounds.reaches < 0.0))
 
+    @property
+    def n_moves(self) -> int:
+        """Moves of a sweep: each is decided on up to N rows."""
+        return 2 + (len(self.plate.outer.columns) > 0)
+
+    @property
+    def n_readings(self) -> int:
+        """The same for each group that has rows."""
+        return self.n_moves * int(np.count_nonzero(self.plate.bounds.sizes))
+
     def restart(self) -> None:
         """Begin to count violations; undo what an interrupted test left in disorder."""
         if self._tests:
