@@ -90,7 +90,7 @@ def columns_of_matrices():
 
 def one_twice():
     b, c = pm.Normal("b"), pm.Normal("c")
-    bernoulli(X @ pt.stack([b, c, b, b - 2.0 * c]) * Z)
+    bernoulli(X @ pt.stack([b, c, b, c]) * Z - X[:, :2] @ pt.stack([c, b - 2.0 * c]))
 
 
 def beside_a_reference():

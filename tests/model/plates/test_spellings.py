@@ -344,7 +344,7 @@ def concatenated():
 
 
 def with_a_reference():
-    return X @ beta() + pt.concatenate([[0.0], pm.Normal("c", shape=2)])[LEVELS]
+    return X @ beta() + pt.concatenate([[0.4], pm.Normal("c", shape=2)])[LEVELS]
 
 
 def levels_put_together():
