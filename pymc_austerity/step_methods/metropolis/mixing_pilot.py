@@ -90,9 +90,12 @@ def draws_of_pilot(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surroga
 
 
 def draws_of_sweeps(nanoseconds: float) -> tuple[int, int]:
-    """Draws of each chain, and chains, for sweeps that take so long: at least one chain of the fewest."""
-    affordable = int(min(_BUDGET / (_CHAINS * nanoseconds) - _SETTLE, _MOST))
-    return (affordable, _CHAINS) if affordable >= _FEWEST else (_FEWEST, 1)
+    """Draws of each chain, and chains, for sweeps that take so long: of one chain, if four are too many."""
+    for n_chains in (_CHAINS, 1):
+        affordable = int(min(_BUDGET / (n_chains * nanoseconds) - _SETTLE, _MOST))
+        if affordable >= _FEWEST:
+            return affordable, n_chains
+    return _FEWEST, 1
 
 
 def try_out(
