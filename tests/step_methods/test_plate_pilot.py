@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.step_methods.metropolis import mixing_pilot
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import draws_of_sweeps
@@ -18,7 +19,7 @@ KEEPS = 0.99
 class Engine(PlateEngine):
     """An engine whose moves are accepted at one rate, and whose theta follows an autoregression."""
 
-    n_local, backend, reads_all = 1000, None, False
+    n_local, backend, reads_all = 1000, NUMBA, False
 
     def __init__(self):
         sums, bounds = SimpleNamespace(slopes=np.zeros(5)), SimpleNamespace(sizes=np.ones(5))
@@ -76,5 +77,5 @@ def test_effective_draws_are_measured():
 def test_runs_are_as_long_as_their_work_allows(sweep, expected):
     assert draws_of_sweeps(sweep) == expected
     n_draws, n_chains = expected
-    work = n_chains * (n_draws + mixing_pilot._SETTLE) * sweep
+    work = n_chains * (n_draws + mixing_pilot.SETTLE) * sweep
     assert work <= mixing_pilot._BUDGET or expected == (mixing_pilot._FEWEST, 1)

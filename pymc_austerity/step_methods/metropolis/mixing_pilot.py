@@ -22,7 +22,7 @@ _STATS: Any = stats_base
 
 _SEED = 2022
 # Chains, the draws in which each settles, and those that count: so many, or fewer where a draw takes long.
-_CHAINS, _SETTLE, _MOST, _FEWEST = 4, 100, 1000, 100
+_CHAINS, SETTLE, _MOST, _FEWEST = 4, 100, 1000, 100
 # Nanoseconds for all of them; for a row that is read; for a move, and for each of its squared dimensions.
 _BUDGET, _OF_ROW, _OF_MOVE, _OF_SQUARE = 5e8, 50.0, 2e4, 10.0
 # A move of a surrogate is made of several inner ones, of several steps each.
@@ -85,14 +85,14 @@ def warn_of_poor_mixing(mixing: Mixing, name: str) -> None:
 def draws_of_pilot(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surrogate: bool) -> int:
     """Draws of each chain that can be afforded; 0 if there are too few to tell."""
     move = (_OF_MOVE + _OF_SQUARE * n_dim**2) * (_INNER if is_surrogate else 1.0)
-    affordable = _BUDGET / (_CHAINS * steps_per_draw * (_OF_ROW * n_rows + move)) - _SETTLE
+    affordable = _BUDGET / (_CHAINS * steps_per_draw * (_OF_ROW * n_rows + move)) - SETTLE
     return 0 if affordable < _FEWEST else int(min(affordable, _MOST))
 
 
 def draws_of_sweeps(nanoseconds: float) -> tuple[int, int]:
     """Draws of each chain, and chains, for sweeps that take so long: of one chain, if four are too many."""
     for n_chains in (_CHAINS, 1):
-        affordable = int(min(_BUDGET / (n_chains * nanoseconds) - _SETTLE, _MOST))
+        affordable = int(min(_BUDGET / (n_chains * nanoseconds) - SETTLE, _MOST))
         if affordable >= _FEWEST:
             return affordable, n_chains
     return _FEWEST, 1
@@ -108,6 +108,7 @@ def try_out(
     steps_per_draw: int = 1,
     n_watched: int | None = None,
     n_chains: int = _CHAINS,
+    n_settle: int = SETTLE,
     see: Callable[[Any], None] | None = None,
 ) -> Mixing:
     """Run some chains, each from a state of its own.
@@ -123,11 +124,13 @@ def try_out(
     proposal_state : NamedTuple
         Before it has learnt anything; copies are used.
     n_draws : int
-        Of each chain, after `_SETTLE` in which the proposal learns.
+        Of each chain, after those in which it settles and the proposal learns.
     steps_per_draw : int, default 1
     n_watched : int, optional
         So many of the first coordinates are looked at. Default: all.
     n_chains : int, default 4
+    n_settle : int, default 100
+        Draws of each chain before.
     see : callable, optional
         Is handed the outcome of each draw that counts.
     """
@@ -136,7 +139,7 @@ def try_out(
     chains = []
     for _ in range(n_chains):
         state, q = deepcopy(proposal_state), start(rng)
-        q = engine.run(_SETTLE * steps_per_draw, True, rng, q, point, state).q.copy()
+        q = engine.run(n_settle * steps_per_draw, True, rng, q, point, state).q.copy()
         draws = np.empty((n_draws, len(q)))
         for k in range(n_draws):
             outcome: Any = engine.run(steps_per_draw, False, rng, q.copy(), point, state)

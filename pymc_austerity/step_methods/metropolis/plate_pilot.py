@@ -14,11 +14,12 @@ from pymc_austerity.mode.plates.center import PlateSurvey, moments
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.group_means import mean_shifts
 from pymc_austerity.mode.plates.slope_levels import by_groups, unscaled
+from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_sweeps, try_out
+from pymc_austerity.step_methods.metropolis.mixing_pilot import SETTLE, Mixing, draws_of_sweeps, try_out
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
 
@@ -188,7 +189,10 @@ def announced(
         ``(rng) -> q``, where a chain starts.
     point : dict
     """
-    n_draws, n_chains = draws_of_sweeps(prediction.sweep)
+    n_settle = _SETTLE
+    n_draws, n_chains = _COUNTED, 1  # where Python itself runs the sweeps
+    if engine.backend is NUMBA:
+        (n_draws, n_chains), n_settle = draws_of_sweeps(prediction.sweep), SETTLE
     counts: list[list[float]] = []
 
     def see(outcome: Any) -> None:
@@ -198,7 +202,7 @@ def announced(
 
     mixing = try_out(
         engine, start, point, engine.new_state(),
-        n_draws=n_draws, n_watched=prediction.n_shared, n_chains=n_chains, see=see,
+        n_draws=n_draws, n_watched=prediction.n_shared, n_chains=n_chains, n_settle=n_settle, see=see,
     )  # fmt: skip
     shared_rows, plate_rows, accepted, of_plate = np.mean(counts, axis=0).tolist()
     return prediction._replace(
