@@ -31,6 +31,8 @@ _INNER = 5.0
 _POOR = 0.05
 # A fitted proposal that fits has more. Where a scale can be near 0, a pilot may not have been there.
 _USUAL = 0.3
+# A pilot that takes so many times what was planned, as where a few moves read very many rows, is given up.
+_AT_MOST = 4.0
 
 SLOW_ADVICE = (
     "A posterior far from normal does this, as of rare events, or of a scale near 0 where groups hardly "
@@ -98,8 +100,8 @@ def try_out(
     n_draws: int,
     steps_per_draw: int = 1,
     n_watched: int | None = None,
-) -> Mixing:
-    """Run some chains, each from a draw of the fitted distribution.
+) -> Mixing | None:
+    """Run some chains, each from a draw of the fitted distribution; None if they read far too many rows.
 
     Parameters
     ----------
@@ -119,13 +121,21 @@ def try_out(
     """
     stage("pilot run", f" of {_CHAINS} x {n_draws:,} draws")
     engine, rng = engine.copy(), np.random.default_rng(_SEED)
-    chains = []
+    chains, n_used = [], 0
     for _ in range(_CHAINS):
         state, q = deepcopy(proposal_state), start(rng)
-        q = engine.run(_SETTLE * steps_per_draw, True, rng, q, point, state).q.copy()
         draws = np.empty((n_draws, len(q)))
-        for k in range(n_draws):
-            draws[k] = q = engine.run(steps_per_draw, False, rng, q.copy(), point, state).q.copy()
+        for k in range(-_SETTLE, n_draws):
+            outcome = engine.run(steps_per_draw, k < 0, rng, q.copy(), point, state)
+            q, n_used = outcome.q.copy(), n_used + outcome.n_used
+            if _OF_ROW * n_used > _AT_MOST * _BUDGET:
+                warn(
+                    f"A pilot run was given up after {n_used:,} rows, many more than were predicted: some "
+                    "moves read up to ten million, as their bounds are loose. Leave switch_above as it is: "
+                    "they are then decided on all rows."
+                )
+                return None
+            draws[max(k, 0)] = q
         chains.append(draws[:, :n_watched])
         engine.restart()
     return mixing_of(np.array(chains))

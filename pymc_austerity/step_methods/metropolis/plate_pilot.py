@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity import work
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.center import PlateSurvey, moments
 from pymc_austerity.mode.plates.group_means import mean_shifts
@@ -25,7 +26,9 @@ KAPPAS = (5.0, 20.0, 80.0)
 # Sweeps that are dropped, and those that count; states over which the drift is averaged.
 _SETTLE, _COUNTED, _STATES = 40, 100, 3
 # Nanoseconds for a group and sweep, a row that is drawn, and more for each column of either.
-_OF_GROUP, _OF_DRAWN, _OF_COLUMN = 50.0, 300.0, 4.0
+OF_GROUP, _OF_DRAWN, _OF_COLUMN = 50.0, 300.0, 4.0
+# The same for a row in a pilot run, many of which are read together.
+OF_READ = 30.0
 # Nanoseconds for an occupied cell of crossed factors, in either turn.
 _OF_CELL = 1.5
 
@@ -77,7 +80,7 @@ class PlatePrediction(NamedTuple):
     @property
     def cost(self) -> float:
         """What an effective draw costs where rows are drawn: it does not depend on how busy a machine is."""
-        group, row = _OF_GROUP + _OF_COLUMN * self.n_shared, _OF_DRAWN + _OF_COLUMN * self.n_shared
+        group, row = OF_GROUP + _OF_COLUMN * self.n_shared, _OF_DRAWN + _OF_COLUMN * self.n_shared
         of_groups = group * self.n_groups * self.n_effects**2 + 2.0 * _OF_CELL * self.n_cells
         return (of_groups + self.looked_at * row * self.terms) / max(self.efficiency, 1e-300)
 
@@ -168,6 +171,8 @@ def pilot(
     for k in range(_COUNTED):
         began = time.process_time()
         outcome = engine.run(1, False, rng, q, point, state)
+        rows = outcome.shared_n_used + outcome.plate_n_used
+        work.spend(OF_READ * rows + OF_GROUP * survey.plate.n_groups, "Pilot runs on a plate")
         seconds += time.process_time() - began
         theta, effects = q[:n_shared], q[n_shared:]
         theta = plate.scaled.in_chain(theta, shared.features(theta))
