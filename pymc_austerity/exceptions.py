@@ -71,8 +71,11 @@ class SetUpBudgetError(UnsuitableError):
     """
 
     def __init__(self, reason: str, remedy: str) -> None:
-        super().__init__(f"{reason}. {remedy}.")
+        super().__init__(reason, remedy)
         self.reason, self.remedy = reason, remedy
+
+    def __str__(self) -> str:
+        return f"{self.reason}. {self.remedy}."
 
 
 class UnboundedError(UnsuitableError):

@@ -1,6 +1,7 @@
 """The budget of a set-up: work is counted, and never timed."""
 
 import math
+import pickle
 
 import pytest
 
@@ -22,6 +23,7 @@ def test_what_is_spent_adds_up_to_the_budget_and_no_further():
     )
     assert caught.value.remedy.startswith("set_up_budget=9 goes on, for about as many seconds")
     assert str(caught.value) == f"{caught.value.reason}. {caught.value.remedy}."
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_what_lies_ahead_is_added_to_what_was_spent_and_not_taken():

@@ -70,7 +70,8 @@ def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
     if plan is None:
         assert evidence.no_bound is not None
         if isinstance(evidence.no_bound, SetUpBudgetError):
-            return Costly(evidence.no_bound.reason, f"{evidence.no_bound.remedy}.")
+            reason, remedy = evidence.no_bound.reason, evidence.no_bound.remedy
+            return Costly(reason[0].lower() + reason[1:], f"{remedy}.")
         return Costly(
             f"no bound is known for all Taylor remainders: {first_sentence(evidence.no_bound.reason)}",
             f"{without_a_bound(evidence.no_bound.in_the_way, model)}. TunaMH(curvature=...), with a bound of "

@@ -88,7 +88,9 @@ class Evidence:
         return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
 
 
-def gather(model: pm.Model, block: list[Variable], point: PointType, budget: float) -> Evidence:
+def gather(
+    model: pm.Model, block: list[Variable], point: PointType, budget: float = DEFAULT_BUDGET
+) -> Evidence:
     """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
     options = checked_options(block, EXACT, control_variate=TAYLOR, model=model, set_up_budget=budget)
     tuna = checked_tuna_options(chi=0.0, switch_above=MOST_ROWS, curvature=None, debug=False)

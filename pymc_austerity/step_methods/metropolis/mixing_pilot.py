@@ -131,7 +131,7 @@ def try_out(
             if _OF_ROW * n_used > _AT_MOST * _BUDGET:
                 warn(
                     f"A pilot run was given up after {n_used:,} rows, many more than were predicted: some "
-                    "moves read up to ten million, as their bounds are loose. Leave switch_above as it is: "
+                    "moves read up to a million, as their bounds are loose. Leave switch_above as it is: "
                     "they are then decided on all rows."
                 )
                 return None

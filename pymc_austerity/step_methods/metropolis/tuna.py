@@ -55,7 +55,7 @@ class TunaMH(PlateStep):
         Where more than this share of the N rows is expected for a transition, the exact test on all data
         is used instead, and a warning says so; `chi`, `curvature` and `debug` then have no effect. With
         ``inf`` never. A single move for which more than N rows are expected is decided on all N, too; with
-        ``inf`` one for which more than N and 10 million are.
+        ``inf`` one for which more than N and a million are.
     curvature : dict of str to callable, optional
         Bounds of your own for local terms with one linear predictor, by the name of the model term, in place
         of those that are derived: ``(low, high, positions) -> ndarray``. For some rows of the term, given by

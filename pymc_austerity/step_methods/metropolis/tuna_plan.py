@@ -59,8 +59,8 @@ _FEW_ROWS = 10.0
 _MANY_ROWS, _MANY_DIMENSIONS = 100.0, 50
 # More than this, relative to a term, is not rounding; what may be met is some times what was seen.
 _ROUNDING, _MARGIN = 1e-6, 16.0
-# Rows that a move may draw where these are never too many: it takes a second or so.
-_MOST_DRAWN = 1e7
+# Rows that a move may draw where these are never too many, which take a tenth of a second or so.
+_MOST_DRAWN = 1e6
 
 
 @dataclass(frozen=True)
