@@ -8,8 +8,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.mode.remainders import acceptance_of
-from pymc_austerity.model.factorisation import point_of
-from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
+from pymc_austerity.model.factorisation import point_of, row_operations
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.target import Vector
@@ -44,9 +43,7 @@ class Departures:
         self._terms = LocalTerms(self._fact)
         self._prior = self._fact.compile(self._fact.global_graph, [], mode=INTERPRETED_STABLE)
         n = self._fact.n_local
-        block = [self._fact.graph.values[name] for name in self._fact.var_names]
-        of_row = OF_ELEMENT * elements([term.rows for term in self._fact.locals], block).of_row
-        affordable = int(_OPERATIONS / (_PASSES * max(of_row, 1.0)))
+        affordable = int(_OPERATIONS / _PASSES * n / max(row_operations(self._fact), 1.0))
         rows = min(n, _ROWS, max(affordable, _FEWEST_ROWS))
         self._rows = np.sort(np.random.default_rng(_SEED).choice(n, rows, replace=False, shuffle=False))
         self._at_mode = self._terms(self._state(np.zeros(len(self._free))), self._rows)

@@ -12,6 +12,7 @@ from scipy.special import expit
 from pymc_austerity import (
     AusterityMH,
     MetropolisHastings,
+    ReversibleJump,
     SubsamplingWarning,
     Taylor,
     TunaMH,
@@ -217,3 +218,14 @@ def test_a_pilot_that_reads_without_end_is_given_up():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert mixing_pilot.try_out(Reader(100), lambda rng: np.zeros(2), **options).n_draws == 800
+
+
+def test_jumps_have_the_same_budget(strict):
+    """Their mode is that of the full model."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(2000, 3))
+    with pm.Model() as model:
+        gamma, beta = pm.Bernoulli("gamma", 0.2, shape=3), pm.Normal("beta", 0, 1, shape=3)
+        pm.Normal("y", x @ (gamma * beta), 1, observed=x[:, 0] + rng.normal(size=2000))
+    with pytest.raises(SetUpBudgetError, match="of 2,000 rows in 3 dimensions"):
+        ReversibleJump(model=model, set_up_budget=1e-6)

@@ -10,6 +10,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_austerity import work
+from pymc_austerity.model.factorisation import block_of
 from pymc_austerity.model.graph.elements import OF_SHORT_ELEMENT, elements
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, parts_of, rebuild
 from pymc_austerity.model.refusal import NO_GRADIENT
@@ -72,8 +73,7 @@ class Differentiable:
     def prior_operations(self) -> float:
         """Those of `prior`."""
         fact = self.structure.factorisation
-        block = [fact.graph.values[name] for name in fact.var_names]
-        return OF_SHORT_ELEMENT * self.n_dim * elements([fact.global_graph], block).fixed
+        return OF_SHORT_ELEMENT * self.n_dim * elements([fact.global_graph], block_of(fact)).fixed
 
     @cached_property
     def _global(self) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import grad
 
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, block_of
 from pymc_austerity.model.graph.elements import OF_SHORT_ELEMENT, elements
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild
 from pymc_austerity.model.structure.derivatives import Derivatives, vectorised, with_derivatives
@@ -93,7 +93,7 @@ class CompiledFeatures(Compiled):
         self._fact, self._vector = fact, found.vector
         self._point = fact.point_values(point)
         self.n_features = int(found.vector.type.shape[0])
-        self._block = [fact.graph.values[name] for name in fact.var_names]
+        self._block = block_of(fact)
         self._q = pt.vector("q", shape=(sum(int(np.prod(var.type.shape)) for var in self._block),))
         self._parts = parts_of(self._q, self._block)
 

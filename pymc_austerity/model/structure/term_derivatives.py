@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 
 from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.model.factorisation import CHUNK
+from pymc_austerity.model.factorisation import CHUNK, block_of
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
@@ -141,7 +141,7 @@ class ByCoordinates(Compiled):
         self._form, self._point = form, point
         self.size = form.term.size
         fact = form.factorisation
-        self._block = [fact.graph.values[name] for name in fact.var_names]
+        self._block = block_of(fact)
         self._n_dim = sum(int(np.prod(var.type.shape)) for var in self._block)
 
     def operations(self, n_rows: int) -> float:

@@ -93,6 +93,7 @@ class JumpOptions(ContractOptions, total=False):
     threshold: int
     temperature: float
     tune: bool
+    set_up_budget: float
     model: pm.Model | None
 
 

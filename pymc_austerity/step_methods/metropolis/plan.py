@@ -14,7 +14,6 @@ from typing import Protocol
 
 from pymc.initial_point import PointType
 
-from pymc_austerity import work
 from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_batch_size
 from pymc_austerity.bounds.log_ratio_range import RangeCertificates
 from pymc_austerity.bounds.remainder import RemainderCertificate
@@ -23,7 +22,6 @@ from pymc_austerity.mode.fit import expanded_again
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.factorise import build
-from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
@@ -198,7 +196,7 @@ class MetropolisPlan:
 
 def factorised(options: MetropolisOptions, point: PointType, *, check: bool = True) -> Factorisation:
     """The local terms of the block; `check` compares them with PyMC's own log density."""
-    fact = build(
+    return build(
         options.model,
         list(options.vars),
         threshold=options.threshold,
@@ -206,10 +204,6 @@ def factorised(options: MetropolisOptions, point: PointType, *, check: bool = Tr
         check=check,
         temperature=options.temperature,
     )
-    block = [fact.graph.values[name] for name in fact.var_names]
-    of_gradient = sum(term.size * elements([term.rows], block).of_row for term in fact.locals)
-    work.sized(fact.n_local, len(vector_of(fact, point)), OF_ELEMENT * of_gradient)
-    return fact
 
 
 def survey(
