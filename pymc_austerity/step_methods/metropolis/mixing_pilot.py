@@ -22,7 +22,7 @@ _STATS: Any = stats_base
 
 _SEED = 2022
 # Chains, the draws in which each settles, and those that count: so many, or fewer where a draw takes long.
-_CHAINS, SETTLE, _MOST, _FEWEST = 4, 100, 1000, 100
+_CHAINS, _SETTLE, _MOST, _FEWEST = 4, 100, 1000, 100
 # Nanoseconds for all of them; for a row that is read; for a move, and for each of its squared dimensions.
 _BUDGET, _OF_ROW, _OF_MOVE, _OF_SQUARE = 5e8, 50.0, 2e4, 10.0
 # A move of a surrogate is made of several inner ones, of several steps each.
@@ -31,6 +31,8 @@ _INNER = 5.0
 _POOR = 0.05
 # A fitted proposal that fits has more. Where a scale can be near 0, a pilot may not have been there.
 _USUAL = 0.3
+# A pilot that takes so many times what was planned, as where a few moves read very many rows, is given up.
+_AT_MOST = 4.0
 
 SLOW_ADVICE = (
     "A posterior far from normal does this, as of rare events, or of a scale near 0 where groups hardly "
@@ -85,17 +87,8 @@ def warn_of_poor_mixing(mixing: Mixing, name: str) -> None:
 def draws_of_pilot(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surrogate: bool) -> int:
     """Draws of each chain that can be afforded; 0 if there are too few to tell."""
     move = (_OF_MOVE + _OF_SQUARE * n_dim**2) * (_INNER if is_surrogate else 1.0)
-    affordable = _BUDGET / (_CHAINS * steps_per_draw * (_OF_ROW * n_rows + move)) - SETTLE
+    affordable = _BUDGET / (_CHAINS * steps_per_draw * (_OF_ROW * n_rows + move)) - _SETTLE
     return 0 if affordable < _FEWEST else int(min(affordable, _MOST))
-
-
-def draws_of_sweeps(nanoseconds: float) -> tuple[int, int]:
-    """Draws of each chain, and chains, for sweeps that take so long: of one chain, if four are too many."""
-    for n_chains in (_CHAINS, 1):
-        affordable = int(min(_BUDGET / (n_chains * nanoseconds) - SETTLE, _MOST))
-        if affordable >= _FEWEST:
-            return affordable, n_chains
-    return _FEWEST, 1
 
 
 def try_out(
@@ -108,10 +101,10 @@ def try_out(
     steps_per_draw: int = 1,
     n_watched: int | None = None,
     n_chains: int = _CHAINS,
-    n_settle: int = SETTLE,
+    n_settle: int = _SETTLE,
     see: Callable[[Any], None] | None = None,
-) -> Mixing:
-    """Run some chains, each from a state of its own.
+) -> Mixing | None:
+    """Run some chains, each from a state of its own; None if they read far too many rows.
 
     Parameters
     ----------
@@ -136,15 +129,22 @@ def try_out(
     """
     stage("pilot run", f" of {n_chains} x {n_draws:,} draws")
     engine, rng = engine.copy(), np.random.default_rng(_SEED)
-    chains = []
+    chains, n_used = [], 0
     for _ in range(n_chains):
         state, q = deepcopy(proposal_state), start(rng)
-        q = engine.run(n_settle * steps_per_draw, True, rng, q, point, state).q.copy()
         draws = np.empty((n_draws, len(q)))
-        for k in range(n_draws):
-            outcome: Any = engine.run(steps_per_draw, False, rng, q.copy(), point, state)
-            draws[k] = q = outcome.q.copy()
-            if see is not None:
+        for k in range(-n_settle, n_draws):
+            outcome: Any = engine.run(steps_per_draw, k < 0, rng, q.copy(), point, state)
+            q, n_used = outcome.q.copy(), n_used + outcome.n_used
+            if see is None and _OF_ROW * n_used > _AT_MOST * _BUDGET:
+                warn(
+                    f"A pilot run was given up after {n_used:,} rows, many more than were predicted: some "
+                    "moves read up to a million, as their bounds are loose. Leave switch_above as it is: "
+                    "they are then decided on all rows."
+                )
+                return None
+            draws[max(k, 0)] = q
+            if see is not None and k >= 0:
                 see(outcome)
         chains.append(draws[:, :n_watched])
         engine.restart()
