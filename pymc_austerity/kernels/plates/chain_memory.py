@@ -98,7 +98,10 @@ def remembers(memory: ChainMemory, q: Vector, plate: Plate, features: Vector) ->
             return False
     if memory.outer.shape[0] > 0 and memory.scales[n] != features[plate.outer.scale_at]:
         return False
-    return all(memory.q[k] == q[k] for k in range(q.shape[0]))
+    same = True
+    for k in range(q.shape[0]):
+        same = same and memory.q[k] == q[k]
+    return same
 
 
 @jitable
