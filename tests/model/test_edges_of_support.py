@@ -1,6 +1,6 @@
-"""Rows at the edge of a support: exposures, weights and probabilities of zero, bounds and offsets that are infinite.
+"""Rows at the edge of a support: exposures, weights, probabilities of zero, infinite bounds and offsets.
 
-PyMC gives them finite densities. So do row functions, with derivatives and bounds: of what is a constant these are zero.
+PyMC gives them finite densities. So do row functions, with derivatives and bounds: zero for a constant.
 """
 
 import numpy as np
@@ -92,7 +92,10 @@ MOVING = {
         "y", n=3, p=pt.stack([1 - share(SOME), share_again(SOME)], axis=1), observed=np.c_[3 - SOME, SOME]
     ),
     "mixture with a weight of 0": lambda: pm.Mixture(
-        "y", np.c_[TABLE[:, 0], 1 - TABLE[:, 0]], [pm.Poisson.dist(rate()), pm.Poisson.dist(2.0)], observed=COUNTS
+        "y",
+        np.c_[TABLE[:, 0], 1 - TABLE[:, 0]],
+        [pm.Poisson.dist(rate()), pm.Poisson.dist(2.0)],
+        observed=COUNTS,
     ),
     "component without exposure": lambda: pm.Mixture(
         "y", np.full(2, 0.5), [pm.Poisson.dist(rate(EXPOSURE)), pm.Poisson.dist(2.0)], observed=TRIALS

@@ -1,6 +1,6 @@
 """Survival as Poisson counts, where most cells have an exposure of zero: draws against quadrature.
 
-Given the effect b of a covariate, hazards of the intervals are gamma variables: the rest is a sum over a grid of b.
+Given the effect b of a covariate, hazards of the intervals are gamma variables: what is left is a grid of b.
 """
 
 import numpy as np

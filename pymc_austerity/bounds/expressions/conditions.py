@@ -139,7 +139,7 @@ _ZERO_WHERE_INFINITE: dict[str, Callable[[Expression], Expression]] = {
 
 
 def _is_at(x: Expression, infinity: float) -> Expression:
-    """Where a value is infinite: a logarithm at zero. All else never is: data that are have a case of their own."""
+    """Where a value is infinite: a logarithm at zero. Data that are infinite have a case of their own."""
     if x.moves and x.op in _ZERO_WHERE_INFINITE and infinity < 0.0:
         return zero(_ZERO_WHERE_INFINITE[x.op](x.args[0]))
     found = ZERO

@@ -96,7 +96,7 @@ def _scaled(factor: float, x: Expression) -> Expression:
 
 
 def _infinite(factor: float, x: Expression) -> Expression:
-    """An infinite number times an expression: it has the sign of that, and is not a number where that is zero."""
+    """An infinite number times an expression: with its sign, and not a number where that is zero."""
     if x.range.is_positive or x.range.is_negative:
         return constant(factor if x.range.is_positive else -factor)
     below = constant(-factor if x.range.low < 0.0 else math.nan)

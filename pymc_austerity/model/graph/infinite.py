@@ -1,7 +1,7 @@
 """Offsets that are infinite in some rows, as the logarithm of an exposure of zero.
 
-Such rows are a case of their own, in which nothing moves: ``o + X @ b`` is o where o is infinite. Else they would have
-predictors that are infinite, and remainders of infinity minus infinity.
+Such rows are a case of their own, in which nothing moves: ``o + X @ b`` is o where o is infinite. Else they
+would have predictors that are infinite, and remainders of infinity minus infinity.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ def with_infinite_apart(outputs: list[Variable], leaves: Mapping[Variable, np.nd
     leaves : dict of TensorVariable to ndarray
         Data of the graphs.
     """
-    infinite = {leaf: found for leaf, value in leaves.items() if (found := _infinities(value))}
+    infinite = {leaf: at for leaf, value in leaves.items() if (at := _infinities(value))}
     memo: dict[Variable, Variable] = {}
     for node in toposort(outputs) if infinite else ():
         inputs = [memo.get(var, var) for var in node.inputs]
-        found = [infinite.get(_source(var), ()) for var in inputs]
+        found: list[tuple[float, ...]] = [infinite.get(_source(var), ()) for var in inputs]
         if is_elemwise(node.outputs[0], ps.Add, ps.Sub) and any(found):
-            finite = [pt.switch(pt.isinf(x), 0.0, x) if at else x for x, at in zip(inputs, found, strict=True)]
+            finite = [
+                pt.switch(pt.isinf(x), 0.0, x) if at else x for x, at in zip(inputs, found, strict=True)
+            ]
             result = node.op(*finite)
             for place, (x, at) in enumerate(zip(inputs, found, strict=True)):
                 sign = -1.0 if place and is_elemwise(node.outputs[0], ps.Sub) else 1.0

@@ -151,8 +151,8 @@ def _large_factors(fact: Factorisation, first: Gather) -> list[str]:
     for name, index in found.items():
         if fact.graph.values[name].type.ndim > 1:
             raise NoPlate(
-                f"rows look up whole rows of {name!r}, a matrix, beside a second large factor that is not nested: "
-                "crossed factors have one effect for each level"
+                f"rows look up whole rows of {name!r}, a matrix, beside a second large factor that is not "
+                "nested: crossed factors have one effect for each level"
             )
         same = [other for other, own_index in found.items() if other < name and own_index & index]
         if same and len({frozenset(one) for one in found.values()}) > 1:

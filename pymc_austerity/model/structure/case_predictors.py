@@ -46,7 +46,8 @@ def case_predictors(root: Expression, moved: Set[int]) -> CasePredictors:
     places: dict[Expression, dict[Expression, int]] = {}
     for leaf in _leaves(root):
         places[leaf] = _placed(_cut(leaf, affine), list(places.values()))
-    n = max((place + 1 for own in places.values() for place in own.values()), default=0)
+    # Rows that do not move have one, which is zero.
+    n = max((place + 1 for own in places.values() for place in own.values()), default=1)
     values = [_tree(root, {leaf: _at(own, k) for leaf, own in places.items()}.get) for k in range(n)]
     return CasePredictors(_tree(root, lambda leaf: replaced_by(leaf, places[leaf])), values)
 

@@ -7,8 +7,9 @@ that are affine in the block, the smallest cut separates the rest from the block
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -84,7 +85,8 @@ def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CaseP
     )
 
 
-class _Guards(NamedTuple):
+@dataclass(frozen=True)
+class _Guards:
     """Guards of rows. One that is zero whatever the block is allows the row: no state could be elsewhere."""
 
     rows: PredictorRows
