@@ -67,6 +67,10 @@ CONSTANT = {
     "zero-inflated": (
         lambda: pm.ZeroInflatedPoisson("y", psi=0.5, mu=rate(EXPOSURE), observed=COUNTS), ~SOME,
     ),
+    "zero-inflated negative binomial": (
+        lambda: pm.ZeroInflatedNegativeBinomial("y", psi=0.5, mu=rate(EXPOSURE), alpha=2.0, observed=COUNTS),
+        ~SOME,
+    ),
     "weights": (lambda: pm.Potential("y", SOME * pm.logp(pm.Poisson.dist(rate()), COUNTS)), ~SOME),
     "no trials": (lambda: pm.Binomial("y", n=TRIALS, p=share(), observed=TRIALS // 2), TRIALS == 0),
     "probability 0": (lambda: pm.Binomial("y", n=3, p=share(SOME), observed=2 * SOME), ~SOME),
