@@ -184,7 +184,8 @@ def _taken_apart(
     require_single_rows(graph, [t.name for t in locals_] + [n for n, _ in globals_], outputs, leaves)
     values = leaf_values(graph, leaves)
     of_leaves = dict(zip((leaf.placeholder for leaf in leaves), values, strict=True))
-    lifted = with_infinite_apart(lifted, of_leaves)
+    on_disk = {leaf.placeholder for leaf in leaves if leaf.source in graph.on_disk}  # these are finite
+    lifted = with_infinite_apart(lifted, {k: v for k, v in of_leaves.items() if k not in on_disk})
     locals_ = [LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)]
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
     example = {**dict(zip(parameters, graph.point.values(), strict=True)), **of_leaves}

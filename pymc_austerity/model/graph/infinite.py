@@ -7,6 +7,7 @@ would have predictors that are infinite, and remainders of infinity minus infini
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 import pytensor.scalar as ps
@@ -28,31 +29,33 @@ def with_infinite_apart(outputs: list[Variable], leaves: Mapping[Variable, np.nd
     leaves : dict of TensorVariable to ndarray
         Data of the graphs.
     """
-    infinite = {leaf: at for leaf, value in leaves.items() if (at := _infinities(value))}
+
+    @cache
+    def infinities(leaf: Variable) -> tuple[float, ...]:
+        """Which of the two are among the numbers of a leaf."""
+        value = leaves.get(leaf)
+        if value is None or value.dtype.kind != "f" or not value.size:
+            return ()
+        return tuple(end for end in (float(value.min()), float(value.max())) if np.isinf(end))
+
     memo: dict[Variable, Variable] = {}
-    for node in toposort(outputs) if infinite else ():
+    for node in toposort(outputs):
         inputs = [memo.get(var, var) for var in node.inputs]
-        found: list[tuple[float, ...]] = [infinite.get(_source(var), ()) for var in inputs]
-        if is_elemwise(node.outputs[0], ps.Add, ps.Sub) and any(found):
+        is_sum = is_elemwise(node.outputs[0], ps.Add, ps.Sub)
+        found = [infinities(_source(var)) for var in inputs] if is_sum else []
+        if any(found):
             finite = [
                 pt.switch(pt.isinf(x), 0.0, x) if at else x for x, at in zip(inputs, found, strict=True)
             ]
             result = node.op(*finite)
             for place, (x, at) in enumerate(zip(inputs, found, strict=True)):
                 sign = -1.0 if place and is_elemwise(node.outputs[0], ps.Sub) else 1.0
-                for infinity in at:
+                for infinity in dict.fromkeys(at):
                     result = pt.switch(pt.eq(x, infinity), sign * infinity, result)
             memo[node.outputs[0]] = result
         elif inputs != node.inputs:
             memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs).outputs, strict=True))
     return [memo.get(out, out) for out in outputs]
-
-
-def _infinities(value: np.ndarray) -> tuple[float, ...]:
-    """Which of the two are among some numbers."""
-    if value.dtype.kind != "f" or not np.isinf(value).any():
-        return ()
-    return tuple(one for one in (-np.inf, np.inf) if (value == one).any())
 
 
 def _source(var: Variable) -> Variable:

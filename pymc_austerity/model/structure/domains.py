@@ -62,7 +62,7 @@ def domains_of(node: Apply, args: Sequence[np.ndarray], results: np.ndarray) -> 
         *(np.broadcast_to(one, results.shape).ravel() for one in (*args, results)), strict=True
     ):
         positive = inside(*own)
-        if positive is not None and positive.moves and not positive.range.low >= 0.0:
+        if positive is not None and positive.moves and not positive.range.is_positive:
             found.append(Domain(positive, _with_domain(result)))
     return found
 
