@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import factorise
+from pymc_austerity.bounds.expressions.curvature import is_concave
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates, bounded_term
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
@@ -28,6 +29,7 @@ with np.errstate(divide="ignore"):
 EITHER = np.where(SOME, 0.0, np.where(RNG.random(N) < 0.5, np.inf, -np.inf))
 POSITIVE = SOME * RNG.exponential(size=N)
 PIECE = RNG.integers(0, 3, N)
+BOUND = np.choose(PIECE, [-np.inf, 9.0, np.inf])
 CUTS = np.array([-np.inf, -0.5, 0.5, np.inf])
 TABLE = SOME[:, None] * RNG.uniform(0.1, 1.0, (N, 2))
 
@@ -47,6 +49,11 @@ def linear(offset=0.0):
 def interval():
     d = pm.Normal.dist(linear(), 1.0)
     return pm.math.logdiffexp(pm.logcdf(d, CUTS[PIECE + 1]), pm.logcdf(d, CUTS[PIECE]))
+
+
+def two_pieces():
+    eta = linear()
+    return -0.5 * pt.switch(eta < BOUND, eta**2, (eta - 1.0) ** 2 + pt.exp(eta))
 
 
 def x_log_x(x):
@@ -91,6 +98,10 @@ CONSTANT = {
 MOVING = {
     "Weibull": lambda: pm.Weibull("y", 1.0, rate(), observed=POSITIVE),
     "gamma": lambda: pm.Gamma("y", 1.0, rate(), observed=POSITIVE),
+    "pieces": lambda: pm.Potential("y", two_pieces()),
+    "only zeros": lambda: pm.ZeroInflatedNegativeBinomial(
+        "y", psi=pm.Beta("psi", 1, 1), mu=rate(EXPOSURE), alpha=1.0, observed=np.zeros(N, dtype=int)
+    ),
     "interval": lambda: pm.Potential("y", interval()),
     "Multinomial": lambda: pm.Multinomial(
         "y", n=3, p=pt.stack([1 - share(SOME), share_again(SOME)], axis=1), observed=np.c_[3 - SOME, SOME]
@@ -157,6 +168,12 @@ def check(make, constant):
 @pytest.mark.parametrize("name", CONSTANT)
 def test_rows_that_are_constants(name):
     check(*CONSTANT[name])
+
+
+def test_counts_with_exposures_of_zero_are_concave():
+    """The data decide which rows these are."""
+    (function,) = structure_of(CONSTANT["exposure"][0]).row_functions
+    assert is_concave(function.expression)
 
 
 @pytest.mark.parametrize("name", MOVING)

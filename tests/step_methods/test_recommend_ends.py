@@ -37,10 +37,10 @@ def one_of_its_own_beside_groups():
 
 
 def matrix_and_vector():
-    slopes = pm.Normal("slopes", 0.0, pm.HalfNormal("t"), shape=(GROUPS, 6))
-    u = pm.Normal("u", 0.0, pm.HalfNormal("s"), shape=GROUPS)
+    slopes = pm.Normal("mu", shape=6) + pm.HalfNormal("t", shape=6) * pm.Normal("z", shape=(GROUPS, 6))
+    intercepts = pm.Normal("mean") + pm.HalfNormal("s") * pm.Normal("u", shape=GROUPS)
     rows = (RNG.normal(size=(N, 6)) * slopes[GROUP]).sum(axis=-1)
-    pm.Bernoulli("y", logit_p=u[GROUP] + rows, observed=BINARY)
+    pm.Bernoulli("y", logit_p=intercepts[GROUP] + rows, observed=BINARY)
 
 
 def two_matrices():
