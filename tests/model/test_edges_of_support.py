@@ -170,6 +170,11 @@ def test_rows_that_are_constants(name):
     check(*CONSTANT[name])
 
 
+def test_infinite_offsets_are_in_no_predictor():
+    (found,) = structure_of(CONSTANT["exposure as offset"][0]).predictors
+    assert np.all(np.isfinite(found.rows(np.arange(N))))
+
+
 def test_counts_with_exposures_of_zero_are_concave():
     """The data decide which rows these are."""
     (function,) = structure_of(CONSTANT["exposure"][0]).row_functions
