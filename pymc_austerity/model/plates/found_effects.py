@@ -15,6 +15,7 @@ from pymc_austerity.model.plates.gathers import (
     largest_gather,
     require_no_categories,
     require_no_mixture,
+    require_several_rows,
     require_vector,
 )
 from pymc_austerity.model.plates.inner_effects import InnerEffects
@@ -89,6 +90,7 @@ def found_effects(model: pm.Model, fact: Factorisation, fewest: int) -> FoundEff
     matrix = matrix_effects(model, fact, fewest)
     gather = largest_gather(fact, fewest) if matrix is None else matrix.gather
     if gather is None:
+        require_several_rows(fact, fewest)
         require_no_mixture(fact, fewest)
         require_vector(fact, fewest)
         return None
