@@ -102,11 +102,11 @@ def quadratic(
     slopes, curvatures = sums.slopes, sums.curvatures
     locations(sums, d, nu)
     for g in range(means.shape[0]):
-        a, b = precision * slopes[g], precision * curvatures[g]
+        a, b, own = precision * slopes[g], precision * curvatures[g], nu[g]
         r = 1.0 / (1.0 + b * t2)
-        means[g] = (a * t2 + nu[g]) * r
+        means[g] = (a * t2 + own) * r
         scales[g] = math.sqrt(t2 * r)
-        total += 0.5 * r * (a * (a * t2 + 2.0 * nu[g]) - b * nu[g] * nu[g])
+        total += 0.5 * r * (a * (a * t2 + 2.0 * own) - b * own * own)
         product *= 1.0 + b * t2
         if product > _LARGE:
             logarithm += math.log(product)
