@@ -9,6 +9,7 @@ from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.step_methods.metropolis import plate_pilot
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction, announced, draws_of_sweeps
+from tests.benchmarks.announcements import compared
 
 # What sweeps are, whatever is tried out: this share of shared moves is accepted, and so many rows are read.
 ACCEPTED, ROWS = 0.45, 30.0
@@ -78,3 +79,13 @@ def test_runs_are_as_long_as_their_work_allows(sweep, expected):
     n_draws, n_chains = expected
     work = n_chains * (n_draws + plate_pilot._SETTLE) * sweep
     assert work <= plate_pilot._BUDGETS[n_chains] or expected == (plate_pilot._COUNTED, 1)
+
+
+@pytest.mark.slow("compiles plates, and runs them")
+@pytest.mark.parametrize("name", ["180 rows, 36 groups, not centred", "420 rows, 110 x 105, rare"])
+def test_what_is_announced_is_found(name):
+    """Where few rows leave remainders large."""
+    found = compared(name, 1000)
+    assert found.acceptance[0] == pytest.approx(found.acceptance[1], abs=0.06)
+    assert found.rows[0] == pytest.approx(found.rows[1], rel=0.25)
+    assert 0.25 < found.effective[0] / found.effective[1] < 4.0
