@@ -97,7 +97,7 @@ def fit_mode(
             raise
     found = FittedTerms(_normal_fit(posterior, located, started), fact, structure, posterior.likelihood)
     if taylor is not None:
-        stage("expansion", f" of {fact.n_local:,} rows")
+        stage("expansion", f" of {fact.n_rows:,} rows")
         found = _with_expansion(found, int(taylor.order))
         if fact.rows_on_disk:
             require_polynomials(found, point)

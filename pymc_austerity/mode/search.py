@@ -35,15 +35,20 @@ _MOST_MODES, _SHARE = 3, 1e-3
 _SEED = 2017
 
 
-def samples_of_rows(n_local: int, n_dim: int, rng: np.random.Generator) -> Iterator[Index | None]:
-    """Rows for one search after the other, each on ten times as many; at last None, for all of them."""
+def samples_of_rows(
+    n_local: int, n_dim: int, rng: np.random.Generator, n_rows: int
+) -> Iterator[Index | None]:
+    """Local terms for one search after the other, each on ten times as many; at last None, for all of them.
+
+    What is told of them is how many of the `n_rows` of the likelihood they are.
+    """
     rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim)
     sizes: list[int] = []
     while rows * 2 < n_local and (not sizes or rows <= _MOST_ROWS):
         sizes.append(rows)
         rows *= _GROWTH
     for k, size in enumerate([*sizes, n_local]):
-        stage("mode", f" {k + 1}/{len(sizes) + 1}, {size:,} of {n_local:,} rows")
+        stage("mode", f" {k + 1}/{len(sizes) + 1}, {min(size, n_rows):,} of {n_rows:,} rows")
         yield None if k == len(sizes) else some_at_random(n_local, size, rng)
 
 
@@ -96,10 +101,10 @@ class ModeSearch:
         Searches on more and more rows start where the one before ended. Rows that have no mode (few of them
         may separate the responses) are left behind.
         """
-        n = self._n_local
+        n, n_rows = self._n_local, self._posterior.factorisation.n_rows
         starts, searched = self._starts(), False
         n_starts = len(starts)
-        for positions in samples_of_rows(n, int(self._posterior.free.sum()), self._rng):
+        for positions in samples_of_rows(n, int(self._posterior.free.sum()), self._rng, n_rows):
             if positions is None and (searched or n > _MANY_ROWS):
                 # Of many rows only the best starts are worth a search; few have not been searched from.
                 starts = starts[:_MOST_MODES]

@@ -31,7 +31,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import evidence, plates
-from pymc_austerity.recommendation.announcement import _as_clause
+from pymc_austerity.recommendation.announcement import as_clause
 from pymc_austerity.recommendation.evidence import first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
@@ -416,9 +416,9 @@ def test_no_gradient():
 
 
 def test_a_name_at_the_beginning_of_a_reason_is_kept():
-    assert _as_clause("Taylor(order=2) takes up to 500.") == "Taylor(order=2) takes up to 500"
-    assert _as_clause("The posterior has no mode.") == "the posterior has no mode"
-    assert _as_clause("'u' has the shape.") == "'u' has the shape"
+    assert as_clause("Taylor(order=2) takes up to 500.") == "Taylor(order=2) takes up to 500"
+    assert as_clause("The posterior has no mode.") == "the posterior has no mode"
+    assert as_clause("'u' has the shape.") == "'u' has the shape"
 
 
 # Deep inside of the search, in the order in which it gets there.
