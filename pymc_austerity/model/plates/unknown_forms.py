@@ -19,6 +19,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
+from pymc_austerity.model.observations import IMPUTED
 from pymc_austerity.model.plates.gathers import NoPlate, require_no_categories
 from pymc_austerity.model.plates.nested_lookups import looked_up_once
 from pymc_austerity.model.plates.slopes import MOST_EFFECTS
@@ -91,6 +92,7 @@ class _OneTerm:
         """
         found = list(self._lookups())
         for one in found:
+            self._require_no_missing_values(one)
             require_no_categories(self._model, self._name, self._names[one.value])
             self._require_few(one)
         self._require_one_factor_with_slopes(found)
@@ -130,6 +132,14 @@ class _OneTerm:
         names = self._names[value]
         return next(rv.owner.op for rv in self._model.free_RVs if rv.name == names)
 
+    def _require_no_missing_values(self, one: _Lookup) -> None:
+        name = self._names[one.value]
+        if name.endswith(IMPUTED):
+            raise NoPlate(
+                f"{name!r} are missing values of {name.removesuffix(IMPUTED)!r}, each in a row of its own, "
+                "and effects are moved group by group where groups have several rows"
+            )
+
     def _require_few(self, one: _Lookup) -> None:
         if one.n_effects > MOST_EFFECTS:
             raise NoPlate(
@@ -142,21 +152,21 @@ class _OneTerm:
         several = {one.index: one for one in found if one.n_effects > 1}
         if len(several) > 1:
             first, other, *_ = several.values()
+            here, there = self._names[first.value], self._names[other.value]
             raise NoPlate(
                 f"{self._said} contain {first.n_effects} effects of each of {first.n_groups:,} groups in "
-                f"{self._names[first.value]!r}, and {other.n_effects} of each of {other.n_groups:,} others in "
-                f"{self._names[other.value]!r}: random slopes are moved group by group where one factor has "
-                "them, and no other spelling helps"
+                f"{here!r}, and {other.n_effects} of each of {other.n_groups:,} others in {there!r}: random "
+                "slopes are moved group by group where one factor has them, and no other spelling helps"
             )
 
     def _require_single(self, one: _Lookup) -> None:
         name, shape = self._names[one.value], one.node.inputs[0].type.shape
         if one.n_effects > 1:
-            is_product = self._is_multiplied(one.node.outputs[0])
+            product = self._is_multiplied(one.node.outputs[0])
             raise NoPlate(
-                f"{self._said} look all {one.n_effects} effects of their group up at once in "
-                f"{name!r}{', by a product that each row computes' if is_product else ''}, and those that are "
-                "looked up one by one are moved group by group: write u[index, 0] + u[index, 1] * x, with u = "
+                f"{self._said} look all {one.n_effects} effects of their group up at once in {name!r}"
+                f"{', by a product that each row computes' if product else ''}, and those that are looked up "
+                "one by one are moved group by group: write u[index, 0] + u[index, 1] * x, with u = "
                 f"pm.MvNormal(..., chol=chol, shape=({one.n_groups}, {one.n_effects})), and means apart"
             )
         if one.n_indices > 1:

@@ -200,7 +200,7 @@ REASONS = {
     two_lookups: "in more than one way",
     not_linear_in_effects: "2 predictors of the likelihood differ by row",
     dispersions_of_rows: "2 predictors of the likelihood differ by row",
-    many_numbers: "a plate's at most 3",
+    many_numbers: "depends on 4 numbers beside a linear predictor",
     hurdle: "do not contain the effects",
 }
 
