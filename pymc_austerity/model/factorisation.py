@@ -136,7 +136,7 @@ class Factorisation:
     @property
     def n_rows(self) -> int:
         """Rows of the likelihood; elements of priors are rows only where nothing else is local."""
-        sizes = {name: 0 for name in self.graph.likelihood}
+        sizes = {name: 0 for name, n in self.graph.likelihood.items() if n}
         for term in self.locals:
             if term.name in sizes:
                 sizes[term.name] += term.size

@@ -260,8 +260,8 @@ def test_a_hierarchy_with_too_many_rows(monkeypatch):
 @pytest.mark.parametrize(
     ("parts", "reason", "n_local"),
     [
-        ([process], "term 'gp'", None),
-        ([walk], r"Rows of the term 'y' \(1,500 rows\) cannot be computed from a subsample.*CumOp", None),
+        ([process], "term 'gp'", 1000),
+        ([walk], r"Rows of the term 'y' \(1,500 rows\) cannot be computed from a subsample.*CumOp", 1500),
         ([two_modes], "2 modes were found", 5000),
         ([flat], "no mode to expand at.*a, b", 1500),
         ([change], "point, which it contains, is discrete$", 1500),
@@ -317,7 +317,7 @@ def test_nothing_to_subsample():
         "There is nothing to subsample: the longest term that contains mu is 'y' with 50 rows, fewer than "
         "threshold=1000"
     )
-    assert (why.n_local, why.n_dim, why.fit) == (0, 1, None)
+    assert (why.n_local, why.n_dim, why.fit) == (50, 1, None)
 
 
 def test_a_poor_fit_is_told_but_not_warned_of():
@@ -578,6 +578,7 @@ def test_the_text_of_nuts():
     text = said(recommend(short()))
     for fact in (
         "pm.NUTS() for mu",
+        "size N = 50 rows, D = 1 dimensions",
         "with 50 rows",
         "all, at each leapfrog step",
         'pm.sample(nuts_sampler="nutpie") without step=',
