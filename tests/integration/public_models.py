@@ -140,7 +140,10 @@ def bambi_slopes() -> pm.Model:
     rng, n, countries, clusters = _rng("countries"), 3_000, 32, 90
     country, cluster = rng.integers(countries, size=n), rng.integers(clusters, size=n)
     sex, age = rng.integers(2, size=n), rng.normal(size=n)
-    y = 0.3 * sex + 0.2 * age + rng.normal(0, 0.5, countries)[country] + rng.normal(size=n)
+    y = 0.3 * sex + 0.2 * age + rng.normal(size=n)
+    for which, size in ((country, countries), (cluster, clusters)):
+        u = _correlated(rng, size, [0.6, 0.8])
+        y += u[which, 0] + u[which, 1] * sex
     data = {"y": y, "sex": sex, "age": age, "country": country.astype(str), "cluster": cluster.astype(str)}
     return _of_bambi("y ~ sex + age + (sex|country) + (sex|cluster)", data)
 

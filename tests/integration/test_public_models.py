@@ -33,7 +33,9 @@ EXPECTED = {
     "radon": Expected("NUTS", 8_000, "look all 2 effects of their group up at once in 'z'"),
     "bambi_intercepts": Expected("TunaMH", 4_000, "'1|subcat_offset' are effects of 400 groups"),
     "bambi_poststratification": Expected("NUTS", 6_000, SLOW),
-    "bambi_slopes": Expected("TunaMH", 3_000, "'1|cluster_offset' are effects of 90 groups"),
+    "bambi_slopes": Expected(
+        "TunaMH", 3_000, "'1|cluster_offset' and 'sex|cluster_offset' are effects of 90"
+    ),
     "poststratification_by_two_indices": Expected(
         "NUTS", 6_000, f"{PLATE}rows of the term 'y' look 'u' up by 2 indices"
     ),
