@@ -320,6 +320,28 @@ def test_nothing_to_subsample():
     assert (why.n_local, why.n_dim, why.fit) == (50, 1, None)
 
 
+def test_matches_of_many_players(told):
+    """Elements of their prior are no rows, and what can be changed comes before the number of dimensions."""
+    rng = np.random.default_rng(1)
+
+    def strengths():
+        s = pm.HalfNormal("spread") * pm.Normal("z", shape=1100)
+        winner, loser = rng.integers(0, 1100, (2, 1500))
+        pm.Bernoulli("won", logit_p=s[winner] - s[loser], observed=np.ones(1500, int))
+
+    step = recommend(model_with(strengths))
+    text, (line,) = said(step), told()
+    assert isinstance(step, pm.NUTS)
+    assert "N = 1,500 rows, D = 1,101 dimensions" in text
+    for tells in (text, line):
+        assert (
+            "because effects of groups are not moved group by group: rows of the term 'won' look up" in tells
+        )
+        assert "and there are 1,101 dimensions, and 500 at most are moved all at once" in tells
+        assert "Taylor" not in tells
+        assert "not known" not in tells
+
+
 def test_a_poor_fit_is_told_but_not_warned_of():
     """What is said of a step that is not taken stays unsaid: a warning would be an error here."""
     step = recommend(rare(3, 15))
