@@ -161,6 +161,12 @@ class _OneTerm:
 
     def _require_single(self, one: _Lookup) -> None:
         name, shape = self._names[one.value], one.node.inputs[0].type.shape
+        at_once = math.prod(k for k in one.index.type.shape if k is not None)
+        if at_once > 1:
+            raise NoPlate(
+                f"{self._said} look up {at_once} elements of {name!r} each, and effects are moved group by "
+                "group where each row has one of them"
+            )
         if one.n_effects > 1:
             product = self._is_multiplied(one.node.outputs[0])
             raise NoPlate(
@@ -221,7 +227,12 @@ class _OneTerm:
                 "elements together: effects are not independent then, and only independent ones are moved "
                 "group by group"
             )
-        if any(value in node.inputs and not _looks_up_or_measures(node) for node in self._nodes):
+        own = set(ancestors([source]))
+        if any(
+            value in node.inputs and not own.issuperset(node.outputs)
+            for node in self._nodes
+            if not isinstance(node.op, AdvancedSubtensor | Shape | Shape_i)
+        ):
             raise NoPlate(
                 f"{self._said} contain all of {name!r} beside the element of their group, as "
                 f"in u - u.mean(): groups depend on each other then"
@@ -297,7 +308,3 @@ class _OneTerm:
             if not (((values == 0.0) | (values == 1.0)).all() and (values.sum(axis=1) == 1.0).all()):
                 return False
         return True
-
-
-def _looks_up_or_measures(node: Apply) -> bool:
-    return isinstance(node.op, AdvancedSubtensor | Shape | Shape_i)

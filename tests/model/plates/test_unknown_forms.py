@@ -166,6 +166,11 @@ def slopes_of_two_factors():
     bernoulli(pm.Normal("a") + own + (other[np.arange(N) % 40] * W).sum(-1))
 
 
+def teams():
+    players = np.random.default_rng(6).integers(0, G, (N, 5))
+    bernoulli(X @ beta() + (scale() * pm.Normal("u", shape=G))[players].sum(axis=1))
+
+
 def part_worths():
     worth = normal(shape=(G, 3))[GROUPS]
     offers = np.random.default_rng(5).normal(size=(N, 3, 3))
@@ -197,6 +202,7 @@ REASONS = {
     independent_columns: f"'u' has the shape ({G}, 2), and independent effects of groups are vectors",
     five_at_once: "contain 5 effects of their group in 'u', and 4 at most are moved group by group",
     slopes_of_two_factors: "random slopes are moved group by group where one factor has them",
+    teams: "look up 5 elements of 'u' each",
     part_worths: "the likelihood 'y' is of categories, as of an ordered response or a choice",
 }
 FOUND = [one_index, exponential_frailty, of_many_groups_as_told, mean_slope_apart]
