@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -97,10 +98,12 @@ def radon() -> pm.Model:
 
 
 def _of_bambi(formula: str, data: dict[str, Any], family: str = "gaussian") -> pm.Model:
-    import bambi
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Bambi's own, of what later versions of its libraries do
+        import bambi
 
-    built = bambi.Model(formula, pd.DataFrame(data), family=family)
-    built.build()
+        built = bambi.Model(formula, pd.DataFrame(data), family=family)
+        built.build()
     return built.backend.model
 
 
