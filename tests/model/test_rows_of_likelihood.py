@@ -49,6 +49,10 @@ def table():
     pm.Normal("y", pm.Normal("mu", shape=6), observed=np.zeros((N, 6)))
 
 
+def one_observation():
+    pm.Normal("y", pm.Normal("mu"), observed=1.0)
+
+
 def data_variable():
     pm.Normal("y", pm.Normal("mu"), observed=pm.Data("seen", ROWS))
 
@@ -69,6 +73,7 @@ def missing():
         (potentials_that_are_priors, N),
         (one_density_for_all, 50),
         (table, N),
+        (one_observation, 1),
         (data_variable, N),
         (missing, N // 2),
     ],

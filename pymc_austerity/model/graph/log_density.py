@@ -172,7 +172,7 @@ def _rows_of(term: Variable, observed: Variable) -> int:
         shape = np.shape(observed.data)
     elif isinstance(observed, SharedVariable):
         shape = np.shape(observed.get_value(borrow=True))
-    return max(_longest(term), *shape)
+    return max(_longest(term), *shape, 1)
 
 
 def _rows_of_potential(term: Variable, values: Iterable[Variable]) -> int:
