@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity import factorise
@@ -27,6 +28,11 @@ def two_likelihoods():
 
 def potential_by_row():
     pm.Potential("p", -0.5 * (ROWS - effects()[GROUPS]) ** 2)
+
+
+def potential_of_some_rows():
+    pm.Potential("p", -((ROWS[ROWS > 0] - pm.Normal("mu")) ** 2))
+    pm.Potential("q", -((pt.as_tensor(ROWS) - pm.Normal("nu"))[ROWS < 0] ** 2))
 
 
 def summed_potential():
@@ -69,6 +75,7 @@ def missing():
         (long_prior, N),
         (two_likelihoods, N + 20),
         (potential_by_row, N),
+        (potential_of_some_rows, N),
         (summed_potential, N),
         (potentials_that_are_priors, N),
         (one_density_for_all, 50),

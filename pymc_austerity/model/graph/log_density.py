@@ -179,7 +179,8 @@ def _rows_of_potential(term: Variable, values: Iterable[Variable]) -> int:
     """Rows of a potential: of its longest vector, if that is made of data; else it is a prior."""
     n, parameters = _longest(term), set(values)
     data = [var for var in ancestors([term]) if var.owner is None and var not in parameters]
-    return n if any(n in getattr(var.type, "shape", ()) for var in data) and n > 1 else 0
+    lengths = [k for var in data for k in getattr(var.type, "shape", ()) if k is not None]
+    return n if 1 < n <= max(lengths, default=0) else 0
 
 
 def _longest(term: Variable) -> int:
