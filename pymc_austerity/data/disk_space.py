@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +34,7 @@ def require_space(folder: Path, wanted: int) -> None:
 
 def bytes_left(folder: Path) -> int:
     """Bytes that a user may still write."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    return shutil.disk_usage(folder).free
 
 
 def reserve(descriptor: int, path: Path, wanted: int) -> None:
@@ -55,9 +55,10 @@ def reserve(descriptor: int, path: Path, wanted: int) -> None:
     """
     with named_if_full(path, wanted):
         try:
-            os.posix_fallocate(descriptor, 0, wanted)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, wanted)
         except OSError as error:
-            # Some file systems cannot. Then `write` finds out that the disk is full.
+            # Some systems and file systems cannot. Then `write` finds out that the disk is full.
             if error.errno not in _CANNOT_RESERVE:
                 raise
 

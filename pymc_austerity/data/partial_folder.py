@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -56,6 +55,8 @@ def partial_folder(path: Path) -> Iterator[Path]:
     ------
     BlockingIOError
         If another process writes to the path.
+    ImportError
+        If the system has no locks.
     """
     folder = partial_path(path)
     descriptor = _held(folder, path)
@@ -67,6 +68,13 @@ def partial_folder(path: Path) -> Iterator[Path]:
 
 def _held(folder: Path, path: Path) -> int:
     """Lock the folder. The lock ends with the process, however it ends."""
+    try:
+        import fcntl  # not before a store is written: Windows has none
+    except ImportError as error:
+        raise ImportError(
+            f"RowStore.write locks the folder of {path}, and Python has no locks of files on this system "
+            f"({error}). Write the store on Linux or macOS, or keep the rows in memory."
+        ) from error
     while True:
         folder.mkdir(exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)

@@ -137,7 +137,7 @@ class RowStore(Mapping[str, Rows]):
         ValueError
             If values do not fit into their dtype, or a column has none.
         ImportError
-            If the library for the format is not installed.
+            If the library for the format is not installed, or the system has no locks of files (Windows).
         """
         target = Path(path).absolute()
         _require_options(chunk_rows, overwrite=overwrite, resume=resume)
@@ -162,7 +162,7 @@ class RowStore(Mapping[str, Rows]):
             A folder that `write` has made, or arrays of `numpy.memmap`: C-ordered, in the byte order of this
             machine. Their chunks have no checksums before they are read for the first time.
         scratch : path, optional
-            A folder for what is computed from the rows. Default: that of the store.
+            A folder for what is computed from the rows, made when it is needed. Default: that of the store.
 
         Returns
         -------

@@ -15,7 +15,7 @@ from pymc_austerity.data.disk_space import named_if_full, require_space, reserve
 
 
 def require_scratch(folder: Path | None) -> Path:
-    """The folder for what is computed from rows.
+    """The folder for what is computed from rows, which is made if it does not exist.
 
     Parameters
     ----------
@@ -24,15 +24,21 @@ def require_scratch(folder: Path | None) -> Path:
     Raises
     ------
     PermissionError
-        If nothing can be written there.
+        If it cannot be made, or nothing can be written there.
     ValueError
         If there is none.
     """
     if folder is None:
         raise ValueError("Maps have no folder to write to: RowStore.open(..., scratch='a folder').")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(folder, os.W_OK) else ": permission denied"
+    except OSError as error:
+        why = f": {error.strerror}"
+    if why:
         raise PermissionError(
-            f"{folder} is no folder that can be written to: RowStore.open(..., scratch='another folder')."
+            f"Nothing can be written to the folder {folder}{why}. Give another one, as in "
+            "RowStore.open(..., scratch='another folder')."
         )
     return folder
 
@@ -92,9 +98,9 @@ class ScratchTable:
         left = memoryview(np.ascontiguousarray(values, self._dtype).view(np.uint8))
         place = (row * self._length + start) * self._dtype.itemsize
         with named_if_full(self._folder, self._bytes):
+            self._file.seek(place)
             while len(left):
-                written = os.pwrite(self._file.fileno(), left, place)
-                place, left = place + written, left[written:]
+                left = left[self._file.write(left) :]
 
     def close(self) -> None:
         """Nothing more is written. The map goes on."""

@@ -138,15 +138,16 @@ def element_transitions(
         start, stop = elements.first[e], elements.first[e] + elements.width[e]
         proposal.propose(proposal.state, rng, e, q_new, start, stop)
         threshold = rule.draw(rng)
-        base = sum_of(
-            q_new, q, args, elements.own_rows[elements.own_starts[e] : elements.own_starts[e + 1]], target
-        )
+        own = elements.own_rows[elements.own_starts[e] : elements.own_starts[e + 1]]
+        base = sum_of(q_new, q, args, own, target)
         listed = elements.rows[elements.starts[e] : elements.starts[e + 1]]
         n_local = max(1, listed.shape[0])  # without rows the prior decides
         n_possible += listed.shape[0]
         psi = (threshold - base) / n_local
         if base == -math.inf or math.isnan(base):
             accepted, mean, error = False, math.nan, math.nan
+        elif base == math.inf:
+            accepted, mean, error = leaves_zero(q_new, q, args, own, listed, target), math.nan, math.nan
         else:
             if elements.first_stage[e] == READS_ALL:
                 mean = sum_of(q_new, q, args, listed, target) / n_local
@@ -162,8 +163,10 @@ def element_transitions(
                 n_used += n_read
                 n_stages += stages
             error = standard_error(sample.n, n_local, sample.m2) if sample.n < n_local else 0.0
-            finite = math.isfinite(mean)
-            accepted = rule.accept(rule.schedule, sample, psi, rng) if finite else mean > psi
+            if math.isfinite(mean):
+                accepted = rule.accept(rule.schedule, sample, psi, rng)
+            else:
+                accepted = mean == math.inf and leaves_zero(q_new, q, args, own, listed, target)
             n_exhausted += sample.n == n_local
             n_clipped += rule.clipped(rule.schedule, sample)
         copy_element(q_new, q, start, stop) if accepted else copy_element(q, q_new, start, stop)
@@ -186,6 +189,21 @@ def next_element(order: Index, t: int, n_elements: int, rng: np.random.Generator
     order[other] = order[t]
     order[t] = chosen
     return chosen
+
+
+@jitable
+def leaves_zero(
+    q_new: npt.NDArray[Any],
+    q: npt.NDArray[Any],
+    args: tuple[Any, ...],
+    own: RowNumbers,
+    listed: RowNumbers,
+    target: Target,
+) -> bool:
+    """The same as that of `kernels.metropolis`, for the rows of an element."""
+    here = sum_of(q, q, args, own, target) + sum_of(q, q, args, listed, target)
+    there = sum_of(q_new, q_new, args, own, target) + sum_of(q_new, q_new, args, listed, target)
+    return math.isnan(here) and not math.isnan(there)
 
 
 @jitable

@@ -66,7 +66,7 @@ def full_transitions(
         Of which `draw` is called: with all terms read, there is nothing else to decide.
     proposal : ProposalKernel
     target : Target
-        Its `log_terms` are called.
+        Its `log_terms` and `global_log_ratio` are called.
 
     Returns
     -------
@@ -85,12 +85,18 @@ def full_transitions(
         q_new, base = proposal.move(proposal, q, rng, args, target)
         threshold = rule.draw(rng)
         psi = (threshold - base) / n_local
+        if (
+            base == math.inf
+            and not np.all(q_new == q)
+            and not math.isnan(target.global_log_ratio(q, q, args))
+        ):
+            base = math.nan  # rounding has made the new density infinite: a chain would never leave it
         if base == -math.inf or math.isnan(base):
             accepted, mean, error = False, math.nan, math.nan
         else:
             there = total(q_new, args, n_local, target)
             mean, error = (there - here) / n_local, 0.0
-            accepted = mean > psi
+            accepted = mean > psi and there < math.inf
             n_used += n_local
             n_stages += 1
             if accepted:

@@ -140,7 +140,7 @@ def transitions(
         threshold = rule.draw(rng)
         # A surrogate may stay where it is; then there is nothing to decide.
         stayed = base == math.inf and np.all(q_new == q)
-        if base > -math.inf and n_exact > 0 and not stayed:
+        if -math.inf < base < math.inf and n_exact > 0:
             for x in target.log_ratios(q_new, q, rows.exact_rows, args):
                 base += x
             n_used += n_exact
@@ -150,12 +150,20 @@ def transitions(
         elif base == -math.inf or math.isnan(base):
             # Outside the support of the prior: reject without a look at the data.
             accepted, mean, error = False, math.nan, math.nan
+        elif base == math.inf:
+            accepted, mean, error = (
+                leaves_zero(q_new, q, args, n_exact + rows.n_others, target),
+                math.nan,
+                0.0,
+            )
         else:
             width = rule.range_of(rule.bound, q_new, q, args, rows, target)
             sample, stages, n_read = sequential_test(rng, psi, width, q_new, q, args, rows, rule, target)
-            # A sum that is not finite: plus infinity is accepted, minus infinity and NaN are not.
-            finite = math.isfinite(sample.mean)
-            accepted = rule.accept(rule.schedule, sample, psi, rng) if finite else sample.mean > psi
+            if math.isfinite(sample.mean):
+                accepted = rule.accept(rule.schedule, sample, psi, rng)
+            else:
+                is_infinite = sample.mean == math.inf
+                accepted = is_infinite and leaves_zero(q_new, q, args, n_exact + rows.n_others, target)
             mean, error = sample.mean, standard_error(sample.n, rows.n_others, sample.m2)
             n_used += n_read
             n_stages += stages
@@ -167,6 +175,27 @@ def transitions(
         if tune:
             proposal.adapt(proposal.state, q, accepted)
     return Outcome(q, n_accepted, n_used, n_stages, n_exhausted, n_clipped, accepted, mean, error, psi)
+
+
+@jitable
+def leaves_zero(q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> bool:
+    """Whether a log ratio of plus infinity accepts: where the density is zero at q, and finite at q_new.
+
+    It is infinite as well where rounding makes the new density infinite. A chain would never leave that.
+    """
+    return not has_density(q, args, n_local, target) and has_density(q_new, args, n_local, target)
+
+
+@jitable
+def has_density(q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> bool:
+    """Is the density at q positive and finite? Else the log of its ratio to itself is not a number."""
+    if math.isnan(target.global_log_ratio(q, q, args)):
+        return False
+    for start in range(0, n_local, CHUNK):
+        for x in target.log_ratios(q, q, np.arange(start, min(start + CHUNK, n_local)), args):
+            if math.isnan(x):
+                return False
+    return True
 
 
 @jitable

@@ -34,7 +34,7 @@ from pymc_austerity.acceptance.base import log_uniform
 from pymc_austerity.bounds.row_draws import RowDraws
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.metropolis import Outcome, leaves_zero
 from pymc_austerity.kernels.subsample import sort_rows
 from pymc_austerity.proposals.base import ProposalKernel
 from pymc_austerity.target import CHUNK, Index, Target, Vector
@@ -119,6 +119,8 @@ def tuna_transitions(
             accepted = True
         elif base == -math.inf or math.isnan(base):
             accepted = False  # outside the support of the prior
+        elif base == math.inf:
+            accepted = leaves_zero(q_new, q, args, n_local, target)
         else:
             phi_new, phi = target.features(q_new, args), target.features(q, args)
             move = rows.move(rows.state, phi_new, phi)
@@ -131,6 +133,8 @@ def tuna_transitions(
                 n_used += n_local
                 n_exhausted += 1
             accepted = base + estimate > threshold
+            if estimate == math.inf:
+                accepted = leaves_zero(q_new, q, args, n_local, target)
         if accepted:
             q = q_new
             n_accepted += 1
@@ -169,7 +173,7 @@ def poisson_log_ratio(
                 rule.violations[0] += 1
                 if not rule.debug:
                     raise RemainderBoundError(index[k], log_ratios[k], bound)
-                if math.isnan(log_ratios[k]):
+                if not math.isfinite(log_ratios[k]):
                     return -math.inf, n_read
             x = min(max(log_ratios[k] / bound, -1.0), 1.0)
             if rng.random() * (1.0 + extra) < 0.5 * (1.0 - x) + extra:

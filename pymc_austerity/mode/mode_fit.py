@@ -17,6 +17,7 @@ from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import warn
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.log_likelihood import LogLikelihood
 from pymc_austerity.model.structure.term_structure import TermStructure
@@ -68,6 +69,11 @@ class ModeReport(NamedTuple):
     n_modes: int
     acceptance: float
     remainder_sd: float
+
+    @property
+    def is_poor(self) -> bool:
+        """Are draws of the fitted distribution unlike the posterior?"""
+        return self.acceptance < _POOR_ACCEPTANCE or not self.remainder_sd < _LARGE_SPREAD
 
     def __str__(self) -> str:
         starts = f"{self.n_starts} start{'s' if self.n_starts != 1 else ''}"
@@ -184,6 +190,20 @@ class ModeFit(NamedTuple):
         """Those of what the local terms are expanded in."""
         return self.padded_factors() if self.of_features is None else self.of_features
 
+    def start(
+        self, q: Vector, rng: np.random.Generator, log_density: Callable[[Vector], float], names: str
+    ) -> Vector:
+        """A draw as a first state: if they are poor, again where it is far less likely than the mode."""
+        if not self.report.is_poor:
+            return self.drawn(q, rng)
+
+        def draw() -> tuple[Vector, float]:
+            found = self.drawn(q, rng)
+            return found, log_density(found)
+
+        lowest = log_density(np.where(self.free, self.proxy.mode, q)) - FAR_BELOW - len(self.unwhiten)
+        return likely_draw(draw, lowest, names)
+
     def drawn(self, q: Vector, rng: np.random.Generator) -> Vector:
         """A draw of the normal distribution; coordinates that were not fitted are those of `q`."""
         result = q.copy()
@@ -193,7 +213,12 @@ class ModeFit(NamedTuple):
 
 
 def start_near(
-    mode_fit: ModeFit, q: Vector, default: Callable[[], Vector], names: str, rng: np.random.Generator
+    mode_fit: ModeFit,
+    q: Vector,
+    default: Callable[[], Vector],
+    names: str,
+    rng: np.random.Generator,
+    log_density: Callable[[Vector], float],
 ) -> Vector:
     """A first state for proposals that are fitted to the mode: `q`, or a draw of the fitted distribution.
 
@@ -212,6 +237,8 @@ def start_near(
     names : str
         Of the variables, for the warning.
     rng : Generator
+    log_density : callable
+        Of the model, at a state of the block.
 
     Returns
     -------
@@ -233,12 +260,12 @@ def start_near(
         )
         return q
     logger.info("%s: the chain starts from a draw of the normal distribution fitted at the mode.", names)
-    return mode_fit.drawn(q, rng)
+    return mode_fit.start(q, rng, log_density, names)
 
 
 def warn_if_poor(report: ModeReport) -> None:
     """Tell if draws of the fitted distribution are already unlike the posterior."""
-    if report.acceptance < _POOR_ACCEPTANCE or not report.remainder_sd < _LARGE_SPREAD:
+    if report.is_poor:
         warn(
             "The posterior is far from the normal distribution fitted at its mode: independent draws of that "
             f"would be accepted at a rate of about {report.acceptance:.2f}, and its log density is off by "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pymc as pm
 from pymc.initial_point import make_initial_point_expression
 from pymc.pytensorf import replace_rng_nodes
@@ -17,12 +18,15 @@ from pytensor.scan.op import Scan
 
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.compile.backend import current_backend
-from pymc_austerity.model.factorisation import Factorisation, some_rows
+from pymc_austerity.model.factorisation import Factorisation, point_of, some_rows
 from pymc_austerity.model.graph.rewrite import INTERPRETED, INTERPRETED_STABLE
 
 logger = logging.getLogger(__name__)
 
 _NAMED_ROWS = 5
+# Draws that are tried for a start, at most; and how far its log density may be below that at the center: so
+# much, and more for each dimension.
+_MOST_DRAWS, FAR_BELOW = 20, 50.0
 # A series of this length takes longer to loop over in Python than to compile the loop.
 _LONG = 10_000
 
@@ -59,18 +63,24 @@ def _is_long(rv: Variable) -> bool:
 
 
 @np.errstate(all="ignore")
-def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_most: float = np.inf) -> None:
+def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_most: float = np.inf) -> float:
     """Raise `UnsuitableError` naming the term, and its first rows, that is not finite at `point`.
 
     Costs one evaluation of every term, on `at_most` rows of each; nothing is compiled. What is not finite is
     looked at again after PyTensor's rewrites for numerical stability, as PyMC would compute it.
+
+    Returns
+    -------
+    float
+        The sum of the terms that were evaluated.
     """
-    values = factorisation.point_values(point)
+    values, total = factorisation.point_values(point), 0.0
     leaves = factorisation.leaf_values
     for name, graph in factorisation.globals:
         for mode in (INTERPRETED, INTERPRETED_STABLE):
             value = factorisation.compile(graph.sum(), [], mode=mode)(*values, *leaves)
             if np.isfinite(value):
+                total += float(value)
                 break
         else:
             raise UnsuitableError(_message(name, float(value), ""))
@@ -78,7 +88,9 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_mo
         quick = factorisation.compile(term.rows, [term.index], mode=INTERPRETED)
         stable = None
         for rows in some_rows(term.size, at_most):
-            index = rows[~np.isfinite(quick(*values, rows, *leaves))]
+            terms = quick(*values, rows, *leaves)
+            sound = np.isfinite(terms)
+            index, total = rows[~sound], total + float(terms[sound].sum())
             if not len(index):
                 continue
             stable = stable or factorisation.compile(term.rows, [term.index], mode=INTERPRETED_STABLE)
@@ -89,6 +101,55 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_mo
                 where = f" in row {first[0]}" if len(bad) == 1 else f" in rows {first}"
                 where += ", ..." if len(bad) > _NAMED_ROWS else ""
                 raise UnsuitableError(_message(term.name, float(found[bad[0]]), where))
+            total += float(found.sum())
+    return total
+
+
+def density_of_block(
+    factorisation: Factorisation, point: Mapping[str, Any]
+) -> Callable[[npt.NDArray[np.float64]], float]:
+    """The log density of a state of the block, the others as at `point`; minus infinity if it is not finite.
+
+    It reads all rows.
+    """
+
+    def log_density(q: npt.NDArray[np.float64]) -> float:
+        try:
+            return require_finite(factorisation, point_of(factorisation, q, point))
+        except UnsuitableError:
+            return -np.inf
+
+    return log_density
+
+
+def likely_draw(
+    draw: Callable[[], tuple[npt.NDArray[np.float64], float]], lowest: float, names: str
+) -> npt.NDArray[np.float64]:
+    """A draw of a fitted distribution as a first state, drawn again where it is far less likely than others.
+
+    Parameters
+    ----------
+    draw : callable
+        Returns a state of the block, and its log density in coordinates in which that varies little.
+    lowest : float
+        Log density below which the posterior is not.
+    names : str
+        Of the variables, for the warning.
+    """
+    best, highest = draw()
+    for _ in range(_MOST_DRAWS - 1):
+        if highest >= lowest:
+            return best
+        q, height = draw()
+        if height > highest:
+            best, highest = q, height
+    if highest < lowest:
+        warn(
+            f"Of {_MOST_DRAWS} draws of the distribution that was fitted to {names} all are far less likely "
+            f"than its center: the best by more than {lowest - highest:,.0f} in log density. The chain "
+            "starts there, and may be on its way for long: tune for longer, or use pm.NUTS."
+        )
+    return best
 
 
 def _message(name: str, value: float, where: str) -> str:

@@ -29,7 +29,7 @@ def plot_data_usage(
     backend: str | None = None,
     **pc_kwargs: Any,
 ) -> Any:
-    """Share of the data that was read, over the draws: one panel for each sampler, one line for each chain.
+    """How much of the data was read, over the draws: one panel for each sampler, one line for each chain.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def plot_data_usage(
     Notes
     -----
     Shares are per transition, as `fraction_used` is: of several transitions a draw, their mean. A sweep over
-    a plate has two moves, which may read 200 % of N together. The dashed
+    a plate has several moves, each of which may read 100 % of N. The dashed
     line is the mean over all chains. The axis is logarithmic where block means differ by more than a factor
     of ten. A line that falls or rises shows a chain that is still on its way, or a decision rule that reads
     more in the tails. Statistics of a sampler that records none are NaN; its panel stays empty and says so.
@@ -116,7 +116,7 @@ def plot_data_usage(
     panels.draw_title(texts, size=11, **whole)
     panels.draw("xlabel", azp.visuals.labelled_x, text="draw", **whole)
     of_plate = "plate_n_used" in idata["sample_stats"]
-    label = "data read per sweep of two moves (% of N)" if of_plate else "data read per transition (% of N)"
+    label = "data read per sweep (% of N for each move)" if of_plate else "data read per transition (% of N)"
     panels.draw("ylabel", azp.visuals.labelled_y, text=label, **whole)
     panels.draw("yscale", _scale, data=blocks, ignore_aes="all")
     if panels.backend == "matplotlib":

@@ -158,7 +158,7 @@ def inner_transitions(
             momentum = momentum + 0.5 * state.scale[0] * slope
         change = target.global_log_ratio(q_new, q, args) + before - 0.5 * squared(momentum)
         u = rng.random()
-        if math.isnan(change):  # a divergent trajectory
+        if not change < math.inf:  # a divergent trajectory, or an end at which rounding makes it infinite
             continue
         total += math.exp(min(0.0, change))
         if u < math.exp(min(0.0, change)):

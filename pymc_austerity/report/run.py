@@ -65,9 +65,9 @@ class Run:
     terms : float
         Local terms evaluated after tuning; NaN if they are not counted.
     fraction : float
-        Share of the N local terms that a transition has evaluated; NaN if it is not known.
+        Local terms that a transition has evaluated, over N; NaN if it is not known.
     moves : int
-        Moves of a transition that decide by themselves, each on up to N terms: two on a plate.
+        Moves of a transition that decide by themselves, each on up to N terms: two or more on a plate.
     configuration : tuple of dict
         Of each of its steps.
     messages : tuple of str
@@ -172,7 +172,7 @@ def run_step(
         other_seconds=time.perf_counter() - began - clock.seconds - clock.tuning_seconds,
         terms=clock.terms,
         fraction=_fraction(idata),
-        moves=2 if any("plate_n_used" in block.stats_dtypes_shapes for block in blocks) else 1,
+        moves=max((getattr(block, "n_moves", 1) for block in blocks), default=1),
         notes=(*notes, *_remarks(idata, clock, budget, settings, blocks)),
     )
 

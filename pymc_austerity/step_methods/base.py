@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, Competence
@@ -34,6 +35,11 @@ class RebuiltStep(BlockedStep):
     2. A pickle leaves out the attributes that are named in `_rebuilt`; they are None afterwards.
     3. Where it is first stepped elsewhere, `_rebuild` compiles for what was found out before.
     4. Where a chain begins and data were replaced since (`pm.set_data`), it is built anew.
+    5. So it is where data are replaced between two draws, with a warning. PyMC's own steps have the new data
+       in the next draw, and steps of one chain must not differ in their data. It takes a set-up each time.
+
+    Before each draw a step looks only at which arrays the shared data are. What is written into an array in
+    place (``get_value(borrow=True)[0] = 1``) is noticed where a chain begins, and not within a chain.
     """
 
     default_blocked = True
@@ -43,6 +49,8 @@ class RebuiltStep(BlockedStep):
     _reads_disk: ClassVar[bool] = False
     # Fingerprints of the data that the step was built for.
     _data_seen: list[Fingerprint] | None = None
+    # Whether this chain has told that data were replaced while it ran.
+    _told_of_data = False
     _model: Any
     _vars: list[Variable]
 
@@ -140,8 +148,15 @@ class RebuiltStep(BlockedStep):
         self._data_seen = self._fingerprints()
 
     def require_built(self, point: PointType) -> bool:
-        """Build the step if this process has not; were the data others than where it was made?"""
+        """Build the step if this process has not; were the data others than where it was made?
+
+        If it has, build anew for data that were replaced since.
+        """
         if self.is_built:
+            for graph in self._graphs():
+                replaced = graph.replaced_data()
+                if replaced is not None:
+                    return self._follow_data(replaced, point)
             return False
         if self._data_seen is not None:
             with many_graphs():
@@ -151,17 +166,45 @@ class RebuiltStep(BlockedStep):
         self._build_anew(point)
         return True
 
+    def _adopts_data(self) -> bool:
+        """Whether what is in the shared data is what the step was built for, in other arrays or not."""
+        if self._fingerprints() != self._data_seen:
+            return False
+        for graph in self._graphs():
+            graph.adopt_data()
+        return True
+
+    def _follow_data(self, replaced: str, point: PointType) -> bool:
+        """Within a chain, build anew unless data were replaced by equal ones; were they others?"""
+        if self._adopts_data():
+            return False
+        for name, value in self._point_for_other_data().items():
+            if np.shape(point[name]) != value.shape:
+                raise ValueError(
+                    f"The data {replaced!r} were replaced (pm.set_data) while a chain ran. With them "
+                    f"{name!r} has the shape {value.shape}, and the chain is at a point where it has the "
+                    f"shape {np.shape(point[name])}. Begin another chain: pm.sample."
+                )
+        if not self._told_of_data:
+            warn(
+                f"The data {replaced!r} were replaced (pm.set_data) while a chain ran. {type(self).__name__} "
+                "is set up anew for them, here and at each such change, and forgets what it has learnt while "
+                "tuning. Data that are drawn in each draw take less time as variables of the model."
+            )
+            self._told_of_data = True
+        self._build_anew(point)
+        return True
+
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         refuse_shared(self, self._vars, rng)
         super().setup_chain(rng, tune, draws)
+        self._told_of_data = False
         if self.is_built:
-            if self._fingerprints() != self._data_seen:
-                self._build_anew(self._point_for_other_data())
-            else:
-                for graph in self._graphs():
-                    graph.adopt_data()
+            if self._adopts_data():
                 self._check_rows()
+            else:
+                self._build_anew(self._point_for_other_data())
         self._begin_chain(tune)
 
     # Copies and pickles ---------------------------------------------------------------------

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.data import RowStore
+from pymc_austerity.data.scratch import ScratchTable
 
 N, CHUNK = 1000, 64
 
@@ -306,11 +307,11 @@ def test_an_odd_order_of_bytes_or_axes_is_copied(tmp_path):
 
 def test_a_folder_for_what_is_computed(store, tmp_path, monkeypatch):
     assert store.scratch_folder() == store.path
-    elsewhere = tmp_path / "scratch"
-    elsewhere.mkdir()
+    elsewhere = tmp_path / "is not there" / "scratch"
     assert RowStore.open(store.path, scratch=elsewhere).scratch_folder() == elsewhere
-    with pytest.raises(PermissionError, match="scratch='another folder'"):
-        RowStore.open(store.path, scratch=tmp_path / "none").scratch_folder()
+    ScratchTable(elsewhere, (2, 3), float).close()
+    with pytest.raises(PermissionError, match="Not a directory.*scratch='another folder'"):
+        RowStore.open(store.path, scratch=store["y"].path / "below").scratch_folder()
     # The superuser, who may run this, can write everywhere.
     monkeypatch.setattr("os.access", lambda path, mode: path != store.path)
     with pytest.raises(PermissionError, match="scratch='another folder'"):

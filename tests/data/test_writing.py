@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -40,7 +41,7 @@ def full_disk(path, match, number, source, **options):
 
 
 def test_too_little_space_is_found_before_anything_is_written(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_bavail=2, f_frsize=4096))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=8192))
     told = f"rows.partial: {2 * BYTES:,} bytes are wanted, 8,192 are left"
     full_disk(tmp_path / "rows", told, errno.ENOSPC, source)
     # Twice as much while rows are sorted.
@@ -55,11 +56,16 @@ def test_space_is_reserved(source, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"sort_by": "g"}, {"standardise": ["x"]}])
-def test_without_reservation_the_disk_is_full_while_rows_are_written(source, tmp_path, monkeypatch, options):
+@pytest.mark.parametrize("known", [True, False])
+def test_without_reservation_the_disk_is_full_while_rows_are_written(
+    source, tmp_path, monkeypatch, known, options
+):
     def cannot(descriptor, start, length):
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
     monkeypatch.setattr(os, "posix_fallocate", cannot)
+    if not known:
+        monkeypatch.delattr(os, "posix_fallocate")
     with limited_file_size(5000):
         full_disk(tmp_path / "rows", f"{BYTES:,} bytes are wanted", errno.EFBIG, source, **options)
 
@@ -303,3 +309,36 @@ def test_two_processes_do_not_write_one_path(source, tmp_path):
         RowStore.write(source, path, resume=True)
     RowStore.write({"x": np.arange(1000.0)}, path, chunk_rows=5, resume=True).verify()
     np.testing.assert_array_equal(RowStore.open(path)["x"], np.arange(1000.0))
+
+
+# Other systems ----------------------------------------------------------------------------------
+
+
+ELSEWHERE = """
+import importlib, os, pkgutil, sys
+sys.modules.update(dict.fromkeys(["fcntl", "grp", "pwd", "resource"]))
+for name in ("posix_fallocate", "pwrite"):
+    delattr(os, name)
+import pymc_austerity as pma
+for module in pkgutil.walk_packages(pma.__path__, "pymc_austerity."):
+    importlib.import_module(module.name)
+import numpy as np
+from pymc_austerity.data.scratch import ScratchTable
+table = ScratchTable(__import__("pathlib").Path(sys.argv[1]), (2, 3), float)
+table.write(1, 1, np.array([3.0, 4.0]))
+assert table.values.tolist() == [[0, 0, 0], [0, 3, 4]], table.values
+try:
+    pma.RowStore.write({"x": np.zeros(3)}, os.path.join(sys.argv[1], "rows"))
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow("imports PyMC in a process of its own")
+def test_a_system_that_lacks_what_is_not_in_every_python(tmp_path):
+    """As on Windows: all is imported, and a store, which has to be locked, is refused with a sentence."""
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "Python has no locks of files on this system" in told.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -13,9 +13,11 @@ import tarfile
 import venv
 import zipfile
 from email import message_from_string
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from pymc_austerity._version import __version__
 
@@ -49,6 +51,28 @@ def readme_script():
     """The first script of the README that makes a model."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     return next(block for block in blocks if "pm.Model" in block)
+
+
+def metadata_of(wheel):
+    """What the wheel tells of itself."""
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+    return message_from_string(archive.read(name).decode())
+
+
+def brought(declared, extra):
+    """Names of the distributions that requirements bring, with what these require themselves."""
+    left, seen, names = [(each, extra) for each in declared], set(), set()
+    while left:
+        each = left.pop()
+        needed = Requirement(each[0])
+        if each in seen or (needed.marker and not needed.marker.evaluate({"extra": each[1]})):
+            continue
+        seen.add(each)
+        names.add(needed.name)
+        of_extras = ("", *needed.extras)
+        left += [(more, own) for more in metadata.requires(needed.name) or () for own in of_extras]
+    return names
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +113,12 @@ def test_what_is_in_the_files(built):
 
 
 def test_metadata(built):
-    wheel, _ = built
-    archive = zipfile.ZipFile(wheel)
-    (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
-    metadata = message_from_string(archive.read(name).decode())
-    assert metadata["Version"] == __version__
-    requirements = metadata.get_all("Requires-Dist")
+    told = metadata_of(built[0])
+    assert told["Version"] == __version__
+    requirements = told.get_all("Requires-Dist")
     bare = [each for each in requirements if ">=" not in each and "pymc-austerity[" not in each]
     assert bare == []  # each has a lower bound
-    assert "Typing :: Typed" in metadata.get_all("Classifier")
+    assert "Typing :: Typed" in told.get_all("Classifier")
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {__version__}\n" in citation
 
@@ -106,6 +127,28 @@ def test_dependencies_are_declared_and_met(built, python, tmp_path):
     """pip looks for what is declared, and there is no index that could have it."""
     told = run(python, "-m", "pip", "install", "--no-index", built[0], cwd=tmp_path)
     assert "Requirement already satisfied: pymc" in told
+
+
+NETCDF = """
+import importlib.util as util, numpy as np, arviz as az, pymc_austerity
+assert not any(util.find_spec(name) for name in ("pytest", "matplotlib", "zarr"))
+az.from_dict({"posterior": {"x": np.ones((2, 3))}}).to_netcdf("draws.nc")
+print(float(az.from_netcdf("draws.nc").posterior["x"].sum()))
+"""
+
+
+def test_the_extra_netcdf_alone_writes_draws(built, tmp_path):
+    """In an environment of the wheel and of what it brings with this extra: the tests have more."""
+    folder = tmp_path / "environment"
+    venv.create(folder, with_pip=False)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    zipfile.ZipFile(built[0]).extractall(site)
+    libraries = Path(sysconfig.get_path("purelib"))
+    for name in brought(metadata_of(built[0]).get_all("Requires-Dist"), "netcdf"):
+        for part in {path.parts[0] for path in metadata.files(name)} - {"..", "__pycache__"}:
+            if not (site / part).exists():
+                (site / part).symlink_to(libraries / part)
+    assert run(folder / "bin" / "python", "-c", NETCDF, cwd=tmp_path, PYTHONWARNINGS="ignore") == "6.0\n"
 
 
 def test_it_is_the_wheel_that_is_imported(python, tmp_path):

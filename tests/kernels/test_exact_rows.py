@@ -135,6 +135,8 @@ def one_transition(kernel, rule, terms, exact, rng, *, base=(0.0, 0.0), blocks=F
     calls = []
 
     def log_ratios(q_new, q, index, args):
+        if np.all(q_new == q):  # what is infinite is so because the density at 0, or at 1, is zero
+            return np.where(terms[index] == (INF if q[0] == 0.0 else -INF), np.nan, 0.0)
         assert (q_new[0], q[0]) == (1.0, 0.0)
         calls.append(index.copy())
         return terms[index]

@@ -583,21 +583,32 @@ def decide_once(terms, psi, rule, seed=0):
     return given_test(rng, psi, terms, population, rule.bind(len(terms)), rule.functions.decide)
 
 
-def one_transition(global_=0.0, terms=None, hastings=0.0, u=0.5, rule=None, data=None):
-    """One interpreted transition from 0 to 1 whose every ingredient is given."""
+def one_transition(global_=0.0, terms=None, hastings=0.0, u=0.5, rule=None, data=None, leaves=False):
+    """One interpreted transition from 0 to 1 whose every ingredient is given.
+
+    What is infinite is so because the density at 1 is; where it `leaves`, because the density at 0 is zero.
+    """
     terms = np.zeros(6) if terms is None else np.asarray(terms, dtype=float)
     rule = rule or Exact()
     read = []
 
+    def itself(q, x):
+        return np.where(np.isinf(x) & (q[0] == (0.0 if leaves else 1.0)), np.nan, 0.0)
+
     def log_ratios(q_new, q, index, args):
+        if np.all(q_new == q):
+            return itself(q, terms[index])
         read.extend(index.tolist())
         return terms[index]
+
+    def global_log_ratio(q_new, q, args):
+        return float(itself(q, global_)) if np.all(q_new == q) else global_
 
     schedule = rule.bind(len(terms))
     out = transitions(
         1, False, ScriptedRng([u, *[0.0] * 100]), np.zeros(1), (), rows_of(schedule),
         rule_of(rule, schedule), by(lambda *_: (np.ones(1), hastings)),
-        Target(lambda *_: global_, log_ratios),
+        Target(global_log_ratio, log_ratios),
     )  # fmt: skip
     assert out.q[0] == out.accepted == out.n_accepted
     assert out.n_used == len(read)
@@ -619,11 +630,13 @@ INF, NAN = math.inf, math.nan
         ({"terms": [-1.0, -2, -1, -2, -1, -2]}, False),
         ({"terms": [-INF, 1, 1, 1, 1, 1]}, False),
         ({"terms": [NAN, 1, 1, 1, 1, 1]}, False),
-        ({"terms": [INF, -1, -1, -1, -1, -1]}, True),
+        ({"terms": [INF, -1, -1, -1, -1, -1]}, False),
+        ({"terms": [INF, -1, -1, -1, -1, -1], "leaves": True}, True),
         ({"terms": [INF, -INF, 1, 1, 1, 1]}, False),
-        ({"global_": INF}, True),
-        ({"hastings": INF}, True),
-        ({"global_": INF, "terms": [-1.0, -2, -1, -2, -1, -2]}, True),
+        ({"global_": INF}, False),
+        ({"global_": INF, "leaves": True}, True),
+        ({"hastings": INF}, False),
+        ({"global_": INF, "terms": [-1.0, -2, -1, -2, -1, -2], "leaves": True}, True),
         ({"global_": INF, "terms": [-INF, 1, 1, 1, 1, 1]}, False),
         ({"global_": INF, "hastings": -INF}, False),
         ({"u": 0.0, "global_": -1e6}, True),  # log 0 = -inf: any finite ratio is above

@@ -68,7 +68,7 @@ def test_chains_do_not_start_far_away(of_plate):
 def test_no_share_is_above_one_without_its_reason(of_plate):
     text = of_plate.to_markdown()
     assert "| 2 x 100 %" in text
-    assert "a sweep over groups has two moves" in text
+    assert "Before x: moves of a sweep over groups" in text
     assert "200 %" not in text
     assert "200 %" not in of_plate.to_html()
     run = of_plate.standard

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import TunaMH
+from pymc_austerity import SubsamplingWarning, TunaMH
 from pymc_austerity.model.compile.backend import interpreted as without_compilation
 from pymc_austerity.testing.steps import require_same_path
 
@@ -36,6 +36,25 @@ def test_other_data(short_pilots, new):
     after, fresh = drawn(step, model), drawn(TunaMH(model=model, rng=1), model)
     require_same_path("A rebuilt step", after, fresh, "It has kept something of the old data.")
     assert any((a["u"] != b["u"]).any() for a, b in zip(before[0], after[0], strict=True))
+
+
+@INTERPRETED
+@pytest.mark.slow("compiles a plate")
+def test_other_data_within_a_chain(short_pilots):
+    """See `test_data_within_a_chain.py` for other steps."""
+    model = model_of()
+    step = TunaMH(model=model)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    point, _ = step.step(model.initial_point())
+    with model:
+        pm.set_data({"outcome": 1 - Y})
+    fresh = TunaMH(model=model)
+    fresh.setup_chain(np.random.default_rng(2), 0, 0)
+    step.rng = np.random.default_rng(2)
+    with pytest.warns(SubsamplingWarning, match="'outcome' were replaced"):
+        found, _ = step.step(point)
+    expected, _ = fresh.step(point)
+    np.testing.assert_array_equal(found["u"], expected["u"])
 
 
 @INTERPRETED

@@ -1,5 +1,6 @@
 """SCIR and SGRLD: PyMC's contract, what is kept from draw to draw, and errors that say what to do."""
 
+import re
 from contextlib import nullcontext
 from copy import deepcopy
 
@@ -471,6 +472,41 @@ def test_minibatches_that_widen_the_law_are_told_of(model, name):
         SCIR([model[name]], batch_size=40, control_variate="anchor")
         with pytest.warns(SubsamplingWarning, match="too large by an unknown factor"):
             SCIR([model[name]], batch_size=1)
+
+
+def told_factor(model, name, **options):
+    """By how much the standard deviation is said to be too large."""
+    with model, pytest.warns(SubsamplingWarning, match="about .* times too large") as told:
+        step = SCIR([model[name]], **options)
+    (factor,) = re.findall(r"about (\S+) times", " ".join(str(each.message) for each in told))
+    return step, float(factor)
+
+
+@INTERPRETED
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_factor_that_is_told_is_the_true_one(seed):
+    """That of a stationary process, in closed form."""
+    n_rows, n = 5000, 100
+    y = np.random.default_rng(seed).poisson(3.0, n_rows)
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), observed=y)
+    _, told = told_factor(model, "rate", batch_size=n, step_size=1.0)
+    noise = n_rows * (n_rows - n) / n * y.var(ddof=1)
+    assert told == pytest.approx(np.sqrt(1 + np.tanh(0.5) * noise / (2 + y.sum())), rel=0.1)
+
+
+@INTERPRETED
+@pytest.mark.filterwarnings("ignore:The likelihood is not linear:pymc_austerity.SubsamplingWarning")
+def test_the_factor_that_is_told_is_that_of_the_statistic():
+    """With a drift that is frozen its shape has M in it."""
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(2))
+        pm.Potential("y", pt.log(w[0] * X + w[1]))
+    step, told = told_factor(model, "w", batch_size=40, step_size=1.0)
+    point, found = {"w_simplex__": model.initial_point()["w_simplex__"]}, []
+    for _ in range(100):
+        found.append(step.step(point)[1][0]["variance_inflation"])
+    assert told == pytest.approx(np.sqrt(np.mean(found)), rel=0.15)
 
 
 # Likelihoods that depend on other variables where the step was not built ------------------------------

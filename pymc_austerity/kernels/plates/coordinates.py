@@ -12,9 +12,10 @@ the predictor of row i moves by t_i = e_g + z_i . d, and the second-order Taylor
 without cross terms. The prior says e_g ~ N(nu_g, tau^2), nu_g = loc_g - u_g* + xbar_g . d. So e_g given theta
 is N(m_g, s_g^2) but for the remainders. With t2 = tau^2, r = 1 / (1 + b_g t2) and k = a_g - b_g nu_g
 
-    m_g = (a_g t2 + nu_g) r,    s_g^2 = t2 r,    (e_g - nu_g) / tau = tau r k + sqrt(r) eps_g,
+    m_g = (a_g t2 + nu_g) r,    s_g^2 = t2 r,    z_g = (u_g - loc_g) / tau = tau r k + sqrt(r) eps_g,
 
-of which nothing is lost as tau goes to 0. The chain runs on (theta, eps), e_g = m_g + s_g eps_g, in which
+of which nothing is lost as tau goes to 0: z_g is kept beside u_g, which does not tell it then
+(`chain_memory`). The chain runs on (theta, eps), e_g = m_g + s_g eps_g, in which
 
     log posterior = log prior(theta) + quadratic(theta) - |eps|^2 / 2 + sum of remainders + constant,
     quadratic = c . d - d' W d / 2 + sum over g of r (a_g^2 t2 + 2 a_g nu_g - b_g nu_g^2) / 2 + log(r) / 2.
@@ -26,8 +27,6 @@ remainders: quadratic has (N log lambda - lambda sum of squares) / 2 besides.
 from __future__ import annotations
 
 import math
-
-import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.records import GroupSums
@@ -117,34 +116,42 @@ def quadratic(
 
 
 @jitable
-def standardised(
-    sums: GroupSums, d: Vector, tau: float, log_precision: float, effects: Vector, centered: bool, eps: Vector
-) -> None:
-    """eps_g, from the effects as the model has them."""
-    t2, precision = tau * tau, math.exp(log_precision)
-    slopes, curvatures, base, own = sums.slopes, sums.curvatures, sums.effects, np.empty(eps.shape[0])
-    prior_locations(sums, d, own)
-    locations(sums, d, eps)
-    for g in range(eps.shape[0]):
-        nu = eps[g]
-        b = precision * curvatures[g]
-        r = 1.0 / (1.0 + b * t2)
-        z = (effects[g] - base[g] - own[g]) / tau if centered else effects[g]
-        eps[g] = (z - tau * r * (precision * slopes[g] - b * nu)) / math.sqrt(r)
+def standardised(sums: GroupSums, d: Vector, tau: float, effects: Vector, z: Vector) -> None:
+    """Write z_g = (u_g - loc_g) / tau."""
+    base = sums.effects
+    prior_locations(sums, d, z)
+    for g in range(z.shape[0]):
+        z[g] = (effects[g] - base[g] - z[g]) / tau
 
 
 @jitable
-def effects_of(
-    sums: GroupSums, d: Vector, tau: float, log_precision: float, eps: Vector, centered: bool, effects: Vector
-) -> None:
-    """The effects as the model has them, from eps_g."""
-    t2, precision = tau * tau, math.exp(log_precision)
-    slopes, curvatures, base, own = sums.slopes, sums.curvatures, sums.effects, np.empty(eps.shape[0])
-    prior_locations(sums, d, own)
-    locations(sums, d, effects)
+def effects_of(sums: GroupSums, d: Vector, tau: float, z: Vector, effects: Vector) -> None:
+    """Write u_g = loc_g + tau z_g."""
+    base = sums.effects
+    prior_locations(sums, d, effects)
+    for g in range(z.shape[0]):
+        effects[g] += base[g] + tau * z[g]
+
+
+@jitable
+def eps_of(sums: GroupSums, d: Vector, tau: float, log_precision: float, z: Vector, eps: Vector) -> None:
+    """Write eps_g of z_g."""
+    t2, precision, slopes, curvatures = tau * tau, math.exp(log_precision), sums.slopes, sums.curvatures
+    locations(sums, d, eps)
     for g in range(eps.shape[0]):
-        nu = effects[g]
         b = precision * curvatures[g]
         r = 1.0 / (1.0 + b * t2)
-        z = tau * r * (precision * slopes[g] - b * nu) + math.sqrt(r) * eps[g]
-        effects[g] = base[g] + own[g] + tau * z if centered else z
+        eps[g] = (z[g] - tau * r * (precision * slopes[g] - b * eps[g])) / math.sqrt(r)
+
+
+@jitable
+def standardised_from_eps(
+    sums: GroupSums, d: Vector, tau: float, log_precision: float, eps: Vector, z: Vector
+) -> None:
+    """Write z_g of eps_g."""
+    t2, precision, slopes, curvatures = tau * tau, math.exp(log_precision), sums.slopes, sums.curvatures
+    locations(sums, d, z)
+    for g in range(eps.shape[0]):
+        b = precision * curvatures[g]
+        r = 1.0 / (1.0 + b * t2)
+        z[g] = tau * r * (precision * slopes[g] - b * z[g]) + math.sqrt(r) * eps[g]

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.kernels.plates.chain_memory import ChainMemory
 from pymc_austerity.kernels.plates.coordinates import locations, quadratic_of_shared
 from pymc_austerity.kernels.plates.records import GroupSums, Plate
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome, plate_sweeps
@@ -36,6 +37,7 @@ def crossed_turn(
     q: Vector,
     args: tuple[Any, ...],
     plate: Plate,
+    memory: ChainMemory,
     target: Target,
 ) -> SweepOutcome:
     """Sweeps over one of two crossed plates, at the displacements in `plate.crossing`.
@@ -43,7 +45,7 @@ def crossed_turn(
     Parameters and what is returned are those of `sweeps.plate_sweeps`.
     """
     given_others(plate)
-    return plate_sweeps(n_transitions, tune, rng, q, args, plate, target)
+    return plate_sweeps(n_transitions, tune, rng, q, args, plate, memory, target)
 
 
 @jitable

@@ -88,7 +88,7 @@ def shared_by_drawn_rows(
         shift = shift_of(plate.bounds, pair.d, pair.d_new)
         n_used, n_whole = compare(rng, plate, pair, shift, plate.rule.kappa, log_ratios)
     log_ratio = base + np.sum(log_ratios)
-    accepted = math.log(1.0 - rng.random()) < log_ratio
+    accepted = math.log(1.0 - rng.random()) < log_ratio < math.inf
     return Counts(1.0 if accepted else 0.0, n_used, n_whole, 0, log_ratio)
 
 
@@ -102,7 +102,7 @@ def groups_by_drawn_rows(
         shift = shift_of(plate.bounds, pair.d, pair.d_new)
         n_used, n_whole = compare(rng, plate, pair, shift, 1.0, log_ratios)
     for g in range(log_ratios.shape[0]):
-        accepted[g] = log_ratios[g] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[g]
+        accepted[g] = is_accepted(rng, log_ratios[g])
     return Counts(np.sum(accepted) / log_ratios.shape[0], n_used, n_whole, 0, 0.0)
 
 
@@ -125,8 +125,14 @@ def outer_by_drawn_rows(
         if parents[g] >= 0:
             log_ratios[parents[g]] += of_groups[g]
     for h in range(log_ratios.shape[0]):
-        accepted[h] = log_ratios[h] >= 0.0 or math.log(1.0 - rng.random()) < log_ratios[h]
+        accepted[h] = is_accepted(rng, log_ratios[h])
     return Counts(np.sum(accepted) / max(1, log_ratios.shape[0]), n_used, n_whole, 0, 0.0)
+
+
+@jitable
+def is_accepted(rng: np.random.Generator, log_ratio: float) -> bool:
+    """Metropolis's rule. A chain is nowhere of density zero, so that no true ratio is infinite."""
+    return 0.0 <= log_ratio < math.inf or math.log(1.0 - rng.random()) < log_ratio < 0.0
 
 
 @jitable

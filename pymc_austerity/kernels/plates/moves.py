@@ -25,7 +25,7 @@ from pymc_austerity.kernels.plates.effects_density import (
     log_excess,
     standard_coordinates,
 )
-from pymc_austerity.kernels.plates.nested import keep_outer
+from pymc_austerity.kernels.plates.nested import write_outer
 from pymc_austerity.kernels.plates.records import EffectsDensity, Plate
 from pymc_austerity.kernels.plates.shared_proposal import propose_shared
 from pymc_austerity.kernels.plates.slopes import levels_of, quadratic_with_slopes, scale_factor
@@ -47,6 +47,8 @@ class PlateState(NamedTuple):
     theta : ndarray (q,)
     d : ndarray (P,)
         Then displacements of a crossed factor.
+    delta, outer : ndarray (H,)
+        Of outer effects delta_h, and z_h (`nested`).
     eps, levels, means, scales : ndarray (G,)
         eps_g, and e_g, m_g, s_g that belong to theta; with slopes (G q,), and F_g (G q q,) in place of s_g.
     shifts, roots, excesses : ndarray (G,) or (0,)
@@ -58,11 +60,13 @@ class PlateState(NamedTuple):
         What levels of other factors add in each group.
     cubic : CubicAt
     quadratic : float
-        See `coordinates`.
+        What of the log density of theta is beside its prior; see `coordinates`, and `nested`.
     """
 
     theta: Vector
     d: Vector
+    delta: Vector
+    outer: Vector
     eps: Vector
     levels: Vector
     means: Vector
@@ -90,6 +94,8 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
     return PlateState(
         np.empty(n_shared),
         d,
+        np.empty(plate.outer.columns.shape[0]),
+        np.empty(plate.outer.columns.shape[0]),
         np.empty(n),
         np.empty(n),
         np.empty(n),
@@ -106,20 +112,31 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
 
 @jitable
 def at_theta(
-    state: PlateState, theta: Vector, eps: Vector, plate: Plate, args: tuple[Any, ...], target: Target
+    state: PlateState,
+    theta: Vector,
+    delta: Vector,
+    eps: Vector,
+    plate: Plate,
+    args: tuple[Any, ...],
+    target: Target,
 ) -> PlateState:
-    """Write the state with these coordinates. Its numbers are in the record that is returned."""
-    sums = plate.sums
-    state.theta[:], state.eps[:] = theta, eps
-    displacement(sums, theta, state.d)
+    """Write the state with these coordinates. Its numbers are in the record that is returned.
+
+    Outer effects in `theta` are written anew: those of delta.
+    """
+    sums, value = plate.sums, 0.0
+    state.theta[:], state.delta[:], state.eps[:] = theta, delta, eps
+    displacement(sums, state.theta, state.d)
     given = target.features(theta, args)
     q = sums.n_effects
+    if delta.shape[0] > 0:
+        value += write_outer(sums, plate.outer, state.theta, state.d, given, state.delta, state.outer)
     if q == 1:
-        value = quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
+        value += quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
     else:
         log_precision = given[q * (q + 1) // 2]
         factor = scale_factor(given, q)
-        value = quadratic_with_slopes(sums, state.d, factor, log_precision, state.means, state.scales)
+        value += quadratic_with_slopes(sums, state.d, factor, log_precision, state.means, state.scales)
     displace(sums.cells, sums.shares, state.d, state.displaced)
     levels_of(q, state.means, state.scales, eps, state.levels)
     standard_coordinates(sums, given[0], given[1], state.means, state.shifts, state.roots)
@@ -129,6 +146,8 @@ def at_theta(
     return PlateState(
         state.theta,
         state.d,
+        state.delta,
+        state.outer,
         state.eps,
         state.levels,
         state.means,
@@ -153,14 +172,12 @@ def move_shared(
     decisions: Decisions,
     target: Target,
 ) -> tuple[PlateState, PlateState, Counts]:
-    """Move theta and keep all eps_g; the state comes first, then room for another."""
+    """Move theta and keep all eps_g and delta_h; the state comes first, then room for another."""
     theta, ratio = propose_shared(rng, plate.proposal, state.theta, args, target)
-    if plate.outer.columns.shape[0] > 0:
-        ratio += keep_outer(plate, state.theta, state.d, theta, args, target)
     base = ratio + target.global_log_ratio(theta, state.theta, args)
-    if not base > -math.inf:  # outside of the support of the prior, or not a number
+    if not -math.inf < base < math.inf:  # outside of the support, not a number, or infinite by rounding
         return state, other, Counts(0.0, 0, 0, 0, base)
-    new = at_theta(other, theta, state.eps, plate, args, target)
+    new = at_theta(other, theta, state.delta, state.eps, plate, args, target)
     base += new.quadratic - state.quadratic + np.sum(new.excesses) - np.sum(state.excesses)
     base += cubic_change(plate.cubic, state.cubic, state.levels, new.cubic, new.levels)
     pair = Pair(state.levels, new.levels, state.d, new.d, state.displaced, new.displaced)

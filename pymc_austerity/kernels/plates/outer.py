@@ -27,6 +27,8 @@ class Outer(NamedTuple):
         n_h = base_h + locations_h . theta[moved].
     moved : ndarray of int (M,)
     locations : ndarray (H, M)
+    is_centered : bool
+        Whether the model has v_h, else z_h = (v_h - n_h) / T.
     """
 
     parents: Index
@@ -35,9 +37,10 @@ class Outer(NamedTuple):
     base: Vector
     moved: Index
     locations: npt.NDArray[np.float64]
+    is_centered: bool
 
 
 def no_outer() -> Outer:
     """Where groups are not nested."""
     none = np.zeros(0, np.int64)
-    return Outer(none, none, 0, np.zeros(0), none, np.zeros((0, 0)))
+    return Outer(none, none, 0, np.zeros(0), none, np.zeros((0, 0)), True)

@@ -10,7 +10,6 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.cubic import add_cubic
 from pymc_austerity.kernels.plates.decisions import Counts, Decisions
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, propose_normal
-from pymc_austerity.kernels.plates.nested import outer_moments
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.thinning import Pair
 from pymc_austerity.target import Target
@@ -30,16 +29,11 @@ def move_outer(
 
     The state comes first, then room for another, as in `moves.move_shared`.
     """
-    outer, sums = plate.outer, plate.sums
-    n, n_groups = outer.columns.shape[0], plate.bounds.sizes.shape[0]
-    means, scales, log_ratios = np.empty(n), np.empty(n), np.empty(n)
-    outer_moments(plate, state.theta, state.d, target.features(state.theta, args), means, scales)
-    theta, accepted = state.theta.copy(), np.zeros(n, np.bool_)
+    n, n_groups = state.delta.shape[0], plate.bounds.sizes.shape[0]
+    delta, log_ratios, accepted = np.empty(n), np.empty(n), np.zeros(n, np.bool_)
     for h in range(n):
-        k = outer.columns[h]
-        delta, log_ratios[h] = propose_normal(rng, (state.d[k] - means[h]) / scales[h], 1.0)
-        theta[sums.linear[k]] = sums.center[k] + means[h] + scales[h] * delta
-    new = at_theta(other, theta, state.eps, plate, args, target)
+        delta[h], log_ratios[h] = propose_normal(rng, state.delta[h], 1.0)
+    new = at_theta(other, state.theta, delta, state.eps, plate, args, target)
     of_groups = np.zeros(n_groups)
     for g in range(state.excesses.shape[0]):
         of_groups[g] = new.excesses[g] - state.excesses[g]
@@ -49,6 +43,5 @@ def move_outer(
     counts = decisions.outer(rng, plate, decisions.numbers, pair, of_groups, log_ratios, accepted)
     for h in range(n):
         if not accepted[h]:
-            place = sums.linear[outer.columns[h]]
-            theta[place] = state.theta[place]
-    return at_theta(other, theta, state.eps, plate, args, target), state, counts
+            delta[h] = state.delta[h]
+    return at_theta(other, state.theta, delta, state.eps, plate, args, target), state, counts

@@ -54,7 +54,7 @@ def shared_by_test(rng: np.random.Generator, plate: Plate, numbers: Any, pair: P
     tests, rule = numbers
     n_rows = plate.rows.predictors.shape[0] if plate.rule.has_remainders else 0
     threshold = rule.draw(rng)
-    if not base > -math.inf:  # or not a number
+    if not -math.inf < base < math.inf:  # or not a number
         return Counts(0.0, 0, 0, 0, base)
     sample, n_used = read(rng, plate, rule, tests, (pair, -1), (0, n_rows), threshold - base)
     accepted = decided(rng, rule, sample, threshold - base)
@@ -73,7 +73,7 @@ def groups_by_tests(
     for g in range(log_ratios.shape[0]):
         first, n_rows = plate.rows.starts[g], plate.bounds.sizes[g] if plate.rule.has_remainders else 0
         level = rule.draw(rng) - log_ratios[g]
-        if not level < math.inf:  # or not a number
+        if not math.isfinite(log_ratios[g]):
             continue
         sample, n_read = read(rng, plate, rule, tests, (pair, g), (first, n_rows), level)
         accepted[g] = decided(rng, rule, sample, level)
@@ -123,10 +123,10 @@ def read(
 
 @jitable
 def decided(rng: np.random.Generator, rule: Rule, sample: Sample, level: float) -> bool:
-    """Whether the move is accepted; a sum that is not finite is accepted if it is plus infinity."""
+    """Whether the move is accepted; one with a sum that is not finite never is."""
     psi = level / sample.n_local
     if not math.isfinite(sample.mean):
-        return sample.mean > psi
+        return False
     return rule.accept(rule.schedule, sample, psi, rng)
 
 

@@ -6,7 +6,7 @@ x_i on Z_i weighted by w_i within the group. So z_i = x_i - xbar_g' Z_i has no p
 over the group, and neither has e with d. With k = a - b nu and I + C' b C = R R'
 
     m_g = nu_g + C R'^-1 R^-1 C' k,    S_g = F F',    F = C R'^-1,
-    C^-1 (e_g - nu_g) = R'^-1 (R^-1 C' k + eps_g),
+    z_g = C^-1 (u_g - loc_g) = R'^-1 (R^-1 C' k + eps_g),
 
 of which nothing is lost as C goes to 0. Groups' part of the log density of theta is
 
@@ -123,65 +123,66 @@ def quadratic_with_slopes(
 
 
 @jitable
-def standardised_with_slopes(
-    sums: GroupSums,
-    d: Vector,
-    factor: Matrix,
-    log_precision: float,
-    effects: Vector,
-    centered: bool,
-    eps: Vector,
+def standardised_with_slopes(sums: GroupSums, d: Vector, factor: Matrix, effects: Vector, z: Vector) -> None:
+    """Write z_g = C^-1 (u_g - loc_g)."""
+    q, base = factor.shape[0], sums.effects
+    prior_locations(sums, d, z)
+    for g in range(z.shape[0] // q):
+        for j in range(q):
+            own = effects[g * q + j] - base[g * q + j] - z[g * q + j]
+            for k in range(j):
+                own -= factor[j, k] * z[g * q + k]
+            z[g * q + j] = own / factor[j, j]
+
+
+@jitable
+def effects_with_slopes(sums: GroupSums, d: Vector, factor: Matrix, z: Vector, effects: Vector) -> None:
+    """Write u_g = loc_g + C z_g."""
+    q, base = factor.shape[0], sums.effects
+    prior_locations(sums, d, effects)
+    for g in range(z.shape[0] // q):
+        for j in range(q):
+            own = 0.0
+            for k in range(j + 1):
+                own += factor[j, k] * z[g * q + k]
+            effects[g * q + j] += base[g * q + j] + own
+
+
+@jitable
+def eps_with_slopes(
+    sums: GroupSums, d: Vector, factor: Matrix, log_precision: float, z: Vector, eps: Vector
 ) -> None:
-    """eps_g, from the effects as the model has them."""
+    """Write eps_g of z_g."""
     q, precision = factor.shape[0], math.exp(log_precision)
-    slopes, curvatures, own = precision * sums.slopes, precision * sums.curvatures, np.empty(eps.shape[0])
-    prior_locations(sums, d, own)
+    slopes, curvatures = precision * sums.slopes, precision * sums.curvatures
     locations(sums, d, eps)
-    weighted, root, y, z = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q), np.zeros(q)
+    weighted, root, y = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q)
     for g in range(eps.shape[0] // q):
         factorise(curvatures, g, factor, weighted, root)
         pulled(slopes, g, eps, factor, (weighted, root), y)
         for j in range(q):
-            z[j] = effects[g * q + j]
-            if centered:
-                z[j] -= sums.effects[g * q + j] + own[g * q + j]
-                for k in range(j):
-                    z[j] -= factor[j, k] * z[k]
-                z[j] /= factor[j, j]
-        for j in range(q):
             eps[g * q + j] = -y[j]
             for k in range(j, q):
-                eps[g * q + j] += root[k, j] * z[k]
+                eps[g * q + j] += root[k, j] * z[g * q + k]
 
 
 @jitable
-def effects_with_slopes(
-    sums: GroupSums,
-    d: Vector,
-    factor: Matrix,
-    log_precision: float,
-    eps: Vector,
-    centered: bool,
-    effects: Vector,
+def standardised_from_eps_with_slopes(
+    sums: GroupSums, d: Vector, factor: Matrix, log_precision: float, eps: Vector, z: Vector
 ) -> None:
-    """The effects as the model has them, from eps_g."""
+    """Write z_g of eps_g."""
     q, precision = factor.shape[0], math.exp(log_precision)
-    slopes, curvatures, own = precision * sums.slopes, precision * sums.curvatures, np.empty(eps.shape[0])
-    prior_locations(sums, d, own)
-    locations(sums, d, effects)
+    slopes, curvatures = precision * sums.slopes, precision * sums.curvatures
+    locations(sums, d, z)
     weighted, root, y = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q)
     for g in range(eps.shape[0] // q):
         factorise(curvatures, g, factor, weighted, root)
-        pulled(slopes, g, effects, factor, (weighted, root), y)
+        pulled(slopes, g, z, factor, (weighted, root), y)
         for j in range(q):
             y[j] += eps[g * q + j]
         solve_upper(root, y)
         for j in range(q):
-            effects[g * q + j] = y[j]
-            if centered:
-                effects[g * q + j] = sums.effects[g * q + j] + own[g * q + j]
-                for k in range(j + 1):
-                    effects[g * q + j] += factor[j, k] * y[k]
+            z[g * q + j] = y[j]
 
 
 @jitable

@@ -9,22 +9,17 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule
-from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, standardised
+from pymc_austerity.kernels.plates.chain_memory import ChainMemory, begin, end
 from pymc_austerity.kernels.plates.decisions import (
     Decisions,
     groups_by_drawn_rows,
     outer_by_drawn_rows,
     shared_by_drawn_rows,
 )
-from pymc_austerity.kernels.plates.moves import PlateState, at_theta, move_plate, move_shared, no_state
+from pymc_austerity.kernels.plates.moves import move_plate, move_shared
 from pymc_austerity.kernels.plates.outer_move import move_outer
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.row_tests import RowTests, groups_by_tests, shared_by_test
-from pymc_austerity.kernels.plates.slopes import (
-    effects_with_slopes,
-    scale_factor,
-    standardised_with_slopes,
-)
 from pymc_austerity.target import Target, Vector
 
 
@@ -55,6 +50,7 @@ def plate_sweeps(
     q: Vector,
     args: tuple[Any, ...],
     plate: Plate,
+    memory: ChainMemory,
     target: Target,
 ) -> SweepOutcome:
     """Run sweeps from `q`, decided exactly by drawn rows.
@@ -71,10 +67,12 @@ def plate_sweeps(
     args : tuple
         Handed to the functions of `target`.
     plate : Plate
+    memory : ChainMemory
+        Of the chain; it is written to.
     target : Target
-        ``global_log_ratio(theta_new, theta, args)`` is that of the prior of theta. ``features(theta, args)``
-        are tau, the logarithm of the precision of normal residuals (0 for other likelihoods), the shape of
-        the effects' prior (0 for a normal one), and scales of inner effects.
+        ``global_log_ratio(theta_new, theta, args)`` is that of the prior of theta, without outer effects.
+        ``features(theta, args)`` are tau, the logarithm of the precision of normal residuals (0 for other
+        likelihoods), the shape of the effects' prior (0 for a normal one), and scales of inner effects.
 
     Returns
     -------
@@ -82,7 +80,7 @@ def plate_sweeps(
         `n_accepted` counts shared moves, `plate_accepted` is the sum of the shares of groups that moved.
     """
     decisions = Decisions(0, shared_by_drawn_rows, groups_by_drawn_rows, outer_by_drawn_rows)
-    return sweeps(n_transitions, rng, q, args, plate, decisions, target)
+    return sweeps(n_transitions, rng, q, args, plate, memory, decisions, target)
 
 
 @jitable
@@ -93,6 +91,7 @@ def tested_sweeps(
     q: Vector,
     args: tuple[Any, ...],
     plate: Plate,
+    memory: ChainMemory,
     tests: RowTests,
     rule: Rule,
     target: Target,
@@ -106,7 +105,7 @@ def tested_sweeps(
         Its schedule holds the stages of the tests of all rows, and of those of groups, one after the other.
     """
     decisions = Decisions((tests, rule), shared_by_test, groups_by_tests, outer_by_drawn_rows)
-    return sweeps(n_transitions, rng, q, args, plate, decisions, target)
+    return sweeps(n_transitions, rng, q, args, plate, memory, decisions, target)
 
 
 @jitable
@@ -116,11 +115,12 @@ def sweeps(
     q: Vector,
     args: tuple[Any, ...],
     plate: Plate,
+    memory: ChainMemory,
     decisions: Decisions,
     target: Target,
 ) -> SweepOutcome:
     """The loop."""
-    state, other = begin(q, plate, args, target)
+    state, other = begin(q, plate, memory, args, target)
     n_accepted = shared_n_used = plate_n_used = whole_groups = n_exhausted = n_clipped = 0
     plate_accepted, accepted, log_ratio = 0.0, False, math.nan
     for _ in range(n_transitions):
@@ -140,71 +140,9 @@ def sweeps(
         plate_n_used += counts.n_used
         n_clipped += counts.n_clipped
         whole_groups += counts.n_whole
-    end(q, state, plate, args, target)
+    end(q, state, plate, memory, args, target)
     return SweepOutcome(
         q, n_accepted, shared_n_used + plate_n_used, n_transitions, n_exhausted, n_clipped, accepted,
         log_ratio, 0.0, math.nan,
         shared_n_used, plate_n_used, plate_accepted, whole_groups,
     )  # fmt: skip
-
-
-@jitable
-def begin(q: Vector, plate: Plate, args: tuple[Any, ...], target: Target) -> tuple[PlateState, PlateState]:
-    """The state at q, and room for another."""
-    sums = plate.sums
-    n_shared = q.shape[0] - sums.slopes.shape[0]
-    state, other = no_state(n_shared, plate), no_state(n_shared, plate)
-    theta, eps = q[:n_shared].copy(), np.empty(sums.slopes.shape[0])
-    given = target.features(theta, args)  # scales depend on no coordinate that is scaled
-    for j in range(plate.rule.scaled.shape[0]):
-        theta[plate.rule.scaled[j]] *= given[plate.rule.scaled_by[j]]
-    displacement(sums, theta, state.d)
-    n_effects, is_centered = sums.n_effects, plate.rule.is_centered
-    effects = q[n_shared:] if is_centered else q[n_shared:] / plate.effects.ratio
-    if n_effects == 1:
-        standardised(sums, state.d, given[0], given[1], effects, is_centered, eps)
-    else:
-        factor, log_precision = scale_factor(given, n_effects), given[n_effects * (n_effects + 1) // 2]
-        together = by_groups(effects, plate.rule.n_vectors)
-        standardised_with_slopes(sums, state.d, factor, log_precision, together, is_centered, eps)
-    return at_theta(state, theta, eps, plate, args, target), other
-
-
-@jitable
-def by_groups(effects: Vector, n_vectors: int) -> Vector:
-    """Effects of each group one after the other, from so many vectors of effects."""
-    n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
-    for j in range(n_vectors):
-        for g in range(n):
-            result[g * n_vectors + j] = effects[j * n + g]
-    return result
-
-
-@jitable
-def by_effects(effects: Vector, n_vectors: int) -> Vector:
-    """The inverse of `by_groups`."""
-    n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
-    for j in range(n_vectors):
-        for g in range(n):
-            result[j * n + g] = effects[g * n_vectors + j]
-    return result
-
-
-@jitable
-def end(q: Vector, state: PlateState, plate: Plate, args: tuple[Any, ...], target: Target) -> None:
-    """Write the state to q."""
-    n_shared = state.theta.shape[0]
-    q[:n_shared] = state.theta
-    given = target.features(state.theta, args)
-    for j in range(plate.rule.scaled.shape[0]):
-        q[plate.rule.scaled[j]] /= given[plate.rule.scaled_by[j]]
-    n_effects, is_centered = plate.sums.n_effects, plate.rule.is_centered
-    if n_effects == 1:
-        effects_of(plate.sums, state.d, given[0], given[1], state.eps, is_centered, q[n_shared:])
-    else:
-        factor, log_precision = scale_factor(given, n_effects), given[n_effects * (n_effects + 1) // 2]
-        together = np.empty(state.eps.shape[0])
-        effects_with_slopes(plate.sums, state.d, factor, log_precision, state.eps, is_centered, together)
-        q[n_shared:] = by_effects(together, plate.rule.n_vectors)
-    if not plate.rule.is_centered:
-        q[n_shared:] *= plate.effects.ratio

@@ -19,7 +19,7 @@ from pymc_austerity.mode.plates.effects_excess import EffectsExcess, density_of
 from pymc_austerity.mode.plates.expansion import Expanded, expand, predictors_at
 from pymc_austerity.mode.plates.group_means import locations, mean_shifts
 from pymc_austerity.mode.plates.locations import affine_functions, located, without_parents
-from pymc_austerity.mode.plates.outer import Surroundings, outer_effects
+from pymc_austerity.mode.plates.outer import Surroundings, outer_effects, without_prior
 from pymc_austerity.mode.plates.slope_levels import given_theta, times_curvatures
 from pymc_austerity.mode.plates.sorted_rows import SortedRows, sorted_rows
 from pymc_austerity.mode.plates.theta_density import SharedTerms
@@ -82,6 +82,8 @@ class PlateSurvey:
     shared : SharedTerms
     outer : Outer
         Effects of outer groups.
+    of_kernel : Factorisation
+        The terms of theta that a kernel is handed: without the prior of outer effects.
     """
 
     def __init__(self, plate: PlateModel, point: dict[str, np.ndarray], nested: bool = True) -> None:
@@ -101,7 +103,9 @@ class PlateSurvey:
         locations = affine_functions(plate, point, [one.location for one in plate.inner], sizes)
         around = Surroundings(self.rows, self.linear, self.located, self._parents, locations)
         self.outer = outer_effects(plate, around) if nested else no_outer()
-        self._inner = mapped_coordinates(inner, locations, self.linear[self.outer.columns])
+        places = self.linear[self.outer.columns]
+        self.of_kernel = without_prior(plate.shared, int(places[0])) if len(places) else plate.shared
+        self._inner = mapped_coordinates(inner, locations, places)
 
     def location(self, theta: Vector) -> Vector:
         """That of the effects."""

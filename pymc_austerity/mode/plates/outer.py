@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pytensor.graph.traversal import ancestors
 
+from pymc_austerity.bounds.jets.compiled import entry
+from pymc_austerity.kernels.plates.nested import outer_terms, write_outer
 from pymc_austerity.kernels.plates.outer import Outer, no_outer
+from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.locations import Located
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
+from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.inner_effects import FEWEST_OUTER, first_inner
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.target import Index, Vector
@@ -57,8 +62,27 @@ def outer_effects(plate: PlateModel, found: Surroundings) -> Outer:
             continue
         base, moved, matrix = location
         columns = np.searchsorted(found.linear, own)
-        return Outer(parents, columns, first_inner(1) + k, base, moved, matrix)
+        is_centered = plate.inner[k].is_centered
+        return Outer(parents, columns, first_inner(1) + k, base, moved, matrix, is_centered)
     return no_outer()
+
+
+def without_prior(shared: Factorisation, coordinate: int) -> Factorisation:
+    """The same terms without the prior of a variable: kernels know that of outer effects themselves."""
+    value = shared.graph.values[shared.coordinate(coordinate)[0]]
+    return replace(shared, globals=tuple(one for one in shared.globals if value not in ancestors([one[1]])))
+
+
+@entry
+def write_outer_effects(
+    sums: GroupSums, outer: Outer, theta: Vector, features: Vector, delta: Vector
+) -> float:
+    """Write v_h of delta_h to theta; the sum of log S_h."""
+    n, d = delta.shape[0], theta[sums.linear] - sums.center
+    write_outer(sums, outer, theta, d, features, delta, np.empty(n))
+    means, pulls, shares = np.empty(n), np.empty(n), np.empty(n)
+    outer_terms(sums, outer, theta, d, features, means, pulls, shares)
+    return float(np.sum(np.log(features[outer.scale_at] * np.sqrt(shares))))
 
 
 def _enter_once(plate: PlateModel, own: Index) -> bool:

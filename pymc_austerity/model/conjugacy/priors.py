@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
@@ -84,11 +85,18 @@ class GammaPrior:
         """Value variables that the parameters depend on."""
         return self._function()[0]
 
-    def _function(self) -> tuple[list[str], Any]:
+    @property
+    def is_constant(self) -> bool:
+        """Whether the parameters depend on no other variable, and no shared data: these may be replaced."""
+        return self._function()[2]
+
+    def _function(self) -> tuple[list[str], Any, bool]:
         """Names of the parents, and the parameters as a function of them, compiled when first asked for."""
         if self._parameters is None:
             graphs, parents = self._graphs()
-            self._parameters = [v.name for v in parents], pm.compile(parents, graphs, mode=INTERPRETED)
+            is_constant = not any(isinstance(v, SharedVariable) for v in ancestors(graphs)) and not parents
+            function = pm.compile(parents, graphs, mode=INTERPRETED)
+            self._parameters = [v.name for v in parents], function, is_constant
         return self._parameters
 
     def _graphs(self) -> tuple[list[Variable], list[Variable]]:
@@ -107,7 +115,7 @@ class GammaPrior:
         ValueError
             If one of them is not positive.
         """
-        names, function = self._function()
+        names, function, _ = self._function()
         alpha, rate = self.family.alpha_and_rate(function(*(point[name] for name in names)))
         for what, numbers in (("shape parameters (alpha)", alpha), ("rates", rate)):
             bad = numbers[~((numbers > 0.0) & np.isfinite(numbers))]

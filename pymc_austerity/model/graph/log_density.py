@@ -42,8 +42,8 @@ class LogDensityGraph:
         Typed stand-ins of the model's shared data, and where their values live.
     shared : list of SharedVariable
         All shared data, with those (lengths, integers) that became constants of the graph.
-    shared_values : list of ndarray
-        Their values when the graph was built, not copied.
+    seen : list of (list, ndarray)
+        Where each of them has its value, and the value when the graph was built, not copied.
     point : dict of str to ndarray
         The point at which unknown shapes were measured.
     terms : dict of str to TensorVariable
@@ -59,7 +59,7 @@ class LogDensityGraph:
     values: dict[str, Variable]
     data: dict[Variable, SharedVariable]
     shared: list[SharedVariable]
-    shared_values: list[np.ndarray]
+    seen: list[tuple[list[Any], Any]]
     point: dict[str, np.ndarray]
     terms: dict[str, Variable]
     raw: dict[str, Variable]
@@ -91,13 +91,17 @@ class LogDensityGraph:
 
     def adopt_data(self) -> None:
         """Take the present arrays of the shared data for those of the build: their contents are equal."""
-        self.shared_values[:] = [shared.get_value(borrow=True) for shared in self.shared]
+        self.seen[:] = _present(self.shared)
 
     def replaced_data(self) -> str | None:
-        """Name of shared data whose array was replaced since the graph was built."""
-        for shared, seen in zip(self.shared, self.shared_values, strict=True):
-            if shared.get_value(borrow=True) is not seen:
-                return str(shared.name)
+        """Name of shared data whose array was replaced since the graph was built.
+
+        What was written into an array in place is not found.
+        """
+        # Steps ask before each draw: this takes a tenth of the time of `get_value`.
+        for storage, value in self.seen:
+            if storage[0] is not value:
+                return next(str(shared.name) for shared in self.shared if shared.container.storage is storage)
         return None
 
 
@@ -150,7 +154,6 @@ def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[
     for name, term in raw.items():
         with named(name):
             (terms[name],) = rebuild([term], memo, measure, drop_checks=not model.check_bounds)
-    shared_values = [s.get_value(borrow=True) for s in every_shared]
     variables = {str(v.name): str(model.values_to_rvs[v].name) for v in model.value_vars}
     observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
     likelihood = {
@@ -160,9 +163,8 @@ def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[
         for name, term in terms.items()
         if name not in variables.values()
     }
-    return LogDensityGraph(
-        values, data, every_shared, shared_values, point, terms, raw, variables, likelihood
-    )
+    present = _present(every_shared)
+    return LogDensityGraph(values, data, every_shared, present, point, terms, raw, variables, likelihood)
 
 
 def _rows_of(term: Variable, observed: Variable) -> int:
@@ -185,6 +187,11 @@ def _rows_of_potential(term: Variable, values: Iterable[Variable]) -> int:
 
 def _longest(term: Variable) -> int:
     return max(max(piece.type.shape, default=1) for piece in split(term, 2))
+
+
+def _present(every_shared: Iterable[SharedVariable]) -> list[tuple[list[Any], Any]]:
+    """Where shared data have their values, and these."""
+    return [(shared.container.storage, shared.container.storage[0]) for shared in every_shared]
 
 
 def as_values(variables: Iterable[Variable], point: Mapping[str, Any]) -> dict[str, np.ndarray]:

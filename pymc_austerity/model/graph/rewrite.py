@@ -37,6 +37,7 @@ from pytensor.xtensor.type import XTensorConstant
 from pymc_austerity.model.graph.checks import check_in_full, is_elemwise
 from pymc_austerity.model.graph.columns import parts_of_join, single_column
 from pymc_austerity.model.graph.loops import is_map, written_out
+from pymc_austerity.model.graph.partial_sums import difference_of_sums
 from pymc_austerity.model.refusal import Coupled
 
 # Symbolic operations that `lift` understands as a whole.
@@ -155,6 +156,8 @@ def _rebuild_node(
         return [column]
     if isinstance(op, Split) and (parts := parts_of_join(op, new_inputs)) is not None:
         return parts
+    if isinstance(op, Elemwise) and (sums := difference_of_sums(node, new_inputs)) is not None:
+        return [sums]
     if isinstance(op, CheckParameterValue) and drop_checks:
         return [first]
     if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:

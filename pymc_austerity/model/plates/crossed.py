@@ -43,7 +43,7 @@ class CrossedModel:
     Attributes
     ----------
     factorisation : Factorisation
-        Its block is all that is moved.
+        Its block is all that is moved: theta, then the effects of both.
     plates : tuple of PlateModel
         Of either turn: of the larger factor first. Their rows are without the effects of the other.
     """
@@ -134,7 +134,8 @@ def crossed_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GRO
     )
     if _is_nested(first_plate, second_plate):
         return None
-    return CrossedModel(fact, (first_plate, second_plate))
+    others = tuple(name for name in fact.var_names if name not in names)
+    return CrossedModel(replace(fact, var_names=(*others, *names)), (first_plate, second_plate))
 
 
 def _crossed(names: list[str]) -> str:

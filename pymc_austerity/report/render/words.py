@@ -29,8 +29,8 @@ COST_NOTE = (
     "of the worst scalar."
 )
 SWEEP_NOTE = (
-    " 2 x a share: a sweep over groups has two moves, one of what they share and one of their effects, and "
-    "either may read all N rows."
+    " Before x: moves of a sweep over groups, one of what they share and one of their effects (also of outer "
+    "groups, and of a crossed factor). Each may read all N rows."
 )
 _DECISIONS = {
     "decisions": "decisions",

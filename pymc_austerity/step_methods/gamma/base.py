@@ -17,7 +17,6 @@ from pymc.initial_point import PointType
 from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.kernels.cox_ingersoll_ross import cir_noise
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior, gamma_priors
 from pymc_austerity.model.conjugacy.recognise import analyse
@@ -32,7 +31,7 @@ from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma.counts import Counter, CountsOfStep, require_counts
 from pymc_austerity.step_methods.gamma.dynamics import Dynamics
-from pymc_austerity.step_methods.gamma.estimates import AllRows, Anchor, Array, Estimator
+from pymc_austerity.step_methods.gamma.estimates import AllRows, Anchor, Array, Estimator, variance_inflation
 from pymc_austerity.step_methods.gamma.messages import require_form, warn_of_errors, warn_of_unused
 from pymc_austerity.step_methods.gamma.minibatches import AnchoredMinibatch, Minibatch, allotted_rows
 from pymc_austerity.step_methods.gamma.options import ControlVariate, checked_options
@@ -213,10 +212,9 @@ class GammaProcessStep(RebuiltStep):
         """Make `steps_per_draw` transitions of every variable in turn."""
         if not self.n_transitions:
             has_moved()
-        if not self.is_built:
-            carried = self.log_theta, self.written, self.anchors
-            if self.require_built(point):  # other data in this process
-                self.log_theta, self.written, self.anchors = carried
+        carried = self.log_theta, self.written
+        if self.require_built(point):  # other data: the statistics of an anchor are not those of them
+            self.log_theta, self.written = carried
         self._check_counts(point)
         estimator, options = self._estimator(), self._options
         began = self.n_transitions
@@ -238,7 +236,7 @@ class GammaProcessStep(RebuiltStep):
             "step_size": h,
             "n_used": per_transition,
             "fraction_used": per_transition / self._n_local if self._n_local else 0.0,
-            "variance_inflation": 1.0 + cir_noise(h) * noise,
+            "variance_inflation": variance_inflation(noise, h),
         }
         return new, [stats]
 

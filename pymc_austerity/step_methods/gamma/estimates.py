@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity.kernels.cox_ingersoll_ross import cir_noise
 from pymc_austerity.model.conjugacy.families import GammaFamily
 from pymc_austerity.model.conjugacy.forms import Totals
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Groups
@@ -113,6 +114,45 @@ class AllRows:
         if conjugacy.structure.totals is not None:
             return Estimate(conjugacy.structure.totals, [], 0)
         return Estimate(conjugacy.full(conjugacy.place(log_theta, point)), [], conjugacy.gradient.n_local)
+
+
+def conditional(
+    conjugacy: Conjugacy, prior: tuple[Array, Array], totals: Totals, log_theta: Array, shift: float | None
+) -> tuple[Array, Array]:
+    """Shapes and rates of the processes during a transition.
+
+    Parameters
+    ----------
+    conjugacy : Conjugacy
+    prior : (ndarray, ndarray)
+        Shapes and rates of the prior.
+    totals : Totals
+        Statistics of the likelihood, or estimates.
+    log_theta : ndarray
+        Where the processes are.
+    shift : float or None
+        M of a drift that is frozen. None: that of the structure.
+    """
+    (alpha, rate), structure = prior, conjugacy.structure
+    return structure.form.gamma_parameters(
+        conjugacy.prior.family,
+        alpha + totals.s,
+        rate + totals.t,
+        log_theta,
+        structure.shift if shift is None else shift,
+    )
+
+
+def variance_inflation(noise: float, step_size: float) -> float:
+    """The sample statistic, and the square of what is told when a step is built.
+
+    Parameters
+    ----------
+    noise : float
+        A mean of `noise_ratio`.
+    step_size : float
+    """
+    return 1.0 + cir_noise(step_size) * noise
 
 
 def noise_ratio(estimate: Estimate, shape: Array, rate: Array, family: GammaFamily) -> float:

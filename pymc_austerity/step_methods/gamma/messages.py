@@ -8,19 +8,27 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.kernels.cox_ingersoll_ross import cir_noise
 from pymc_austerity.model.conjugacy.forms import ConjugateForm
 from pymc_austerity.model.conjugacy.recognise import wrong_terms_at
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Groups, Place
-from pymc_austerity.step_methods.gamma.estimates import Array, Estimate, noise_ratio
+from pymc_austerity.step_methods.gamma.estimates import (
+    Array,
+    Estimate,
+    conditional,
+    noise_ratio,
+    variance_inflation,
+)
 from pymc_austerity.step_methods.gamma.minibatches import RowsHere, minibatch_estimate
 from pymc_austerity.step_methods.gamma.options import GammaOptions
 
 _SEED = 2018
 # Minibatches from which the coefficient of variation of a rate is told.
 _N_BATCHES = 50
-# Minibatches from which the inflation is told, and by how much standard deviations may grow without a word.
-_FEW_BATCHES, _MUCH_WIDER = 5, 1.1
+# Minibatches from which the inflation is told. Rates may take a pass over the data for each, so there are
+# few, in more groups than those of a draw: the factor is then known to some per cent.
+_FEW_BATCHES, _MANY_GROUPS = 5, 64
+# By how much standard deviations may grow without a word.
+_MUCH_WIDER = 1.1
 
 
 def warn_of_errors(
@@ -46,7 +54,7 @@ def warn_of_errors(
         return
     if not (options.minibatch_rate or options.anchored):
         # How large changes since an anchor are is not known yet.
-        _warn_of_inflation(conjugacy, point, step_size)
+        _warn_of_inflation(conjugacy, point, step_size, options.shift)
     if structure.form.adds_to_rate:
         _warn_of_rate(conjugacy, point, step_size, options)
 
@@ -113,18 +121,22 @@ def require_form(conjugacy: Conjugacy, log_theta: Array, point: Mapping[str, Any
         )
 
 
-def _warn_of_inflation(conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float) -> None:
+def _warn_of_inflation(
+    conjugacy: Conjugacy, point: Mapping[str, Any], step_size: float, shift: float | None
+) -> None:
     """Warn of a minibatch that makes the distribution much wider."""
     prior, family = conjugacy.prior, conjugacy.prior.family
-    alpha, rate = prior.parameters(point)
+    parameters = prior.parameters(point)
     log_theta = family.log_gammas(point[prior.value_name])
     if not np.all(np.isfinite(log_theta)):
         return  # the first transition will tell
-    ratios = []
-    for found in _estimates(conjugacy, conjugacy.place(log_theta, point), _FEW_BATCHES, noisy_rate=False):
-        shape = np.maximum(alpha + found.totals.s, alpha)
-        ratios.append(noise_ratio(found, shape, rate + found.totals.t, family))
-    wider = float(np.sqrt(1.0 + cir_noise(step_size) * np.mean(ratios)))
+    ratios, place = [], conjugacy.place(log_theta, point)
+    for found in _estimates(conjugacy, place, _FEW_BATCHES, noisy_rate=False, n_groups=_MANY_GROUPS):
+        shape, rate = conditional(conjugacy, parameters, found.totals, log_theta, shift)
+        if not np.all(shape > 0.0):
+            return  # as above
+        ratios.append(noise_ratio(found, shape, rate, family))
+    wider = float(np.sqrt(variance_inflation(float(np.mean(ratios)), step_size)))
     if not wider <= _MUCH_WIDER:
         constant = conjugacy.structure.constant
         exact = " batch_size=None is exact, and reads no rows." if constant else ""
@@ -150,7 +162,7 @@ def _warn_of_estimated_rate(conjugacy: Conjugacy, point: Mapping[str, Any], step
         for found in _estimates(conjugacy, place, _N_BATCHES, noisy_rate=True)
     ]
     c2, a = float(np.mean(relative)), float(np.max(alpha + full.s))
-    wider = np.sqrt(1.0 + cir_noise(step_size) * a * c2)
+    wider = np.sqrt(variance_inflation(a * c2, step_size))
     warn(
         f"The rate of {prior.name!r} is estimated from minibatches, with a coefficient of variation "
         f"c = {np.sqrt(c2):.2g}. Its mean is then too large by c^2 h / 2 = {c2 * step_size / 2:.2g} of "
@@ -159,11 +171,11 @@ def _warn_of_estimated_rate(conjugacy: Conjugacy, point: Mapping[str, Any], step
     )
 
 
-def _estimates(conjugacy: Conjugacy, place: Place, n_batches: int, *, noisy_rate: bool) -> Iterator[Estimate]:
+def _estimates(conjugacy: Conjugacy, place: Place, n_batches: int, **options: Any) -> Iterator[Estimate]:
     """Estimates from some minibatches, the same for every step that is built."""
     rng = np.random.default_rng(_SEED)
     for _ in range(n_batches):
-        yield minibatch_estimate(conjugacy, RowsHere(conjugacy, place), place, rng, noisy_rate=noisy_rate)
+        yield minibatch_estimate(conjugacy, RowsHere(conjugacy, place), place, rng, **options)
 
 
 def _rate_alone(found: Estimate) -> Estimate:

@@ -26,9 +26,9 @@ def allotted_rows(n_rows: int, sizes: Sequence[int]) -> list[int]:
     return [min(size, max(1, round(n_rows * size / total))) for size in sizes]
 
 
-def group_sizes(n: int, n_numbers: int) -> npt.NDArray[np.int64]:
-    """Sizes of the groups of n rows."""
-    k = min(n, _FEW_GROUPS if n_numbers > _MANY else _GROUPS)
+def group_sizes(n: int, n_numbers: int, n_groups: int) -> npt.NDArray[np.int64]:
+    """Sizes of the groups of n rows, of which there are so many, or fewer."""
+    k = min(n, _FEW_GROUPS if n_numbers > _MANY else n_groups)
     return np.diff(np.arange(k + 1) * n // k).astype(np.int64)
 
 
@@ -84,17 +84,19 @@ def minibatch_estimate(
     rng: np.random.Generator,
     *,
     noisy_rate: bool,
+    n_groups: int = _GROUPS,
 ) -> Estimate:
     """Statistics from a minibatch without replacement of each local term, and the other terms in full.
 
     A rate is that of all data, unless `noisy_rate`.
     """
     gradient, family = conjugacy.gradient, conjugacy.prior.family
+    n_numbers = family.n_rows * family.n_parts
     assert conjugacy.batch_sizes is not None
     totals, parts = readings.known(), []
     for term, (n, size) in enumerate(zip(conjugacy.batch_sizes, gradient.sizes, strict=True)):
         index = rng.choice(size, n, replace=False).astype(np.int64, copy=False)
-        groups = readings.groups(term, index, group_sizes(n, family.n_rows * family.n_parts))
+        groups = readings.groups(term, index, group_sizes(n, n_numbers, n_groups))
         totals = totals.plus(Totals(groups.totals.s.sum(axis=0), groups.totals.t.sum(axis=0)), size / n)
         parts.append(groups)
     n_used = sum(conjugacy.batch_sizes)

@@ -11,7 +11,14 @@ from pymc.initial_point import PointType
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
 from pymc_austerity.step_methods.gamma.dynamics import Dynamics
-from pymc_austerity.step_methods.gamma.estimates import Anchor, Array, Estimate, Estimator, noise_ratio
+from pymc_austerity.step_methods.gamma.estimates import (
+    Anchor,
+    Array,
+    Estimate,
+    Estimator,
+    conditional,
+    noise_ratio,
+)
 from pymc_austerity.step_methods.gamma.transition import exact_transitions
 
 
@@ -41,7 +48,7 @@ class VariableChain:
     anchor : Anchor or None
         Where statistics were last taken in full.
     fixed_parameters : (ndarray, ndarray) or None
-        Those of the prior, once they are known, if they depend on no other variable.
+        Those of the prior, once they are known, if they depend on no other variable and no shared data.
     """
 
     prior: GammaPrior
@@ -128,7 +135,7 @@ class VariableChain:
         if self.fixed_parameters is not None:
             return self.fixed_parameters
         found = self.prior.parameters(point)
-        if not self.prior.parents:  # shared data may be replaced, but not while a chain runs
+        if self.prior.is_constant:
             self.fixed_parameters = found
         return found
 
@@ -136,13 +143,7 @@ class VariableChain:
         self, alpha: Array, prior_rate: Array, estimate: Estimate, log_theta: Array, shift: float | None
     ) -> tuple[Array, Array]:
         """Shapes and rates given the data and all other variables, as they are estimated."""
-        shape, rate = self.structure.form.gamma_parameters(
-            self.prior.family,
-            alpha + estimate.totals.s,
-            prior_rate + estimate.totals.t,
-            log_theta,
-            self.structure.shift if shift is None else shift,
-        )
+        shape, rate = conditional(self.conjugacy, (alpha, prior_rate), estimate.totals, log_theta, shift)
         if not np.all((rate > 0.0) & np.isfinite(rate)):
             terms = ", ".join(self.conjugacy.gradient.names)
             raise ValueError(

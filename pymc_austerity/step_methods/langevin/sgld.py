@@ -294,7 +294,8 @@ class SGLD(RebuiltStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
-        self.require_built(point)
+        if self.require_built(point):  # other data
+            self._is_started = False
         if not self._is_started:
             has_moved()
             require_finite(self.factorisation, point)

@@ -22,8 +22,8 @@ from pymc_austerity.mode.mode_fit import ModeReport, start_near
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.impossible import impossible_explained
+from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.model.starting_point import initial_point as default_point
-from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.step_methods.base import warn_of_compile_kwargs
@@ -257,8 +257,9 @@ class SubsampledStep(MixingStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
-        if self._engine is None and self.require_built(point):  # other data: shapes and mode may differ
+        if self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(int(self.drift.counts[1]))
+            self.mixing_watch = mixing_watch.start(self._n_watched, 0, 0)
         if not self.start_checked:
             has_moved()
             with impossible_explained(self._model, point, by_start=False):
@@ -310,6 +311,7 @@ class SubsampledStep(MixingStep):
             lambda: vector_of(fact, default_point(self._model)),
             names,
             self.rng,
+            density_of_block(fact, point),
         )
         return point_of(fact, q, point)
 

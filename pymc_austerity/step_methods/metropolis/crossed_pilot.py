@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -79,13 +78,11 @@ def crossed_pilot(engine: CrossedEngine, point: PointType, rng: np.random.Genera
     effects = [np.zeros(one.n_groups) for one in plates]
     eps: list[list[np.ndarray]] = [[], []]
     states: list[list[np.ndarray]] = [[], []]
-    counts, seconds = np.zeros((2, 4)), np.zeros(2)
+    counts, state = np.zeros((2, 4)), engine.new_state()
     for k in range(_SETTLE + _COUNTED):
         for t in range(2):
-            began = time.process_time()
-            outcome, point = engine.turn(t, rng, point)
+            outcome, point = engine.turn(t, rng, point, state)
             if k >= _SETTLE:
-                seconds[t] += time.process_time() - began
                 counts[t] += [
                     outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted
                 ]  # fmt: skip
@@ -105,9 +102,9 @@ def crossed_pilot(engine: CrossedEngine, point: PointType, rng: np.random.Genera
         predictions.append(
             PlatePrediction(
                 plate.n_groups, plate.n_shared, shared_rows, plate_rows, accepted, of_plate,
-                seconds[t] / _COUNTED,
                 n_cells=len(engine.turns[t].plate.crossing.weights),
                 looked_at=_looked_at(np.array(states[t]) - survey.held[1 - t], displaced),
+                reads_all=engine.turns[t].reads_all,
             )
         )  # fmt: skip
     centers = [
@@ -116,7 +113,7 @@ def crossed_pilot(engine: CrossedEngine, point: PointType, rng: np.random.Genera
     ]
     return CrossedPilot(
         centers, effects, [np.array(one) for one in eps], [np.array(one) for one in states],
-        predictions, _of_sweep(predictions), point,
+        predictions, _of_sweep(predictions, engine.n_shared), point,
     )  # fmt: skip
 
 
@@ -142,20 +139,21 @@ def _eps(
     return found
 
 
-def _of_sweep(turns: list[PlatePrediction]) -> PlatePrediction:
-    """Both turns: rows add up, and the slower of the two is what holds the chain up."""
+def _of_sweep(turns: list[PlatePrediction], n_shared: int) -> PlatePrediction:
+    """Both turns: rows add up; theta is that of both."""
     first, second = turns
     n = first.n_groups + second.n_groups
     return PlatePrediction(
         n_groups=n,
-        n_shared=max(first.n_shared, second.n_shared),
+        n_shared=n_shared,
         shared_rows=first.shared_rows + second.shared_rows,
         plate_rows=first.plate_rows + second.plate_rows,
-        shared_acceptance=min(first.shared_acceptance, second.shared_acceptance),
+        shared_acceptance=0.5 * (first.shared_acceptance + second.shared_acceptance),
         plate_acceptance=sum(one.n_groups / n * one.plate_acceptance for one in turns),
-        seconds=first.seconds + second.seconds,
         n_crossed=second.n_groups,
         n_cells=first.n_cells,
+        looked_at=max(first.looked_at, second.looked_at),
+        reads_all=first.reads_all and second.reads_all,
     )
 
 

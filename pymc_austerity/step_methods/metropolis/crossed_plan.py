@@ -18,7 +18,7 @@ from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
-from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.crossed_pilot import (
     best_crossed_pilot,
@@ -29,11 +29,10 @@ from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.crossed import CrossedEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, with_kappa
+from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, announced, starts_of, with_kappa
 from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlateDecision,
     PlatePlan,
-    PlateProposalState,
     PlateRecipe,
     PlateSweeps,
     Surveyed,
@@ -145,8 +144,8 @@ def plan_crossed(
         fits.append(fit)
         arrays.append(turn_arrays(survey, t, fit, (at, sums), scales[1 - t], decision, reads_all=reads_all))
     engine = CrossedEngine(survey, arrays, fits, point)
-    rng = np.random.default_rng(_SEED)
-    point = point_of(crossed.factorisation, engine.drawn(fits[0], point, rng), point)
+    rng, fact = np.random.default_rng(_SEED), crossed.factorisation
+    point = point_of(fact, engine.start(fits[0], point, rng, density_of_block(fact, point)), point)
     found = crossed_pilot(engine, point, rng)
     stage("fit", f" 2/2{n_groups}")
     for t in range(2):
@@ -162,16 +161,18 @@ def plan_crossed(
         reads_all = True
         _read_all(engine)
         found = crossed_pilot(engine, found.point, rng)
+    starts = starts_of(engine, fits[0], vector_of(fact, found.point), fact, point)
+    prediction = announced(engine, found.prediction, starts, point)
     first, second = (one.plate.rule.kappa for one in engine.turns)
     recipe = CrossedRecipe(
         n_local=engine.n_local,
         n_dim=len(vector_of(crossed.factorisation, point)),
         rule=options.acceptance,
         proposal=PlateSweeps(", ".join(crossed.effects), crossed.n_groups, first),
-        proposal_state=PlateProposalState(np.ones(1)),
+        proposal_state=engine.new_state(),
         mode_fit=None,
         fit=fits[0],
-        prediction=found.prediction,
+        prediction=prediction,
         reads_all=engine.reads_all,
         certificate=_certificate(crossed, reads_all=reads_all),
         other_fit=fits[1],
@@ -223,11 +224,13 @@ def _read_all(engine: CrossedEngine) -> None:
 def _all_rows(plan: CrossedPlan, point: PointType) -> CrossedPlan:
     engine, crossed = plan.engine.copy(), plan.rows.crossed
     _read_all(engine)
-    rng = np.random.default_rng(_SEED)
-    start = point_of(crossed.factorisation, engine.drawn(plan.recipe.fit, point, rng), point)
+    rng, fact = np.random.default_rng(_SEED), crossed.factorisation
+    start = point_of(fact, engine.start(plan.recipe.fit, point, rng, density_of_block(fact, point)), point)
     found = crossed_pilot(engine, start, rng)
+    starts = starts_of(engine, plan.recipe.fit, vector_of(fact, found.point), fact, point)
+    prediction = announced(engine, found.prediction, starts, point)
     certificate = _certificate(crossed, reads_all=True)
-    recipe = replace(plan.recipe, prediction=found.prediction, reads_all=True, certificate=certificate)
+    recipe = replace(plan.recipe, prediction=prediction, reads_all=True, certificate=certificate)
     return replace(plan, recipe=recipe, engine=engine)
 
 

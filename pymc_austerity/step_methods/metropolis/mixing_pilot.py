@@ -95,6 +95,12 @@ def draws_of_pilot(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surroga
     return 0 if affordable < _FEWEST else int(min(affordable, _MOST))
 
 
+def draws_of_sweeps(nanoseconds: float) -> tuple[int, int]:
+    """Draws of each chain, and chains, for sweeps that take so long: at least one chain of the fewest."""
+    affordable = int(min(_BUDGET / (_CHAINS * nanoseconds) - _SETTLE, _MOST))
+    return (affordable, _CHAINS) if affordable >= _FEWEST else (_FEWEST, 1)
+
+
 def try_out(
     engine: CompiledKernel,
     start: Callable[[np.random.Generator], Vector],
@@ -104,8 +110,10 @@ def try_out(
     n_draws: int,
     steps_per_draw: int = 1,
     n_watched: int | None = None,
+    n_chains: int = _CHAINS,
+    see: Callable[[Any], None] | None = None,
 ) -> Mixing:
-    """Run some chains, each from a draw of the fitted distribution.
+    """Run some chains, each from a state of its own.
 
     Parameters
     ----------
@@ -122,16 +130,22 @@ def try_out(
     steps_per_draw : int, default 1
     n_watched : int, optional
         So many of the first coordinates are looked at. Default: all.
+    n_chains : int, default 4
+    see : callable, optional
+        Is handed the outcome of each draw that counts.
     """
-    stage("pilot run", f" of {_CHAINS} x {n_draws:,} draws")
+    stage("pilot run", f" of {n_chains} x {n_draws:,} draws")
     engine, rng = engine.copy(), np.random.default_rng(_SEED)
     chains = []
-    for _ in range(_CHAINS):
+    for _ in range(n_chains):
         state, q = deepcopy(proposal_state), start(rng)
         q = engine.run(_SETTLE * steps_per_draw, True, rng, q, point, state).q.copy()
         draws = np.empty((n_draws, len(q)))
         for k in range(n_draws):
-            draws[k] = q = engine.run(steps_per_draw, False, rng, q.copy(), point, state).q.copy()
+            outcome: Any = engine.run(steps_per_draw, False, rng, q.copy(), point, state)
+            draws[k] = q = outcome.q.copy()
+            if see is not None:
+                see(outcome)
         chains.append(draws[:, :n_watched])
         engine.restart()
     return mixing_of(np.array(chains))

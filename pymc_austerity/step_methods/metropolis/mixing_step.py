@@ -9,6 +9,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import RebuiltStep
@@ -95,9 +96,10 @@ class MixingStep(RebuiltStep):
 
     def _fitted_draw(self, point: PointType, rng: np.random.Generator) -> Vector:
         """A draw of the distribution that the proposal is fitted to."""
-        mode_fit = self._recipe.mode_fit
+        mode_fit, fact = self._recipe.mode_fit, self.factorisation
         assert mode_fit is not None
-        return mode_fit.drawn(vector_of(self.factorisation, point), rng)
+        names = ", ".join(fact.var_names)
+        return mode_fit.start(vector_of(fact, point), rng, density_of_block(fact, point), names)
 
     def _watch_mixing(self, q: Any) -> None:
         """After tuning, notice a chain that mixes far worse than was announced."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.center import PlateSurvey, moments
+from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.group_means import mean_shifts
 from pymc_austerity.mode.plates.slope_levels import by_groups, unscaled
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_sweeps, try_out
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
 
@@ -24,14 +28,14 @@ _MANY_GROUPS = 30.0
 KAPPAS = (5.0, 20.0, 80.0)
 # Sweeps that are dropped, and those that count; states over which the drift is averaged.
 _SETTLE, _COUNTED, _STATES = 40, 100, 3
-# Nanoseconds for a group and sweep, a row that is drawn, and more for each column of either.
-_OF_GROUP, _OF_DRAWN, _OF_COLUMN = 50.0, 300.0, 4.0
+# Nanoseconds for a group and sweep, a row that is drawn, one of all that are read, and more for each column.
+_OF_GROUP, _OF_DRAWN, _OF_READ, _OF_COLUMN = 50.0, 300.0, 150.0, 4.0
 # Nanoseconds for an occupied cell of crossed factors, in either turn.
 _OF_CELL = 1.5
 
 
 class PlatePrediction(NamedTuple):
-    """What a sweep costs, and how often its moves are accepted, by the pilot.
+    """What a sweep costs, and how often its moves are accepted, by a pilot.
 
     Attributes
     ----------
@@ -40,8 +44,6 @@ class PlatePrediction(NamedTuple):
     shared_rows, plate_rows : float
         Rows for either move.
     shared_acceptance, plate_acceptance : float
-    seconds : float
-        CPU time that a sweep took.
     n_effects : int
         Effects of a group, q.
     n_crossed : int
@@ -50,6 +52,10 @@ class PlatePrediction(NamedTuple):
         Occupied cells of these.
     looked_at : float
         Rows that are drawn for one that is read, roughly: others are not kept.
+    reads_all : bool
+        Whether decisions are made on all rows.
+    mixing : Mixing or None
+        Effective draws of theta, measured; None as long as numbers of rows are tried out.
     """
 
     n_groups: int
@@ -58,11 +64,12 @@ class PlatePrediction(NamedTuple):
     plate_rows: float
     shared_acceptance: float
     plate_acceptance: float
-    seconds: float
     n_effects: int = 1
     n_crossed: int = 0
     n_cells: int = 0
     looked_at: float = 1.0
+    reads_all: bool = False
+    mixing: Mixing | None = None
 
     @property
     def terms(self) -> float:
@@ -70,16 +77,20 @@ class PlatePrediction(NamedTuple):
         return self.shared_rows + self.plate_rows
 
     @property
-    def efficiency(self) -> float:
-        """Effective draws of the shared variables for a sweep, if rejections alone hold them up."""
-        return self.shared_acceptance / (2.0 - self.shared_acceptance)
+    def sweep(self) -> float:
+        """Nanoseconds of a sweep, counted: they do not depend on how busy a machine is."""
+        group = (_OF_GROUP + _OF_COLUMN * self.n_shared) * self.n_groups * self.n_effects**2
+        row = _OF_READ if self.reads_all else self.looked_at * _OF_DRAWN
+        return group + 2.0 * _OF_CELL * self.n_cells + (row + _OF_COLUMN * self.n_shared) * self.terms
 
     @property
     def cost(self) -> float:
-        """What an effective draw costs where rows are drawn: it does not depend on how busy a machine is."""
-        group, row = _OF_GROUP + _OF_COLUMN * self.n_shared, _OF_DRAWN + _OF_COLUMN * self.n_shared
-        of_groups = group * self.n_groups * self.n_effects**2 + 2.0 * _OF_CELL * self.n_cells
-        return (of_groups + self.looked_at * row * self.terms) / max(self.efficiency, 1e-300)
+        """What numbers of rows are compared by: time for an effective draw if rejections alone held it up.
+
+        A chain of independent proposals has acc / (2 - acc) of them. What it has indeed is `mixing`.
+        """
+        accepted = self.shared_acceptance
+        return self.sweep * (2.0 - accepted) / max(accepted, 1e-300)
 
     def why_few(self, n_rows: int) -> str:
         """Why moves of the shared variables are accepted seldom."""
@@ -148,6 +159,54 @@ def best_pilot(
     return best
 
 
+def starts_of(
+    engine: PlateEngine, fit: SharedFit, last: Vector, fact: Factorisation, point: PointType
+) -> Callable[[np.random.Generator], Vector]:
+    """Where chains of a pilot start: the first at a state that was reached, others at draws of the fit."""
+    some, density = [last], density_of_block(fact, point)
+
+    def start(rng: np.random.Generator) -> Vector:
+        return some.pop() if some else engine.start(fit, point, rng, density)
+
+    return start
+
+
+def announced(
+    engine: PlateEngine,
+    prediction: PlatePrediction,
+    start: Callable[[np.random.Generator], Vector],
+    point: PointType,
+) -> PlatePrediction:
+    """What a fresh run finds, in which nothing was chosen: rows, acceptance and effective draws of theta.
+
+    Parameters
+    ----------
+    engine : PlateEngine
+    prediction : PlatePrediction
+        Of the run that chose the number of rows.
+    start : callable
+        ``(rng) -> q``, where a chain starts.
+    point : dict
+    """
+    n_draws, n_chains = draws_of_sweeps(prediction.sweep)
+    counts: list[list[float]] = []
+
+    def see(outcome: Any) -> None:
+        counts.append(
+            [outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted]
+        )
+
+    mixing = try_out(
+        engine, start, point, engine.new_state(),
+        n_draws=n_draws, n_watched=prediction.n_shared, n_chains=n_chains, see=see,
+    )  # fmt: skip
+    shared_rows, plate_rows, accepted, of_plate = np.mean(counts, axis=0).tolist()
+    return prediction._replace(
+        shared_rows=shared_rows, plate_rows=plate_rows, shared_acceptance=accepted,
+        plate_acceptance=of_plate, mixing=mixing,
+    )  # fmt: skip
+
+
 def pilot(
     engine: PlateEngine,
     survey: PlateSurvey,
@@ -159,16 +218,14 @@ def pilot(
     """Run some sweeps from q; `mean` is the fitted mean of theta."""
     stage("pilot run", f" of {_SETTLE + _COUNTED} sweeps")
     n_shared, sums, shared = survey.plate.n_shared, engine.plate.sums, survey.shared
-    state: tuple[int, ...] = (_COUNTED,)
+    state = engine.new_state()
     q = q.copy()
     engine.run(_SETTLE, False, rng, q, point, state)
     plate, n_effects = survey.plate, survey.plate.n_effects
     total, eps = np.zeros(plate.n_groups * n_effects), []
-    counts, seconds = np.zeros(4), 0.0
+    counts = np.zeros(4)
     for k in range(_COUNTED):
-        began = time.process_time()
         outcome = engine.run(1, False, rng, q, point, state)
-        seconds += time.process_time() - began
         theta, effects = q[:n_shared], q[n_shared:]
         theta = plate.scaled.in_chain(theta, shared.features(theta))
         effects = by_groups(effects, plate.n_vectors)
@@ -185,6 +242,7 @@ def pilot(
         ]  # fmt: skip
     shared_rows, plate_rows, accepted, of_plate = counts / _COUNTED
     prediction = PlatePrediction(
-        plate.n_groups, n_shared, shared_rows, plate_rows, accepted, of_plate, seconds / _COUNTED, n_effects
-    )
+        plate.n_groups, n_shared, shared_rows, plate_rows, accepted, of_plate, n_effects,
+        reads_all=engine.reads_all,
+    )  # fmt: skip
     return Pilot(total / _COUNTED, np.array(eps), prediction, q)

@@ -21,7 +21,6 @@ from pymc_austerity.kernels.plates.records import (
 )
 from pymc_austerity.mode.plates.center import Center, PlateSurvey, find_center
 from pymc_austerity.mode.plates.cubic_sums import are_worth_while, cubic_sums
-from pymc_austerity.mode.plates.draws import drawn_state
 from pymc_austerity.mode.plates.effects_excess import density_of
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
@@ -32,7 +31,7 @@ from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
-from pymc_austerity.model.starting_point import require_finite
+from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
@@ -41,8 +40,10 @@ from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
     KAPPAS,
     PlatePrediction,
+    announced,
     best_pilot,
     pilot,
+    starts_of,
     with_kappa,
 )
 from pymc_austerity.target import Vector
@@ -68,17 +69,6 @@ class PlateSweeps:
     effects: str
     n_groups: int
     kappa: float
-
-
-class PlateProposalState(NamedTuple):
-    """Nothing is learnt while a chain runs.
-
-    Attributes
-    ----------
-    scale : ndarray (1,)
-    """
-
-    scale: Vector
 
 
 class PlateDecision(NamedTuple):
@@ -121,7 +111,9 @@ class PlateRecipe(Recipe):
     @property
     def rate(self) -> float:
         """Effective draws of the shared variables in a second of CPU time, roughly."""
-        return self.prediction.efficiency / max(self.prediction.seconds, 1e-9)
+        mixing = self.prediction.mixing
+        assert mixing is not None
+        return 1e9 * mixing.efficiency / self.prediction.sweep
 
 
 class Surveyed(NamedTuple):
@@ -175,9 +167,9 @@ def plan_plates(
     arrays = plate_arrays(
         survey, fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
     )
-    rng = np.random.default_rng(_SEED)
-    q = drawn_state(arrays, survey.shared, fit, rng)
-    engine = PlateEngine(plate.shared, arrays, q, point, rule)
+    rng, fact = np.random.default_rng(_SEED), plate.factorisation
+    engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point, rule)
+    q = engine.start(fit, point, rng, density_of_block(fact, point))
     found = pilot(engine, survey, fit.theta, q, point, rng)
     del arrays, at, engine.plate  # room of size N for the next
     stage("fit", f" 2/2, {plate.n_groups:,} groups")
@@ -190,15 +182,16 @@ def plan_plates(
         reads_all = True
         engine.plate = _reading_all(survey, engine.plate)
         found = pilot(engine, survey, fit.theta, found.q, point, rng)
+    prediction = announced(engine, found.prediction, starts_of(engine, fit, found.q, fact, point), point)
     recipe = PlateRecipe(
         n_local=plate.rows.n_rows,
         n_dim=len(q),
         rule=options.acceptance if rule is None else rule,
         proposal=PlateSweeps(", ".join(plate.effects), plate.n_groups, engine.plate.rule.kappa),
-        proposal_state=PlateProposalState(np.ones(1)),
+        proposal_state=engine.new_state(),
         mode_fit=None,
         fit=fit,
-        prediction=found.prediction,
+        prediction=prediction,
         reads_all=engine.reads_all,
         certificate=_certificate(plate, reads_all=reads_all, power=engine.plate.bounds.power),
     )
@@ -216,13 +209,14 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
     """The same fit with decisions on all rows, tried out anew."""
     survey, fit = plan.rows, plan.recipe.fit
     plate, arrays = survey.plate, _reading_all(survey, plan.engine.plate)
-    rng = np.random.default_rng(_SEED)
-    q = drawn_state(arrays, survey.shared, fit, rng)
-    engine = PlateEngine(plate.shared, arrays, q, point)
+    rng, fact = np.random.default_rng(_SEED), plate.factorisation
+    engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point)
+    q = engine.start(fit, point, rng, density_of_block(fact, point))
     found = pilot(engine, survey, fit.theta, q, point, rng)
+    prediction = announced(engine, found.prediction, starts_of(engine, fit, found.q, fact, point), point)
     recipe = replace(
         plan.recipe,
-        prediction=found.prediction,
+        prediction=prediction,
         reads_all=True,
         certificate=_certificate(plate, reads_all=True),
     )
@@ -257,7 +251,7 @@ def replan_plates(
         survey, recipe.fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
     )
     arrays = with_kappa(arrays, recipe.proposal.kappa)
-    engine = PlateEngine(plate.shared, arrays, vector_of(plate.factorisation, point), point, rule)
+    engine = PlateEngine(survey.of_kernel, arrays, vector_of(plate.factorisation, point), point, rule)
     return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
 
 

@@ -12,11 +12,13 @@ from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, FEWEST_IF_SLOW
+from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups, replan_groups
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.plan import StepPlan, factorised, plan_metropolis, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe
 from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
@@ -26,9 +28,6 @@ from pymc_austerity.step_methods.metropolis.statistics import (
     plate_statistics,
 )
 from pymc_austerity.target import Vector
-
-# A group takes as long, in a sweep, as so many rows that are read.
-_ROWS_A_GROUP = 8.0
 
 
 class PlateStep(SubsampledStep):
@@ -56,6 +55,12 @@ class PlateStep(SubsampledStep):
         return self._recipe if isinstance(self._recipe, PlateRecipe) else None
 
     @property
+    def n_moves(self) -> int:
+        """Moves of a transition, each of which may read all rows."""
+        engine = self._engine
+        return engine.n_moves if isinstance(engine, PlateEngine) else 1
+
+    @property
     def _fewest_groups(self) -> int:
         # A small plate was chosen because the block mixes badly; it stays one when data are replaced.
         is_plate = "_recipe" in self.__dict__ and self.plate is not None
@@ -69,7 +74,8 @@ class PlateStep(SubsampledStep):
 
     def _tell(self, plan: StepPlan) -> None:
         if isinstance(plan.recipe, PlateRecipe):
-            tell_of_plate(plan.recipe, self._decision())
+            fact = plan.survey.factorisation
+            tell_of_plate(plan.recipe, self._decision(), lambda k: fact.coordinate(k)[0])
 
     def _compile(self, plan: StepPlan, point: PointType) -> None:
         is_plate = isinstance(plan.recipe, PlateRecipe)
@@ -98,7 +104,7 @@ class PlateStep(SubsampledStep):
             given,
             engine.theta_of(given, point),
             lambda: vector_of(fact, default_point(self._model)),
-            lambda: engine.drawn(plate.fit, point, self.rng),
+            lambda: self._fitted_draw(point, self.rng),
             ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars),
         )
         return point_of(fact, q, point)
@@ -111,11 +117,12 @@ class PlateStep(SubsampledStep):
     def _is_fitted(self) -> bool:
         return self.plate is not None or super()._is_fitted
 
-    @property
-    def _rows_a_draw(self) -> float:
+    def try_out(self, point: PointType) -> Mixing | None:
+        """What the plan has measured; see `MixingStep.try_out`."""
         if self.plate is None:
-            return super()._rows_a_draw
-        return self.plate.prediction.terms + _ROWS_A_GROUP * self.plate.prediction.n_groups
+            return super().try_out(point)
+        self.mixing = self.plate.prediction.mixing
+        return self.mixing
 
     @property
     def _n_watched(self) -> int:
@@ -124,21 +131,20 @@ class PlateStep(SubsampledStep):
 
     @property
     def _efficiency(self) -> float | None:
-        if self.plate is None or self.mixing is not None:
-            return super()._efficiency
-        return self.plate.prediction.efficiency
+        mixing = None if self.plate is None else self.plate.prediction.mixing
+        return super()._efficiency if mixing is None else mixing.efficiency
 
     def _fitted_draw(self, point: PointType, rng: np.random.Generator) -> Vector:
         engine = self.engine
         if self.plate is None or not isinstance(engine, PlateEngine):
             return super()._fitted_draw(point, rng)
-        return engine.drawn(self.plate.fit, point, rng)
+        return engine.start(self.plate.fit, point, rng, density_of_block(self.factorisation, point))
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         found = super()._statistics(outcome, n)
-        if self.plate is None:
+        engine = self.engine
+        if self.plate is None or not isinstance(engine, PlateEngine):
             return found
-        n_groups = self.plate.prediction.n_groups
         if "clipped" in found:  # a share of the decisions of a sweep
-            found["clipped"] /= 1 + n_groups
-        return {**found, **plate_statistics(outcome, n, n_groups)}
+            found["clipped"] /= 1 + self.plate.prediction.n_groups
+        return {**found, **plate_statistics(outcome, n, engine.n_readings)}

@@ -56,13 +56,13 @@ def jump_statistics(state: JumpState) -> dict[str, Any]:
     return dict(zip(JUMP_DTYPES_SHAPES, state.tally.ravel().copy(), strict=True))
 
 
-def plate_statistics(outcome: Any, n: int, n_groups: int) -> dict[str, Any]:
+def plate_statistics(outcome: Any, n: int, n_readings: int) -> dict[str, Any]:
     """Means over the n sweeps of a draw; `exhausted` is the share of groups of which all rows were read.
 
-    `outcome` is a `kernels.plates.sweeps.SweepOutcome`.
+    `outcome` is a `kernels.plates.sweeps.SweepOutcome`. `n_readings` are the moves of all groups with rows.
     """
     return {
-        "exhausted": outcome.whole_groups / n / (2 * n_groups),
+        "exhausted": outcome.whole_groups / n / n_readings,
         "shared_n_used": outcome.shared_n_used / n,
         "plate_n_used": outcome.plate_n_used / n,
         "plate_acceptance": outcome.plate_accepted / n,
@@ -84,19 +84,21 @@ def statistics(
 ) -> dict[str, Any]:
     """Means over the n transitions of a draw; the last three but `scale` are those of the last transition.
 
-    Of moves of single elements `fraction_used` is a share of the rows that contain them, and `scale` the mean
-    over the elements. `state` is that of the proposal. `clips` asks for `clipped`.
+    `fraction_used` is `n_used` / N: passes over the data. A sweep over a plate may need more than one, as
+    each of its moves is decided on up to N rows. Of moves of single elements it is a share of the rows that
+    contain them, and `scale` the mean over the elements. `state` is that of the proposal. `clips` asks for
+    `clipped`.
     """
     if isinstance(outcome, ElementOutcome):
-        share, scale = outcome.n_used / max(1, outcome.n_possible), float(np.mean(state.scale))
+        passes, scale = outcome.n_used / max(1, outcome.n_possible), float(np.mean(state.scale))
     else:
         outcome = _with_rows_of_proposal(outcome, state)
-        share, scale = outcome.n_used / n / n_local, state.scale[0]
+        passes, scale = outcome.n_used / n / n_local, state.scale[0]
     return {
         "accepted": float(outcome.accepted),
         "mean_tree_accept": outcome.n_accepted / n,
         "n_used": outcome.n_used / n,
-        "fraction_used": share,
+        "fraction_used": passes,
         "n_stages": outcome.n_stages / n,
         "exhausted": outcome.n_exhausted / n,
         "log_ratio_mean": outcome.log_ratio_mean,

@@ -7,7 +7,15 @@ import numpy as np
 import pymc as pm
 from scipy import stats
 
-from pymc_austerity.kernels.plates.coordinates import displacement, effects_of, quadratic, standardised
+from pymc_austerity.kernels.plates.chain_memory import by_effects, by_groups
+from pymc_austerity.kernels.plates.coordinates import (
+    displacement,
+    effects_of,
+    eps_of,
+    quadratic,
+    standardised,
+    standardised_from_eps,
+)
 from pymc_austerity.kernels.plates.cubic import add_cubic
 from pymc_austerity.kernels.plates.decisions import (
     Decisions,
@@ -16,14 +24,16 @@ from pymc_austerity.kernels.plates.decisions import (
     shared_by_drawn_rows,
 )
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, no_state
+from pymc_austerity.kernels.plates.nested import delta_of, standardised_outer
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.slopes import (
     effects_with_slopes,
+    eps_with_slopes,
     quadratic_with_slopes,
     scale_factor,
+    standardised_from_eps_with_slopes,
     standardised_with_slopes,
 )
-from pymc_austerity.kernels.plates.sweeps import by_effects, by_groups
 from pymc_austerity.kernels.plates.thinning import Pair
 from pymc_austerity.mode.plates.center import PlateSurvey, find_center
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
@@ -177,7 +187,17 @@ class Case(NamedTuple):
     def state(self, theta: np.ndarray, eps: np.ndarray) -> PlateState:
         """The state of a chain there."""
         empty = no_state(len(theta), self.arrays)
-        return at_theta(empty, theta, eps, self.arrays, self.args, self.target)
+        return at_theta(empty, theta, self.delta(theta), eps, self.arrays, self.args, self.target)
+
+    def delta(self, theta: np.ndarray) -> np.ndarray:
+        """delta of the outer effects in theta."""
+        sums, outer, features = self.arrays.sums, self.arrays.outer, self.target.features(theta, self.args)
+        z, delta = np.empty(len(outer.columns)), np.empty(len(outer.columns))
+        if len(delta):
+            d = self.given(theta)[0]
+            standardised_outer(sums, outer, theta, d, features, z)
+            delta_of(sums, outer, theta, d, features, z, delta)
+        return delta
 
     def given(self, theta: np.ndarray) -> tuple[np.ndarray, Any, float]:
         """d, tau, and the logarithm of the precision of residuals; a Cholesky factor in the place of tau."""
@@ -192,22 +212,26 @@ class Case(NamedTuple):
 
     def effects(self, theta: np.ndarray, eps: np.ndarray) -> np.ndarray:
         """The effects as the model has them."""
-        effects = np.empty(len(eps))
-        q = self.plate.n_effects
-        write = effects_of if q == 1 else effects_with_slopes
-        write(self.arrays.sums, *self.given(theta), eps, self.plate.is_centered, effects)
-        effects = by_effects(effects, self.plate.n_vectors)
-        return effects if self.plate.is_centered else effects * self.arrays.effects.ratio
+        sums, q, (d, scale, log_precision) = self.arrays.sums, self.plate.n_effects, self.given(theta)
+        z, effects = np.empty(len(eps)), np.empty(len(eps))
+        (standardised_from_eps if q == 1 else standardised_from_eps_with_slopes)(
+            sums, d, scale, log_precision, eps, z
+        )
+        if not self.plate.is_centered:
+            return by_effects(z, self.plate.n_vectors) * self.arrays.effects.ratio
+        (effects_of if q == 1 else effects_with_slopes)(sums, d, scale, z, effects)
+        return by_effects(effects, self.plate.n_vectors)
 
     def eps(self, theta: np.ndarray, effects: np.ndarray) -> np.ndarray:
         """eps, from these."""
-        eps = np.empty(len(effects))
-        if not self.plate.is_centered:
-            effects = effects / self.arrays.effects.ratio
-        q = self.plate.n_effects
-        write = standardised if q == 1 else standardised_with_slopes
-        effects = by_groups(effects, self.plate.n_vectors)
-        write(self.arrays.sums, *self.given(theta), effects, self.plate.is_centered, eps)
+        sums, q, (d, scale, log_precision) = self.arrays.sums, self.plate.n_effects, self.given(theta)
+        eps, z = np.empty(len(effects)), by_groups(effects, self.plate.n_vectors)
+        if self.plate.is_centered:
+            effects = z.copy()
+            (standardised if q == 1 else standardised_with_slopes)(sums, d, scale, effects, z)
+        else:
+            z /= self.arrays.effects.ratio
+        (eps_of if q == 1 else eps_with_slopes)(sums, d, scale, log_precision, z, eps)
         return eps
 
     def quadratic(self, theta: np.ndarray) -> float:
@@ -239,7 +263,7 @@ def case_of_model(model: pm.Model, *, reads_all: bool = False, n_first: int = 10
         point = model.initial_point()
         fit, at, sums = fit_shared(survey, find_center(survey)[0])
         arrays = plate_arrays(survey, fit, at, sums, reads_all=reads_all, debug=False)
-        compiled = CompiledTarget(plate.shared)
+        compiled = CompiledTarget(survey.of_kernel)
         logp = model.compile_logp()
 
     def log_density(theta: np.ndarray, effects: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pymc as pm
 
-from pymc_austerity.kernels.plates.coordinates import effects_of
+from pymc_austerity.kernels.plates.coordinates import effects_of, standardised_from_eps
 from pymc_austerity.kernels.plates.crossed import given_others
 from pymc_austerity.kernels.plates.moves import PlateState, at_theta, no_state
 from pymc_austerity.kernels.plates.records import Plate
@@ -96,15 +96,17 @@ class Turn(NamedTuple):
     def state(self, theta: np.ndarray, eps: np.ndarray, point: dict[str, np.ndarray]) -> PlateState:
         """The state of a chain there."""
         args = CompiledTarget(self.plate.shared).args(point)
-        return at_theta(no_state(len(theta), self.arrays), theta, eps, self.arrays, args, self.target)
+        empty, none = no_state(len(theta), self.arrays), np.zeros(0)
+        return at_theta(empty, theta, none, eps, self.arrays, args, self.target)
 
     def log_density(self, theta: np.ndarray, eps: np.ndarray, point: dict[str, np.ndarray]) -> float:
         """The model's own, where the effects of the other factor are displaced."""
         state, survey, other = self.state(theta, eps, point), self.survey, 1 - self.number
         tau, log_precision = self.target.features(theta, CompiledTarget(self.plate.shared).args(point))[:2]
-        effects = np.empty(len(eps))
-        centered = self.plate.is_centered
-        effects_of(self.arrays.sums, state.d, tau, log_precision, eps, centered, effects)
+        effects, z, centered = np.empty(len(eps)), np.empty(len(eps)), self.plate.is_centered
+        standardised_from_eps(self.arrays.sums, state.d, tau, log_precision, eps, z)
+        effects_of(self.arrays.sums, state.d, tau, z, effects)
+        effects = effects if centered else z
         point = point_of(self.plate.factorisation, np.concatenate([theta, effects]), point)
         kept = survey.held[self.number] + self.arrays.crossing.displacements
         name = survey.crossed.plates[other].effects[0]

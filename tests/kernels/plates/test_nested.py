@@ -14,7 +14,7 @@ from pymc_austerity.kernels.plates import moves, outer_move
 from pymc_austerity.kernels.plates.coordinates import displacement
 from pymc_austerity.kernels.plates.decisions import Counts
 from pymc_austerity.kernels.plates.moves import move_shared
-from pymc_austerity.kernels.plates.nested import keep_outer, outer_moments
+from pymc_austerity.kernels.plates.nested import outer_terms, standardised_outer, write_outer
 from pymc_austerity.kernels.plates.outer_move import move_outer
 from tests.kernels.plates.cases import DRAWN, case_of_model, log_cubic, log_remainders, rows_of
 from tests.kernels.plates.test_coordinates import log_jacobian
@@ -72,11 +72,13 @@ def log_known(case, theta, eps):
 
 def outer_at(case, theta):
     """M_h, S_h and delta_h."""
-    columns = case.arrays.outer.columns
+    columns, features = case.arrays.outer.columns, case.target.features(theta, case.args)
     d = np.empty(len(case.arrays.sums.center))
     displacement(case.arrays.sums, theta, d)
-    means, scales = np.empty(len(columns)), np.empty(len(columns))
-    outer_moments(case.arrays, theta, d, case.target.features(theta, case.args), means, scales)
+    locations, pulls, shares = np.empty((3, len(columns)))
+    outer_terms(case.arrays.sums, case.arrays.outer, theta, d, features, locations, pulls, shares)
+    scale = features[case.arrays.outer.scale_at]
+    means, scales = locations + scale**2 * shares * pulls, scale * np.sqrt(shares)
     return means, scales, (d[columns] - means) / scales
 
 
@@ -130,20 +132,17 @@ def test_outer_groups_do_not_meet(spelling):
 def test_moves_of_others_keep_delta(spelling):
     case, rng = case_of(spelling), np.random.default_rng(3)
     theta, eps = case.draw(rng)
-    places = places_of(case)
-    other, _ = case.draw(rng)
-    other[places] = theta[places]
-    old, new = case.state(theta, eps), other.copy()
-    jacobian = keep_outer(case.arrays, old.theta, old.d, new, case.args, case.target)
-    (_, scales, delta), (_, new_scales, new_delta) = outer_at(case, theta), outer_at(case, new)
-    np.testing.assert_allclose(new_delta, delta, rtol=1e-8, atol=1e-8)
-    assert jacobian == pytest.approx(np.log(new_scales / scales).sum())
-    np.testing.assert_array_equal(np.delete(new, places), np.delete(other, places))
-    back = theta.copy()
-    back[places] = new[places]
-    returned = keep_outer(case.arrays, new, case.state(new, eps).d, back, case.args, case.target)
-    np.testing.assert_allclose(back, theta, atol=1e-9)
-    assert returned == pytest.approx(-jacobian)
+    places, (other, _) = places_of(case), case.draw(rng)
+    _, _, delta = outer_at(case, theta)
+    np.testing.assert_allclose(case.delta(theta), delta, rtol=1e-8, atol=1e-8)
+    state = case.state(theta, eps)
+    new = moves.at_theta(state, other, state.delta.copy(), eps, case.arrays, case.args, case.target)
+    np.testing.assert_allclose(outer_at(case, new.theta)[2], delta, rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(np.delete(new.theta, places), np.delete(other, places))
+    np.testing.assert_allclose(new.theta[case.arrays.sums.linear], case.arrays.sums.center + new.d)
+    z, features = np.empty(H), case.target.features(new.theta, case.args)
+    standardised_outer(case.arrays.sums, case.arrays.outer, new.theta, new.d, features, z)
+    np.testing.assert_allclose(new.outer, z, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("spelling", ["centered", "both non-centered", "normal"])
@@ -151,32 +150,45 @@ def test_moves_of_others_keep_delta(spelling):
 def test_base_of_the_shared_move(spelling, planted, monkeypatch):
     case, rng = case_of(spelling), np.random.default_rng(5)
     theta, eps = case.draw(rng)
-    new, ratio = np.empty(len(theta)), 0.0
+    states, seen = [], []
 
     def proposed(rng, proposal, old, args, target):
-        found = case.draw(rng)[0]
-        found[places_of(case)] = old[places_of(case)]
-        return found, ratio
+        return case.draw(rng)[0], 0.0
 
-    def kept(plate, old, d, found, args, target):
-        jacobian = keep_outer(plate, old, d, found, args, target)
-        new[:] = found
-        return 0.0 if planted else jacobian  # the planted error: no Jacobian
-
-    seen = []
+    def written(sums, outer, theta, d, features, delta, z):
+        value = write_outer(sums, outer, theta, d, features, delta, z)
+        states.append(theta.copy())
+        return -0.5 * float(z @ z) if planted else value  # the planted error: no Jacobian
 
     def shared(rng, plate, numbers, pair, base):
         seen.append(base)
         return Counts(1.0, 0, 0, 0, base)
 
     monkeypatch.setattr(moves, "propose_shared", proposed)
-    monkeypatch.setattr(moves, "keep_outer", kept)
+    monkeypatch.setattr(moves, "write_outer", written)
     state, room = case.state(theta, eps), case.state(theta, eps)
     move_shared(rng, case.arrays, state, room, case.args, DRAWN._replace(shared=shared), case.target)
+    new = states[-1]
     expected = log_known(case, new, eps) - log_known(case, theta, eps)
     expected += np.log(outer_at(case, new)[1] / outer_at(case, theta)[1]).sum()
     expected += log_cubic(case, case.state(new, eps)) - log_cubic(case, case.state(theta, eps))
     assert (abs(seen[0] - expected) < 1e-6) == (not planted)
+
+
+@pytest.mark.parametrize("spelling", ["centered", "both non-centered"])
+@pytest.mark.covering(1)
+def test_outer_scales_near_zero(spelling):
+    """Nothing is lost: z and levels are those of a scale of zero, and the density is finite."""
+    case = case_of(spelling)
+    theta, eps = case.draw(np.random.default_rng(7))
+    state, delta = case.state(theta, eps), case.delta(theta)
+    names = [case.plate.shared.coordinate(k)[0] for k in range(len(theta))]
+    for log_scale in (-30.0, -80.0, -400.0):
+        theta[names.index("tau_v_log__")] = log_scale
+        found = moves.at_theta(state, theta, delta, eps, case.arrays, case.args, case.target)
+        np.testing.assert_allclose(found.outer, delta, rtol=1e-9, atol=1e-9)
+        assert np.isfinite(found.quadratic)
+        assert np.all(np.isfinite(found.levels))
 
 
 @pytest.mark.parametrize("spelling", ["centered", "both non-centered"])

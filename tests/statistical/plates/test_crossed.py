@@ -64,7 +64,10 @@ def test_drawn_rows_against_all_rows(data):
         data, "centered", 600, 4, lambda: MetropolisHastings(control_variate=Taylor())
     )
     assert other.recipe.reads_all
+    assert other.n_moves == 4
     assert float(stats["n_used"].mean()) == 4 * N
+    assert float(stats["fraction_used"].mean()) == 4.0
+    assert float(stats["exhausted"].mean()) == 1.0
     found = agreement_of(drawn, whole, P + 2)
     assert found, found
     # The planted error: effects of the second factor in units of their scale.

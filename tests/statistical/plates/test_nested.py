@@ -4,7 +4,10 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity import TunaMH
+from pymc_austerity import MetropolisHastings, TunaMH
+from pymc_austerity.control_variates import Taylor
+from pymc_austerity.step_methods.metropolis import plate_pilot
+from tests.interpreted import interpreted as interpreted
 from tests.statistical.plates.chains import agreement_of
 from tests.statistical.plates.nested_reference import SD, sample
 
@@ -24,10 +27,9 @@ def data():
     return X, (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(int), groups, parents
 
 
-def draws_of(data, spelling, n, seed=3):
-    """(1, n, d), in the order of the reference."""
+def model_of(data, spelling):
     X, y, groups, parents = data
-    with pm.Model():
+    with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, SD, shape=P)
         mu, tau, outer = pm.Normal("mu", 0.0, SD), pm.HalfNormal("tau", 1.0), pm.HalfNormal("tau_v", 1.0)
         if spelling == "centered":
@@ -37,6 +39,12 @@ def draws_of(data, spelling, n, seed=3):
             v = pm.Deterministic("v", mu + outer * pm.Normal("vz", shape=H))
             u = pm.Deterministic("u", v[parents] + tau * pm.Normal("z", shape=G))
         pm.Bernoulli("y", logit_p=X @ beta + u[groups], observed=y)
+    return model
+
+
+def draws_of(data, spelling, n, seed=3):
+    """(1, n, d), in the order of the reference."""
+    with model_of(data, spelling):
         step = TunaMH(switch_above=np.inf)
         assert "plate of 120 groups" in str(step.prediction)
         idata = pm.sample(
@@ -71,3 +79,18 @@ def test_nested_groups(data, n):
     share = np.cumsum(weights) / weights.sum()
     planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
     assert not agreement_of(planted, theirs, P + 3)
+
+
+@pytest.mark.slow("builds a plate, interpreted")
+def test_all_rows_are_read_in_each_of_three_moves(data, interpreted, monkeypatch):
+    """Some groups have none."""
+    monkeypatch.setattr(plate_pilot, "_SETTLE", 3)
+    monkeypatch.setattr(plate_pilot, "_COUNTED", 6)
+    X, y, groups, parents = data
+    model = model_of((X[:500], y[:500], groups[:500], parents), "centered")
+    step = MetropolisHastings(model=model, control_variate=Taylor(), threshold=500)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    _, (stats,) = step.step(model.initial_point())
+    assert step.n_moves == stats["fraction_used"] == 3.0
+    assert stats["n_used"] == 3.0 * 500
+    assert stats["exhausted"] == 1.0

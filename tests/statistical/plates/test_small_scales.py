@@ -83,3 +83,61 @@ def test_another_prior_would_be_seen(draws):
 def test_it_mixes_well(draws):
     """A normal proposal of log tau would hardly reach its tail, and hardly leave it."""
     assert float(az.ess(draws)) > 0.3 * draws.size
+
+
+# Scales whose prior has much mass below what rounding leaves of effects beside their location.
+SHAPE, NEAR_ZERO = 0.1, np.linspace(-110.0, 2.5, 2251)
+PARENTS = np.arange(G) % 30
+
+
+def near_zero(nested):
+    """A model with centred effects whose scale may be 1e-30, and log p of the logarithm of that scale."""
+    x, groups, y = rows_of()
+    y = y - x @ [0.4, -0.2]
+    with pm.Model() as model:
+        mu, scale = pm.Normal("mu", 1.0, BETA_SD), pm.Gamma("scale", SHAPE, 1.0)
+        if nested:
+            v = pm.Normal("v", mu, scale, shape=30)
+            u = pm.Normal("u", v[PARENTS], 0.1, shape=G)
+        else:
+            u = pm.Normal("u", mu, scale, shape=G)
+        pm.Normal("y", u[groups], 1.0, observed=y)
+    tops = PARENTS[groups] if nested else groups
+    design = np.c_[np.ones(N), tops[:, None] == np.arange(tops.max() + 1)]
+    fixed = [np.full(G, 0.01)] if nested else []
+    if nested:
+        design = np.c_[design, groups[:, None] == np.arange(G)]
+    n = tops.max() + 1
+    log_p = [
+        log_likelihood(design, y - 1.0, np.r_[BETA_SD**2, np.full(n, np.exp(2.0 * s)), *fixed])
+        + stats.gamma.logpdf(np.exp(s), SHAPE)
+        + s
+        for s in NEAR_ZERO
+    ]
+    p = np.exp(np.array(log_p) - logsumexp(log_p))
+    return model, np.cumsum(p) - 0.5 * p
+
+
+@pytest.mark.parametrize(("nested", "forgets"), [(False, False), (False, True), (True, False)])
+def test_centred_effects_whose_scale_is_nearly_zero(nested, forgets):
+    model, cdf = near_zero(nested)
+    with model:
+        step = TunaMH(threshold=100, steps_per_draw=3, rng=5)
+        step.setup_chain(5, 20, DRAWS)
+        point, found, stored, again = model.initial_point(), [], None, []
+        for k in range(DRAWS + 20):
+            if forgets:  # the planted error: z is taken from the effects again
+                step.proposal_state.memories[0].q[:] = np.nan
+            point, _ = step.step(point)
+            found.append(float(point["scale_log__"]))
+            if stored is None and k > 50 and found[-1] < -45.0:
+                stored = k, step.sampling_state, {name: np.copy(value) for name, value in point.items()}
+        assert stored is not None
+        k, step.sampling_state, point = stored
+        for _ in range(20):
+            point, _ = step.step(point)
+            again.append(float(point["scale_log__"]))
+    thinned = np.array(found[20::THIN])
+    right = stats.kstest(np.interp(thinned, NEAR_ZERO, cdf), "uniform").pvalue > LEVEL
+    assert right != forgets
+    assert forgets or again == found[k + 1 : k + 21]  # a chain that is resumed goes on with the same draws

@@ -13,10 +13,10 @@ from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome
 from pymc_austerity.mode.plates.center import Center
 from pymc_austerity.mode.plates.crossed_center import CrossedSurvey
-from pymc_austerity.mode.plates.draws import drawn_state, state_at
+from pymc_austerity.mode.plates.draws import Drawn, drawn_state, state_at
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.model.factorisation import point_of, vector_of
-from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
+from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine, PlateProposalState
 
 
 class TurnEngine(PlateEngine):
@@ -61,6 +61,23 @@ class CrossedEngine(PlateEngine):
         """Whether all rows of all groups are read."""
         return all(one.reads_all for one in self.turns)
 
+    @property
+    def n_shared(self) -> int:
+        """Length of theta, of both turns together: the first coordinates of a state."""
+        fact, plates = self.survey.crossed.factorisation, self.survey.crossed.plates
+        sizes = [int(np.prod(fact.graph.values[name].type.shape)) for name in fact.var_names]
+        return sum(sizes) - sum(one.n_groups for one in plates)
+
+    @property
+    def n_moves(self) -> int:
+        """Moves of both turns."""
+        return sum(one.n_moves for one in self.turns)
+
+    @property
+    def n_readings(self) -> int:
+        """The same for each group of either plate that has rows."""
+        return sum(one.n_readings for one in self.turns)
+
     def restart(self) -> None:
         """Begin to count violations."""
         for one in self.turns:
@@ -82,7 +99,7 @@ class CrossedEngine(PlateEngine):
         theta, _ = self.survey.effects_at(0, point_of(crossed.factorisation, q, point))
         return theta
 
-    def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator) -> np.ndarray:
+    def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator | None) -> Drawn:
         """A draw of the first plate given the second, which is at its center."""
         crossed, survey = self.survey.crossed, self.survey
         center = Center(self.fits[1].theta, survey.surveys[1].location(self.fits[1].theta) + survey.held[0])
@@ -92,8 +109,13 @@ class CrossedEngine(PlateEngine):
             slopes=arrays.crossing.slopes, gradient=arrays.crossing.gradient, other_squares=np.zeros(1)
         )
         drawn = drawn_state(arrays._replace(sums=at_center), survey.surveys[0].shared, self.fits[0], rng)
-        point = point_of(crossed.plates[0].factorisation, drawn, point)
-        return vector_of(crossed.factorisation, survey.with_effects(1, survey.held[0], point))
+        point = point_of(crossed.plates[0].factorisation, drawn.q, point)
+        point = survey.with_effects(1, survey.held[0], point)
+        return drawn._replace(q=vector_of(crossed.factorisation, point))
+
+    def new_state(self) -> PlateProposalState:
+        """That of a chain before its first draw."""
+        return PlateProposalState(np.ones(1), tuple(one.new_state().memories[0] for one in self.turns))
 
     def run(
         self,
@@ -109,22 +131,34 @@ class CrossedEngine(PlateEngine):
         point = point_of(crossed.factorisation, q.copy(), point)
         found: list[SweepOutcome] = []
         for k in range(2 * n):
-            outcome, point = self.turn(k % 2, rng, point, tune=tune)
+            outcome, point = self.turn(k % 2, rng, point, proposal_state, tune=tune)
             found.append(outcome)
         q[:] = vector_of(crossed.factorisation, point)
         return self._together(found, q)
 
     def turn(
-        self, turn: int, rng: np.random.Generator, point: PointType, *, tune: bool = False
+        self,
+        turn: int,
+        rng: np.random.Generator,
+        point: PointType,
+        state: PlateProposalState,
+        *,
+        tune: bool = False,
     ) -> tuple[SweepOutcome, PointType]:
         """One turn from a point, and where it ends."""
-        plate, engine = self.survey.crossed.plates[turn], self.turns[turn]
-        _, others = self.survey.effects_at(1 - turn, point)
-        np.subtract(others, self.survey.held[turn], out=engine.plate.crossing.displacements)
+        survey, engine, kept = self.survey, self.turns[turn], state.memories[1 - turn]
+        plate, other = (survey.crossed.plates[t] for t in (turn, 1 - turn))
+        is_kept = other.is_centered and np.array_equal(kept.q, vector_of(other.factorisation, point))
+        # Of effects near their location the difference is lost: a chain has it, as tau z.
+        others = kept.scales[0] * kept.z if is_kept else survey.effects_at(1 - turn, point)[1]
+        np.subtract(others, survey.held[turn], out=engine.plate.crossing.displacements)
         q = vector_of(plate.factorisation, point)
-        outcome = engine.run(1, tune, rng, q, point, self)
+        outcome = engine.sweeps(1, tune, rng, q, point, state.memories[turn], state)
         point = point_of(plate.factorisation, outcome.q, point)
-        return outcome, self.survey.with_effects(1 - turn, others, point)
+        point = survey.with_effects(1 - turn, others, point)
+        if is_kept:
+            kept.q[:] = vector_of(other.factorisation, point)
+        return outcome, point
 
     def _together(self, found: list[SweepOutcome], q: np.ndarray) -> SweepOutcome:
         """The outcome of several turns: acceptance is the mean over both kinds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -12,20 +12,37 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
 from pymc_austerity.kernels.elements import READS_ALL
 from pymc_austerity.kernels.metropolis import Rule, no_range
+from pymc_austerity.kernels.plates.chain_memory import ChainMemory, new_memory
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.row_tests import RowTests
 from pymc_austerity.kernels.plates.sweeps import SweepOutcome, plate_sweeps, tested_sweeps
-from pymc_austerity.mode.plates.draws import drawn_state
+from pymc_austerity.mode.plates.draws import Drawn, drawn_state
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.inner_effects import Scaled
+from pymc_austerity.model.starting_point import FAR_BELOW, likely_draw
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows, joined
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Vector
+
+
+class PlateProposalState(NamedTuple):
+    """What a chain on plates carries from draw to draw: nothing is learnt while it runs.
+
+    Attributes
+    ----------
+    scale : ndarray (1,)
+        1; other proposals have a scale that is adapted.
+    memories : tuple of ChainMemory
+        Of each plate.
+    """
+
+    scale: Vector
+    memories: tuple[ChainMemory, ...]
 
 
 class PlateEngine(CompiledKernel):
@@ -34,7 +51,7 @@ class PlateEngine(CompiledKernel):
     Parameters
     ----------
     shared : Factorisation
-        The terms of theta, with features; see `PlateModel.shared`.
+        The terms of theta, with features; see `PlateSurvey.of_kernel`.
     plate : Plate
     q, point : ndarray, dict
         A state, and the values of all variables, to compile with.
@@ -44,6 +61,8 @@ class PlateEngine(CompiledKernel):
 
     # What runs where moves are decided exactly.
     _exact: ClassVar[Callable[..., Any]] = staticmethod(plate_sweeps)
+    # A fit, and the log density below which draws of it are no starts.
+    _lowest: tuple[SharedFit, float] | None = None
 
     def __init__(
         self,
@@ -68,7 +87,7 @@ class PlateEngine(CompiledKernel):
             self._transitions = self.target.compile(tested_sweeps, {"rule": record}, functions)
         stage("transitions")
         with exact_arithmetic():  # the first call compiles
-            self.run(0, False, np.random.default_rng(0), q.copy(), point, ())
+            self.run(0, False, np.random.default_rng(0), q.copy(), point, self.new_state())
 
     @property
     def draws_rows(self) -> bool:
@@ -81,6 +100,16 @@ class PlateEngine(CompiledKernel):
         if self._tests:
             return bool(np.all(self._tests[0].first_stage == READS_ALL))
         return self.plate.rule.has_remainders and bool(np.all(self.plate.bounds.reaches < 0.0))
+
+    @property
+    def n_moves(self) -> int:
+        """Moves of a sweep: each is decided on up to N rows."""
+        return 2 + (len(self.plate.outer.columns) > 0)
+
+    @property
+    def n_readings(self) -> int:
+        """The same for each group that has rows."""
+        return self.n_moves * int(np.count_nonzero(self.plate.bounds.sizes))
 
     def restart(self) -> None:
         """Begin to count violations; undo what an interrupted test left in disorder."""
@@ -96,8 +125,35 @@ class PlateEngine(CompiledKernel):
         self.plate.rule.violations[0] = 0
         return count
 
-    def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator) -> np.ndarray:
-        """A draw of the distribution that is fitted to the plate."""
+    def new_state(self) -> PlateProposalState:
+        """That of a chain before its first draw."""
+        n_values = len(self.plate.proposal.moved) + len(self.plate.outer.columns)
+        n_values += len(self.plate.sums.slopes)
+        return PlateProposalState(np.ones(1), (new_memory(self.plate, n_values),))
+
+    def start(
+        self,
+        fit: SharedFit,
+        point: PointType,
+        rng: np.random.Generator,
+        log_density: Callable[[Vector], float],
+    ) -> Vector:
+        """A draw of the fitted distribution, again where it is far less likely than the center.
+
+        `log_density` is that of the model, at a state of the block; it reads all rows.
+        """
+
+        def with_height(found: Drawn) -> tuple[Vector, float]:
+            return found.q, log_density(found.q) + found.log_volume
+
+        if self._lowest is None or self._lowest[0] is not fit:
+            q, height = with_height(self.drawn(fit, point, None))
+            self._lowest = fit, height - FAR_BELOW - 0.5 * len(q)  # for each group, remainders vary by less
+        names = f"the effects of {len(self.plate.bounds.sizes):,} groups"
+        return likely_draw(lambda: with_height(self.drawn(fit, point, rng)), self._lowest[1], names)
+
+    def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator | None) -> Drawn:
+        """A draw of the distribution that is fitted to the plate; the state at its center without `rng`."""
         return drawn_state(self.plate, self._terms(point), fit, rng)
 
     def _terms(self, point: PointType) -> SharedTerms:
@@ -119,8 +175,22 @@ class PlateEngine(CompiledKernel):
         proposal_state: Any,
     ) -> Any:
         """Make n sweeps from q, which is written over; `point` has the values of the other variables."""
+        return self.sweeps(n, tune, rng, q, point, proposal_state.memories[0], proposal_state)
+
+    def sweeps(
+        self,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        q: np.ndarray,
+        point: PointType,
+        memory: ChainMemory,
+        proposal_state: PlateProposalState,
+    ) -> SweepOutcome:
+        """The same; `memory` is that of this plate in the state of the chain."""
+        args = self.target.args(point)
         outcome: SweepOutcome = self._call(
-            proposal_state, n, tune, rng, q, self.target.args(point), self.plate, *self._tests
+            proposal_state, n, tune, rng, q, args, self.plate, memory, *self._tests
         )
         return outcome
 

@@ -77,13 +77,20 @@ class Engine(CompiledKernel):
         self.target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
         self.exact_rows = np.sort(self.target.stored_at(exact_rows)).astype(np.int64)
         if self.full:
-            self._compile(self._of_all_terms, {"rule": rule.functions}, ["log_terms"], proposal, q, point)
+            self._compile(
+                self._of_all_terms,
+                {"rule": rule.functions},
+                ["log_terms", "global_log_ratio"],
+                proposal,
+                q,
+                point,
+            )
             return
         in_features = range_bound.function is certified_remainder_range
         self._compile(
             self._of_samples,
             {"rule": Rule(..., ..., *rule.functions, range_bound.function)},
-            ["log_ratios", "features"] if in_features else ["log_ratios"],
+            ["global_log_ratio", "log_ratios", *(["features"] if in_features else [])],
             proposal,
             q,
             point,

@@ -49,7 +49,7 @@ class TunaEngine(CompiledKernel):
         self._compile(
             tuna_transitions,
             {"rows": rows.kernel(...)},
-            ["log_ratios", "features"],
+            ["global_log_ratio", "log_ratios", "features"],
             proposal,
             q,
             point,
