@@ -64,6 +64,20 @@ class NoNormalApproximationError(UnsuitableError):
         self.along = tuple(along)
 
 
+class SetUpBudgetError(UnsuitableError):
+    """The set-up would take more work than its budget, `set_up_budget`.
+
+    `reason` says how much, and `remedy` what to do; neither ends with a full stop.
+    """
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason, remedy)
+        self.reason, self.remedy = reason, remedy
+
+    def __str__(self) -> str:
+        return f"{self.reason}. {self.remedy}."
+
+
 class UnboundedError(UnsuitableError):
     """Nothing is known that bounds the log ratios or the Taylor remainders of a term."""
 

@@ -33,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity import work
 from pymc_austerity.bounds.block_table import Weights, rounded_up
 from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.constants_table import InMemory, NewTable
@@ -47,6 +48,8 @@ SLACK = 20.0
 # Rows that are fetched from memory together, and bytes of a cache line.
 _FETCHED, _LINE = 64, 64
 _LARGEST_BYTE, _LARGEST_PRODUCT = 127, 2**31 - 1
+# Operations for a byte, but for the product of matrices.
+_OF_NUMBER = 10.0
 
 
 class ByteScreen(NamedTuple):
@@ -93,6 +96,7 @@ def byte_screen(
 ) -> ByteScreen:
     """That of all rows of some terms with one predictor, one after the other."""
     n_rows, d = sum(term.n_rows for term in terms), len(coordinates.whitening)
+    work.spend(n_rows * d * (work.OF_FLOP * coordinates.directions.shape[0] + _OF_NUMBER), "Bounds")
     written = new_table((1, n_rows * d), np.int8), new_table((1, n_rows * 2), np.float32)
     start = 0
     for term in terms:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity import work
 from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
@@ -153,6 +154,7 @@ def rows_about_center(
     rows = rows.reshape(len(positions), -1, rows.shape[-1])  # (m, p, D + 1)
     if not np.all(np.isfinite(rows)):
         raise UnboundedError(f"Some rows of the design of the term {term.name!r} are not finite.")
+    work.spend(work.OF_FLOP * rows.size * coordinates.directions.shape[1], "Bounds")
     # One product of matrices: v in all columns but the last, predictors there.
     seen = (rows.reshape(-1, rows.shape[-1]) @ coordinates.of_rows).reshape(*rows.shape[:2], -1)
     x, v, values = rows[..., :-1], seen[..., :-1], seen[..., -1]

@@ -15,6 +15,10 @@ _EXACT_ROWS = 100
 LARGEST_SECOND_ORDER = 500
 
 
+class ManyDimensionsError(UnsuitableError):
+    """A polynomial of second order has too many coefficients."""
+
+
 @dataclass(frozen=True, eq=False)
 class Taylor:
     """Decide on Taylor remainders r_i = l_i - T_i instead of the local terms l_i.
@@ -116,7 +120,7 @@ class Taylor:
             If there are too few rows.
         """
         if self.order == 2 and n_dim > LARGEST_SECOND_ORDER:
-            raise UnsuitableError(
+            raise ManyDimensionsError(
                 f"Taylor(order=2) takes up to {LARGEST_SECOND_ORDER} dimensions, and the block has {n_dim}. "
                 "Use Taylor(order=1), or a smaller block."
             )

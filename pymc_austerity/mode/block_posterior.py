@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.mode.newton import Density
+from pymc_austerity.mode.newton import OF_STEP, Density
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
@@ -89,6 +89,14 @@ class BlockPosterior:
             return result.value, result.gradient[self.free], result.hessian[square]
 
         return at
+
+    def operations(self, n_rows: int) -> float:
+        """Those of a density on so many rows, and of a step of Newton's method there."""
+        own = self._function
+        of_rows = n_rows / self.factorisation.n_local * self.likelihood.operations
+        return (
+            of_rows + own.prior_operations + own.features.operations + OF_STEP * float(self.free.sum()) ** 3
+        )
 
     def whole_precision(self, free: Vector, precision: np.ndarray) -> np.ndarray:
         """Precision of all of q at a mode.

@@ -8,7 +8,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.mode.remainders import acceptance_of
-from pymc_austerity.model.factorisation import point_of
+from pymc_austerity.model.factorisation import point_of, row_operations
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.target import Vector
@@ -17,6 +17,8 @@ Matrix = npt.NDArray[np.float64]
 
 # Draws with a variable at its mode, and rows that tell sums.
 _DRAWS, _ROWS = 8, 30_000
+# Operations for all of it, and how often the rows are evaluated at most; rows that are long are fewer.
+_OPERATIONS, _PASSES, _FEWEST_ROWS = 2e10, 300, 1_000
 # Standard deviations at which coordinates are compared, and dimensions up to which they are.
 _FAR, _MOST_DIMENSIONS = 2.0, 100
 _SEED = 2022
@@ -41,7 +43,8 @@ class Departures:
         self._terms = LocalTerms(self._fact)
         self._prior = self._fact.compile(self._fact.global_graph, [], mode=INTERPRETED_STABLE)
         n = self._fact.n_local
-        rows = min(n, _ROWS)
+        affordable = int(_OPERATIONS / _PASSES * n / max(row_operations(self._fact), 1.0))
+        rows = min(n, _ROWS, max(affordable, _FEWEST_ROWS))
         self._rows = np.sort(np.random.default_rng(_SEED).choice(n, rows, replace=False, shuffle=False))
         self._at_mode = self._terms(self._state(np.zeros(len(self._free))), self._rows)
 

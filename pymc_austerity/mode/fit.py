@@ -13,6 +13,7 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
+from pymc_austerity import work
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError
 from pymc_austerity.kernels.subsample import NO_ROWS
@@ -24,7 +25,7 @@ from pymc_austerity.mode.polynomial_check import require_polynomials
 from pymc_austerity.mode.remainders import certified, measured
 from pymc_austerity.mode.search import Located, ModeSearch
 from pymc_austerity.mode.whitening import feature_factors
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, row_operations
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.log_likelihood import Elsewhere
@@ -82,6 +83,7 @@ def fit_mode(
         _refuse_others(fact)
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     n_exact = 0 if taylor is None else taylor.check_size(n_dim, fact.n_local)
+    work.sized(fact.n_local, n_dim, row_operations(fact))
     require_finite(fact, point, _ENOUGH_ROWS)  # the rest when a chain starts
     if taylor is not None and taylor.center != "mode":
         require_values(fact, taylor.center)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from pymc_austerity import work
 from pymc_austerity.target import QuadraticProxy, Vector
 
 Matrix = np.ndarray
@@ -34,6 +35,9 @@ _CLOSE = 1e-2
 # Newton steps before a trust region is used, the shortest part of a step, and by how much of the gain that
 # the slope promises the density has to rise.
 _MOST_STEPS, _SHORTEST, _PROMISE = 20, 1e-3, 0.1
+
+# Operations for a step in D dimensions, divided by D^3: of Newton's method, and within a trust region.
+OF_STEP, _OF_REGION = 0.25, 1.0
 
 
 class Maximum(NamedTuple):
@@ -178,6 +182,7 @@ def climb(
         If the density or a derivative is not finite at `start`.
     """
     _, _, hessian = counted.finite(start)
+    counted.factor = _OF_REGION
     to_q = _whitening(-hessian)
 
     def at(z: Vector) -> tuple[float, Vector, Matrix]:
@@ -245,13 +250,14 @@ class Counted:
     """A density that remembers its last point: SciPy asks for value, slope and curvature in turn."""
 
     def __init__(self, density: Density) -> None:
-        self._density = density
+        self._density, self.factor = density, OF_STEP
         self._last: tuple[Vector, Any] | None = None
         self.passes = 0
 
     def __call__(self, q: Vector) -> tuple[float, Vector, Matrix]:
         """Value, gradient and Hessian at q."""
         if self._last is None or not np.array_equal(self._last[0], q):
+            work.spend(self.factor * len(q) ** 3, "The search for the mode")
             self._last = (q.copy(), self._density(q))
             self.passes += 1
         result: tuple[float, Vector, Matrix] = self._last[1]

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
 
+from pymc_austerity import work
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.concavity import is_log_concave
@@ -32,6 +33,9 @@ _SAME = 0.1
 _ROUGHLY = 1e-2
 # Modes compared on all the data, and the smallest share of the posterior that is worth a warning.
 _MOST_MODES, _SHARE = 3, 1e-3
+# Passes that a search takes at least: the first from a start, and one that goes on from the end of another.
+# And what further starts are taken to need at least, relative to those before.
+_FIRST_PASSES, _PASSES, _NO_LESS = 3, 2, 0.5
 _SEED = 2017
 
 
@@ -42,14 +46,20 @@ def samples_of_rows(
 
     What is told of them is how many of the `n_rows` of the likelihood they are.
     """
+    sizes = sizes_of_samples(n_local, n_dim)
+    for k, size in enumerate(sizes):
+        stage("mode", f" {k + 1}/{len(sizes)}, {min(size, n_rows):,} of {n_rows:,} rows")
+        yield None if size == n_local else some_at_random(n_local, size, rng)
+
+
+def sizes_of_samples(n_local: int, n_dim: int) -> list[int]:
+    """Local terms of each search; at last all of them."""
     rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim)
     sizes: list[int] = []
     while rows * 2 < n_local and (not sizes or rows <= _MOST_ROWS):
         sizes.append(rows)
         rows *= _GROWTH
-    for k, size in enumerate([*sizes, n_local]):
-        stage("mode", f" {k + 1}/{len(sizes) + 1}, {min(size, n_rows):,} of {n_rows:,} rows")
-        yield None if k == len(sizes) else some_at_random(n_local, size, rng)
+    return [*sizes, n_local]
 
 
 def some_at_random(n_rows: int, size: int, rng: np.random.Generator) -> Index:
@@ -101,14 +111,16 @@ class ModeSearch:
         Searches on more and more rows start where the one before ended. Rows that have no mode (few of them
         may separate the responses) are left behind.
         """
-        n, n_rows = self._n_local, self._posterior.factorisation.n_rows
+        n, n_dim = self._n_local, int(self._posterior.free.sum())
         starts, searched = self._starts(), False
         n_starts = len(starts)
-        for positions in samples_of_rows(n, int(self._posterior.free.sum()), self._rng, n_rows):
+        ahead = [_PASSES * self._posterior.operations(size) for size in sizes_of_samples(n, n_dim)]
+        for positions in samples_of_rows(n, n_dim, self._rng, self._posterior.factorisation.n_rows):
+            ahead.pop(0)
             if positions is None and (searched or n > _MANY_ROWS):
                 # Of many rows only the best starts are worth a search; few have not been searched from.
                 starts = starts[:_MOST_MODES]
-            ends, problem = self._modes(starts, positions)
+            ends, problem = self._modes(starts, positions, _PASSES if searched else _FIRST_PASSES, sum(ahead))
             if positions is not None and ends:
                 starts, searched = [m.q for m in ends[:_MOST_MODES]], True
         if not ends:
@@ -123,16 +135,26 @@ class ModeSearch:
         return [q.astype(np.float64) for q in ravelled]
 
     def _modes(
-        self, starts: list[Vector], positions: Index | None
+        self, starts: list[Vector], positions: Index | None, fewest: int, ahead: float
     ) -> tuple[list[Maximum], NoMaximumError | None]:
-        """Distinct maxima from some starts, highest first; and what was in the way from the first start."""
+        """Distinct maxima from some starts, highest first; and what was in the way from the first start.
+
+        Before each it is asked whether the budget allows for what is left: for passes from other starts, at
+        least `fewest` from each, and half as many as the starts before have taken; and for searches on more
+        rows, which take `ahead` operations.
+        """
         density, found, problem = self._posterior.density(positions), [], None
-        for start in starts:
+        n_rows, passes = self._n_local if positions is None else len(positions), 0
+        for k, start in enumerate(starts):
+            of_start = max(float(fewest), _NO_LESS * passes / max(k, 1))
+            left = (len(starts) - k) * of_start * self._posterior.operations(n_rows)
+            work.require(left + ahead, "The search for the mode")
             try:
                 maximum = maximise(density, start, NEAR if positions is None else _ROUGHLY)
             except NoMaximumError as error:
-                problem = problem or error
+                problem, passes = problem or error, passes + error.passes
                 continue
+            passes += maximum.passes
             found.append(maximum)
         distinct: list[Maximum] = []
         for maximum in sorted(found, key=lambda m: -m.log_mass):

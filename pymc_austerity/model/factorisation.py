@@ -22,6 +22,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.data import Rows
+from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values
@@ -283,6 +284,17 @@ class Factorisation:
         for _, term in self.globals:
             total = total + term.sum()
         return total
+
+
+def block_of(factorisation: Factorisation) -> list[Variable]:
+    """Value variables of the block, in the order of its vector q."""
+    return [factorisation.graph.values[name] for name in factorisation.var_names]
+
+
+def row_operations(factorisation: Factorisation) -> float:
+    """Operations of a gradient of all rows, as `work` counts them."""
+    block = block_of(factorisation)
+    return OF_ELEMENT * sum(term.size * elements([term.rows], block).of_row for term in factorisation.locals)
 
 
 def vector_of(factorisation: Factorisation, point: Mapping[str, Any]) -> np.ndarray:

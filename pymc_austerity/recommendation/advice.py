@@ -14,7 +14,12 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER
-from pymc_austerity.exceptions import FactorisationError, NoNormalApproximationError, UnsuitableError
+from pymc_austerity.exceptions import (
+    FactorisationError,
+    NoNormalApproximationError,
+    SetUpBudgetError,
+    UnsuitableError,
+)
 from pymc_austerity.mode.departures import Departures
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.log_density import raw_terms
@@ -42,6 +47,8 @@ def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], 
         )
     if isinstance(reason, FactorisationError):
         return _of_coupled_rows(reason, model, block, point)
+    if isinstance(reason, SetUpBudgetError):
+        return reason.remedy
     if fact is not None and not fact.n_local:
         return f"{_NOTHING}: with so few rows pm.NUTS is fast"
     if fact is not None and reason is not None and (others := _others(fact)):

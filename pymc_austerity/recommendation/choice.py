@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
@@ -12,7 +13,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.exceptions import FactorisationError, SetUpBudgetError
 from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
@@ -59,7 +60,8 @@ def choose(
         if costly is None:
             return of_few_rows(evidence, blank, point)
         if approximate:
-            return approximately(evidence, costly, blank, model, block, point)
+            with suppress(SetUpBudgetError):  # the mode is searched for once more
+                return approximately(evidence, costly, blank, model, block, point)
         return of_all_rows(evidence, costly, blank, model, block, point)
     return by_nuts(evidence, blank, model, block, point)
 
@@ -69,6 +71,9 @@ def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
     plan = evidence.plan
     if plan is None:
         assert evidence.no_bound is not None
+        if isinstance(evidence.no_bound, SetUpBudgetError):
+            reason, remedy = evidence.no_bound.reason, evidence.no_bound.remedy
+            return Costly(reason[0].lower() + reason[1:], f"{remedy}.")
         return Costly(
             f"no bound is known for all Taylor remainders: {first_sentence(evidence.no_bound.reason)}",
             f"{without_a_bound(evidence.no_bound.in_the_way, model)}. TunaMH(curvature=...), with a bound of "
@@ -155,6 +160,7 @@ def approximately(
         default_batch=BATCH_OF_REMAINDERS,
         control_variate=Taylor(),
         model=model,
+        set_up_budget=evidence.budget,
     )
     plan = plan_metropolis(options, point, survey(options, point, factorisation=evidence.factorisation))
     why = blank._replace(
@@ -176,15 +182,17 @@ def of_all_rows(
     point: PointType,
 ) -> Choice:
     """`MetropolisHastings` on all rows, with the proposal that is fitted to the mode."""
-    surveyed = evidence.survey
+    surveyed, budget = evidence.survey, evidence.budget
     assert surveyed is not None
     if evidence.is_hierarchical:
         written = "control_variate=Taylor(exact_rows=0), proposal=Surrogate()"
-        options = checked_options(block, Exact(), control_variate=TAYLOR, proposal=Surrogate(), model=model)
+        options = checked_options(
+            block, Exact(), control_variate=TAYLOR, proposal=Surrogate(), model=model, set_up_budget=budget
+        )
         surveyed = replace(surveyed, proposal=options.proposal)
     else:
         written = "proposal=Laplace()"
-        options = checked_options(block, Exact(), proposal=Laplace(), model=model)
+        options = checked_options(block, Exact(), proposal=Laplace(), model=model, set_up_budget=budget)
         surveyed = without_expansion(surveyed, options.proposal)
     plan = plan_metropolis(options, point, surveyed)
     why = blank._replace(

@@ -9,8 +9,8 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER
-from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER, ManyDimensionsError
+from pymc_austerity.exceptions import SetUpBudgetError, UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.plates.crossed import Plates
@@ -30,6 +30,7 @@ from pymc_austerity.step_methods.metropolis.tuna_plan import (
     plan_tuna,
     scratch_folder,
 )
+from pymc_austerity.work import DEFAULT_BUDGET
 
 # What independent draws of the fitted distribution need: an acceptance rate, and how sums of remainders vary.
 _ACCEPTANCE, _SPREAD = 0.2, 3.0
@@ -53,7 +54,7 @@ class Evidence:
         ... and bounds on the remainders, if the normal distribution at the mode fits.
     unsuitable : UnsuitableError or None
         Why the model has no local terms or no mode.
-    no_bound : NoBoundError or None
+    no_bound : NoBoundError, SetUpBudgetError or None
         Why there are no bounds.
     certificate : str
         Which bounds are known, in words.
@@ -61,16 +62,19 @@ class Evidence:
         Sweeps over a plate, tried out; nothing else is looked for then.
     no_plate : str
         Why effects of many groups are no plate, if there are some.
+    budget : float
+        `set_up_budget`.
     """
 
     factorisation: Factorisation | None = None
     survey: Survey | None = None
     plan: TunaPlan | None = None
     unsuitable: UnsuitableError | None = None
-    no_bound: NoBoundError | None = None
+    no_bound: NoBoundError | SetUpBudgetError | None = None
     certificate: str = "not looked for"
     plates: PlatePlan | CrossedPlan | None = None
     no_plate: str = ""
+    budget: float = DEFAULT_BUDGET
 
     @property
     def report(self) -> ModeReport | None:
@@ -88,7 +92,7 @@ class Evidence:
     @property
     def has_many_dimensions(self) -> bool:
         """Is an expansion refused, because there are too many?"""
-        return self.unsuitable is not None and self.n_dim > LARGEST_SECOND_ORDER
+        return isinstance(self.unsuitable, ManyDimensionsError)
 
     @property
     def is_hierarchical(self) -> bool:
@@ -96,9 +100,11 @@ class Evidence:
         return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
 
 
-def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence:
+def gather(
+    model: pm.Model, block: list[Variable], point: PointType, budget: float = DEFAULT_BUDGET
+) -> Evidence:
     """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
-    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
+    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model, set_up_budget=budget)
     tuna = checked_tuna_options(chi=0.0, switch_above=MOST_ROWS, curvature=None, debug=False)
     fact, plate = None, None
     try:
@@ -107,16 +113,16 @@ def gather(model: pm.Model, block: list[Variable], point: PointType) -> Evidence
         plate = plate_for(options, fact, point)
         if isinstance(plate, Plates):
             plates = plan_groups(options, PlateDecision(MOST_ROWS, debug=False), plate, point)
-            return Evidence(fact, plates=plates, certificate=plates.recipe.certificate)
+            return Evidence(fact, plates=plates, certificate=plates.recipe.certificate, budget=budget)
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:
-        return Evidence(fact, unsuitable=error, no_plate=_said(plate))
-    evidence = Evidence(fact, surveyed, no_plate=_said(plate))
+        return Evidence(fact, unsuitable=error, no_plate=_said(plate), budget=budget)
+    evidence = Evidence(fact, surveyed, no_plate=_said(plate), budget=budget)
     if why_not_normal(evidence) is not None:
         return evidence
     try:
         plan = plan_tuna(options, tuna, point, surveyed)
-    except NoBoundError as error:
+    except (NoBoundError, SetUpBudgetError) as error:
         certificate = f"none: {first_sentence(error.reason)}"
         return replace(evidence, no_bound=error, certificate=certificate)
     return replace(evidence, plan=plan, certificate=plan.recipe.certificate)

@@ -72,7 +72,9 @@ def _small_plate(
     """Sweeps over the effects of a few groups, if there are some, and they mix better."""
     fact = evidence.factorisation
     assert fact is not None
-    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
+    options = checked_options(
+        block, EXACT, control_variate=TAYLOR, model=model, set_up_budget=evidence.budget
+    )
     try:
         found = plate_for(options, fact, point, FEWEST_IF_SLOW)
         if not isinstance(found, PlateModel):

@@ -27,6 +27,7 @@ from pymc_austerity.recommendation.mixing import that_mixes
 from pymc_austerity.recommendation.nuts import NUTS
 from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
 
 
 def recommend(
@@ -36,6 +37,7 @@ def recommend(
     approximate: bool = False,
     verbose: bool = True,
     progressbar: bool = True,
+    set_up_budget: float = DEFAULT_BUDGET,
 ) -> SubsampledStep | NUTS:
     """Choose a step that suits the model, and say why; an exact one unless you allow another.
 
@@ -53,6 +55,11 @@ def recommend(
         why all rows are read, and what would change that.
     progressbar : bool, default True
         Whether a set-up that takes more than a second is shown while it lasts.
+    set_up_budget : float > 0, default 60.0
+        What the search for a step may cost, in units of 1e9 operations, each about a second of a core;
+        compilation is not counted. Work is counted, not timed, so that the choice is the same everywhere. A
+        search that would cost more ends with what is cheaper, mostly `pm.NUTS`, and with that reason. It may
+        always cost as much as 1,000 gradients of all rows: `pm.NUTS` takes more to tune. ``inf``: no budget.
 
     Returns
     -------
@@ -134,13 +141,14 @@ def recommend(
         )
     refuse_discrete(block)
     refuse_data(model)
-    with watched("recommend", bool(progressbar)), many_graphs(), lookups_explained(model):
+    budget = checked_budget(set_up_budget)
+    with watched("recommend", bool(progressbar)), many_graphs(), lookups_explained(model), budgeted(budget):
         stage("reading the model")
         point = default_point(model)
         warn_of_long_deterministics(model, point)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
-            evidence = _evidence(model, block, point)
+            evidence = _evidence(model, block, point, budget)
         choice = choose(evidence, model, block, point, approximate=bool(approximate))
         choice, step = that_mixes(choice, evidence, model, block, point)
     if choice.is_of_search:
@@ -159,10 +167,10 @@ def recommend(
     return step
 
 
-def _evidence(model: pm.Model, block: list[Variable], point: PointType) -> Evidence:
+def _evidence(model: pm.Model, block: list[Variable], point: PointType, budget: float) -> Evidence:
     """What is found out about the block; an error if no chain could start."""
     try:
-        evidence = gather(model, block, point)
+        evidence = gather(model, block, point, budget)
     except SelfCheckError:  # a defect, unless it is the data that are impossible
         require_start(model, point)
         raise

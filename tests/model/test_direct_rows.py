@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity.model.factorise import factorise
-from pymc_austerity.model.structure import predictor_values
+from pymc_austerity.model.structure import parts, predictor_values
 from pymc_austerity.model.structure.term_structure import TermStructure
 
 N, K = 1200, 4
@@ -73,8 +74,37 @@ def ordered():
     pm.OrderedLogistic("y", X @ pm.Normal("b", shape=K), cuts, observed=LEVEL)
 
 
-READ = [dot, matrix_in_an_operator, lookups, numbers, single_precision, integers, fortran, column_of_a_matrix,
-        free_scale, categorical, ordered]  # fmt: skip
+def stacked():
+    b, c = pm.Normal("b"), pm.Normal("c", shape=K - 1)
+    bernoulli(pm.Normal("a") + pm.math.dot(X, pt.concatenate([pt.atleast_1d(b), c])) - c[1] * Z)
+
+
+def stacked_scalars():
+    bernoulli((X[:, :2] * pt.stack([pm.Normal("b"), pm.Normal("c")])).sum(-1))
+
+
+def columns_of_matrices():
+    table = pt.stack([pm.Normal("b", shape=K), pm.Normal("c", shape=K)], axis=1)
+    bernoulli(pt.dot(X, table)[:, 1])
+
+
+def one_twice():
+    b, c = pm.Normal("b"), pm.Normal("c")
+    bernoulli(X @ pt.stack([b, c, b, c]) * Z - X[:, :2] @ pt.stack([c, b - 2.0 * c]))
+
+
+def beside_a_reference():
+    b = pm.Normal("b", shape=4)
+    bernoulli(Z * pt.concatenate([[-0.3], b])[LEVEL] - X @ pt.concatenate([b[:3], [0.2]]))
+
+
+def sums_to_zero():
+    bernoulli(pm.ZeroSumNormal("b", shape=5)[LEVEL] + pm.Normal("a"))
+
+
+def means():
+    b = pm.Normal("b", 0.0, 1.0, shape=K)
+    bernoulli(X @ (b - b.mean()) + 0.7 * b.mean() - 0.1)
 
 
 def random_walk():
@@ -85,7 +115,21 @@ def scaled():
     bernoulli(X @ (2.0 * pm.Normal("b", shape=K)))
 
 
-COMPUTED = [random_walk, scaled]
+READ = [dot, matrix_in_an_operator, lookups, numbers, single_precision, integers, fortran, column_of_a_matrix,
+        free_scale, categorical, ordered, stacked, stacked_scalars, columns_of_matrices, one_twice,
+        beside_a_reference, sums_to_zero, means, random_walk, scaled]  # fmt: skip
+
+
+def by_cases():
+    b = pm.Normal("b", shape=2)
+    bernoulli(pm.math.switch(Z > 0.5, b[0] * Z, b[1]))
+
+
+def of_two_indices():
+    bernoulli(pm.Normal("b", shape=(30, 5))[GROUP, LEVEL] - Z)
+
+
+COMPUTED = [by_cases, of_two_indices]
 
 
 def designs(build):
@@ -104,6 +148,12 @@ def test_rows_are_those_of_differentiation(build, monkeypatch):
     monkeypatch.setattr(predictor_values, "direct_parts", lambda fact, eta: None)
     theirs = designs(build).rows(positions)
     np.testing.assert_allclose(ours, theirs, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("limit", ["_MOST_COORDINATES", "_LARGEST"])
+def test_numbers_of_many_coordinates_are_computed(limit, monkeypatch):
+    monkeypatch.setattr(parts, limit, K - 1)
+    assert all(one._direct is None for one in designs(scaled).rows._designs.values())
 
 
 def test_products_of_numbers_in_half_precision_are_in_double():

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity import work
 from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.expressions.node import Expression
@@ -37,6 +38,8 @@ _DONE_FAR = {1: 1.2, 2: 2.0, 3: 2.0, 4: 2.0}
 _SAMPLE = {1: 1000, 2: 300, 3: 200, 4: 200}
 # Products of coefficients in a pass over all rows, at most: some 15 seconds. One expansion is always made.
 _MOST_PRODUCTS = 5e9
+# Operations for one of them.
+_OF_PRODUCT = 3.0
 # The same for one row: a millisecond, and less where that is enough.
 _MOST_FOR_A_ROW = {1: 2e4, 2: 1e5, 3: 4e5, 4: 4e5}
 # Doublings of the number of parts that are tried without a gain.
@@ -285,6 +288,7 @@ class _Rows:
         return (2.0 if effort.extra else 1.0) * len(tape.weights) * math.prod(effort.parts)
 
     def _norms(self, radius: float, effort: Effort, which: Mask | slice) -> Vector:
+        work.spend(_OF_PRODUCT * len(self._eta[which]) * self.products(effort), "Bounds")
         tape = _tape(self._function.expression, self.n_predictors, self.degree + effort.extra)
         eta, directions, data = self._eta[which], self._directions[which], self._data[:, which]
         return derivative_norms(tape, eta, directions, data, radius, self.degree, effort)

@@ -98,7 +98,10 @@ def remembers(memory: ChainMemory, q: Vector, plate: Plate, features: Vector) ->
             return False
     if memory.outer.shape[0] > 0 and memory.scales[n] != features[plate.outer.scale_at]:
         return False
-    return bool(np.all(memory.q == q))
+    same = True
+    for k in range(q.shape[0]):
+        same = same and memory.q[k] == q[k]
+    return same
 
 
 @jitable
@@ -134,7 +137,7 @@ def end(
     given = target.features(state.theta, args)
     for j in range(plate.rule.scaled.shape[0]):
         q[plate.rule.scaled[j]] /= given[plate.rule.scaled_by[j]]
-    effects = np.empty(memory.z.shape[0])
+    effects = q[n_shared:]
     if n_effects == 1:
         standardised_from_eps(sums, state.d, given[0], given[1], state.eps, memory.z)
         if plate.rule.is_centered:
@@ -146,7 +149,8 @@ def end(
             effects_with_slopes(sums, state.d, factor, memory.z, effects)
     if not plate.rule.is_centered:
         effects[:] = memory.z * plate.effects.ratio
-    q[n_shared:] = by_effects(effects, plate.rule.n_vectors)
+    if plate.rule.n_vectors > 1:
+        effects[:] = by_effects(effects, plate.rule.n_vectors)
     memory.outer[:] = state.outer
     if not outer.is_centered:
         for h in range(memory.outer.shape[0]):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity import work
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
@@ -28,6 +29,8 @@ _LEAST_SHARE = 0.25
 # A column varies within groups if it does by this much, relative to its largest number; beside slopes, if
 # this much is left of it by a regression.
 _CONSTANT, _LEFT = 1e-12, 1e-9
+# Operations of a pass for a row, for a number of it, and for a product of two.
+_OF_ROW, _OF_NUMBER, _OF_PRODUCT = 100.0, 5.0, 0.25
 
 
 class Expanded(NamedTuple):
@@ -97,6 +100,7 @@ def expand(
     n, n_dense, n_levels, n_columns = len(rows.offsets), len(rows.dense), len(effects), len(beta)
     q = rows.covariates.shape[1] + 1
     n_phi = len(phi[0])
+    work.spend(n * (_OF_ROW + _OF_NUMBER * n_dense + _OF_PRODUCT * (n_dense + q) ** 2), "The fit of a plate")
     program = tape_of(expression, 1 + n_phi, 2)
     predictors = predictors_at(rows, beta, effects)
     slopes, curvatures, dispersions = np.empty(n), np.empty(n), no_dispersions(n_phi, n)
@@ -257,6 +261,7 @@ def drift_of(
 
     `added` (N,) is what effects of a crossed factor add to the predictors.
     """
+    work.spend(len(at.slopes) * (_OF_ROW + _OF_NUMBER * len(rows.dense)), "The fit of a plate")
     program = tape_of(expression, 1 + len(phi[0]), 1)
     of_levels, of_dense, of_shared = np.zeros(len(levels)), np.zeros(len(rows.dense)), np.zeros(len(d))
     psi, of_phi = phi[1] @ d, np.zeros(len(phi[0]))

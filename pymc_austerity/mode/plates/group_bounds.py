@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity import work
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import row_bounds
 from pymc_austerity.kernels.plates.cubic import Cubic
@@ -37,6 +38,8 @@ _FAR_PHI = 0.3
 # Rounding of remainders, relative to the log density of a row; and of bounds.
 _ROUNDING, _INFLATION = 1e-13, 1.0 + 1e-6
 _CHUNK = 16_384
+# Operations for a row, and for a product of two of its columns.
+_OF_ROW, _OF_PRODUCT = 500.0, 0.5
 
 
 def group_bounds(
@@ -63,6 +66,7 @@ def group_bounds(
     reach += _reach_of_levels(fit, sums, factors) if farther is None else farther
     typical = scales / np.sqrt(max(1, n_varying))
     n = len(survey.rows.offsets)
+    work.spend(n * (_OF_ROW + _OF_PRODUCT * n_varying**2), "Bounds of a plate")
     lengths = np.empty(n, np.float32)
     _lengths(survey.rows, sums.means, sums.varying, unwhiten, lengths)
     radii = lengths_of_covariates(survey.rows, norms)

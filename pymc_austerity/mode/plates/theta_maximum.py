@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity import work
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.outer import Outer
 from pymc_austerity.kernels.plates.records import GroupSums
@@ -37,6 +38,8 @@ _FAR_BELOW = (-30.0, -60.0)
 _FALLS = 1e-6
 # Length of the last Newton step, in standard deviations.
 _NEAR = 1e-3
+# Operations for a group, and for a second derivative.
+_OF_GROUP, _OF_SQUARE = 100.0, 20.0
 
 
 class ThetaMaximum(NamedTuple):
@@ -103,6 +106,7 @@ def maximum_at(
         return own.to_theta(zeta, shared.inner_scales(zeta) ** 2)
 
     def density(zeta: Vector) -> tuple[float, Vector, Matrix]:
+        work.spend(_OF_GROUP * len(sums.effects) + _OF_SQUARE * len(zeta) ** 2, "The fit of a plate")
         theta = theta_of(zeta)
         at = shared(theta)
         found = own.density(marginal(at, sums, theta, excess), zeta, at)

@@ -15,7 +15,8 @@ from pymc_austerity.model.plates.dispersions import selected
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.structure.affine_expressions import AffineParts, leaves
 from pymc_austerity.model.structure.data_of_rows import DataOfRows
-from pymc_austerity.model.structure.direct_rows import DirectRows, Part, direct_parts
+from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
+from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import ScalarGraph
 from pymc_austerity.target import Index, Vector

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
+from pymc_austerity import work
+from pymc_austerity.model.factorisation import block_of
+from pymc_austerity.model.graph.elements import OF_SHORT_ELEMENT, elements
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, parts_of, rebuild
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
@@ -62,8 +65,15 @@ class Differentiable:
 
     def prior(self, q: Vector) -> Derivatives:
         """Sum of the global terms."""
+        work.spend(self.prior_operations, "The search for the mode")
         with np.errstate(all="ignore"):
             return symmetric(*self._global(*self._point, q, *self.structure.factorisation.leaf_values))
+
+    @cached_property
+    def prior_operations(self) -> float:
+        """Those of `prior`."""
+        fact = self.structure.factorisation
+        return OF_SHORT_ELEMENT * self.n_dim * elements([fact.global_graph], block_of(fact)).fixed
 
     @cached_property
     def _global(self) -> Any:

@@ -24,39 +24,15 @@ from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.data_of_rows import DataOfRows, neighbours
-from pymc_austerity.model.structure.predictors import block_and_others
+from pymc_austerity.model.structure.parts import Coordinates, Part, Places
 from pymc_austerity.model.structure.scaled_columns import add_columns
 from pymc_austerity.target import Index, Vector
 
 Array = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int64]
-
-
-class Part(NamedTuple):
-    """A summand of a predictor.
-
-    Attributes
-    ----------
-    places : ndarray of int (k,), or None
-        Coordinates of the block, none of them twice; None for a summand without any.
-    values : TensorVariable, optional
-        Data (m, k) that multiply them; by default ones.
-    lookup : TensorVariable, optional
-        Data (m,): which one of the places it is in each row.
-    factors : tuple of TensorVariable
-        Data, one number a row or one for all, that multiply all of it.
-    sign : float
-    """
-
-    places: Places | None
-    values: Variable | None = None
-    lookup: Variable | None = None
-    factors: tuple[Variable, ...] = ()
-    sign: float = 1.0
 
 
 class _Placed(NamedTuple):
-    """Coordinates of the block, in the shape of a variable without rows."""
+    """Coordinates of the block, or numbers that are made of them, in the shape of a variable without rows."""
 
     places: Places
 
@@ -92,18 +68,13 @@ class _Reader:
     """Takes the graph of a predictor apart."""
 
     def __init__(self, fact: Factorisation, eta: Variable) -> None:
-        block, _ = block_and_others(fact)
-        self._eta, self._moving = eta, depends_on([eta], block.values())
-        self._found: dict[Variable, _Found] = {}
-        first = 0
-        for var in block.values():
-            size = int(np.prod(var.type.shape))
-            self._found[var] = _Placed(first + np.arange(size).reshape(var.type.shape))
-            first += size
+        self._coordinates = Coordinates(fact)
+        self._eta, self._moving = eta, depends_on([eta], self._coordinates.of)
+        self._found: dict[Variable, _Found] = {v: _Placed(p) for v, p in self._coordinates.of.items()}
 
     def parts(self) -> tuple[Part, ...]:
         """Those of the whole predictor."""
-        return self._rows(self._eta).parts
+        return self._coordinates.written_out(self._rows(self._eta).parts)
 
     def _moves(self, var: Variable) -> bool:
         return var in self._found or self._moving.get(var, False)
@@ -113,8 +84,18 @@ class _Reader:
             node = var.owner
             if node is None:
                 raise _Indirect
-            self._found[var] = _rule(_RULES, node)(self, node)
+            try:
+                self._found[var] = _rule(_RULES, node)(self, node)
+            except _Indirect:
+                self._found[var] = self._made(var)
         return self._found[var]
+
+    def _made(self, var: Variable) -> _Placed:
+        """Numbers that are made of coordinates, the same for all rows."""
+        places = None if None in var.type.shape else self._coordinates.of_made(var)
+        if places is None:
+            raise _Indirect
+        return _Placed(places)
 
     def _column(self, var: Variable, k: int) -> _Rows:
         """Column k of what has the shape (m, K), or (1, K)."""

@@ -18,11 +18,13 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import grad
 
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, block_of
+from pymc_austerity.model.graph.elements import OF_SHORT_ELEMENT, elements
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild
 from pymc_austerity.model.structure.derivatives import Derivatives, vectorised, with_derivatives
 from pymc_austerity.model.structure.features import Features
 from pymc_austerity.target import Vector
+from pymc_austerity.work import OF_FLOP
 
 
 class FeatureMap(Protocol):
@@ -34,6 +36,10 @@ class FeatureMap(Protocol):
     """
 
     n_features: int
+
+    @property
+    def operations(self) -> float:
+        """Of `in_block`."""
 
     def __call__(self, q: Vector) -> Vector:
         """phi(q), of shape (p,)."""
@@ -52,6 +58,8 @@ class Identity:
     ----------
     n_features : int
     """
+
+    operations = 0.0
 
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
@@ -85,9 +93,16 @@ class CompiledFeatures(Compiled):
         self._fact, self._vector = fact, found.vector
         self._point = fact.point_values(point)
         self.n_features = int(found.vector.type.shape[0])
-        block = [fact.graph.values[name] for name in fact.var_names]
-        self._q = pt.vector("q", shape=(sum(int(np.prod(var.type.shape)) for var in block),))
-        self._parts = parts_of(self._q, block)
+        self._block = block_of(fact)
+        self._q = pt.vector("q", shape=(sum(int(np.prod(var.type.shape)) for var in self._block),))
+        self._parts = parts_of(self._q, self._block)
+
+    @cached_property
+    def operations(self) -> float:
+        """Of `in_block`: derivatives of phi, and products of matrices."""
+        n, n_dim = self.n_features, int(self._q.type.shape[0])
+        of_graph = elements([self._vector], self._block).fixed * (n + n_dim)
+        return OF_SHORT_ELEMENT * of_graph + OF_FLOP * n * n_dim * (n + n_dim)
 
     def __call__(self, q: Vector) -> Vector:
         """phi(q), of shape (p,)."""

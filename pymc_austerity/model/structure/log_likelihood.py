@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pymc_austerity import work
 from pymc_austerity.bounds.jets.derivatives import Sums, add_rows, add_slopes, no_sums, predictors
 from pymc_austerity.model.compile.programs import program_of
 from pymc_austerity.model.factorisation import CHUNK
@@ -88,6 +89,8 @@ class LogLikelihood:
     ----------
     passes : int
         How often rows were read.
+    operations : float
+        Of a pass.
     """
 
     def __init__(
@@ -106,23 +109,27 @@ class LogLikelihood:
         width = max((term.n_predictors for term in terms), default=0) * (features.n_features + 1)
         length = int(np.clip(_BUDGET // max(1, width), _SMALLEST_CHUNK, CHUNK))
         self._sums: list[_Blocks] = []
-        first = 0
+        self.operations, first = 0.0, 0
         for term in terms:
             own: Rows = range(term.size)
             if positions is not None:
                 own = rows_within(positions, first, term.size)
             chunks = [own[a : a + length] for a in range(0, len(own), length)]
             self._sums.append(_sum_of(term, chunks, stores=n_rows * width <= _STORED))
+            self.operations += term.operations(len(own)) if work.is_open() else 0.0
             first += term.size
         self._last: tuple[Vector, LikelihoodAt] | None = None
 
     def __call__(self, q: Vector) -> Derivatives:
         """As a function of q."""
-        return self.features.in_block(q, self.at(self.features(q)).total)
+        found = self.at(self.features(q)).total
+        work.spend(self.features.operations, "The search for the mode")
+        return self.features.in_block(q, found)
 
     def at(self, phi: Vector) -> LikelihoodAt:
         """As a function of the features."""
         if self._last is None or not np.array_equal(self._last[0], phi):
+            work.spend(self.operations, "The search for the mode")
             self.passes += 1
             self._last = None  # its slopes make room for the new ones
             slopes = [term.no_slopes(self._stores_slopes and self._elsewhere is None) for term in self._sums]

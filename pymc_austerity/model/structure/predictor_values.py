@@ -27,11 +27,11 @@ from pymc_austerity.model.graph.rewrite import (
     INTERPRETED_STABLE,
     Compiled,
     depends_on,
-    parts_of,
     rebuild,
     stable,
 )
-from pymc_austerity.model.structure.direct_rows import DirectRows, Part, direct_parts
+from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
+from pymc_austerity.model.structure.parts import Part, at_zero, tangent
 from pymc_austerity.model.structure.predictors import TermForm, block_and_others, one_per_row
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
@@ -147,15 +147,7 @@ class Design(Compiled):
     @cached_property
     def _tangents(self) -> tuple[Variable, Variable]:
         """Change of eta in a direction, and the direction."""
-        direction = pt.vector("direction", shape=(self.n_dim,))
-        # Along a line, by the one number t: by several variables at once PyTensor loses some whose gradients
-        # are one and the same variable, as those of a and b in a + b.
-        t = pt.scalar("t")
-        line = {var: t * part for var, part in parts_of(direction, list(self._block.values())).items()}
-        (eta,) = rebuild([self._eta], line)
-        slope = pushforward([eta], [t], [pt.constant(1.0)], disconnected_outputs="ignore")[0]
-        (change,) = rebuild([slope], {t: pt.constant(0.0)})
-        return change, direction
+        return tangent(self._block.values(), self._eta, self.n_dim)
 
     @cached_property
     def _one(self) -> Any:
@@ -177,8 +169,7 @@ class Design(Compiled):
 
     @cached_property
     def _offset(self) -> Any:
-        zeros = {var: pt.zeros(var.type.shape) for var in self._block.values()}
-        (offset,) = rebuild([self._eta], zeros)
+        offset = at_zero(self._block.values(), self._eta)
         return self._fact.compile(offset, [self._term.index], mode=INTERPRETED)
 
 

@@ -27,7 +27,7 @@ from pymc_austerity.model.structure.affine_expressions import (
     renumbered,
 )
 from pymc_austerity.model.structure.case_predictors import CasePredictors, case_predictors
-from pymc_austerity.model.structure.direct_rows import Part
+from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.predictor_values import Design
 from pymc_austerity.model.structure.predictors import block_and_others, one_per_row
 from pymc_austerity.model.structure.row_data import Columns

@@ -11,7 +11,7 @@ from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.model.compile.remainders import AffineRows, Read, RemainderSource, Summand
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.structure.data_of_rows import leaf_of
-from pymc_austerity.model.structure.direct_rows import Part
+from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.row_functions import PredictorRows
 

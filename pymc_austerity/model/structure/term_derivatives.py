@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
+from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.model.factorisation import CHUNK, block_of
+from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import (
@@ -22,6 +26,19 @@ from pymc_austerity.model.structure.predictor_values import Design
 from pymc_austerity.model.structure.predictors import TermForm
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.target import Index, Vector
+
+# Operations for a number of a design; for a product of two of a row, of which those with a zero are left out;
+# and for a derivative of a row by its predictors.
+_OF_NUMBER, _OF_PRODUCT, _OF_SLOPE = 3.0, 0.12, 50.0
+# Rows that tell how many numbers of a design are zero.
+_SOME_ROWS = 100
+
+
+def operations_of_rows(rows: np.ndarray) -> float:
+    """Operations for one row in a pass that sums gradients and Hessians, as some rows (m, p, D + 1) tell."""
+    p, n_dim = rows.shape[1], rows.shape[2] - 1
+    filled = np.count_nonzero(rows[..., :-1]) / len(rows)
+    return _OF_NUMBER * p * n_dim + _OF_PRODUCT * filled * n_dim / 2.0 + _OF_SLOPE * (1 + p) * (2 + p) / 2.0
 
 
 class ByPredictor(Compiled):
@@ -50,6 +67,10 @@ class ByPredictor(Compiled):
         (eta,) = form.predictors
         self.design = Design(form.factorisation, form.term, eta)
         self._input = eta.type("eta")
+
+    def operations(self, n_rows: int) -> float:
+        """Those of a pass over some rows."""
+        return n_rows * operations_of_rows(self.design(evenly_spaced(self.size, _SOME_ROWS))[:, None])
 
     def of_rows(self, eta: Vector, positions: Index) -> list[Vector]:
         """l_i, f_i' and f_i'' at eta_i."""
@@ -92,6 +113,10 @@ class ByRowFunction:
         self.function = function
         self.size, self.n_predictors = function.n_rows, function.n_predictors
 
+    def operations(self, n_rows: int) -> float:
+        """Those of a pass over some rows."""
+        return n_rows * operations_of_rows(self.function.rows(evenly_spaced(self.size, _SOME_ROWS)))
+
 
 class ByCoordinates(Compiled):
     """Any other term: its sum over rows, differentiated along all coordinates.
@@ -115,6 +140,15 @@ class ByCoordinates(Compiled):
     def __init__(self, form: TermForm, point: list[np.ndarray]) -> None:
         self._form, self._point = form, point
         self.size = form.term.size
+        fact = form.factorisation
+        self._block = block_of(fact)
+        self._n_dim = sum(int(np.prod(var.type.shape)) for var in self._block)
+
+    def operations(self, n_rows: int) -> float:
+        """Those of a pass over some rows."""
+        found = elements([self._form.term.rows], self._block)
+        each = n_rows * found.of_row + math.ceil(n_rows / CHUNK) * found.fixed
+        return OF_ELEMENT * self._n_dim * each
 
     def of_rows(self, phi: Vector, positions: Index) -> Derivatives:
         """The sum over some rows."""
@@ -124,9 +158,8 @@ class ByCoordinates(Compiled):
     @cached_property
     def _function(self) -> Any:
         fact, term = self._form.factorisation, self._form.term
-        block = [fact.graph.values[name] for name in fact.var_names]
-        phi = pt.vector("phi", shape=(sum(int(np.prod(var.type.shape)) for var in block),))
-        (rows,) = rebuild([term.rows], parts_of(phi, block))
+        phi = pt.vector("phi", shape=(self._n_dim,))
+        (rows,) = rebuild([term.rows], parts_of(phi, self._block))
         try:
             outputs = with_derivatives(stable(rows).sum(), phi)
         except NO_GRADIENT as error:

@@ -7,13 +7,20 @@ from typing import NamedTuple
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity import work
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.center import Center, moments
 from pymc_austerity.mode.plates.crossed_sums import CrossedSums
 from pymc_austerity.mode.plates.group_means import mean_shifts
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.crossed import CrossedEngine
-from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, PlatePrediction, with_kappa
+from pymc_austerity.step_methods.metropolis.plate_pilot import (
+    KAPPAS,
+    OF_GROUP,
+    OF_READ,
+    PlatePrediction,
+    with_kappa,
+)
 
 # Sweeps that are dropped, and those that count; states over which the drift is averaged.
 _SETTLE, _COUNTED, _STATES = 40, 100, 4
@@ -82,6 +89,8 @@ def crossed_pilot(engine: CrossedEngine, point: PointType, rng: np.random.Genera
     for k in range(_SETTLE + _COUNTED):
         for t in range(2):
             outcome, point = engine.turn(t, rng, point, state)
+            rows = outcome.shared_n_used + outcome.plate_n_used
+            work.spend(OF_READ * rows + OF_GROUP * plates[t].n_groups, "Pilot runs on crossed plates")
             if k >= _SETTLE:
                 counts[t] += [
                     outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity import work
 from pymc_austerity.kernels.plates.records import GroupSums, Plate
 from pymc_austerity.mode.plates.center import moments
 from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, around, find_crossed_center
@@ -15,7 +16,7 @@ from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import no_bounds
 from pymc_austerity.mode.plates.row_tables import fixed
-from pymc_austerity.model.factorisation import point_of, vector_of
+from pymc_austerity.model.factorisation import point_of, row_operations, vector_of
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
 from pymc_austerity.model.starting_point import density_of_block, require_finite
@@ -98,6 +99,8 @@ def plan_groups(
     options: MetropolisOptions, decision: PlateDecision, found: Plates, point: PointType
 ) -> PlatePlan | CrossedPlan:
     """The plan of a plate, or of two that are crossed."""
+    fact = found.factorisation
+    work.sized(fact.n_local, len(vector_of(fact, point)), row_operations(fact))
     if isinstance(found, CrossedModel):
         return plan_crossed(options, decision, found, point)
     return plan_plates(options, decision, found, point)

@@ -15,6 +15,7 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.step_methods.metropolis.options import Subsample, checked_rule
 from pymc_austerity.step_methods.metropolis.plan import Recipe
 from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
+from pymc_austerity.work import DEFAULT_BUDGET
 
 _EXACT = Exact()
 
@@ -63,6 +64,12 @@ class MetropolisHastings(PlateStep):
         in the likelihood are updated by steps with the same temperature; a warning names others.
     tune : bool, default True
         Whether an adaptive proposal learns during the tuning draws.
+    set_up_budget : float > 0, default 60.0
+        What the search for the mode, the expansion, bounds and pilot runs may cost together, in units of 1e9
+        operations, each about a second of a core; compilation is not counted. Work is counted, not timed:
+        rows times dimensions squared for each pass, and dimensions cubed. A set-up that would cost more ends
+        in an error that says so, but it may always cost as much as 1,000 gradients of all rows. ``inf`` is no
+        budget.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own step methods.
     progressbar : bool, default True
@@ -126,6 +133,7 @@ class MetropolisHastings(PlateStep):
         threshold: int = 1000,
         temperature: float = 1.0,
         tune: bool = True,
+        set_up_budget: float = DEFAULT_BUDGET,
         model: pm.Model | None = None,
         blocked: bool = True,
         rng: Any = None,
@@ -145,6 +153,7 @@ class MetropolisHastings(PlateStep):
             threshold=threshold,
             temperature=temperature,
             tune=tune,
+            set_up_budget=set_up_budget,
             model=model,
             rng=rng,
             initial_point=initial_point,

@@ -31,6 +31,8 @@ _INNER = 5.0
 _POOR = 0.05
 # A fitted proposal that fits has more. Where a scale can be near 0, a pilot may not have been there.
 _USUAL = 0.3
+# A pilot that takes so many times what was planned, as where a few moves read very many rows, is given up.
+_AT_MOST = 4.0
 
 SLOW_ADVICE = (
     "A posterior far from normal does this, as of rare events, or of a scale near 0 where groups hardly "
@@ -95,12 +97,6 @@ def draws_of_pilot(n_rows: float, n_dim: int, steps_per_draw: int, *, is_surroga
     return 0 if affordable < _FEWEST else int(min(affordable, _MOST))
 
 
-def draws_of_sweeps(nanoseconds: float) -> tuple[int, int]:
-    """Draws of each chain, and chains, for sweeps that take so long: at least one chain of the fewest."""
-    affordable = int(min(_BUDGET / (_CHAINS * nanoseconds) - _SETTLE, _MOST))
-    return (affordable, _CHAINS) if affordable >= _FEWEST else (_FEWEST, 1)
-
-
 def try_out(
     engine: CompiledKernel,
     start: Callable[[np.random.Generator], Vector],
@@ -111,9 +107,10 @@ def try_out(
     steps_per_draw: int = 1,
     n_watched: int | None = None,
     n_chains: int = _CHAINS,
+    n_settle: int = _SETTLE,
     see: Callable[[Any], None] | None = None,
-) -> Mixing:
-    """Run some chains, each from a state of its own.
+) -> Mixing | None:
+    """Run some chains, each from a state of its own; None if they read far too many rows.
 
     Parameters
     ----------
@@ -126,25 +123,34 @@ def try_out(
     proposal_state : NamedTuple
         Before it has learnt anything; copies are used.
     n_draws : int
-        Of each chain, after `_SETTLE` in which the proposal learns.
+        Of each chain, after those in which it settles and the proposal learns.
     steps_per_draw : int, default 1
     n_watched : int, optional
         So many of the first coordinates are looked at. Default: all.
     n_chains : int, default 4
+    n_settle : int, default 100
+        Draws of each chain before.
     see : callable, optional
         Is handed the outcome of each draw that counts.
     """
     stage("pilot run", f" of {n_chains} x {n_draws:,} draws")
     engine, rng = engine.copy(), np.random.default_rng(_SEED)
-    chains = []
+    chains, n_used = [], 0
     for _ in range(n_chains):
         state, q = deepcopy(proposal_state), start(rng)
-        q = engine.run(_SETTLE * steps_per_draw, True, rng, q, point, state).q.copy()
         draws = np.empty((n_draws, len(q)))
-        for k in range(n_draws):
-            outcome: Any = engine.run(steps_per_draw, False, rng, q.copy(), point, state)
-            draws[k] = q = outcome.q.copy()
-            if see is not None:
+        for k in range(-n_settle, n_draws):
+            outcome: Any = engine.run(steps_per_draw, k < 0, rng, q.copy(), point, state)
+            q, n_used = outcome.q.copy(), n_used + outcome.n_used
+            if see is None and _OF_ROW * n_used > _AT_MOST * _BUDGET:
+                warn(
+                    f"A pilot run was given up after {n_used:,} rows, many more than were predicted: some "
+                    "moves read up to a million, as their bounds are loose. Leave switch_above as it is: "
+                    "they are then decided on all rows."
+                )
+                return None
+            draws[max(k, 0)] = q
+            if see is not None and k >= 0:
                 see(outcome)
         chains.append(draws[:, :n_watched])
         engine.restart()

@@ -1,4 +1,4 @@
-"""A step that is tried out before it is used, and watched while it is."""
+"""A step whose set-up has a budget, which is tried out before it is used, and watched while it is."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe
 from pymc_austerity.target import Vector
+from pymc_austerity.work import budgeted
 
 
 class MixingStep(RebuiltStep):
@@ -42,6 +43,10 @@ class MixingStep(RebuiltStep):
     def factorisation(self) -> Factorisation:
         """The local terms."""
         raise NotImplementedError
+
+    def _build_anew(self, point: PointType) -> None:
+        with budgeted(self._options.set_up_budget):
+            super()._build_anew(point)
 
     def try_out(self, point: PointType) -> Mixing | None:
         """Make a short pilot run, and keep what it says as `mixing`; None where it would take long.

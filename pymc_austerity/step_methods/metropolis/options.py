@@ -28,6 +28,7 @@ from pymc_austerity.step_methods.base import checked_steps_per_draw
 from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.metropolis.orthonormal import refuse_orthonormal
 from pymc_austerity.validation import is_real
+from pymc_austerity.work import DEFAULT_BUDGET, checked_budget
 
 Subsample = Literal["gather", "block"]
 # A built-in proposal, or what `proposals.base.bind` makes one of.
@@ -56,6 +57,7 @@ class ChainOptions(TypedDict, total=False):
     steps_per_draw: int | None
     threshold: int
     tune: bool
+    set_up_budget: float
     model: pm.Model | None
 
 
@@ -91,6 +93,7 @@ class JumpOptions(ContractOptions, total=False):
     threshold: int
     temperature: float
     tune: bool
+    set_up_budget: float
     model: pm.Model | None
 
 
@@ -121,6 +124,7 @@ class MetropolisOptions:
     default_batch : int or None
         Batch size if the rule has none, instead of the rule's own default.
     proposal, control_variate, subsample, range_bound, threshold, temperature, tune, elementwise
+    set_up_budget
     steps_per_draw : int
         0 if it was not given.
     """
@@ -138,6 +142,7 @@ class MetropolisOptions:
     temperature: float = 1.0
     tune: bool = True
     elementwise: bool = False
+    set_up_budget: float = DEFAULT_BUDGET
 
 
 def checked_options(
@@ -155,6 +160,7 @@ def checked_options(
     tune: bool = True,
     elementwise: bool = False,
     discrete: bool = False,
+    set_up_budget: float = DEFAULT_BUDGET,
     model: pm.Model | None = None,
 ) -> MetropolisOptions:
     """Check the keywords of a step; those that are left out here do not change what it does."""
@@ -186,6 +192,7 @@ def checked_options(
         temperature=float(temperature),
         tune=bool(tune),
         elementwise=bool(elementwise),
+        set_up_budget=checked_budget(set_up_budget),
     )
 
 

@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from pymc.initial_point import PointType
 
+from pymc_austerity import work
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.center import PlateSurvey, moments
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.group_means import mean_shifts
 from pymc_austerity.mode.plates.slope_levels import by_groups, unscaled
+from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
-from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_sweeps, try_out
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, try_out
 from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
 
@@ -28,8 +30,11 @@ _MANY_GROUPS = 30.0
 KAPPAS = (5.0, 20.0, 80.0)
 # Sweeps that are dropped, and those that count; states over which the drift is averaged.
 _SETTLE, _COUNTED, _STATES = 40, 100, 3
-# Nanoseconds for a group and sweep, a row that is drawn, one of all that are read, and more for each column.
-_OF_GROUP, _OF_DRAWN, _OF_READ, _OF_COLUMN = 50.0, 300.0, 150.0, 4.0
+# Nanoseconds for a group and sweep, for a row that is drawn and one of many that are read together, and more
+# for each column.
+OF_GROUP, _OF_DRAWN, OF_READ, _OF_COLUMN = 50.0, 300.0, 30.0, 4.0
+# Sweeps of a chain in the run that is announced, at most, and nanoseconds for four chains, and for one.
+_MOST, _BUDGETS = 1000, {4: 6e7, 1: 3e8}
 # Nanoseconds for an occupied cell of crossed factors, in either turn.
 _OF_CELL = 1.5
 
@@ -79,8 +84,8 @@ class PlatePrediction(NamedTuple):
     @property
     def sweep(self) -> float:
         """Nanoseconds of a sweep, counted: they do not depend on how busy a machine is."""
-        group = (_OF_GROUP + _OF_COLUMN * self.n_shared) * self.n_groups * self.n_effects**2
-        row = _OF_READ if self.reads_all else self.looked_at * _OF_DRAWN
+        group = (OF_GROUP + _OF_COLUMN * self.n_shared) * self.n_groups * self.n_effects**2
+        row = OF_READ if self.reads_all else self.looked_at * _OF_DRAWN
         return group + 2.0 * _OF_CELL * self.n_cells + (row + _OF_COLUMN * self.n_shared) * self.terms
 
     @property
@@ -171,6 +176,15 @@ def starts_of(
     return start
 
 
+def draws_of_sweeps(nanoseconds: float) -> tuple[int, int]:
+    """Draws of each chain, and chains, for sweeps that take so long: of one chain, if four are too many."""
+    for n_chains, budget in _BUDGETS.items():
+        affordable = int(min(budget / (n_chains * nanoseconds) - _SETTLE, _MOST))
+        if affordable >= _COUNTED:
+            return affordable, n_chains
+    return _COUNTED, 1
+
+
 def announced(
     engine: PlateEngine,
     prediction: PlatePrediction,
@@ -188,17 +202,20 @@ def announced(
         ``(rng) -> q``, where a chain starts.
     point : dict
     """
-    n_draws, n_chains = draws_of_sweeps(prediction.sweep)
+    n_draws, n_chains = _COUNTED, 1  # where Python itself runs the sweeps
+    if engine.backend is NUMBA:
+        n_draws, n_chains = draws_of_sweeps(prediction.sweep)
     counts: list[list[float]] = []
 
     def see(outcome: Any) -> None:
+        work.spend(prediction.sweep, "Pilot runs on a plate")
         counts.append(
             [outcome.shared_n_used, outcome.plate_n_used, outcome.n_accepted, outcome.plate_accepted]
         )
 
     mixing = try_out(
         engine, start, point, engine.new_state(),
-        n_draws=n_draws, n_watched=prediction.n_shared, n_chains=n_chains, see=see,
+        n_draws=n_draws, n_watched=prediction.n_shared, n_chains=n_chains, n_settle=_SETTLE, see=see,
     )  # fmt: skip
     shared_rows, plate_rows, accepted, of_plate = np.mean(counts, axis=0).tolist()
     return prediction._replace(
@@ -226,6 +243,8 @@ def pilot(
     counts = np.zeros(4)
     for k in range(_COUNTED):
         outcome = engine.run(1, False, rng, q, point, state)
+        rows = outcome.shared_n_used + outcome.plate_n_used
+        work.spend(OF_READ * rows + OF_GROUP * survey.plate.n_groups, "Pilot runs on a plate")
         theta, effects = q[:n_shared], q[n_shared:]
         theta = plate.scaled.in_chain(theta, shared.features(theta))
         effects = by_groups(effects, plate.n_vectors)

@@ -111,9 +111,10 @@ def predict(draws: BoundedRows, proposal: BoundProposal, found: FittedTerms, chi
     rows = rng.integers(sampler.constants.shape[1], size=_ROWS)
     read = np.array([mean_share(sampler, move, rows) for move in pairs])
     bounded = np.isfinite(expected)  # the others are decided on all rows
-    drawn = np.full(moves, float(sampler.most))
+    n_local = float(sampler.constants.shape[1])
+    drawn = np.full(moves, n_local)
     n_drawn = expected[bounded] * (1.0 + chi * expected[bounded])
-    drawn[bounded] = np.where(n_drawn <= sampler.most, read[bounded] * n_drawn, sampler.most)
+    drawn[bounded] = np.where(n_drawn <= sampler.most, read[bounded] * n_drawn, n_local)
     some = expected[bounded].mean() if np.any(bounded) else 0.0
     size = float(some / sampler.totals[0]) if sampler.totals[0] > 0.0 else 0.0
     return Prediction(float(np.mean(drawn)), float(sampler.totals[0]), size, n_dim)

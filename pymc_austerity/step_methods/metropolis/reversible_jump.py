@@ -60,8 +60,8 @@ class ReversibleJump(SubsampledStep):
         `proposal` makes the other moves, those without a jump, of all continuous variables, in place of the
         same redraw: `RandomWalk`, `AdaptiveRandomWalk`, `Laplace` or a function. `threshold` is 100 by
         default, and has to be above p. As of `MetropolisHastings` are `range_bound`, `subsample`,
-        `steps_per_draw`, `temperature`, `tune`, `model`, `blocked`, `rng`, `initial_point`, `compile_kwargs`
-        and `progressbar`.
+        `steps_per_draw`, `temperature`, `tune`, `set_up_budget`, `model`, `blocked`, `rng`, `initial_point`,
+        `compile_kwargs` and `progressbar`.
 
     Raises
     ------

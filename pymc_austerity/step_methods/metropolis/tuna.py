@@ -54,8 +54,8 @@ class TunaMH(PlateStep):
     switch_above : float > 0, default 0.25
         Where more than this share of the N rows is expected for a transition, the exact test on all data
         is used instead, and a warning says so; `chi`, `curvature` and `debug` then have no effect. With
-        ``inf`` never; otherwise a single move for which more than N rows are expected is decided on all N,
-        too.
+        ``inf`` never. A single move for which more than N rows are expected is decided on all N, too; with
+        ``inf`` one for which more than N and a million are.
     curvature : dict of str to callable, optional
         Bounds of your own for local terms with one linear predictor, by the name of the model term, in place
         of those that are derived: ``(low, high, positions) -> ndarray``. For some rows of the term, given by
@@ -70,7 +70,8 @@ class TunaMH(PlateStep):
         workers. The mode is the same to the bit on processors of one type with the same libraries. Bounds of
         rows are computed here. A plate of effects is set up here, and a warning says so.
     **options
-        Those of every subsampled step but `subsample`: see `MetropolisHastings`. The default proposal is
+        Those of every subsampled step but `subsample`: see `MetropolisHastings`; the `set_up_budget` is one
+        of them. The default proposal is
         ``Laplace()``, independent draws of the fitted distribution mixed with a random walk, or
         ``Surrogate()`` if the block has variables that are in no local term (hierarchical scales), or
         coefficients are functions of it. Without `initvals` chains start from draws of the fitted
@@ -244,7 +245,7 @@ class TunaMH(PlateStep):
         recipe, prediction = plan.recipe, plan.recipe.prediction
         assert recipe.mode_fit is not None
         report = recipe.mode_fit.report
-        if recipe.reads_all or prediction.is_loose(report):
+        if recipe.reads_all or prediction.is_loose(report) or prediction.terms > recipe.n_local:
             n_rows = plan.survey.factorisation.n_rows
             instead = "the exact test on all data is used instead. " if recipe.reads_all else ""
             warn(

@@ -59,6 +59,8 @@ _FEW_ROWS = 10.0
 _MANY_ROWS, _MANY_DIMENSIONS = 100.0, 50
 # More than this, relative to a term, is not rounding; what may be met is some times what was seen.
 _ROUNDING, _MARGIN = 1e-6, 16.0
+# Rows that a move may draw where these are never too many, which take a tenth of a second or so.
+_MOST_DRAWN = 1e6
 
 
 @dataclass(frozen=True)
@@ -242,7 +244,7 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
     folder = scratch_folder(fact)
     assert found is not None
     # More rows than this are not drawn: all are read instead.
-    most = float(fact.n_local) if np.isfinite(tuna.switch_above) else np.inf
+    most = max(float(fact.n_local), 0.0 if np.isfinite(tuna.switch_above) else _MOST_DRAWN)
     names = [name for name, _ in fact.local_terms]
     unknown = [name for name in curvature if name not in names]
     if unknown:

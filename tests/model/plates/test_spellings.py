@@ -27,6 +27,8 @@ from tests.model.plates.plates import (
     scale,
 )
 
+LEVELS = np.arange(N) % 3
+
 
 def centered():
     bernoulli(X @ beta() + pm.Normal("u", 0.0, scale(), shape=G)[GROUPS])
@@ -315,6 +317,11 @@ def test_likelihood(define):
     assert plate is not None
     assert not plate.is_normal
     require_rows(plate)
+    require_same_sum(model, plate)
+
+
+def require_same_sum(model, plate):
+    """The terms by rows add up to the model's own term, but for a constant."""
     point = model.initial_point()
     survey = PlateSurvey(plate, point)
     own = model.compile_fn(
@@ -326,6 +333,48 @@ def test_likelihood(define):
         theta = np.concatenate([np.ravel(near[name]) for name in plate.factorisation.var_names[:-1]])
         found.append(own(near) - terms_by_rows(plate, survey, theta, near["u"]).sum())
     np.testing.assert_allclose(found, found[0], rtol=0, atol=1e-7)
+
+
+def stacked():
+    return pm.math.dot(X, pt.stack([pm.Normal("b"), pm.Normal("c")]))
+
+
+def concatenated():
+    return (X * pt.concatenate([pt.atleast_1d(pm.Normal("b")), pm.Normal("c", shape=1)])).sum(axis=1)
+
+
+def with_a_reference():
+    return X @ beta() + pt.concatenate([[0.4], pm.Normal("c", shape=2)])[LEVELS]
+
+
+def levels_put_together():
+    return X @ beta() - pt.stack([pm.Normal(name) for name in "cde"])[LEVELS]
+
+
+def sums_to_zero():
+    return X @ beta() + pm.ZeroSumNormal("c", shape=3)[LEVELS]
+
+
+def standardised_coefficients():
+    return (X - 0.3) @ (beta() / X.std(axis=0)) + 0.1
+
+
+def means_of_groups():
+    return (pt.stack([pm.Normal("b"), pm.Normal("c")])[np.arange(G) % 2])[GROUPS] + X @ beta()
+
+
+PUT_TOGETHER = [stacked, concatenated, with_a_reference, levels_put_together, sums_to_zero,
+                standardised_coefficients, means_of_groups]  # fmt: skip
+
+
+@pytest.mark.parametrize("eta", PUT_TOGETHER, ids=lambda eta: eta.__name__)
+@pytest.mark.covering(3)
+def test_coefficients_are_put_together(eta):
+    model = built(lambda: bernoulli(eta() + _u()))
+    plate = plate_in(model)
+    assert plate is not None
+    require_same_sum(model, plate)
+    assert len(plate.rows.places) == plate.n_shared - 1  # all but the scale
 
 
 def free_sigma():

@@ -1,0 +1,161 @@
+"""Models that Bambi writes: effects of groups beside common terms, of which one is categorical."""
+
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+
+import pymc_austerity as pma
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.plates import limits
+from pymc_austerity.model.plates.crossed import CrossedModel
+from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.plates.plate_model import PlateModel
+from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+
+bmb = pytest.importorskip("bambi", reason="bambi is not installed; make test installs it")
+
+N, G, H = 3000, 40, 35
+FAMILIES = ["gaussian", "bernoulli", "poisson", "negativebinomial", "gamma"]
+GROUPS = ["(1|g)", "(x|g)", "(1|g) + (1|h)", "(1|g/part)"]
+
+
+def rows(family):
+    """Data of a family, with effects of both factors, of parts and a slope."""
+    rng = np.random.default_rng(4703)
+    g, h, part = rng.integers(0, G, N), rng.integers(0, H, N), rng.integers(0, 3, N)
+    x, z, kind = rng.normal(1.0, 1.0, N), rng.normal(size=N), rng.integers(0, 3, N)
+    u, v, w, b = (rng.normal(0.0, 0.5, size) for size in (G, H, 3 * G, G))
+    eta = 0.2 + 0.5 * x - 0.3 * z + np.array([0.0, 0.4, -0.2])[kind]
+    eta += u[g] + 0.6 * v[h] + 0.5 * w[3 * g + part] + 0.6 * b[g] * x
+    y = {
+        "gaussian": lambda: rng.normal(eta, 1.5),
+        "bernoulli": lambda: (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(int),
+        "poisson": lambda: rng.poisson(np.exp(0.5 * eta)),
+        "negativebinomial": lambda: rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(0.5 * eta))),
+        "gamma": lambda: rng.gamma(3.0, np.exp(0.5 * eta) / 3.0),
+    }[family]()
+    factors = pd.DataFrame({"kind": kind, "part": part, "g": g, "h": h}).astype("category")
+    return pd.DataFrame({"y": y, "x": x, "z": z}).join(factors)
+
+
+def built(family, groups, **options):
+    link = "log" if family == "gamma" else None
+    model = bmb.Model(f"y ~ x + z + kind + {groups}", rows(family), family=family, link=link, **options)
+    model.build()
+    return model
+
+
+def found(model):
+    """The structure of a model of Bambi's, or why it has none."""
+    with interpreted():
+        options = checked_options(None, EXACT, control_variate=TAYLOR, model=model.backend.model)
+        point = model.backend.model.initial_point()
+        return plate_for(options, factorised(options, point), point)
+
+
+COMMON = ("Intercept", "x", "z", "kind")
+LARGEST = {"(1|g)": ["1|g"], "(x|g)": ["1|g", "x|g"], "(1|g) + (1|h)": ["1|g"], "(1|g/part)": ["1|g:part"]}
+OF_SLOPES = (
+    "the likelihood 'y' has a free dispersion or the like, which a plate with random slopes does not take: "
+    "give it a fixed value"
+)
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.covering(3)
+def test_effects_are_a_plate(family, groups):
+    plate = found(built(family, groups))
+    if groups == "(x|g)" and family in ("negativebinomial", "gamma"):
+        assert str(plate) == OF_SLOPES
+        return
+    assert isinstance(plate, PlateModel)
+    assert plate.effects == tuple(f"{name}_offset" for name in LARGEST[groups])
+    assert plate.n_groups == (3 * G if "part" in groups else G)
+    columns = [plate.factorisation.coordinate(k)[0] for k in plate.rows.dense]
+    assert [name for name in columns if name in COMMON] == ["Intercept", "x", "z", "kind", "kind"]
+
+
+@pytest.mark.parametrize("options", [{"noncentered": False}, {"center_predictors": False}], ids=str)
+def test_other_ways_that_bambi_writes_them(options):
+    plate = found(built("bernoulli", "(x|g)", **options))
+    assert isinstance(plate, PlateModel)
+    assert plate.is_centered == ("noncentered" in options)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.covering(1)
+def test_large_factors_are_crossed(family, monkeypatch):
+    monkeypatch.setattr(limits, "MOST_SHARED", 20)
+    plate = found(built(family, "(1|g) + (1|h)"))
+    if family in ("negativebinomial", "gamma"):
+        assert str(plate) == (
+            "the likelihood 'y' has a free dispersion or the like, and '1|g_offset' and '1|h_offset' are "
+            "crossed factors: give it a fixed value"
+        )
+    else:
+        assert isinstance(plate, CrossedModel)
+        assert plate.effects == ("1|g_offset", "1|h_offset")
+
+
+def test_slopes_beside_a_crossed_factor_are_no_plate(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_SHARED", 20)
+    plate = found(built("bernoulli", "(x|g) + (1|h)"))
+    assert isinstance(plate, NoPlate)
+    assert str(plate).startswith(
+        "'1|g_offset' and 'x|g_offset' are effects of the same groups, as random slopes"
+    )
+
+
+SAMPLED = [("bernoulli", "(x|g)"), ("poisson", "(1|g) + (1|h)"), ("gaussian", "(1|g/part)")]
+# Means and standard deviations of `functionals`, with their Monte Carlo errors, of
+# fit(inference_method="nutpie", draws=3000, tune=1000, chains=4, random_seed=5, target_accept=0.9).
+REFERENCE = Path(__file__).with_name("bambi_reference.csv")
+# Standard errors at which a check fails: of eighty one would, in 2,000 seeds.
+LIMIT = 4.5
+
+
+def functionals(model, result):
+    """Numbers of a posterior: what is one, two elements of what is a vector, and two predictions."""
+    table = result.posterior.to_dataset()
+    found = {}
+    for name, values in table.data_vars.items():
+        one = values.ndim == 2
+        found |= {name: values.values} if one else {f"{name}[{k}]": values.values[..., k] for k in range(2)}
+    predicted = model.predict(result, data=model.data.iloc[:2], inplace=False).posterior
+    (name,) = set(predicted.data_vars) - set(table.data_vars)
+    return found | {f"{name} of row {k}": predicted[name].values[..., k] for k in range(2)}
+
+
+@pytest.mark.slow("whole chains against an independent reference")
+# Of PyMC's own function for responses.
+@pytest.mark.filterwarnings("ignore:Cannot cache compiled function")
+@pytest.mark.parametrize(("family", "groups"), SAMPLED)
+def test_posteriors_and_predictions_are_those_of_nuts(family, groups):
+    model = built(family, groups)
+    step = pma.recommend(model=model.backend.model)
+    assert isinstance(step, pma.TunaMH)
+    assert "plate of" in " ".join(str(step.recommendation).split())
+    result = model.fit(step=step, draws=2000, tune=500, chains=2, cores=1, random_seed=6, progressbar=False)
+    reference = pd.read_csv(REFERENCE).query("family == @family and groups == @groups").set_index("name")
+    found = functionals(model, result)
+    assert set(found) == set(reference.index)
+    for name, draws in found.items():
+        expected = reference.loc[name]
+        errors = az.mcse(draws), az.mcse(draws, method="sd")
+        assert errors[0] < 0.1 * expected["sd"], name
+        for own, error, what in zip((draws.mean(), draws.std()), errors, ("mean", "sd"), strict=True):
+            assert abs(own - expected[what]) < LIMIT * np.hypot(error, expected[f"{what}_error"]), (
+                name,
+                what,
+            )
+    some = model.data.iloc[:100]
+    responses = model.predict(result, kind="response", data=some, inplace=False).posterior_predictive["y"]
+    means = responses.mean("__obs__").values
+    assert abs(means.mean() - some["y"].mean()) < LIMIT * means.std()

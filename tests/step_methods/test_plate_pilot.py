@@ -1,0 +1,80 @@
+"""What is announced of a plate: from a run in which nothing was chosen."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pymc_austerity.model.compile.backend import NUMBA
+from pymc_austerity.step_methods.metropolis import plate_pilot
+from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
+from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction, announced, draws_of_sweeps
+
+# What sweeps are, whatever is tried out: this share of shared moves is accepted, and so many rows are read.
+ACCEPTED, ROWS = 0.45, 30.0
+KEEPS = 0.99
+
+
+class Engine(PlateEngine):
+    """An engine whose moves are accepted at one rate, and whose theta follows an autoregression."""
+
+    n_local, backend, reads_all = 1000, NUMBA, False
+
+    def __init__(self):
+        sums, bounds = SimpleNamespace(slopes=np.zeros(5)), SimpleNamespace(sizes=np.ones(5))
+        self.plate = SimpleNamespace(sums=sums, bounds=bounds)
+
+    def restart(self):
+        pass
+
+    def new_state(self):
+        return ()
+
+    def run(self, n, tune, rng, q, point, proposal_state):
+        counts = np.zeros(4)
+        for _ in range(n):
+            q[0] = KEEPS * q[0] + np.sqrt(1.0 - KEEPS**2) * rng.standard_normal()
+            q[1] = rng.standard_normal()
+            counts += [rng.poisson(ROWS), rng.poisson(ROWS), rng.random() < ACCEPTED, 0.9]
+        return SimpleNamespace(
+            q=q,
+            shared_n_used=counts[0],
+            plate_n_used=counts[1],
+            n_accepted=counts[2],
+            plate_accepted=counts[3],
+        )
+
+
+def chosen(rng):
+    """The best of four runs of 100 sweeps that differ by chance alone."""
+    rates = rng.binomial(100, ACCEPTED, size=4) / 100
+    return PlatePrediction(5, 2, ROWS, ROWS, float(rates.max()), 0.9)
+
+
+@pytest.mark.covering(1)
+def test_the_best_of_several_runs_is_not_announced():
+    rng = np.random.default_rng(1)
+    before = [chosen(rng) for _ in range(20)]
+    assert np.mean([one.shared_acceptance for one in before]) > ACCEPTED + 0.03  # the planted error
+    found = announced(Engine(), before[0], lambda rng: rng.standard_normal(7), {})
+    assert found.shared_acceptance == pytest.approx(ACCEPTED, abs=0.03)
+    assert found.terms == pytest.approx(2.0 * ROWS, rel=0.05)
+
+
+def test_effective_draws_are_measured():
+    found = announced(Engine(), chosen(np.random.default_rng(2)), lambda rng: rng.standard_normal(7), {})
+    right = (1.0 - KEEPS) / (1.0 + KEEPS)
+    assert 0.4 * right < found.mixing.efficiency < 3.0 * right
+    assert found.mixing.dimension == 0
+    # The planted error: all but rejections is taken to mix.
+    assert 10.0 * found.mixing.efficiency < ACCEPTED / (2.0 - ACCEPTED)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "expected"), [(1e3, (1000, 4)), (1e5, (110, 4)), (1e6, (260, 1)), (2e7, (100, 1))], ids=str
+)
+def test_runs_are_as_long_as_their_work_allows(sweep, expected):
+    assert draws_of_sweeps(sweep) == expected
+    n_draws, n_chains = expected
+    work = n_chains * (n_draws + plate_pilot._SETTLE) * sweep
+    assert work <= plate_pilot._BUDGETS[n_chains] or expected == (plate_pilot._COUNTED, 1)
