@@ -83,7 +83,7 @@ def fit_mode(
         _refuse_others(fact)
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     n_exact = 0 if taylor is None else taylor.check_size(n_dim, fact.n_local)
-    work.sized(fact.n_local, n_dim, row_operations(fact))
+    work.sized(fact.n_rows, n_dim, row_operations(fact))
     require_finite(fact, point, _ENOUGH_ROWS)  # the rest when a chain starts
     if taylor is not None and taylor.center != "mode":
         require_values(fact, taylor.center)
