@@ -16,6 +16,7 @@ from pytensor.tensor.random.type import RandomType
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.graph.infinite import with_infinite_apart
 from pymc_austerity.model.graph.leaves import extract_leaves, leaf_values
 from pymc_austerity.model.graph.log_density import LogDensityGraph, raw_terms, typed_log_density
 from pymc_austerity.model.graph.rewrite import depends_on
@@ -181,13 +182,13 @@ def _taken_apart(
     changing = [*parameters, *(t.index for t in locals_)]
     leaves, lifted = extract_leaves(outputs, changing, threshold)
     require_single_rows(graph, [t.name for t in locals_] + [n for n, _ in globals_], outputs, leaves)
+    values = leaf_values(graph, leaves)
+    of_leaves = dict(zip((leaf.placeholder for leaf in leaves), values, strict=True))
+    on_disk = {leaf.placeholder for leaf in leaves if leaf.source in graph.on_disk}  # these are finite
+    lifted = with_infinite_apart(lifted, {k: v for k, v in of_leaves.items() if k not in on_disk})
     locals_ = [LocalTerm(t.name, t.size, t.index, rows) for t, rows in zip(locals_, lifted, strict=False)]
     globals_ = [(n, g) for (n, _), g in zip(globals_, lifted[len(locals_) :], strict=True)]
-    values = leaf_values(graph, leaves)
-    example = {
-        **dict(zip(parameters, graph.point.values(), strict=True)),
-        **dict(zip((leaf.placeholder for leaf in leaves), values, strict=True)),
-    }
+    example = {**dict(zip(parameters, graph.point.values(), strict=True)), **of_leaves}
     for term in locals_ if limit_cost else ():
         check_cost_of_rows(term, example, parameters, block, threshold)
     for name, global_term in globals_ if limit_cost else ():

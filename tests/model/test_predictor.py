@@ -284,4 +284,4 @@ def test_rows_that_nothing_moves():
     assert all(form.has_one for form in forms)
     for form in forms:
         np.testing.assert_array_equal(linear_predictor(form).rows(np.arange(2))[:, :-1], 0.0)
-    assert [row.n_predictors for row in structure.row_functions if row.name == "z"] == [0] * len(forms)
+    assert [row.n_predictors for row in structure.row_functions if row.name == "z"] == [1] * len(forms)

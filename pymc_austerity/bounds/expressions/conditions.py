@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 from pymc_austerity.bounds.expressions.linear import ONE, ZERO, is_constant, linear, number
 from pymc_austerity.bounds.expressions.node import Expression, constant, node
-from pymc_austerity.bounds.expressions.products import exp
+from pymc_austerity.bounds.expressions.products import factors_of, multiply
 from pymc_austerity.bounds.expressions.ranges import BOOLEAN
-from pymc_austerity.bounds.expressions.sums import scale, subtract
+from pymc_austerity.bounds.expressions.sums import combined, scale, subtract
 from pymc_austerity.bounds.expressions.trees import decided_by_range, over_cases
 
 SIGNS = ("positive", "nonnegative", "zero")
@@ -33,7 +33,7 @@ def _sign(op: str, x: Expression) -> Expression:
         added, terms = linear(x)
     if added == 0.0 and len(terms) == 1:
         ((term, c),) = terms.items()
-        x = scale(math.copysign(1.0, c), term)
+        x = scale(math.copysign(1.0, c), _without_positive(term))
     simpler = _of_arguments(added, terms)
     if simpler is not None:
         return _sign(op, simpler)
@@ -52,6 +52,12 @@ def _of_arguments(added: float, terms: Mapping[Expression, float]) -> Expression
         if one.op == "exp" and added / c < 0.0:
             return scale(math.copysign(1.0, c), subtract(one.args[0], constant(math.log(-added / c))))
     return None
+
+
+def _without_positive(term: Expression) -> Expression:
+    """What is left of a product without its positive factors; itself if it is none, or all of them are."""
+    left = [factor for factor in factors_of(term) if not factor.range.is_positive]
+    return multiply(*left) if left and left != [term] else term
 
 
 def min_term(x: Expression) -> Expression:
@@ -86,11 +92,11 @@ def truth(x: Expression) -> Expression:
     """A number as a condition: whether it is not zero."""
     if is_constant(x):
         return _number_of(number(x) != 0.0)
-    if _is_condition(x):
-        return x
     if x.op == "select" and not x.moves and all(is_constant(branch) for branch in x.args[1:]):
         yes, no = (number(branch) != 0.0 for branch in x.args[1:])
         return _number_of(yes) if yes is no else (x.args[0] if yes else negated(x.args[0]))
+    if _is_condition(x):
+        return x
     return negated(zero(x))
 
 
@@ -124,8 +130,26 @@ def either(a: Expression, b: Expression) -> Expression:
     return _joined("or", ONE, a, b)
 
 
+# Logarithms, and what is zero where they are minus infinity.
+_ZERO_WHERE_INFINITE: dict[str, Callable[[Expression], Expression]] = {
+    "log": lambda x: x,
+    "log1p": lambda x: combined([(1.0, ONE), (1.0, x)]),
+    "log1mexp": lambda x: x,
+}
+
+
+def _is_at(x: Expression, infinity: float) -> Expression:
+    """Where a value is infinite: a logarithm at zero. Data that are infinite have a case of their own."""
+    if x.moves and x.op in _ZERO_WHERE_INFINITE and infinity < 0.0:
+        return zero(_ZERO_WHERE_INFINITE[x.op](x.args[0]))
+    found = ZERO
+    for term, c in linear(x)[1].items() if x.op == "sum" else ():
+        found = either(found, _is_at(term, math.copysign(1.0, c) * infinity))
+    return found
+
+
 def _infinite(test: Callable[[Expression], Expression], a: Expression, b: Expression) -> Expression:
-    """The sign of b - a where one may be infinite; a moving value is finite."""
+    """The sign of b - a where one may be infinite."""
     if a is b:
         return test(ZERO)
     if is_constant(a) and math.isinf(number(a)):
@@ -141,17 +165,17 @@ def _against_infinity(
     """The sign of (infinity - x) times side."""
     if is_constant(x) and number(x) == infinity:
         return test(ZERO)
-    # exp(-|x|) is zero only there, so that it tells data that are infinite from others.
-    if x.moves or is_constant(x):
-        return test(scale(side * math.copysign(1.0, infinity), ONE))
-    return test(scale(side * math.copysign(1.0, infinity), exp(scale(-math.copysign(1.0, infinity), x))))
+    is_at, elsewhere = _is_at(x, infinity), test(scale(side * math.copysign(1.0, infinity), ONE))
+    return either(both(is_at, test(ZERO)), both(negated(is_at), elsewhere))
 
 
+@over_cases
 def less(a: Expression, b: Expression) -> Expression:
     """A < b."""
     return _infinite(positive, a, b)
 
 
+@over_cases
 def less_equal(a: Expression, b: Expression) -> Expression:
     """A <= b."""
     return _infinite(nonnegative, a, b)
@@ -167,6 +191,7 @@ def greater_equal(a: Expression, b: Expression) -> Expression:
     return less_equal(b, a)
 
 
+@over_cases
 def equal(a: Expression, b: Expression) -> Expression:
     """A == b."""
     return _infinite(zero, a, b)
@@ -178,8 +203,8 @@ def not_equal(a: Expression, b: Expression) -> Expression:
 
 
 def is_infinite(a: Expression) -> Expression:
-    """Whether it is infinite: a moving value never is, because its bound would be."""
-    if a.moves or (math.isfinite(a.range.low) and math.isfinite(a.range.high)):
+    """Whether it is infinite."""
+    if math.isfinite(a.range.low) and math.isfinite(a.range.high):
         return ZERO
     return either(equal(a, constant(math.inf)), equal(a, constant(-math.inf)))
 

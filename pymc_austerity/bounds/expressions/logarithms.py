@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from pymc_austerity.bounds.expressions.conditions import zero
 from pymc_austerity.bounds.expressions.factors import Factors
 from pymc_austerity.bounds.expressions.linear import (
     ONE,
@@ -63,6 +64,12 @@ def log_node(x: Expression) -> Expression:
     return _unary("log", log_of, x)
 
 
+def _log_of_data(x: Expression) -> Expression:
+    """The logarithm of what does not move: minus infinity, as a case of its own, where that is zero."""
+    at_zero = zero(x) if x.range.low >= 0.0 else ZERO
+    return log_node(x) if is_constant(at_zero) else chosen(at_zero, constant(-math.inf), log_node(x))
+
+
 # Logarithms of operations that have one.
 KNOWN: dict[str, Callable[[Expression], Expression]] = {
     "exp": lambda x: x.args[0],
@@ -114,6 +121,8 @@ def _log_of_product(x: Expression, *, must_know: bool) -> Expression | None:
     if must_know and (not is_known or (left is not ONE and log_of_rest is None)):
         return None
     parts.append((log_of(size), ONE))
+    if log_of_rest is None and not left.moves:
+        return add(combined(parts), _log_of_data(left))
     return combined([*parts, (1.0, log_node(left) if log_of_rest is None else log_of_rest)])
 
 
@@ -189,8 +198,8 @@ def log1p_node(x: Expression) -> Expression:
 @over_cases
 def log(x: Expression) -> Expression:
     """The logarithm."""
-    if is_constant(x) or not x.moves:
-        return log_node(x)
+    if not x.moves:
+        return _log_of_data(x)
     known = structural(x)
     if known is None:
         known = _log_of_product(x, must_know=False)

@@ -139,6 +139,13 @@ def _power_node(base: Expression, e: float) -> Expression:
     return node("power", (base, constant(e)), range=monotone(lambda x: power_of(x, e), known, within))
 
 
+def factors_of(term: Expression) -> list[Expression]:
+    """The factors of a product."""
+    if term.op != "product":
+        return [term]
+    return [factor for arg in term.args for factor in factors_of(arg)]
+
+
 def _joined(parts: list[Expression]) -> Expression:
     ordered = sorted(parts, key=order_key)
     return reduce(_product_node, ordered) if ordered else ONE
@@ -206,7 +213,9 @@ def built(f: Factors) -> Expression:
 
 @over_cases
 def multiply(*xs: Expression) -> Expression:
-    """The product."""
+    """The product; zero times what may be infinite is zero, as in PyTensor."""
+    if ZERO in xs:
+        return ZERO
     f = Factors()
     for x in xs:
         f.take(x)

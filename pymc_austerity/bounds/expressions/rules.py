@@ -6,15 +6,8 @@ from pymc_austerity.bounds.expressions.affine import is_affine
 from pymc_austerity.bounds.expressions.linear import ONE, Terms, accumulated, linear, plus, same
 from pymc_austerity.bounds.expressions.logarithms import softplus_node
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.bounds.expressions.products import multiply, sigmoid_node
+from pymc_austerity.bounds.expressions.products import factors_of, multiply, sigmoid_node
 from pymc_austerity.bounds.expressions.sums import SIMPLER, Sum, scale
-
-
-def factors_of(term: Expression) -> list[Expression]:
-    """The factors of a product."""
-    if term.op != "product":
-        return [term]
-    return [factor for arg in term.args for factor in factors_of(arg)]
 
 
 def _rest(term: Expression, factor: Expression) -> Expression:

@@ -15,7 +15,7 @@ from pymc_austerity.bounds.expressions.conditions import (
 )
 from pymc_austerity.bounds.expressions.linear import ONE, ZERO, is_constant, linear, number
 from pymc_austerity.bounds.expressions.node import Expression
-from pymc_austerity.bounds.expressions.rules import factors_of
+from pymc_austerity.bounds.expressions.products import factors_of
 from pymc_austerity.bounds.expressions.sums import scale, subtract
 from pymc_austerity.bounds.expressions.trees import chosen, over_cases
 

@@ -9,14 +9,15 @@ from pymc_austerity.bounds.expressions.linear import (
     ZERO,
     Terms,
     accumulated,
+    is_constant,
     linear,
     plus,
     snapped,
 )
 from pymc_austerity.bounds.expressions.node import Expression, constant, node
 from pymc_austerity.bounds.expressions.order import order_key
-from pymc_austerity.bounds.expressions.ranges import scaled, total
-from pymc_austerity.bounds.expressions.trees import over_cases
+from pymc_austerity.bounds.expressions.ranges import BOOLEAN, scaled, total
+from pymc_austerity.bounds.expressions.trees import chosen, over_cases
 
 type Sum = tuple[float, Terms]
 
@@ -88,8 +89,19 @@ def scale(factor: float, x: Expression) -> Expression:
 
 def _scaled(factor: float, x: Expression) -> Expression:
     """A simplified sum stays simplified: the rules need not be asked again, at any depth."""
+    if math.isinf(factor) and not is_constant(x):
+        return _infinite(factor, x)
     added, terms = linear(x)
     return sum_node(added * factor, {term: snapped(c * factor) for term, c in terms.items()})
+
+
+def _infinite(factor: float, x: Expression) -> Expression:
+    """An infinite number times an expression: with its sign, and not a number where that is zero."""
+    if x.range.is_positive or x.range.is_negative:
+        return constant(factor if x.range.is_positive else -factor)
+    below = constant(-factor if x.range.low < 0.0 else math.nan)
+    is_zero, is_positive = (node(op, (x,), range=BOOLEAN) for op in ("zero", "positive"))
+    return chosen(is_positive, constant(factor), chosen(is_zero, constant(math.nan), below))
 
 
 def negative(a: Expression) -> Expression:

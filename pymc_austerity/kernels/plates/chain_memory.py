@@ -139,12 +139,12 @@ def end(
         q[plate.rule.scaled[j]] /= given[plate.rule.scaled_by[j]]
     effects = q[n_shared:]
     if n_effects == 1:
-        standardised_from_eps(sums, state.d, given[0], given[1], state.eps, memory.z)
+        standardised_from_eps(sums, given[0], given[1], state.locations, state.eps, memory.z)
         if plate.rule.is_centered:
             effects_of(sums, state.d, given[0], memory.z, effects)
     else:
         factor, log_precision = scale_factor(given, n_effects), given[n_effects * (n_effects + 1) // 2]
-        standardised_from_eps_with_slopes(sums, state.d, factor, log_precision, state.eps, memory.z)
+        standardised_from_eps_with_slopes(sums, factor, log_precision, state.locations, state.eps, memory.z)
         if plate.rule.is_centered:
             effects_with_slopes(sums, state.d, factor, memory.z, effects)
     if not plate.rule.is_centered:

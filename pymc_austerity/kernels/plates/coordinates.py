@@ -93,21 +93,20 @@ def quadratic_of_shared(sums: GroupSums, d: Vector, log_precision: float) -> flo
 
 @jitable
 def quadratic(
-    sums: GroupSums, d: Vector, tau: float, log_precision: float, means: Vector, scales: Vector
+    sums: GroupSums, d: Vector, tau: float, log_precision: float, nu: Vector, means: Vector, scales: Vector
 ) -> float:
-    """The part of log p(theta) that comes from the likelihood; m_g and s_g are written."""
+    """The part of log p(theta) that comes from the likelihood; nu_g, m_g and s_g are written."""
     t2, precision = tau * tau, math.exp(log_precision)
     total = quadratic_of_shared(sums, d, log_precision)
     product, logarithm = 1.0, 0.0
     slopes, curvatures = sums.slopes, sums.curvatures
-    locations(sums, d, means)
+    locations(sums, d, nu)
     for g in range(means.shape[0]):
-        nu = means[g]
-        a, b = precision * slopes[g], precision * curvatures[g]
+        a, b, own = precision * slopes[g], precision * curvatures[g], nu[g]
         r = 1.0 / (1.0 + b * t2)
-        means[g] = (a * t2 + nu) * r
+        means[g] = (a * t2 + own) * r
         scales[g] = math.sqrt(t2 * r)
-        total += 0.5 * r * (a * (a * t2 + 2.0 * nu) - b * nu * nu)
+        total += 0.5 * r * (a * (a * t2 + 2.0 * own) - b * own * own)
         product *= 1.0 + b * t2
         if product > _LARGE:
             logarithm += math.log(product)
@@ -146,12 +145,11 @@ def eps_of(sums: GroupSums, d: Vector, tau: float, log_precision: float, z: Vect
 
 @jitable
 def standardised_from_eps(
-    sums: GroupSums, d: Vector, tau: float, log_precision: float, eps: Vector, z: Vector
+    sums: GroupSums, tau: float, log_precision: float, nu: Vector, eps: Vector, z: Vector
 ) -> None:
     """Write z_g of eps_g."""
     t2, precision, slopes, curvatures = tau * tau, math.exp(log_precision), sums.slopes, sums.curvatures
-    locations(sums, d, z)
     for g in range(eps.shape[0]):
         b = precision * curvatures[g]
         r = 1.0 / (1.0 + b * t2)
-        z[g] = tau * r * (precision * slopes[g] - b * z[g]) + math.sqrt(r) * eps[g]
+        z[g] = tau * r * (precision * slopes[g] - b * nu[g]) + math.sqrt(r) * eps[g]

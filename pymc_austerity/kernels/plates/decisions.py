@@ -1,7 +1,8 @@
 """What a sweep over a plate asks: is theta' accepted, and which groups take their new levels.
 
 Two kinds of answers fit: rows that are drawn by bounds (`thinning`), which is exact, and a test on a
-subsample of remainders (`row_tests`).
+subsample of remainders (`row_tests`). A chain is nowhere of density zero, so that no true ratio is infinite:
+one that rounding has made so is not accepted.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ def groups_by_drawn_rows(
         shift = shift_of(plate.bounds, pair.d, pair.d_new)
         n_used, n_whole = compare(rng, plate, pair, shift, 1.0, log_ratios)
     for g in range(log_ratios.shape[0]):
-        accepted[g] = is_accepted(rng, log_ratios[g])
+        ratio = log_ratios[g]
+        accepted[g] = 0.0 <= ratio < math.inf or math.log(1.0 - rng.random()) < ratio < 0.0
     return Counts(np.sum(accepted) / log_ratios.shape[0], n_used, n_whole, 0, 0.0)
 
 
@@ -125,14 +127,9 @@ def outer_by_drawn_rows(
         if parents[g] >= 0:
             log_ratios[parents[g]] += of_groups[g]
     for h in range(log_ratios.shape[0]):
-        accepted[h] = is_accepted(rng, log_ratios[h])
+        ratio = log_ratios[h]
+        accepted[h] = 0.0 <= ratio < math.inf or math.log(1.0 - rng.random()) < ratio < 0.0
     return Counts(np.sum(accepted) / max(1, log_ratios.shape[0]), n_used, n_whole, 0, 0.0)
-
-
-@jitable
-def is_accepted(rng: np.random.Generator, log_ratio: float) -> bool:
-    """Metropolis's rule. A chain is nowhere of density zero, so that no true ratio is infinite."""
-    return 0.0 <= log_ratio < math.inf or math.log(1.0 - rng.random()) < log_ratio < 0.0
 
 
 @jitable

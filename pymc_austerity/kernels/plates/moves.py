@@ -49,8 +49,9 @@ class PlateState(NamedTuple):
         Then displacements of a crossed factor.
     delta, outer : ndarray (H,)
         Of outer effects delta_h, and z_h (`nested`).
-    eps, levels, means, scales : ndarray (G,)
-        eps_g, and e_g, m_g, s_g that belong to theta; with slopes (G q,), and F_g (G q q,) in place of s_g.
+    eps, levels, locations, means, scales : ndarray (G,)
+        eps_g, and e_g, nu_g, m_g, s_g that belong to theta; with slopes (G q,), and F_g (G q q,) in place of
+        s_g.
     shifts, roots, excesses : ndarray (G,) or (0,)
         y_g = shift_g + root_g eps_g, and what the prior of the effects differs by from the normal one; empty
         if it is normal.
@@ -69,6 +70,7 @@ class PlateState(NamedTuple):
     outer: Vector
     eps: Vector
     levels: Vector
+    locations: Vector
     means: Vector
     scales: Vector
     shifts: Vector
@@ -96,6 +98,7 @@ def no_state(n_shared: int, plate: Plate) -> PlateState:
         d,
         np.empty(plate.outer.columns.shape[0]),
         np.empty(plate.outer.columns.shape[0]),
+        np.empty(n),
         np.empty(n),
         np.empty(n),
         np.empty(n),
@@ -132,11 +135,13 @@ def at_theta(
     if delta.shape[0] > 0:
         value += write_outer(sums, plate.outer, state.theta, state.d, given, state.delta, state.outer)
     if q == 1:
-        value += quadratic(sums, state.d, given[0], given[1], state.means, state.scales)
+        value += quadratic(sums, state.d, given[0], given[1], state.locations, state.means, state.scales)
     else:
         log_precision = given[q * (q + 1) // 2]
         factor = scale_factor(given, q)
-        value += quadratic_with_slopes(sums, state.d, factor, log_precision, state.means, state.scales)
+        value += quadratic_with_slopes(
+            sums, state.d, factor, log_precision, state.locations, state.means, state.scales
+        )
     displace(sums.cells, sums.shares, state.d, state.displaced)
     levels_of(q, state.means, state.scales, eps, state.levels)
     standard_coordinates(sums, given[0], given[1], state.means, state.shifts, state.roots)
@@ -150,6 +155,7 @@ def at_theta(
         state.outer,
         state.eps,
         state.levels,
+        state.locations,
         state.means,
         state.scales,
         state.shifts,

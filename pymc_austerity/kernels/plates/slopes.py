@@ -89,19 +89,26 @@ def solve_upper(root: Matrix, y: Vector) -> None:
 
 @jitable
 def quadratic_with_slopes(
-    sums: GroupSums, d: Vector, factor: Matrix, log_precision: float, means: Vector, scales: Vector
+    sums: GroupSums,
+    d: Vector,
+    factor: Matrix,
+    log_precision: float,
+    nus: Vector,
+    means: Vector,
+    scales: Vector,
 ) -> float:
-    """The part of log p(theta) that comes from the likelihood; m_g and F_g are written."""
+    """The part of log p(theta) that comes from the likelihood; nu_g, m_g and F_g are written."""
     q, precision = factor.shape[0], math.exp(log_precision)
     total = quadratic_of_shared(sums, d, log_precision)
     slopes, curvatures = sums.slopes, sums.curvatures
     if log_precision != 0.0:
         slopes, curvatures = precision * slopes, precision * curvatures
     weighted, root, y = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q)
-    locations(sums, d, means)
+    locations(sums, d, nus)
+    means[:] = nus
     for g in range(means.shape[0] // q):
         factorise(curvatures, g, factor, weighted, root)
-        pulled(slopes, g, means, factor, (weighted, root), y)
+        pulled(slopes, g, nus, factor, (weighted, root), y)
         determinant = 1.0
         for j in range(q):
             nu = means[g * q + j]
@@ -168,16 +175,15 @@ def eps_with_slopes(
 
 @jitable
 def standardised_from_eps_with_slopes(
-    sums: GroupSums, d: Vector, factor: Matrix, log_precision: float, eps: Vector, z: Vector
+    sums: GroupSums, factor: Matrix, log_precision: float, nu: Vector, eps: Vector, z: Vector
 ) -> None:
     """Write z_g of eps_g."""
     q, precision = factor.shape[0], math.exp(log_precision)
     slopes, curvatures = precision * sums.slopes, precision * sums.curvatures
-    locations(sums, d, z)
     weighted, root, y = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q)
     for g in range(eps.shape[0] // q):
         factorise(curvatures, g, factor, weighted, root)
-        pulled(slopes, g, z, factor, (weighted, root), y)
+        pulled(slopes, g, nu, factor, (weighted, root), y)
         for j in range(q):
             y[j] += eps[g * q + j]
         solve_upper(root, y)

@@ -105,6 +105,11 @@ def is_minus_infinity(var: Variable) -> bool:
     return _single_constant(var) == -np.inf
 
 
+def is_infinite(var: Variable) -> bool:
+    """Is this a constant that is infinite, whatever its shape?"""
+    return _single_constant(var) in (-np.inf, np.inf)
+
+
 def is_elemwise(var: Variable, *scalar_ops: type[ps.ScalarOp]) -> bool:
     """Is `var` the result of an element-wise operation of one of these kinds?"""
     node = var.owner

@@ -152,6 +152,11 @@ def _large_factors(fact: Factorisation, first: Gather) -> list[str]:
         if name is not None and int(node.inputs[0].type.shape[0]) >= fewest:
             found.setdefault(name, set()).add(node.inputs[1])
     for name, index in found.items():
+        if fact.graph.values[name].type.ndim > 1:
+            raise NoPlate(
+                f"rows look up whole rows of {name!r}, a matrix, beside a second large factor that is not "
+                "nested: crossed factors have one effect for each level"
+            )
         same = [other for other, own_index in found.items() if other < name and own_index & index]
         if same and len({frozenset(one) for one in found.values()}) > 1:
             raise NoPlate(

@@ -14,6 +14,7 @@ from pymc_austerity.model.plates.gathers import (
     NoPlate,
     largest_gather,
     require_no_categories,
+    require_several_rows,
 )
 from pymc_austerity.model.plates.inner_effects import InnerEffects
 from pymc_austerity.model.plates.matrix_effects import (
@@ -87,6 +88,7 @@ def found_effects(model: pm.Model, fact: Factorisation, fewest: int) -> FoundEff
     matrix = matrix_effects(model, fact, fewest)
     gather = largest_gather(fact, fewest) if matrix is None else matrix.gather
     if gather is None:
+        require_several_rows(fact, fewest)
         return None
     require_no_categories(model, gather.term.name, gather.name)
     split = fact if matrix is None else matrix.factorisation

@@ -68,13 +68,32 @@ class ScaledGather(NamedTuple):
 
 
 def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather | None:
-    """The longest variable of which each row of a local term contains one element; None if all are short.
+    """The longest variable from which rows of a local term look one element up; None if all are short.
+
+    Those of which each row has an element of its own are none.
+    """
+    several = [one for one, is_own in _gathers(fact, fewest) if not is_own]
+    return max(several, key=lambda one: one.n_groups, default=None)
+
+
+def require_several_rows(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None:
+    """Say so where each row has an element of a long variable of its own.
 
     Raises
     ------
     NoPlate
-        If all rows have an effect of their own.
     """
+    names = fact.graph.variables
+    own = [one for one, is_own in _gathers(fact, fewest) if is_own and one.term.name != names[one.name]]
+    if own:
+        raise NoPlate(
+            f"each row of the term {own[0].term.name!r} has an element of {names[own[0].name]!r} of its own, "
+            "and effects are moved group by group where groups have several rows"
+        )
+
+
+def _gathers(fact: Factorisation, fewest: int) -> list[tuple[Gather, bool]]:
+    """Long variables from which each row of a local term looks one element up; is it the row's own?"""
     block, _ = block_and_others(fact)
     long = {
         var: name
@@ -89,16 +108,7 @@ def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather |
         names = {long[node.inputs[0]] for node in lookups(rows) if node.inputs[0] in long}
         prepared = term if not names else replace(term, rows=rows)
         found += [Gather(name, prepared, int(block[name].type.shape[0])) for name in sorted(names)]
-    several = [one for one in found if not _is_itself(fact, one)]
-    names_of_priors = fact.graph.variables
-    own = [one for one in found if one not in several and one.term.name != names_of_priors[one.name]]
-    if own and not several:
-        raise NoPlate(
-            f"each row of the term {own[0].term.name!r} has an element of "
-            f"{names_of_priors[own[0].name]!r} of its own, and effects are moved group by group where groups "
-            "have several rows"
-        )
-    return max(several, key=lambda one: one.n_groups, default=None)
+    return [(one, _is_itself(fact, one)) for one in found]
 
 
 def require_no_categories(model: pm.Model, likelihood: str, effects: str) -> None:

@@ -42,6 +42,7 @@ from pytensor.tensor.subtensor import (
     Subtensor,
 )
 
+from pymc_austerity.model.graph.checks import is_infinite
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.lift.sparse import RowsTimes
 
@@ -123,7 +124,8 @@ def is_affine(node: Apply, kind: Callable[[Variable], Kind], is_data: Callable[[
         if isinstance(scalar, ps.TrueDiv):
             return none_nonlinear(inputs[:1]) and is_data(inputs[1])
         if isinstance(scalar, ps.Switch):
-            return is_data(inputs[0]) and none_nonlinear(inputs[1:])
+            # Rows that are infinite are no predictors.
+            return is_data(inputs[0]) and none_nonlinear(inputs[1:]) and not any(map(is_infinite, inputs[1:]))
         if isinstance(scalar, ps.Second):  # takes only the shape of the first
             return none_nonlinear(inputs[1:])
         return False

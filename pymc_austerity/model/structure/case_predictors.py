@@ -16,6 +16,8 @@ from pymc_austerity.model.structure.affine_expressions import affine_nodes, leav
 from pymc_austerity.model.structure.smallest_cut import smallest_cut
 
 _ZERO = constant(0.0)
+# Operations on data that are infinite, or not a number, for some.
+_NOT_FINITE = ("log", "log1p", "log1mexp", "reciprocal", "power", "exp", "gammaln")
 
 
 class CasePredictors(NamedTuple):
@@ -46,7 +48,8 @@ def case_predictors(root: Expression, moved: Set[int]) -> CasePredictors:
     places: dict[Expression, dict[Expression, int]] = {}
     for leaf in _leaves(root):
         places[leaf] = _placed(_cut(leaf, affine), list(places.values()))
-    n = max((place + 1 for own in places.values() for place in own.values()), default=0)
+    # Rows that do not move have one, which is zero.
+    n = max((place + 1 for own in places.values() for place in own.values()), default=1)
     values = [_tree(root, {leaf: _at(own, k) for leaf, own in places.items()}.get) for k in range(n)]
     return CasePredictors(_tree(root, lambda leaf: replaced_by(leaf, places[leaf])), values)
 
@@ -88,7 +91,7 @@ def _at(places: dict[Expression, int], place: int) -> Expression | None:
 
 
 def _tree(root: Expression, value: Callable[[Expression], Expression | None]) -> Expression:
-    """The tree of cases with other values; any value where a case has none."""
+    """The tree of cases with other values; any finite value where a case has none."""
     found = _branch(root, value, {})
     return _ZERO if found is None else found
 
@@ -103,8 +106,16 @@ def _branch(
             known[root] = value(root)
         else:
             yes, no = (_branch(branch, value, known) for branch in root.args[1:])
+            if (yes is None) is not (no is None) and _may_be_infinite(no if yes is None else yes):
+                yes, no = (_ZERO if one is None else one for one in (yes, no))
             if yes is None or no is None or yes is no:
                 known[root] = no if yes is None else yes
             else:
                 known[root] = node("select", (root.args[0], yes, no), range=root.range)
     return known[root]
+
+
+def _may_be_infinite(value: Expression | None) -> bool:
+    """Is it made of data by an operation that is not finite for all numbers?"""
+    nodes = () if value is None else ordered(value)
+    return any(one.op in _NOT_FINITE and not one.moves for one in nodes)

@@ -1,6 +1,6 @@
 """Where the operations of a graph are defined, if their stable form is defined in more places.
 
-exp(log(x)) is x, but only for positive x: elsewhere the density of the model is not a number. The domain of a
+exp(log(x)) is x, but not for negative x, where the density of the model is not a number. The domain of a
 logarithm, root or power is kept as long as the nodes are there that have it. Where one of them has vanished,
 the rows become minus infinity outside of the domain, as where a check of parameters fails.
 """
@@ -17,7 +17,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression, constant, ordered
-from pymc_austerity.bounds.expressions.trees import paths
+from pymc_austerity.bounds.expressions.trees import over_cases, paths
 
 
 def _is_whole(exponent: Expression) -> bool:
@@ -72,8 +72,14 @@ def within(root: Expression, domains: Iterable[Domain]) -> Expression:
     nodes = [_with_domain(case) for _, case in paths(root)]
     for domain in dict.fromkeys(domains):
         if not domain.kept_by or not all(domain.kept_by <= own for own in nodes):
-            root = forms.select(forms.greater(domain.positive, _ZERO), root, _NEVER)
+            root = forms.select(_is_inside(domain.positive), root, _NEVER)
     return root
+
+
+@over_cases
+def _is_inside(x: Expression) -> Expression:
+    """Whether it is not negative. Cases in which it does not move are what they are."""
+    return forms.greater_equal(x, _ZERO) if x.moves else _ONE
 
 
 def _with_domain(expression: Expression) -> frozenset[Expression]:

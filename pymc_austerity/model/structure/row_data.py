@@ -169,10 +169,11 @@ class RowData:
                 low, high = -np.inf, np.inf
             nonzero = not known.has_zero[k] and not known.has_nan[k]
             return data(self._column(Column(number, k), key), low, high, nonzero=nonzero)
-        if np.isinf(low) and np.isinf(high):
-            return data(self._column(Column(number, k), key), low, high, nonzero=not known.has_zero[k])
         # Infinite in some rows: a choice, so that the other rows have finite numbers.
         infinite = constant(low if np.isinf(low) else high)
+        if np.isinf(low) and np.isinf(high):
+            is_high = forms.greater(data(self._column(Column(number, k), key), low, high), constant(0.0))
+            infinite = forms.select(is_high, constant(high), constant(low))
         return forms.select(self._finite(number, k, key), self._filled(number, k, key), infinite)
 
     def _finite(self, number: int, k: int, key: Hashable) -> Expression:

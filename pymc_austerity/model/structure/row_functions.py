@@ -7,6 +7,7 @@ that are affine in the block, the smallest cut separates the rest from the block
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -80,8 +81,20 @@ def _made(fact: Factorisation, term: LocalTerm, graph: ScalarGraph, cases: CaseP
         expression=renumbered(cases.expression, columns),
         others=_others(fact, graph),
         offset_fixed=not (rows.is_moved or guards.is_moved),
-        guards=guards if graph.guards else None,
+        guards=_Guards(guards) if graph.guards else None,
     )
+
+
+@dataclass(frozen=True)
+class _Guards:
+    """Guards of rows. One that is zero whatever the block is allows the row: no state could be elsewhere."""
+
+    rows: PredictorRows
+
+    def __call__(self, positions: Index) -> np.ndarray:
+        found = self.rows(positions)
+        found[..., -1] += ~found.any(axis=-1)
+        return found
 
 
 def _is_fixed(one: Expression, graph: ScalarGraph) -> bool:

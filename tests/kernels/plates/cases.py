@@ -213,10 +213,11 @@ class Case(NamedTuple):
     def effects(self, theta: np.ndarray, eps: np.ndarray) -> np.ndarray:
         """The effects as the model has them."""
         sums, q, (d, scale, log_precision) = self.arrays.sums, self.plate.n_effects, self.given(theta)
-        z, effects = np.empty(len(eps)), np.empty(len(eps))
-        (standardised_from_eps if q == 1 else standardised_from_eps_with_slopes)(
-            sums, d, scale, log_precision, eps, z
-        )
+        z, effects, nu = np.empty(len(eps)), np.empty(len(eps)), self.state(theta, eps).locations
+        if q == 1:
+            standardised_from_eps(sums, scale, log_precision, nu, eps, z)
+        else:
+            standardised_from_eps_with_slopes(sums, scale, log_precision, nu, eps, z)
         if not self.plate.is_centered:
             return by_effects(z, self.plate.n_vectors) * self.arrays.effects.ratio
         (effects_of if q == 1 else effects_with_slopes)(sums, d, scale, z, effects)
@@ -238,7 +239,7 @@ class Case(NamedTuple):
         """See `coordinates`."""
         n, q = len(self.arrays.sums.slopes), self.plate.n_effects
         of = quadratic if q == 1 else quadratic_with_slopes
-        return of(self.arrays.sums, *self.given(theta), np.empty(n), np.empty(n * q))
+        return of(self.arrays.sums, *self.given(theta), np.empty(n), np.empty(n), np.empty(n * q))
 
     def draw(self, rng: np.random.Generator, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """theta near its fit, and eps."""

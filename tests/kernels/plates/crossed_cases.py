@@ -104,7 +104,7 @@ class Turn(NamedTuple):
         state, survey, other = self.state(theta, eps, point), self.survey, 1 - self.number
         tau, log_precision = self.target.features(theta, CompiledTarget(self.plate.shared).args(point))[:2]
         effects, z, centered = np.empty(len(eps)), np.empty(len(eps)), self.plate.is_centered
-        standardised_from_eps(self.arrays.sums, state.d, tau, log_precision, eps, z)
+        standardised_from_eps(self.arrays.sums, tau, log_precision, state.locations, eps, z)
         effects_of(self.arrays.sums, state.d, tau, z, effects)
         effects = effects if centered else z
         point = point_of(self.plate.factorisation, np.concatenate([theta, effects]), point)

@@ -74,7 +74,7 @@ def test_the_gradient_is_that_of_the_quadratic(likelihood, spelling, number):
     d = crossing.d + 0.1 * rng.standard_normal(len(crossing.d))
     found = gradient_of_quadratic(sums, d, 0.7, 0.2)
     np.testing.assert_allclose(found, quadratic_derivatives(sums, d, 2.0 * np.log(0.7), 0.2)[1], atol=1e-9)
-    room, step = np.empty((2, len(sums.slopes))), 1e-5
+    room, step = np.empty((3, len(sums.slopes))), 1e-5
 
     def value(at):
         return quadratic(sums, at[:-2], np.exp(0.5 * at[-2]), at[-1], *room)

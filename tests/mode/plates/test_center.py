@@ -34,7 +34,7 @@ def test_quadratic_is_that_of_the_kernels(likelihood):
     for seed in range(4):
         d, log_square, log_precision = near(sums, seed)
         value, _, _ = quadratic_derivatives(sums, d, log_square, log_precision)
-        kernel = quadratic(sums, d, np.exp(0.5 * log_square), log_precision, np.empty(n), np.empty(n))
+        kernel = quadratic(sums, d, np.exp(0.5 * log_square), log_precision, *np.empty((3, n)))
         assert value == pytest.approx(kernel, rel=1e-11, abs=1e-9)
 
 
@@ -74,12 +74,12 @@ def test_quadratic_with_slopes(likelihood):
 
     start = np.r_[rng.normal(0.0, 0.2, n), rng.normal(0.3, 0.3, 6), rng.normal(0.0, 0.5)]
     value, gradient, hessian = at(start)
-    room = np.empty(len(sums.slopes)), np.empty(q * len(sums.slopes))
+    room = *np.empty((2, len(sums.slopes))), np.empty(q * len(sums.slopes))
     kernel = quadratic_with_slopes(sums, start[:n], factor_of(start), start[-1], *room)
     assert value == pytest.approx(kernel, rel=1e-11, abs=1e-9)
     means, scales = given_theta(sums, locations(sums, start[:n]), factor_of(start), np.exp(start[-1]))
-    np.testing.assert_allclose(means, room[0], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(scales.ravel(), room[1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(means, room[1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(scales.ravel(), room[2], rtol=1e-9, atol=1e-12)
     steps = h * np.eye(len(start))
     slopes = [(at(start + s)[0] - at(start - s)[0]) / (2 * h) for s in steps]
     curvature = [(at(start + s)[1] - at(start - s)[1]) / (2 * h) for s in steps]
@@ -101,7 +101,7 @@ def test_a_product_of_many_factors_does_not_overflow():
     sums = sums_of("bernoulli")
     n = len(sums.slopes)
     large = sums._replace(curvatures=np.full(n, 1e12), slopes=np.zeros(n), offsets=np.zeros(n))
-    found = quadratic(large, np.zeros(len(sums.center)), 1.0, 0.0, np.empty(n), np.empty(n))
+    found = quadratic(large, np.zeros(len(sums.center)), 1.0, 0.0, *np.empty((3, n)))
     assert found == pytest.approx(-0.5 * n * np.log(1e12), rel=1e-9)
 
 

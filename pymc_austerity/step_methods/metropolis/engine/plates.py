@@ -74,6 +74,7 @@ class PlateEngine(CompiledKernel):
     ) -> None:
         self.n_local = self.n_others = len(plate.rows.predictors)
         self.plate = plate
+        self._n_groups_with_rows = int(np.count_nonzero(plate.bounds.sizes))
         self._shared = shared
         self.target = CompiledTarget(shared)
         functions = ["global_log_ratio", "features"]
@@ -109,7 +110,7 @@ class PlateEngine(CompiledKernel):
     @property
     def n_readings(self) -> int:
         """The same for each group that has rows."""
-        return self.n_moves * int(np.count_nonzero(self.plate.bounds.sizes))
+        return self.n_moves * self._n_groups_with_rows
 
     def restart(self) -> None:
         """Begin to count violations; undo what an interrupted test left in disorder."""

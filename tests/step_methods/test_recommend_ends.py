@@ -1,0 +1,115 @@
+"""`recommend` ends in a step, with a reason, whatever rows look up and wherever they are in their support."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_austerity import TunaMH, recommend
+from pymc_austerity.exceptions import UnsuitableError
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+N, GROUPS = 1200, 210
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=N)
+GROUP = RNG.integers(0, GROUPS, N)
+SOME = RNG.random(N) < 0.6
+EXPOSURE = SOME * RNG.uniform(0.1, 1.0, N)
+COUNTS = RNG.poisson(EXPOSURE)
+BINARY = RNG.integers(0, 2, N)
+
+
+def measurement_error():
+    x = pm.Normal("x", 0.0, pm.HalfNormal("t"), shape=N)
+    pm.Normal("seen", x, 0.4, observed=X)
+    pm.Normal("y", pm.Normal("a") + pm.Normal("b") * x, 1.0, observed=X + 1.0)
+
+
+def rates_of_users():
+    theta = pm.Beta("theta", 2.0, pm.HalfNormal("k", 5.0), shape=N)
+    pm.Binomial("y", n=5, p=theta, observed=RNG.binomial(5, 0.3, N))
+
+
+def one_of_its_own_beside_groups():
+    u = pm.Normal("u", 0.0, pm.HalfNormal("t"), shape=GROUPS)
+    own = pm.Normal("own", 0.0, pm.HalfNormal("s"), shape=N)
+    pm.Poisson("y", pm.math.exp(u[GROUP] + own), observed=COUNTS)
+
+
+def matrix_and_vector():
+    slopes = pm.Normal("mu", shape=6) + pm.HalfNormal("t", shape=6) * pm.Normal("z", shape=(GROUPS, 6))
+    intercepts = pm.Normal("mean") + pm.HalfNormal("s") * pm.Normal("u", shape=GROUPS)
+    rows = (RNG.normal(size=(N, 6)) * slopes[GROUP]).sum(axis=-1)
+    pm.Bernoulli("y", logit_p=intercepts[GROUP] + rows, observed=BINARY)
+
+
+def two_matrices():
+    a, b = (pm.Normal(n, 0.0, pm.HalfNormal(f"scale_{n}"), shape=(GROUPS, 2)) for n in "ab")
+    z, other = np.c_[X, X**2], RNG.integers(0, GROUPS, N)
+    pm.Bernoulli("y", logit_p=(z * a[GROUP]).sum(-1) + (z * b[other]).sum(-1), observed=BINARY)
+
+
+def rate():
+    return pm.math.exp(pm.Normal("a") + pm.Normal("b") * X)
+
+
+def exposures_of_zero():
+    pm.Poisson("y", EXPOSURE * rate(), observed=COUNTS)
+
+
+def a_table_with_exposures_of_zero():
+    pm.Poisson(
+        "y", (EXPOSURE * rate())[:, None] * pm.Gamma("h", 1, 1, shape=2), observed=np.c_[COUNTS, COUNTS]
+    )
+
+
+def offsets_of_minus_infinity():
+    with np.errstate(divide="ignore"):
+        offset = np.log(EXPOSURE)
+    pm.Poisson("y", pm.math.exp(offset + pm.Normal("a") + pm.Normal("b") * X), observed=COUNTS)
+
+
+def unavailable_choices():
+    open_ = np.c_[np.ones(N, dtype=bool), SOME, ~SOME]
+    utility = pm.math.switch(open_, np.c_[X, X**2, -X] * pm.Normal("b"), -np.inf)
+    y = np.where(BINARY, np.where(SOME, 1, 2), 0)
+    pm.Categorical("y", p=pm.math.softmax(utility, axis=1), observed=y)
+
+
+def no_trials_at_all():
+    none = np.zeros(N, dtype=int)
+    pm.Binomial("y", n=none, logit_p=pm.Normal("a") + pm.Normal("b") * X, observed=none)
+
+
+FEW, NUTS = "TunaMH()", "pm.NUTS()"
+CASES = {
+    measurement_error: (NUTS, "of its own"),
+    rates_of_users: (NUTS, "of its own"),
+    one_of_its_own_beside_groups: (NUTS, "effects of groups are no plate"),
+    matrix_and_vector: (NUTS, "effects of groups are no plate"),
+    two_matrices: (NUTS, "dimensions"),
+    exposures_of_zero: (FEW, "few rows decide exactly"),
+    a_table_with_exposures_of_zero: (FEW, "few rows decide exactly"),
+    offsets_of_minus_infinity: (FEW, "few rows decide exactly"),
+    unavailable_choices: (FEW, "few rows decide exactly"),
+    no_trials_at_all: (FEW, "few rows decide exactly"),
+}
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+def test_a_step_and_a_reason(make):
+    with pm.Model():
+        make()
+        step = recommend(verbose=False)
+    chosen, reason = CASES[make]
+    assert step.recommendation.step == chosen
+    assert reason in step.recommendation.reason
+
+
+def test_a_step_of_its_own_refuses():
+    with pm.Model():
+        rates_of_users()
+        with pytest.raises(UnsuitableError, match="dimensions") as refusal:
+            TunaMH()
+    (note,) = refusal.value.__notes__
+    assert "of its own" in note
