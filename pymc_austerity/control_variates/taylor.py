@@ -15,6 +15,10 @@ _EXACT_ROWS = 100
 LARGEST_SECOND_ORDER = 500
 
 
+class ManyDimensionsError(UnsuitableError):
+    """A polynomial of second order has too many coefficients."""
+
+
 @dataclass(frozen=True, eq=False)
 class Taylor:
     """Decide on Taylor remainders r_i = l_i - T_i instead of the local terms l_i.
@@ -116,9 +120,9 @@ class Taylor:
             If there are too few rows.
         """
         if self.order == 2 and n_dim > LARGEST_SECOND_ORDER:
-            raise UnsuitableError(
-                f"Taylor(order=2) takes up to {LARGEST_SECOND_ORDER} dimensions, and the block has {n_dim}: "
-                "use Taylor(order=1), or a smaller block."
+            raise ManyDimensionsError(
+                f"Taylor(order=2) takes up to {LARGEST_SECOND_ORDER} dimensions, and the block has {n_dim}. "
+                "Use Taylor(order=1), or a smaller block."
             )
         if self.exact_rows is None:
             return min(_EXACT_ROWS, n_local // 10)

@@ -130,7 +130,7 @@ def _found(
     climbers = _climbers(fact, point, max_iterations)
     climber = next(climbers)
     q = start = np.concatenate([np.ravel(point[name]) for name in fact.var_names]).astype(np.float64)
-    for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED)):
+    for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED), fact.n_rows):
         end, problem = climber(q, positions)
         q = q if problem and positions is not None else end  # few rows may have no mode
     if problem:  # as at the kinks of a density, where curvatures say nothing

@@ -83,7 +83,7 @@ def fit_mode(
         _refuse_others(fact)
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     n_exact = 0 if taylor is None else taylor.check_size(n_dim, fact.n_local)
-    work.sized(fact.n_local, n_dim, row_operations(fact))
+    work.sized(fact.n_rows, n_dim, row_operations(fact))
     require_finite(fact, point, _ENOUGH_ROWS)  # the rest when a chain starts
     if taylor is not None and taylor.center != "mode":
         require_values(fact, taylor.center)
@@ -99,7 +99,7 @@ def fit_mode(
             raise
     found = FittedTerms(_normal_fit(posterior, located, started), fact, structure, posterior.likelihood)
     if taylor is not None:
-        stage("expansion", f" of {fact.n_local:,} rows")
+        stage("expansion", f" of {fact.n_rows:,} rows")
         found = _with_expansion(found, int(taylor.order))
         if fact.rows_on_disk:
             require_polynomials(found, point)

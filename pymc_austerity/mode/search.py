@@ -39,16 +39,21 @@ _FIRST_PASSES, _PASSES, _NO_LESS = 3, 2, 0.5
 _SEED = 2017
 
 
-def samples_of_rows(n_local: int, n_dim: int, rng: np.random.Generator) -> Iterator[Index | None]:
-    """Rows for one search after the other, each on ten times as many; at last None, for all of them."""
+def samples_of_rows(
+    n_local: int, n_dim: int, rng: np.random.Generator, n_rows: int
+) -> Iterator[Index | None]:
+    """Local terms for one search after the other, each on ten times as many; at last None, for all of them.
+
+    What is told of them is how many of the `n_rows` of the likelihood they are.
+    """
     sizes = sizes_of_samples(n_local, n_dim)
     for k, size in enumerate(sizes):
-        stage("mode", f" {k + 1}/{len(sizes)}, {size:,} of {n_local:,} rows")
+        stage("mode", f" {k + 1}/{len(sizes)}, {min(size, n_rows):,} of {n_rows:,} rows")
         yield None if size == n_local else some_at_random(n_local, size, rng)
 
 
 def sizes_of_samples(n_local: int, n_dim: int) -> list[int]:
-    """Rows of each search; at last all of them."""
+    """Local terms of each search; at last all of them."""
     rows = max(_FIRST_ROWS, _ROWS_PER_DIMENSION * n_dim)
     sizes: list[int] = []
     while rows * 2 < n_local and (not sizes or rows <= _MOST_ROWS):
@@ -110,7 +115,7 @@ class ModeSearch:
         starts, searched = self._starts(), False
         n_starts = len(starts)
         ahead = [_PASSES * self._posterior.operations(size) for size in sizes_of_samples(n, n_dim)]
-        for positions in samples_of_rows(n, n_dim, self._rng):
+        for positions in samples_of_rows(n, n_dim, self._rng, self._posterior.factorisation.n_rows):
             ahead.pop(0)
             if positions is None and (searched or n > _MANY_ROWS):
                 # Of many rows only the best starts are worth a search; few have not been searched from.

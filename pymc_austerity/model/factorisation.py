@@ -85,6 +85,8 @@ class Factorisation:
     local_terms : list of (str, int)
         Name and number of rows of each local vector. Position i of the population counts through
         these vectors in this order.
+    n_rows : int
+        Rows of the likelihood: local terms and others, but for elements of priors.
     global_terms : list of str
         Names of the model terms evaluated in full. A term that splits into a vector and a remainder
         is in both lists.
@@ -131,6 +133,16 @@ class Factorisation:
     def n_local(self) -> int:
         """Number of local terms N."""
         return sum(term.size for term in self.locals)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the likelihood; elements of priors are rows only where nothing else is local."""
+        sizes = {name: 0 for name, n in self.graph.likelihood.items() if n}
+        for term in self.locals:
+            if term.name in sizes:
+                sizes[term.name] += term.size
+        total = sum(size or self.graph.likelihood[name] for name, size in sizes.items())
+        return total or self.n_local
 
     @property
     def local_terms(self) -> list[tuple[str, int]]:

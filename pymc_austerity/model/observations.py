@@ -13,6 +13,8 @@ from pymc_austerity.model.factorisation import CHUNK
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rows_on_disk import on_disk
 
+# What PyMC adds to the name of a variable whose missing observations it imputes.
+IMPUTED = "_unobserved"
 _NAMED_ROWS = 5
 # Whole numbers are taken to be no larger by PyMC.
 _LARGEST = 2**31 - 1

@@ -13,6 +13,7 @@ from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
+from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER
 from pymc_austerity.exceptions import (
     FactorisationError,
     NoNormalApproximationError,
@@ -33,7 +34,7 @@ _MOST_TRIED, _MOST_NAMED = 8, 3
 # A coordinate is named if the posterior departs along it by this share of the largest departure.
 _WORTH = 0.3
 _NOTHING = "Nothing in the model is in the way"
-_UNKNOWN = "Whether one parameter is in the way is not known"
+_UNKNOWN = "No single parameter was found that is in the way"
 
 
 def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType) -> str:
@@ -52,6 +53,8 @@ def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], 
         return f"{_NOTHING}: with so few rows pm.NUTS is fast"
     if fact is not None and reason is not None and (others := _others(fact)):
         return _of_others(others, fact, model)
+    if evidence.has_many_dimensions:
+        return f"With {LARGEST_SECOND_ORDER} dimensions or fewer all of them can be moved at once"
     if isinstance(reason, NoNormalApproximationError):
         if not reason.along:
             return _UNKNOWN

@@ -23,12 +23,12 @@ def announcement(why: Recommendation) -> str:
     name = why.step.partition("(")[0]
     begin = f"recommend: {name} for {_variables(why)}"
     if why.rows is None:
-        return f"{begin}, because {_as_clause(why.reason)}. {why.otherwise}"
+        return f"{begin}, because {as_clause(why.reason)}. {why.otherwise}"
     is_all = why.n_local is not None and why.rows >= why.n_local
     rows = f"{'all' if is_all else f'{few_digits(why.rows)} of'} {why.n_local:,} rows a draw"
     if name == "TunaMH":
         return f"{begin}: {rows}"
-    return f"{begin}: {rows}, because {_as_clause(why.reason)}. {why.otherwise}"
+    return f"{begin}: {rows}, because {as_clause(why.reason)}. {why.otherwise}"
 
 
 def _variables(why: Recommendation) -> str:
@@ -39,7 +39,7 @@ def _variables(why: Recommendation) -> str:
     return named if others <= 0 else f"{named} and {others} other{'s' if others > 1 else ''}"
 
 
-def _as_clause(reason: str) -> str:
+def as_clause(reason: str) -> str:
     """A sentence without a capital letter, unless it begins with a name."""
     first = reason.split(" ")[0]
     is_word = first.isalpha() and first[0].isupper() and first[1:].islower()

@@ -13,10 +13,12 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.exceptions import SetUpBudgetError
+from pymc_austerity.exceptions import FactorisationError, SetUpBudgetError
+from pymc_austerity.model.graph.log_density import raw_terms, typed_log_density
 from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.recommendation.advice import by_element, instead_of_nuts, too_many_rows, without_a_bound
+from pymc_austerity.recommendation.announcement import as_clause
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
 from pymc_austerity.recommendation.nuts import NUTS, why_no_gradient
@@ -78,9 +80,10 @@ def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
             "your own for terms with one linear predictor, reads few and is exact.",
         )
     if plan.recipe.reads_all:
-        rows, n_local = plan.recipe.prediction.terms, plan.recipe.n_local
+        assert evidence.factorisation is not None
+        rows, n_rows = plan.recipe.prediction.terms, evidence.factorisation.n_rows
         return Costly(
-            f"TunaMH would draw about {few_digits(rows)} of {n_local:,} rows for a transition, more "
+            f"TunaMH would draw about {few_digits(rows)} of {n_rows:,} rows for a transition, more "
             "than a quarter",
             too_many_rows(plan.recipe.prediction.total),
         )
@@ -92,13 +95,12 @@ def blank_record(
 ) -> Recommendation:
     """What is known whatever is chosen."""
     names = {value: rv.name for rv, value in model.rvs_to_values.items() if value in model.value_vars}
-    fact = evidence.factorisation
     return Recommendation(
         step="",
         reason="",
         vars=tuple(names.pop(value) for value in block),
         others=tuple(names.values()),
-        n_local=None if fact is None else fact.n_local,
+        n_local=_rows_of_likelihood(evidence, model, block, point),
         n_dim=sum(np.size(point[value.name]) for value in block),
         certificate=evidence.certificate,
         rows=None,
@@ -106,6 +108,18 @@ def blank_record(
         guarantee=EXACT_GUARANTEE,
         otherwise="",
     )
+
+
+def _rows_of_likelihood(
+    evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType
+) -> int | None:
+    """Also where there are no local terms, unless even shapes of the model are in the way."""
+    if evidence.factorisation is not None:
+        return evidence.factorisation.n_rows
+    try:
+        return sum(typed_log_density(model, raw_terms(model, block), point).likelihood.values())
+    except FactorisationError:
+        return None
 
 
 def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> Choice:
@@ -119,7 +133,7 @@ def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> 
         "all rows."
     )
     if prediction.is_loose(report):
-        otherwise = prediction.advice(report, plan.recipe.n_local)
+        otherwise = prediction.advice(report, plan.survey.factorisation.n_rows)
     why = blank._replace(
         step="TunaMH()",
         reason="few rows decide exactly: the posterior is near normal, and a bound is known for what each "
@@ -184,7 +198,7 @@ def of_all_rows(
     why = blank._replace(
         step=f"MetropolisHastings({written})",
         reason=f"the normal distribution at the mode fits, but {costly.reason}",
-        rows=float(plan.recipe.n_local),
+        rows=float(surveyed.factorisation.n_rows),
         otherwise="recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a "
         f"transition, with a small error that is not bounded. {costly.remedy}",
     )
@@ -203,7 +217,7 @@ def without_expansion(surveyed: Survey, proposal: ProposalOption) -> Survey:
 
 
 def _no_plate(evidence: Evidence) -> str:
-    return f"the effects of groups are no plate: {evidence.no_plate}"
+    return f"effects of groups are not moved group by group: {evidence.no_plate}"
 
 
 def _faster(blank: Recommendation, model: pm.Model) -> str:
@@ -219,9 +233,8 @@ def _why_nuts(evidence: Evidence) -> str:
     if evidence.plates is not None:
         return why_no_sweeps(evidence.plates.recipe)
     reason = first_sentence(why_not_normal(evidence) or "")
-    if evidence.no_plate:
-        reason += f"; and {_no_plate(evidence)}"
-    return reason
+    # What can be changed comes first.
+    return f"{_no_plate(evidence)}; and {as_clause(reason)}" if evidence.no_plate else reason
 
 
 def by_nuts(

@@ -9,9 +9,10 @@ import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.control_variates.taylor import LARGEST_SECOND_ORDER, ManyDimensionsError
 from pymc_austerity.exceptions import SetUpBudgetError, UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.proposals.surrogate import Surrogate
@@ -83,6 +84,17 @@ class Evidence:
         return self.survey.found.mode_fit.report
 
     @property
+    def n_dim(self) -> int:
+        """D; 0 if there is no factorisation."""
+        fact = self.factorisation
+        return 0 if fact is None else len(vector_of(fact, fact.graph.point))
+
+    @property
+    def has_many_dimensions(self) -> bool:
+        """Is an expansion refused, because there are too many?"""
+        return isinstance(self.unsuitable, ManyDimensionsError)
+
+    @property
     def is_hierarchical(self) -> bool:
         """Whether the block needs a surrogate: some of its variables are in no local term, or in features."""
         return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
@@ -122,6 +134,9 @@ def _said(plate: Plates | NoPlate | None) -> str:
 
 def why_not_normal(evidence: Evidence) -> str | None:
     """Why a step that is fitted to the mode would not work, or would mix slowly; None if it would do well."""
+    if evidence.has_many_dimensions:
+        most = LARGEST_SECOND_ORDER
+        return f"There are {evidence.n_dim:,} dimensions, and {most} at most are moved all at once"
     if evidence.unsuitable is not None:
         return str(evidence.unsuitable)
     report = evidence.report

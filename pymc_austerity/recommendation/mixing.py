@@ -50,7 +50,7 @@ def that_mixes(
     if evidence.plates is None and not mixing.is_poor:
         return told, step
     if why_no_gradient(model, block) is not None:
-        warn_of_poor_mixing(mixing, step.name_of(mixing.dimension))
+        warn_of_poor_mixing(mixing, step.name_of(mixing.dimension), is_plate=evidence.plates is not None)
         return told, step
     choice = by_nuts(evidence, blank_record(evidence, model, block, point), model, block, point, slow)
     return choice, choice.make()

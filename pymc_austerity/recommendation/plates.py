@@ -65,7 +65,6 @@ def _of_drawn_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: 
     why = blank._replace(
         step="TunaMH()",
         reason=f"{_effects(plan)}: all are moved at once, each decided by few of its rows",
-        n_local=plan.recipe.n_local,
         rows=plan.recipe.prediction.terms,
         guarantee=f"{EXACT_GUARANTEE}; every row that is drawn is compared with its bound",
         otherwise="Where groups have very few rows, the exact test on all rows, or pm.NUTS.",
@@ -79,8 +78,7 @@ def _of_all_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: Po
         step="MetropolisHastings(control_variate=Taylor())",
         reason=f"{_effects(plan)}: all are moved at once, decided on all rows in either of two moves, as "
         f"{_why_all_rows(plan)}",
-        n_local=plan.recipe.n_local,
-        rows=float(plan.recipe.n_local),
+        rows=float(blank.n_local or 0),
         otherwise="TunaMH(), where there are more rows for each group, and at most one free dispersion.",
         plate=plan.recipe.prediction,
     )

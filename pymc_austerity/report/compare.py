@@ -197,7 +197,8 @@ def _names(model: pm.Model, var_names: Sequence[str] | None) -> list[str]:
 def _n_local(model: pm.Model) -> int | None:
     """N, for the steps of PyMC."""
     try:
-        return factorise(model).n_local or None
+        fact = factorise(model)
+        return fact.n_rows if fact.n_local else None
     except FactorisationError:
         return None
 

@@ -14,21 +14,19 @@ from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.deterministics import deterministic_sizes
 from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.observations import IMPUTED
 
 logger = logging.getLogger(__name__)
 
 # Recording a Deterministic of this length at every draw costs more than most draws.
 _LONG_DETERMINISTIC = 10_000
 
-# What PyMC adds to the name of a variable whose missing observations it imputes.
-_IMPUTED = "_unobserved"
-
 
 def refuse_discrete(value_vars: list[Variable]) -> None:
     """Raise `ValueError` naming variables that are not continuous."""
     discrete = [v.name for v in value_vars if np.dtype(v.type.dtype).kind != "f"]
     if discrete:
-        imputed = [name.removesuffix(_IMPUTED) for name in discrete if name.endswith(_IMPUTED)]
+        imputed = [name.removesuffix(IMPUTED) for name in discrete if name.endswith(IMPUTED)]
         missing = (
             f" Observations of {', '.join(map(repr, imputed))} are missing, and PyMC makes variables of "
             "them: leave these rows out, if they are not to be imputed."

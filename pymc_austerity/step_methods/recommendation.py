@@ -25,7 +25,7 @@ class Recommendation(NamedTuple):
     vars, others : tuple of str
         Variables that it updates, and those that are left to `pymc.sample`.
     n_local : int or None
-        N, the number of local terms; None if the model cannot be factorised.
+        N, the rows of the likelihood, without elements of priors; None if their shapes cannot be found.
     n_dim : int
         D, the dimensions of `vars`.
     certificate : str
@@ -61,10 +61,10 @@ class Recommendation(NamedTuple):
         rows = "all, at each leapfrog step"
         if self.rows is not None:
             rows = f"about {few_digits(self.rows)} of {self.n_local:,} for a draw"
-        n_local = "not known" if self.n_local is None else f"{self.n_local:,} rows"
+        n_rows = "" if self.n_local is None else f"N = {self.n_local:,} rows, "
         lines = {
             "because": self.reason,
-            "size": f"N = {n_local}, D = {self.n_dim:,} dimensions",
+            "size": f"{n_rows}D = {self.n_dim:,} dimensions",
             "bound": self.certificate,
             "rows": rows,
             "guarantee": self.guarantee,

@@ -31,7 +31,7 @@ def test_every_row_is_as_likely():
 
 
 def test_they_do_not_grow_with_the_data():
-    sizes = [samples_of_rows(n, 10, np.random.default_rng(1)) for n in (1_000_000, 100_000_000)]
+    sizes = [samples_of_rows(n, 10, np.random.default_rng(1), n) for n in (1_000_000, 100_000_000)]
     assert [[None if s is None else len(s) for s in each] for each in sizes] == [
         [2000, 20_000, 200_000, None]
     ] * 2

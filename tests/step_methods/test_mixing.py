@@ -79,6 +79,12 @@ class TestWatch:
         assert ("tune=100 lets it start near the mode" in text) == (n_tune == 0)
         assert ("non-centred" in text) == (n_tune == 1)
 
+    def test_coordinates_of_a_plate_do_not_depend_on_how_effects_are_written(self):
+        slow = watched(autoregression(0.99, 4000, 2, np.random.default_rng(4)))
+        with pytest.warns(SubsamplingWarning, match="another start") as caught:
+            mixing_watch.warn_if_slow(slow, 0.9, str, is_plate=True)
+        assert "non-centred" not in str(caught[0].message)
+
     def test_no_false_alarm(self):
         rng = np.random.default_rng(5)
         for _ in range(50):

@@ -31,7 +31,7 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import evidence, plates
-from pymc_austerity.recommendation.announcement import _as_clause
+from pymc_austerity.recommendation.announcement import as_clause
 from pymc_austerity.recommendation.evidence import first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
@@ -260,8 +260,8 @@ def test_a_hierarchy_with_too_many_rows(monkeypatch):
 @pytest.mark.parametrize(
     ("parts", "reason", "n_local"),
     [
-        ([process], "term 'gp'", None),
-        ([walk], r"Rows of the term 'y' \(1,500 rows\) cannot be computed from a subsample.*CumOp", None),
+        ([process], "term 'gp'", 1000),
+        ([walk], r"Rows of the term 'y' \(1,500 rows\) cannot be computed from a subsample.*CumOp", 1500),
         ([two_modes], "2 modes were found", 5000),
         ([flat], "no mode to expand at.*a, b", 1500),
         ([change], "point, which it contains, is discrete$", 1500),
@@ -317,7 +317,29 @@ def test_nothing_to_subsample():
         "There is nothing to subsample: the longest term that contains mu is 'y' with 50 rows, fewer than "
         "threshold=1000"
     )
-    assert (why.n_local, why.n_dim, why.fit) == (0, 1, None)
+    assert (why.n_local, why.n_dim, why.fit) == (50, 1, None)
+
+
+def test_matches_of_many_players(told):
+    """Elements of their prior are no rows, and what can be changed comes before the number of dimensions."""
+    rng = np.random.default_rng(1)
+
+    def strengths():
+        s = pm.HalfNormal("spread") * pm.Normal("z", shape=1100)
+        winner, loser = rng.integers(0, 1100, (2, 1500))
+        pm.Bernoulli("won", logit_p=s[winner] - s[loser], observed=np.ones(1500, int))
+
+    step = recommend(model_with(strengths))
+    text, (line,) = said(step), told()
+    assert isinstance(step, pm.NUTS)
+    assert "N = 1,500 rows, D = 1,101 dimensions" in text
+    for tells in (text, line):
+        assert (
+            "because effects of groups are not moved group by group: rows of the term 'won' look up" in tells
+        )
+        assert "and there are 1,101 dimensions, and 500 at most are moved all at once" in tells
+        assert "Taylor" not in tells
+        assert "not known" not in tells
 
 
 def test_a_poor_fit_is_told_but_not_warned_of():
@@ -416,9 +438,9 @@ def test_no_gradient():
 
 
 def test_a_name_at_the_beginning_of_a_reason_is_kept():
-    assert _as_clause("Taylor(order=2) takes up to 500.") == "Taylor(order=2) takes up to 500"
-    assert _as_clause("The posterior has no mode.") == "the posterior has no mode"
-    assert _as_clause("'u' has the shape.") == "'u' has the shape"
+    assert as_clause("Taylor(order=2) takes up to 500.") == "Taylor(order=2) takes up to 500"
+    assert as_clause("The posterior has no mode.") == "the posterior has no mode"
+    assert as_clause("'u' has the shape.") == "'u' has the shape"
 
 
 # Deep inside of the search, in the order in which it gets there.
@@ -578,6 +600,7 @@ def test_the_text_of_nuts():
     text = said(recommend(short()))
     for fact in (
         "pm.NUTS() for mu",
+        "size N = 50 rows, D = 1 dimensions",
         "with 50 rows",
         "all, at each leapfrog step",
         'pm.sample(nuts_sampler="nutpie") without step=',

@@ -14,7 +14,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.sparse.basic import as_sparse_variable
@@ -26,6 +26,7 @@ from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.merging import merged
 from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, narrowed, rebuild
 from pymc_austerity.model.graph.rows_on_disk import rows_of, with_rows
+from pymc_austerity.model.graph.terms import split
 from pymc_austerity.model.refusal import named
 
 
@@ -49,6 +50,10 @@ class LogDensityGraph:
         One graph per model term, by name, in the order of PyMC (free, observed, potentials).
     raw : dict of str to TensorVariable
         The same terms as PyMC built them, in the model's own variables.
+    variables : dict of str to str
+        Names of the free variables, which are those of their priors' terms, by names of value variables.
+    likelihood : dict of str to int
+        How many rows each other term has: observed variables and potentials.
     """
 
     values: dict[str, Variable]
@@ -58,6 +63,8 @@ class LogDensityGraph:
     point: dict[str, np.ndarray]
     terms: dict[str, Variable]
     raw: dict[str, Variable]
+    variables: dict[str, str]
+    likelihood: dict[str, int]
 
     @property
     def on_disk(self) -> list[Variable]:
@@ -147,7 +154,39 @@ def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[
     for name, term in raw.items():
         with named(name):
             (terms[name],) = rebuild([term], memo, measure, drop_checks=not model.check_bounds)
-    return LogDensityGraph(values, data, every_shared, _present(every_shared), point, terms, raw)
+    variables = {str(v.name): str(model.values_to_rvs[v].name) for v in model.value_vars}
+    observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    likelihood = {
+        name: _rows_of_potential(term, values.values())
+        if name not in observed
+        else _rows_of(term, observed[name])
+        for name, term in terms.items()
+        if name not in variables.values()
+    }
+    present = _present(every_shared)
+    return LogDensityGraph(values, data, every_shared, present, point, terms, raw, variables, likelihood)
+
+
+def _rows_of(term: Variable, observed: Variable) -> int:
+    """Rows of an observed variable: of its term, or of the data where that is one number for all."""
+    shape: tuple[int, ...] = ()
+    if isinstance(observed, Constant):
+        shape = np.shape(observed.data)
+    elif isinstance(observed, SharedVariable):
+        shape = np.shape(observed.get_value(borrow=True))
+    return max(_longest(term), *shape, 1)
+
+
+def _rows_of_potential(term: Variable, values: Iterable[Variable]) -> int:
+    """Rows of a potential: of its longest vector, if that is made of data; else it is a prior."""
+    n, parameters = _longest(term), set(values)
+    data = [var for var in ancestors([term]) if var.owner is None and var not in parameters]
+    lengths = [k for var in data for k in getattr(var.type, "shape", ()) if k is not None]
+    return n if 1 < n <= max(lengths, default=0) else 0
+
+
+def _longest(term: Variable) -> int:
+    return max(max(piece.type.shape, default=1) for piece in split(term, 2))
 
 
 def _present(every_shared: Iterable[SharedVariable]) -> list[tuple[list[Any], Any]]:

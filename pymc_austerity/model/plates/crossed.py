@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.model.factorisation import CHUNK, Factorisation
-from pymc_austerity.model.graph.rewrite import INTERPRETED, rebuild
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 from pymc_austerity.model.plates import limits
 from pymc_austerity.model.plates.effects_prior import effects_prior, evaluate
 from pymc_austerity.model.plates.gathers import (
@@ -29,7 +29,9 @@ from pymc_austerity.model.plates.gathers import (
     scaled,
 )
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.model.plates.slopes import clients, is_slope
 from pymc_austerity.model.self_check import jittered
+from pymc_austerity.model.structure.predictors import block_and_others
 
 _TOLERANCE, _SEED = 1e-7, 2031
 
@@ -125,7 +127,7 @@ def crossed_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GRO
     if common:
         raise NoPlate(
             f"the scales of the crossed effects {names[0]!r} and {names[1]!r} are functions of the same "
-            f"variable, {min(common)!r}: give each a scale of its own"
+            f"variable, {fact.graph.variables[min(common)]!r}: give each a scale of its own"
         )
     first_plate, second_plate = (
         _plate(model, fact, own, other, fewest) for own, other in (sides, reversed(sides))
@@ -223,12 +225,40 @@ def _require_same_use(fact: Factorisation, gathers: list[Gather]) -> None:
         both = rng.standard_normal((2, len(index)))
         found = function(*point, index, *both, *fact.leaf_values)
         other = function(*point, index, both.sum(axis=0), np.zeros(len(index)), *fact.leaf_values)
-        if not np.allclose(found, other, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):
-            raise NoPlate(
-                f"rows of the term {term.name!r} are not functions of the sum of {gathers[0].name!r} and "
-                f"{gathers[1].name!r}, as crossed factors are to be: random slopes of one are not supported "
-                "beside another"
-            )
+        if _alike(found, other):
+            continue
+        both[1] *= -1.0
+        other = function(*point, index, both.sum(axis=0), np.zeros(len(index)), *fact.leaf_values)
+        raise _not_a_sum(fact, gathers, parts, of_difference=_alike(found, other))
+
+
+def _alike(found: np.ndarray, other: np.ndarray) -> bool:
+    return np.allclose(found, other, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+
+
+def _not_a_sum(
+    fact: Factorisation, gathers: list[Gather], looked_up: list[Variable], *, of_difference: bool
+) -> NoPlate:
+    """Why rows are not functions of the sum of two effects, each looked up once."""
+    term, names = gathers[0].term, [fact.graph.variables[one.name] for one in gathers]
+    rows = f"rows of the term {term.name!r}"
+    if of_difference:
+        return NoPlate(
+            f"{rows} contain the difference of {names[0]!r} and {names[1]!r}, and crossed factors are moved "
+            "group by group where they are added: write + in the place of -, which turns round the sign of "
+            "one factor and of its mean"
+        )
+    block, _ = block_and_others(fact)
+    moving = depends_on([term.rows], block.values())
+    slopes = [n for n, one in zip(names, looked_up, strict=True) if is_slope(one, clients(term.rows), moving)]
+    if slopes:
+        return NoPlate(
+            f"{slopes[0]!r} is multiplied by data in {rows}, and random slopes of one factor are not moved "
+            "group by group beside another, crossed factor"
+        )
+    return NoPlate(
+        f"{rows} are not functions of the sum of {names[0]!r} and {names[1]!r}, as crossed factors are to be"
+    )
 
 
 def _plate(model: pm.Model, fact: Factorisation, own: _Side, other: _Side, fewest: int) -> PlateModel:

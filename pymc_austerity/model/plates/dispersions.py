@@ -100,7 +100,7 @@ def dispersions(
             parts = direct_parts(fact, selected(graph, k))
             if parts is None:
                 raise NoPlate(
-                    f"a dispersion of the likelihood {term.name!r} is computed in a way that is not known"
+                    f"a dispersion of the likelihood {term.name!r} is not written as a sum of coefficients"
                 )
             DirectRows(fact, term, parts).add_to(row[None], evaluate(coefficient, [], {}), first)
     if found[:, n_shared:-1].any():

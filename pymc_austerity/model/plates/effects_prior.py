@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.random.basic import LogNormalRV
 
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.functions import function_of
@@ -59,14 +60,23 @@ def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPri
     """
     value = fact.graph.values[name]
     rv = model.values_to_rvs[next(var for var in model.value_vars if var.name == name)]
-    if model.rvs_to_transforms.get(rv) is not None:
-        raise NoPlate(f"{rv.name!r} has a transform, so that its effects are not independent")
     op: Any = getattr(rv.owner, "op", None)
-    family = FAMILIES.get(type(op))
+    family, transform = FAMILIES.get(type(op)), model.rvs_to_transforms.get(rv)
+    if transform is not None and transform.ndim_supp != 0:
+        raise NoPlate(f"{rv.name!r} has a transform of all elements together: effects are not independent")
     if family is None:
         kind = type(op).__name__.removesuffix("RV")
         known = ", ".join(one.name for one in FAMILIES.values())
-        raise NoPlate(f"the prior of {rv.name!r} is {kind}, and a plate's is one of {known}")
+        hint = (
+            ": write pm.math.exp(eta + u[index]), with u of pm.Normal, in the place of "
+            f"pm.math.exp(eta) * {rv.name}[index]"
+        )
+        raise NoPlate(
+            f"the prior of {rv.name!r} is {kind}, and a plate's is one of {known}"
+            f"{hint if isinstance(op, LogNormalRV) else ''}"
+        )
+    if transform is not None:
+        raise NoPlate(f"{rv.name!r} has a transform, and the effects of a plate are sampled as they are")
     *shapes, location, scale = typed(model, fact, op.dist_params(rv.owner))
     shape = _one_number(fact, rv.name, "shapes", shapes[0]) if shapes else family.fixed_shape()
     used = set(ancestors([location, scale, shape]))

@@ -14,9 +14,7 @@ from pymc_austerity.model.plates.gathers import (
     NoPlate,
     largest_gather,
     require_no_categories,
-    require_no_mixture,
     require_several_rows,
-    require_vector,
 )
 from pymc_austerity.model.plates.inner_effects import InnerEffects
 from pymc_austerity.model.plates.matrix_effects import (
@@ -91,16 +89,15 @@ def found_effects(model: pm.Model, fact: Factorisation, fewest: int) -> FoundEff
     gather = largest_gather(fact, fewest) if matrix is None else matrix.gather
     if gather is None:
         require_several_rows(fact, fewest)
-        require_no_mixture(fact, fewest)
-        require_vector(fact, fewest)
         return None
-    require_no_categories(model, gather)
+    require_no_categories(model, gather.term.name, gather.name)
     split = fact if matrix is None else matrix.factorisation
     names = names_of_effects(split, gather)
     if matrix is not None and names != matrix.names:
         raise NoPlate(
-            f"the first effects of {matrix.name!r} are to be intercepts, and all others slopes: write "
-            f"{matrix.name}[index, 0] + {matrix.name}[index, 1] * x"
+            f"the first effects of {matrix.name!r} are to be intercepts, and all others slopes, each times "
+            "its data and nothing else: write u[index, 0] + b * x + u[index, 1] * x, with the mean slope b "
+            "apart"
         )
     split = _with_last(split, names)
     if len(split.var_names) == len(names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -84,10 +83,12 @@ def require_several_rows(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> No
     ------
     NoPlate
     """
-    own = [one for one, is_own in _gathers(fact, fewest) if is_own and one.term.name != one.name]
+    names = fact.graph.variables
+    own = [one for one, is_own in _gathers(fact, fewest) if is_own and one.term.name != names[one.name]]
     if own:
         raise NoPlate(
-            f"each row of the term {own[0].term.name!r} has an element of {own[0].name!r} of its own"
+            f"each row of the term {own[0].term.name!r} has an element of {names[own[0].name]!r} of its own, "
+            "and effects are moved group by group where groups have several rows"
         )
 
 
@@ -110,52 +111,7 @@ def _gathers(fact: Factorisation, fewest: int) -> list[tuple[Gather, bool]]:
     return [(one, _is_itself(fact, one)) for one in found]
 
 
-def require_no_mixture(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None:
-    """Say so where rows look up what is made of several elements of a long variable.
-
-    Raises
-    ------
-    NoPlate
-        For sums to zero, ordered effects, random walks and the like, which are not independent.
-    """
-    block, _ = block_and_others(fact)
-    long = {
-        var: name for name, var in block.items() if var.type.ndim == 1 and var.type.shape[0] >= fewest - 1
-    }
-    for term in fact.locals if long else ():
-        for node in lookups(prepared_rows(fact, term)):
-            mixed = [name for var, name in long.items() if var in set(ancestors([node.inputs[0]]))]
-            if mixed and node.inputs[0] not in long:
-                raise NoPlate(
-                    f"rows of the term {term.name!r} look up elements that are made of several of "
-                    f"{mixed[0]!r}, as with ZeroSumNormal or an ordered transform: effects are not "
-                    "independent then"
-                )
-
-
-def require_vector(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> None:
-    """Say so where rows look up effects that are written as a matrix of one column, or of one row.
-
-    Raises
-    ------
-    NoPlate
-    """
-    block, _ = block_and_others(fact)
-    for name, var in block.items():
-        shape = var.type.shape
-        n = math.prod(shape)
-        if len(shape) < 2 or max(shape) != n or n < fewest:
-            continue
-        for term in fact.locals:
-            if term.size == n or var not in set(ancestors([term.rows])):
-                continue
-            if any(var in set(ancestors([node.inputs[0]])) for node in _of_elements(term.rows)):
-                raise NoPlate(
-                    f"{name!r} has the shape {shape}, and effects of groups are a vector: write shape={n}"
-                )
-
-
-def require_no_categories(model: pm.Model, gather: Gather) -> None:
+def require_no_categories(model: pm.Model, likelihood: str, effects: str) -> None:
     """Say so where a likelihood has several probabilities in each row.
 
     Raises
@@ -163,10 +119,10 @@ def require_no_categories(model: pm.Model, gather: Gather) -> None:
     NoPlate
     """
     for rv in model.observed_RVs:
-        if rv.name == gather.term.name and isinstance(rv.owner.op, CategoricalRV | MultinomialRV):
+        if rv.name == likelihood and isinstance(rv.owner.op, CategoricalRV | MultinomialRV):
             raise NoPlate(
-                f"the likelihood {rv.name!r} is of categories, as of an ordered response: each of its "
-                f"probabilities is a function of {gather.name!r} of its own, and a plate has one"
+                f"the likelihood {rv.name!r} is of categories, as of an ordered response or a choice: each "
+                f"of its probabilities is a function of {effects!r} of its own, and a plate has one"
             )
 
 
@@ -202,7 +158,11 @@ def scaled(fact: Factorisation, gather: Gather) -> ScaledGather:
     rows, effects = gather.term.rows, fact.graph.values[gather.name]
     own = [node for node in lookups(rows) if node.inputs[0] is effects]
     if len({node.inputs[1] for node in own}) != 1:
-        raise NoPlate(f"rows of the term {gather.term.name!r} look up {gather.name!r} in more than one way")
+        raise NoPlate(
+            f"rows of the term {gather.term.name!r} look up {fact.graph.variables[gather.name]!r} in more "
+            "than one way, as those of a match look up two players, and effects are moved group by group "
+            "where each row has one of them"
+        )
     out, scale, data = _product(rows, own[0].outputs[0], fact)
     if scale is None:
         return ScaledGather(fact, gather.term, None)

@@ -211,7 +211,7 @@ def _as_vectors(fact: Factorisation, term: LocalTerm, value: Variable, table: Va
     if value in used or not used.issuperset(vectors):
         raise NoPlate(
             f"rows of the term {term.name!r} do not contain {name!r} as one effect of their group, and "
-            f"others times data: write {name}[index, 0] + {name}[index, 1] * x"
+            "others times data: write u[index, 0] + u[index, 1] * x, where u is the matrix of effects"
         )
     graph = fact.graph
     values = {one: var for one, var in graph.values.items() if one != name}

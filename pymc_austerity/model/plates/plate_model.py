@@ -278,7 +278,10 @@ def _too_many(n: int, n_wide: int) -> str:
             f"{n_wide} predictors of the likelihood differ by row, and one of a plate's does; others, as "
             "dispersions, are to be the same for all rows"
         )
-    return f"the likelihood has {n - 1} dispersions or the like, and a plate's at most {MOST_PREDICTORS - 1}"
+    return (
+        f"the likelihood depends on {n - 1} numbers beside a linear predictor (dispersions, or coefficients "
+        f"that enter it through a curve), and a plate's at most on {MOST_PREDICTORS - 1}"
+    )
 
 
 def _by_phi(expression: Expression, own: tuple[int, Expression], others: dict[int, Expression]) -> Expression:

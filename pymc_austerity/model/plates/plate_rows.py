@@ -151,7 +151,7 @@ class PlateRows:
     def _slopes_differ(self) -> NoPlate:
         return NoPlate(
             f"effects enter the term {self._name!r} with a coefficient for each row (random slopes) in a way "
-            "that is not known: write a[index] + b[index] * x"
+            "that is no product with data alone: write a[index] + b[index] * x"
         )
 
     def _parts(
@@ -160,7 +160,10 @@ class PlateRows:
         """The summands of a scalar of the graph: with the effects, and which, and without."""
         parts = direct_parts(fact, selected(graph, k))
         if parts is None:
-            raise NoPlate(f"the predictor of the term {self._name!r} is computed in a way that is not known")
+            raise NoPlate(
+                f"the predictor of the term {self._name!r} is not written as a sum of coefficients, alone or "
+                "times data, and of effects that are looked up"
+            )
         own: list[tuple[int, Part]] = []
         others: list[Part] = []
         for one in parts:

@@ -64,9 +64,9 @@ def names_of_effects(fact: Factorisation, gather: Gather) -> tuple[str, ...]:
             looked_up[long[node.inputs[0]]] = node.outputs[0]
     own = indices[gather.name]
     names = [name for name in indices if indices[name] == own and len(own) == 1]
-    clients = _clients(rows)
+    used_by = clients(rows)
     moving = depends_on([rows], block.values())
-    slopes = [name for name in names if _is_slope(looked_up[name], clients, moving)]
+    slopes = [name for name in names if is_slope(looked_up[name], used_by, moving)]
     intercepts = [name for name in names if name not in slopes]
     if not slopes:
         return (gather.name,)
@@ -138,18 +138,19 @@ def _require_own(fact: Factorisation, name: str, prior: EffectsPrior, values: di
         )
 
 
-def _clients(rows: Variable) -> dict[Variable, list[Apply]]:
-    clients: dict[Variable, list[Apply]] = {}
+def clients(rows: Variable) -> dict[Variable, list[Apply]]:
+    """By which operations each variable of a graph is used."""
+    found: dict[Variable, list[Apply]] = {}
     for node in toposort([rows]):
         for var in node.inputs:
-            clients.setdefault(var, []).append(node)
-    return clients
+            found.setdefault(var, []).append(node)
+    return found
 
 
-def _is_slope(one: Variable, clients: dict[Variable, list[Apply]], moving: dict[Variable, bool]) -> bool:
+def is_slope(one: Variable, used_by: dict[Variable, list[Apply]], moving: dict[Variable, bool]) -> bool:
     """Is what was looked up multiplied by data of the row, and perhaps by scales?"""
-    while len(clients.get(one, ())) == 1:
-        (node,) = clients[one]
+    while len(used_by.get(one, ())) == 1:
+        (node,) = used_by[one]
         if not multiplies(node, one):
             return False
         others = [var for var in node.inputs if var is not one]

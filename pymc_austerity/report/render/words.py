@@ -54,7 +54,7 @@ def headline(comparison: Results) -> str:
         "nuts": "NUTS on all data",
         "given": "draws that were given",
     }[run.name]
-    size = "" if comparison.settings.n_local is None else f", N = {comparison.settings.n_local:,} local terms"
+    size = "" if comparison.settings.n_local is None else f", N = {comparison.settings.n_local:,} rows"
     return f"Comparison of {n} step{'s' if n > 1 else ''} with {what}{size}"
 
 

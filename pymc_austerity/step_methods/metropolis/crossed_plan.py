@@ -100,7 +100,7 @@ def plan_groups(
 ) -> PlatePlan | CrossedPlan:
     """The plan of a plate, or of two that are crossed."""
     fact = found.factorisation
-    work.sized(fact.n_local, len(vector_of(fact, point)), row_operations(fact))
+    work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
     if isinstance(found, CrossedModel):
         return plan_crossed(options, decision, found, point)
     return plan_plates(options, decision, found, point)

@@ -13,6 +13,7 @@ from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.plates.crossed import Plates, crossed_model
 from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, LargeFactor, NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.model.plates.unknown_forms import unknown_form
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, plan_groups
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import factorised, survey
@@ -74,9 +75,11 @@ def plate_for(
         return None
     try:
         found = _plates(options, fact, fewest)
-    except NoPlate as reason:
-        return reason
-    if found is None or (
+    except NoPlate as reason:  # that of a form which is not known comes first: it is what is to be changed
+        return unknown_form(options.model, fact, fewest) or reason
+    if found is None:
+        return unknown_form(options.model, fact, fewest)
+    if (
         isinstance(found, PlateModel)
         and not _is_hierarchical(found)
         and len(vector_of(fact, point)) <= _FEW_DIMENSIONS

@@ -80,6 +80,11 @@ class MixingStep(RebuiltStep):
         return is_fitted(self._recipe.proposal)
 
     @property
+    def _is_plate(self) -> bool:
+        """Are effects of groups moved as a plate?"""
+        return False
+
+    @property
     def _rows_a_draw(self) -> float:
         """Rows that are read for a transition, roughly."""
         return float(self._recipe.n_local)
@@ -104,5 +109,7 @@ class MixingStep(RebuiltStep):
     def _watch_mixing(self, q: Any) -> None:
         """After tuning, notice a chain that mixes far worse than was announced."""
         if mixing_watch.watch(self.mixing_watch, q):
-            mixing_watch.warn_if_slow(self.mixing_watch, self._efficiency or 0.0, self.name_of)
+            mixing_watch.warn_if_slow(
+                self.mixing_watch, self._efficiency or 0.0, self.name_of, is_plate=self._is_plate
+            )
             self.mixing_watch = mixing_watch.start(0, 0, 0)

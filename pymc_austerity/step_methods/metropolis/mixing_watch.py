@@ -20,9 +20,14 @@ _SHARE = 0.1
 
 _SLOW = (
     "Its decisions are what they were, but the posterior is not explored yet: make many more draws, or use "
-    "pm.NUTS. A scale near 0 does this, as where groups do not differ; written non-centred, such a model "
-    "mixes better."
+    "pm.NUTS."
 )
+# The coordinates of a plate are the same, however its effects are written.
+_OF_A_BLOCK = (
+    " If a scale is near 0, as where groups do not differ, the model mixes better with effects that are "
+    "written non-centred; if the chain began far outside of the posterior, with another start."
+)
+_OF_A_PLATE = " If the chain began far outside of the posterior, another start mends that."
 _UNTUNED = (
     "It had no tuning draws (tune=0), so it started from PyMC's initial point or from initvals, and may "
     "still be on its way. Without initvals tune=100 lets it start near the mode."
@@ -95,7 +100,9 @@ def efficiency(watched: Watched) -> npt.NDArray[np.float64]:
     return np.where(np.isfinite(lowest), lowest, 1.0 / n)
 
 
-def warn_if_slow(watched: Watched, announced: float, name_of: Callable[[int], str]) -> None:
+def warn_if_slow(
+    watched: Watched, announced: float, name_of: Callable[[int], str], *, is_plate: bool = False
+) -> None:
     """Tell that effective draws are less than a tenth of those announced.
 
     Parameters
@@ -105,15 +112,18 @@ def warn_if_slow(watched: Watched, announced: float, name_of: Callable[[int], st
         Effective draws for each draw.
     name_of : callable
         From a coordinate to the variable that it belongs to.
+    is_plate : bool, default False
+        Whether effects of groups are moved as a plate.
     """
     n = int(watched.counts[0])
     if n < _ENOUGH:
         return
     seen = efficiency(watched)
     worst = int(np.argmin(seen))
+    slow = _SLOW + (_OF_A_PLATE if is_plate else _OF_A_BLOCK)
     if seen[worst] < _SHARE * announced:
         warn(
             f"The chain mixes far worse than was announced: its {n:,} draws are worth about "
             f"{seen[worst] * n:,.0f} independent ones of {name_of(worst)}, and {announced * n:,.0f} were "
-            f"expected. {_SLOW if watched.counts[4] else _UNTUNED}"
+            f"expected. {slow if watched.counts[4] else _UNTUNED}"
         )

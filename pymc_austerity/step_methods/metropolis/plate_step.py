@@ -110,6 +110,10 @@ class PlateStep(SubsampledStep):
         return point_of(fact, q, point)
 
     @property
+    def _is_plate(self) -> bool:
+        return self.plate is not None
+
+    @property
     def _is_fitted(self) -> bool:
         return self.plate is not None or super()._is_fitted
 

@@ -57,7 +57,7 @@ class Prediction(NamedTuple):
             and report.remainder_sd < _SMALL_SPREAD
         )
 
-    def advice(self, report: ModeReport, n_local: int) -> str:
+    def advice(self, report: ModeReport, n_rows: int) -> str:
         """Why so many, and what is cheaper."""
         if not np.isfinite(self.total):
             return (
@@ -71,9 +71,9 @@ class Prediction(NamedTuple):
             )
         why = f"The bounds are loose in {self.n_dim} dimensions, not the data difficult: "
         if self.n_dim <= _MANY_DIMENSIONS:
-            why = f"{n_local:,} rows are few for {self.n_dim} dimensions: bounds shrink with 1/sqrt(N). "
+            why = f"{n_rows:,} rows are few for {self.n_dim} dimensions: bounds shrink with 1/sqrt(N). "
         return (
-            f"{why}AusterityMH(control_variate=Taylor()) would read some {min(_FEW_ROWS, n_local):,} rows, "
+            f"{why}AusterityMH(control_variate=Taylor()) would read some {min(_FEW_ROWS, n_rows):,} rows, "
             "with a small error that is not bounded."
         )
 

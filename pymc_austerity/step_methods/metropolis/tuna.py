@@ -216,7 +216,7 @@ class TunaMH(PlateStep):
         super()._build(point)
         mixing = self.try_out(point)
         if mixing is not None and mixing.is_poor:
-            warn_of_poor_mixing(mixing, self.name_of(mixing.dimension))
+            warn_of_poor_mixing(mixing, self.name_of(mixing.dimension), is_plate=self._is_plate)
 
     @property
     def _rows_a_draw(self) -> float:
@@ -246,11 +246,12 @@ class TunaMH(PlateStep):
         assert recipe.mode_fit is not None
         report = recipe.mode_fit.report
         if recipe.reads_all or prediction.is_loose(report) or prediction.terms > recipe.n_local:
+            n_rows = plan.survey.factorisation.n_rows
             instead = "the exact test on all data is used instead. " if recipe.reads_all else ""
             warn(
                 f"TunaMH {'would draw' if recipe.reads_all else 'draws'} about "
-                f"{few_digits(prediction.terms)} of {recipe.n_local:,} rows for a transition: "
-                f"{instead}{prediction.advice(report, recipe.n_local)}"
+                f"{few_digits(prediction.terms)} of {n_rows:,} rows for a transition: "
+                f"{instead}{prediction.advice(report, n_rows)}"
             )
 
     @property

@@ -261,7 +261,7 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
         rows = found.rows_to_bound(curvature)
     except UnboundedError as error:
         raise NoBoundError(str(error), in_the_way(surveyed.structure)) from None
-    stage("bounds", f" of {fact.n_local:,} rows")
+    stage("bounds", f" of {fact.n_rows:,} rows")
     groups = coordinate_groups(rows, coordinates)
     coordinates = coordinates if groups is None else groups.coordinates
     try:

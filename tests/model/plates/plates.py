@@ -7,8 +7,9 @@ import numpy as np
 import pymc as pm
 
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.model.plates.gathers import NoPlate
+from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.model.plates.unknown_forms import unknown_form
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
@@ -45,11 +46,17 @@ def plate_in(model: pm.Model, names: list[str] | None = None) -> PlateModel | No
 
 def reason(define: Callable[[], Any], names: list[str] | None = None) -> str:
     """Why a model has none."""
-    try:
-        found = plate_in(built(define), names)
-    except NoPlate as error:
-        return str(error)
-    return "" if found is not None else "nothing like a plate"
+    model = built(define)
+    vars = None if names is None else [model[name] for name in names]
+    with interpreted():
+        options = checked_options(vars, EXACT, control_variate=TAYLOR, model=model)
+        fact = factorised(options, model.initial_point())
+        try:
+            if plate_model(model, fact) is not None:
+                return ""
+        except NoPlate as error:
+            return str(unknown_form(model, fact, FEWEST_GROUPS) or error)
+        return str(unknown_form(model, fact, FEWEST_GROUPS) or "nothing like a plate")
 
 
 def beta() -> Any:

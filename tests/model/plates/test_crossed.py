@@ -110,6 +110,12 @@ def twice_as_much():
     return pm.Normal("u", 0.0, tau, shape=G)[GROUPS] + 2.0 * pm.Normal("v", 0.0, tau_v, shape=H)[LEVELS]
 
 
+def difference():
+    tau, tau_v = scales()
+    v = pm.Normal("v", pm.Normal("mu"), tau_v, shape=H)
+    return pm.Normal("u", 0.0, tau, shape=G)[GROUPS] - v[LEVELS]
+
+
 def three():
     return centered() + pm.Normal("w", 0.0, pm.HalfNormal("tau_w"), shape=35)[THIRD]
 
@@ -153,12 +159,13 @@ def in_a_potential():
 
 REASONS = {
     random_slopes: "are effects of the same groups, as random slopes are",
-    slope_alone: "not functions of the sum of 'u' and 'v'",
+    slope_alone: "'v' is multiplied by data in rows of the term 'y', and random slopes of one factor",
+    difference: "contain the difference of 'u' and 'v', .* write [+] in the place of -",
     twice_as_much: "not functions of the sum of 'u' and 'v'",
     three: "there are three large factors, 'u', 'v', 'w'",
     in_the_location: "the prior of 'u' depends on 'v', and rows look up both",
     not_normal: "the prior of 'u' is Student",
-    one_scale: "functions of the same variable, 'tau_log__'",
+    one_scale: "functions of the same variable, 'tau'",
     location_by_group: "the location of 'u' differs by group",
     more_levels_than_rows: "'u' has more levels than there are rows",
     in_a_potential: "the effects 'v' enter the term 'p', too",
