@@ -242,6 +242,7 @@ def test_numbers_of_steps_are_1_to_10_and_equally_likely():
         ("gradient", -math.inf),
         ("density", math.nan),
         ("density", -math.inf),
+        ("density", math.inf),
     ],
 )
 def test_a_divergent_trajectory_stays(where, bad):

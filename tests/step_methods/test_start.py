@@ -40,6 +40,23 @@ def test_the_models_initial_point_is_left(line, tuna, near):
     assert len({float(point["a"]) for point in firsts}) == 3
 
 
+def test_draws_that_are_poor_are_drawn_again_far_below_the_mode(tuna):
+    """The log density of all rows is asked for only where the fit is known to be poor."""
+    fit, seen = tuna.recipe.mode_fit, []
+
+    def log_density(q):  # of the mode, of a draw far out in the tail, and of another
+        seen.append(q.copy())
+        return (0.0, -1e5, -3.0)[len(seen) - 1]
+
+    q, rng = np.zeros(3), np.random.default_rng(1)
+    fit.start(q, rng, log_density, "a, b")
+    assert not seen
+    poor = fit._replace(report=fit.report._replace(acceptance=0.01))
+    found = poor.start(q, rng, log_density, "a, b")
+    assert len(seen) == 3
+    np.testing.assert_array_equal(found, seen[-1])
+
+
 def test_a_chosen_start_is_kept(tuna):
     with pytest.warns(SubsamplingWarning, match=r"standard deviations from the mode in a, b, sigma, .* kept"):
         point, _ = chain(tuna).step(FAR)
