@@ -85,8 +85,8 @@ FEW, NUTS = "TunaMH()", "pm.NUTS()"
 CASES = {
     measurement_error: (NUTS, "of its own"),
     rates_of_users: (NUTS, "of its own"),
-    one_of_its_own_beside_groups: (NUTS, "effects of groups are no plate"),
-    matrix_and_vector: (NUTS, "effects of groups are no plate"),
+    one_of_its_own_beside_groups: (NUTS, "effects of groups are not moved group by group"),
+    matrix_and_vector: (NUTS, "effects of groups are not moved group by group"),
     two_matrices: (NUTS, "dimensions"),
     exposures_of_zero: (FEW, "few rows decide exactly"),
     a_table_with_exposures_of_zero: (FEW, "few rows decide exactly"),
