@@ -39,6 +39,7 @@ class Engine(PlateEngine):
             counts += [rng.poisson(ROWS), rng.poisson(ROWS), rng.random() < ACCEPTED, 0.9]
         return SimpleNamespace(
             q=q,
+            n_used=counts[0] + counts[1],
             shared_n_used=counts[0],
             plate_n_used=counts[1],
             n_accepted=counts[2],
