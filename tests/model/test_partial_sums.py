@@ -52,13 +52,32 @@ def test_scales_far_below_those_before(n, size):
 
 
 @pytest.mark.parametrize(
-    ("last", "first"), [([1, 4], [0, 2]), ([5, 3], [5, 0]), ([-1], [0]), ([0], [4])], ids=str
+    ("last", "first", "kind"),
+    [
+        ([1, 4], [0, 2], "int64"),
+        ([1, 4], [0, 2], "uint8"),  # of 300 elements
+        ([5, 3], [5, 0], "int64"),
+        ([-1], [0], "int8"),
+        ([0], [4], "int64"),
+    ],
+    ids=str,
 )
-def test_any_such_differences(last, first):
+def test_any_such_differences(last, first, kind):
     with pm.Model() as model:
-        x = pm.Normal("x", shape=6)
-        sums = pt.cumsum(x**2)
-        pm.Potential("p", (sums[np.array(last)] - sums[np.array(first)]).sum())
-    point = {"x": np.arange(6) - 2.2}
+        sums = pt.cumsum(pm.Normal("x", shape=300) ** 2)
+        pm.Potential("p", (sums[np.array(last, dtype=kind)] - sums[np.array(first, dtype=kind)]).sum())
+    point = {"x": np.arange(300) % 7 - 2.2}
     found = factorise(model).global_log_density(point)
     assert found == pytest.approx(float(model.compile_logp()(point)), rel=1e-12)
+
+
+def test_only_elements_between_them_are_added():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=4)
+        sums = pt.cumsum(x**2)
+        pm.Potential("p", (sums[np.array([1])] - sums[np.array([0])]).sum())
+    point = {"x": np.array([0.5, 2.0, 1e200, 1.0])}  # of which the square is infinite
+    with np.errstate(over="ignore"):
+        fact = factorise(model)
+        value = fact.compile(dict(fact.globals)["p"], [])(*fact.point_values(point), *fact.leaf_values)
+    assert float(value) == pytest.approx(4.0)

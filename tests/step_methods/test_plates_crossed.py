@@ -112,6 +112,18 @@ def test_a_copy(built):
     require_same_path("A step that travelled", drawn(travelled, model), drawn(step, model), "It is another.")
 
 
+def test_a_worker_has_the_same_bounds():
+    """They are made of standard deviations of the other factor's effects, which travel."""
+    model = model_of()
+    step = TunaMH(model=model, switch_above=np.inf, rng=1)
+    assert step.engine.draws_rows
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    require_same_path("Of a worker", drawn(other, model), drawn(step, model), "Bounds are the same.")
+    for own, again in zip(step.engine.turns, other.engine.turns, strict=True):
+        np.testing.assert_array_equal(own.plate.bounds.reaches, again.plate.bounds.reaches)
+        np.testing.assert_array_equal(own.plate.bounds.levels, again.plate.bounds.levels)
+
+
 def test_other_data(monkeypatch):
     """A step that has run draws what a fresh step draws; what short pilots find does not matter."""
     monkeypatch.setattr(crossed_pilot, "_SETTLE", 3)

@@ -108,8 +108,9 @@ def remembers(memory: ChainMemory, q: Vector, plate: Plate, features: Vector) ->
 def standardise(
     q: Vector, theta: Vector, d: Vector, plate: Plate, memory: ChainMemory, features: Vector
 ) -> None:
-    """Write z of all effects to the memory."""
+    """Write z of all effects to the memory, which is of no state until a run ends."""
     sums, outer = plate.sums, plate.outer
+    memory.q[0] = np.nan
     effects, n_effects = q[theta.shape[0] :], sums.n_effects
     if not plate.rule.is_centered:
         memory.z[:] = by_groups(effects / plate.effects.ratio, plate.rule.n_vectors)
@@ -132,6 +133,7 @@ def end(
 ) -> None:
     """Write the state to q, and remember it."""
     sums, outer = plate.sums, plate.outer
+    memory.q[0] = np.nan  # until all of it is written
     n_shared, n_effects = state.theta.shape[0], sums.n_effects
     q[:n_shared] = state.theta
     given = target.features(state.theta, args)

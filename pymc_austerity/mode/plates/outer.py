@@ -19,6 +19,7 @@ from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.inner_effects import FEWEST_OUTER, first_inner
 from pymc_austerity.model.plates.plate_model import PlateModel
+from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.target import Index, Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -55,7 +56,7 @@ def outer_effects(plate: PlateModel, found: Surroundings) -> Outer:
         return no_outer()
     for k in sorted(range(len(plate.inner)), key=lambda k: -len(plate.inner[k].coordinates)):
         own = plate.inner[k].coordinates
-        if len(own) < FEWEST_OUTER or not _enter_once(plate, own):
+        if len(own) < FEWEST_OUTER or not _enter_once(plate, own) or _moves_with_others(plate, k):
             continue
         parents, location = _parents(plate, found, own), _affine(plate, found, k)
         if parents is None or location is None:
@@ -97,6 +98,12 @@ def _enter_once(plate: PlateModel, own: Index) -> bool:
     assert shared.features is not None
     in_features = value in set(ancestors([shared.features]))
     return len(terms) == 1 and not in_features and not plate.dispersions.matrix[:, own].any()
+
+
+def _moves_with_others(plate: PlateModel, k: int) -> bool:
+    """Is the location of their prior a function of variables of other steps? It is read once."""
+    _, others = block_and_others(plate.factorisation)
+    return not set(others).isdisjoint(one.name for one in ancestors([plate.inner[k].location]))
 
 
 def _parents(plate: PlateModel, found: Surroundings, own: Index) -> Index | None:

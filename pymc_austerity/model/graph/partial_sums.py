@@ -40,11 +40,13 @@ def difference_of_sums(node: Apply, inputs: list[Variable]) -> Variable | None:
     (n,) = source.type.shape
     if n is None or n * len(last) > _MOST:
         return None
-    last, first = last % n, first % n
+    if any(np.any((k < -n) | (k >= n)) for k in (last, first)) or source.type.dtype != "float64":
+        return None
+    last, first, places = last % n, first % n, np.arange(n)
     if np.any(last < first):
         return None
-    places = np.arange(n)
-    return pt.dot(pt.constant(((places > first[:, None]) & (places <= last[:, None])).astype(float)), source)
+    is_summed = (places > first[:, None]) & (places <= last[:, None])
+    return pt.switch(pt.constant(is_summed), source, 0.0).sum(axis=-1)
 
 
 def _elements(x: Variable) -> tuple[np.ndarray, Variable] | None:
@@ -57,4 +59,4 @@ def _elements(x: Variable) -> tuple[np.ndarray, Variable] | None:
         return None
     if not isinstance(index[0], Constant) or index[0].type.ndim != 1 or index[0].type.dtype == "bool":
         return None
-    return np.asarray(index[0].data), summed.owner.inputs[0]
+    return index[0].data.astype(np.int64), summed.owner.inputs[0]

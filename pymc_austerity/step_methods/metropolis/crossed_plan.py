@@ -148,7 +148,7 @@ def plan_crossed(
         arrays.append(turn_arrays(survey, t, fit, (at, sums), scales[1 - t], decision, reads_all=reads_all))
     engine = CrossedEngine(survey, arrays, fits, point)
     rng, fact = np.random.default_rng(_SEED), crossed.factorisation
-    point = point_of(fact, engine.start(fits[0], point, rng, density_of_block(fact, point)), point)
+    point = point_of(fact, engine.starts(fits[0], point, density_of_block(fact, point))(rng), point)
     found = crossed_pilot(engine, point, rng)
     stage("fit", f" 2/2{n_groups}")
     for t in range(2):
@@ -156,7 +156,8 @@ def plan_crossed(
     for t, own in enumerate(survey.surveys):
         beside = survey.beside(t, found.states[1 - t] - survey.held[t])
         fits[t], at, sums = fit_shared(own, found.centers[t], found.eps[t], 2, beside)
-        scales[t] = moments(own.shared, sums, fits[t].theta)[2]
+        if t == 0:  # what the second turn is bounded by; the first had those of the search
+            scales[0] = moments(own.shared, sums, fits[0].theta)[2]
         arrays[t] = turn_arrays(survey, t, fits[t], (at, sums), scales[1 - t], decision, reads_all=reads_all)
     with_arrays(engine, arrays)
     found = best_crossed_pilot(engine, found.point, rng)
@@ -228,7 +229,7 @@ def _all_rows(plan: CrossedPlan, point: PointType) -> CrossedPlan:
     engine, crossed = plan.engine.copy(), plan.rows.crossed
     _read_all(engine)
     rng, fact = np.random.default_rng(_SEED), crossed.factorisation
-    start = point_of(fact, engine.start(plan.recipe.fit, point, rng, density_of_block(fact, point)), point)
+    start = point_of(fact, engine.starts(plan.recipe.fit, point, density_of_block(fact, point))(rng), point)
     found = crossed_pilot(engine, start, rng)
     starts = starts_of(engine, plan.recipe.fit, vector_of(fact, found.point), fact, point)
     prediction = announced(engine, found.prediction, starts, point)

@@ -168,10 +168,10 @@ def starts_of(
     engine: PlateEngine, fit: SharedFit, last: Vector, fact: Factorisation, point: PointType
 ) -> Callable[[np.random.Generator], Vector]:
     """Where chains of a pilot start: the first at a state that was reached, others at draws of the fit."""
-    some, density = [last], density_of_block(fact, point)
+    some, drawn = [last], engine.starts(fit, point, density_of_block(fact, point))
 
     def start(rng: np.random.Generator) -> Vector:
-        return some.pop() if some else engine.start(fit, point, rng, density)
+        return some.pop() if some else drawn(rng)
 
     return start
 

@@ -169,7 +169,7 @@ def plan_plates(
     )
     rng, fact = np.random.default_rng(_SEED), plate.factorisation
     engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point, rule)
-    q = engine.start(fit, point, rng, density_of_block(fact, point))
+    q = engine.starts(fit, point, density_of_block(fact, point))(rng)
     found = pilot(engine, survey, fit.theta, q, point, rng)
     del arrays, at, engine.plate  # room of size N for the next
     stage("fit", f" 2/2, {plate.n_groups:,} groups")
@@ -211,7 +211,7 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
     plate, arrays = survey.plate, _reading_all(survey, plan.engine.plate)
     rng, fact = np.random.default_rng(_SEED), plate.factorisation
     engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point)
-    q = engine.start(fit, point, rng, density_of_block(fact, point))
+    q = engine.starts(fit, point, density_of_block(fact, point))(rng)
     found = pilot(engine, survey, fit.theta, q, point, rng)
     prediction = announced(engine, found.prediction, starts_of(engine, fit, found.q, fact, point), point)
     recipe = replace(

@@ -138,7 +138,7 @@ class PlateStep(SubsampledStep):
         engine = self.engine
         if self.plate is None or not isinstance(engine, PlateEngine):
             return super()._fitted_draw(point, rng)
-        return engine.start(self.plate.fit, point, rng, density_of_block(self.factorisation, point))
+        return engine.starts(self.plate.fit, point, density_of_block(self.factorisation, point))(rng)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         found = super()._statistics(outcome, n)

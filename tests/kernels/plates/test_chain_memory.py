@@ -82,3 +82,17 @@ def test_scales_that_another_step_moved_are_noticed():
     found, _ = begin(q.copy(), case.arrays, memory, case.args, wider)
     fresh, _ = begin(q.copy(), case.arrays, new_memory(case.arrays, len(q)), case.args, wider)
     np.testing.assert_array_equal(found.eps, fresh.eps)
+
+
+@pytest.mark.covering(1)
+def test_a_run_that_does_not_end_is_not_remembered():
+    """What it began with is of another state than the one that was returned."""
+    case, rng = CASES["centered"](), np.random.default_rng(4)
+    theta, eps = case.draw(rng)
+    memory = new_memory(case.arrays, len(theta) + len(eps))
+    q, _ = there_and_back(case, theta, eps, case.delta(theta), memory)
+    other = q.copy()
+    other[-3:] += 0.5
+    begin(other, case.arrays, memory, case.args, case.target)
+    found, _ = begin(q.copy(), case.arrays, memory, case.args, case.target)
+    np.testing.assert_allclose(found.eps, eps, rtol=1e-7, atol=1e-7)

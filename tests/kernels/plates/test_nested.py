@@ -16,6 +16,12 @@ from pymc_austerity.kernels.plates.decisions import Counts
 from pymc_austerity.kernels.plates.moves import move_shared
 from pymc_austerity.kernels.plates.nested import outer_terms, standardised_outer, write_outer
 from pymc_austerity.kernels.plates.outer_move import move_outer
+from pymc_austerity.mode.plates.center import PlateSurvey
+from pymc_austerity.model.compile.backend import interpreted
+from pymc_austerity.model.plates.plate_model import plate_model
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from tests.kernels.plates.cases import DRAWN, case_of_model, log_cubic, log_remainders, rows_of
 from tests.kernels.plates.test_coordinates import log_jacobian
 
@@ -234,3 +240,20 @@ def test_states_after_outer_moves(spelling, monkeypatch):
     alone[places[3]] = proposed[0][places[3]]
     change = log_target(case, alone, eps) - log_target(case, theta, eps)
     assert log_ratios[3] == pytest.approx(change - 0.5 * (delta[3] ** 2 - new_delta[3] ** 2), abs=1e-6)
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize(
+    "vars", [None, ["beta", "tau", "tau_v", "gamma", "v", "u"]], ids=["all", "without mu"]
+)
+def test_outer_effects_whose_location_others_move_are_shared_variables(vars):
+    """Kernels read that location once: with a mean that another step moves it would be an old one."""
+    model = model_of("centered")
+    options = checked_options(vars, EXACT, control_variate=TAYLOR, model=model, threshold=100)
+    point = model.initial_point()
+    with interpreted():
+        plate = plate_model(model, factorised(options, point))
+        survey = PlateSurvey(plate, point)
+    assert len(survey.outer.columns) == (H if vars is None else 0)
+    kept = [name for name, _ in survey.of_kernel.globals]
+    assert ("v" in kept) == (vars is not None)

@@ -10,6 +10,7 @@ from pymc_austerity.mode.plates import draws
 from pymc_austerity.mode.plates.draws import drawn_state
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.starting_point import FAR_BELOW, density_of_block, likely_draw
+from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from tests.kernels.plates.cases import case_of, case_of_model
 
 DRAWS = 300
@@ -82,3 +83,18 @@ def test_if_none_is_likely_the_best_is_taken_with_a_warning():
     drawn = iter([(np.full(1, k), -100.0 - (k - 3.0) ** 2) for k in range(50)])
     with pytest.warns(UserWarning, match="all are far less likely than its center: the best by more than 90"):
         assert likely_draw(lambda: next(drawn), -10.0, "u")[0] == 3.0
+
+
+def test_a_height_that_is_no_number_is_no_start(monkeypatch):
+    case = few_rows(True)
+    volumes = iter([0.0, np.nan, 0.0])
+
+    def drawn(self, fit, point, rng):
+        return draws.Drawn(np.zeros(3), next(volumes))
+
+    monkeypatch.setattr(PlateEngine, "drawn", drawn)
+    engine = object.__new__(PlateEngine)
+    engine.plate = case.arrays
+    start = engine.starts(case.fit, {}, lambda q: 0.0)
+    start(np.random.default_rng(1))
+    assert next(volumes, None) is None  # the second draw was another one

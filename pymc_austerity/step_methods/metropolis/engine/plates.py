@@ -61,8 +61,6 @@ class PlateEngine(CompiledKernel):
 
     # What runs where moves are decided exactly.
     _exact: ClassVar[Callable[..., Any]] = staticmethod(plate_sweeps)
-    # A fit, and the log density below which draws of it are no starts.
-    _lowest: tuple[SharedFit, float] | None = None
 
     def __init__(
         self,
@@ -132,26 +130,23 @@ class PlateEngine(CompiledKernel):
         n_values += len(self.plate.sums.slopes)
         return PlateProposalState(np.ones(1), (new_memory(self.plate, n_values),))
 
-    def start(
-        self,
-        fit: SharedFit,
-        point: PointType,
-        rng: np.random.Generator,
-        log_density: Callable[[Vector], float],
-    ) -> Vector:
-        """A draw of the fitted distribution, again where it is far less likely than the center.
+    def starts(
+        self, fit: SharedFit, point: PointType, log_density: Callable[[Vector], float]
+    ) -> Callable[[np.random.Generator], Vector]:
+        """Draws of the fitted distribution, again where they are far less likely than the center.
 
-        `log_density` is that of the model, at a state of the block; it reads all rows.
+        `log_density` is that of the model, at a state of the block given all else in `point`; it reads all
+        rows.
         """
 
         def with_height(found: Drawn) -> tuple[Vector, float]:
-            return found.q, log_density(found.q) + found.log_volume
+            height = log_density(found.q) + found.log_volume
+            return found.q, -math.inf if math.isnan(height) else height
 
-        if self._lowest is None or self._lowest[0] is not fit:
-            q, height = with_height(self.drawn(fit, point, None))
-            self._lowest = fit, height - FAR_BELOW - 0.5 * len(q)  # for each group, remainders vary by less
+        q, height = with_height(self.drawn(fit, point, None))
+        lowest = height - FAR_BELOW - 0.5 * len(q)  # for each group, remainders vary by less
         names = f"the effects of {len(self.plate.bounds.sizes):,} groups"
-        return likely_draw(lambda: with_height(self.drawn(fit, point, rng)), self._lowest[1], names)
+        return lambda rng: likely_draw(lambda: with_height(self.drawn(fit, point, rng)), lowest, names)
 
     def drawn(self, fit: SharedFit, point: PointType, rng: np.random.Generator | None) -> Drawn:
         """A draw of the distribution that is fitted to the plate; the state at its center without `rng`."""
