@@ -220,7 +220,9 @@ def _at(counted: Counted, q: Vector) -> Maximum:
     flat = flat_direction(precision)
     if flat is not None:
         raise NoMaximumError(
-            flat, "the log density has no curvature (flat, or made of straight pieces)", counted.passes
+            flat,
+            "the search came to where the log density has no curvature (flat, or made of straight pieces)",
+            counted.passes,
         )
     step = np.linalg.solve(precision, gradient)
     norm = math.sqrt(max(float(gradient @ step), 0.0))

@@ -134,6 +134,9 @@ def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> 
     )
     if prediction.is_loose(report):
         otherwise = prediction.advice(report, plan.survey.factorisation.n_rows)
+    if evidence.no_plate:
+        no_plate = _no_plate(evidence)
+        otherwise = f"{no_plate[0].upper()}{no_plate[1:]}. {otherwise}"
     why = blank._replace(
         step="TunaMH()",
         reason="few rows decide exactly: the posterior is near normal, and a bound is known for what each "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pymc.initial_point import PointType
 
+from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, with_all_rows_of_groups
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
@@ -49,15 +50,24 @@ def why_no_sweeps(recipe: PlateRecipe) -> str:
     )
 
 
+def _plates(plan: PlatePlan | CrossedPlan) -> Plates:
+    return plan.rows.crossed if isinstance(plan, CrossedPlan) else plan.rows.plate
+
+
 def _effects(plan: PlatePlan | CrossedPlan) -> str:
-    names = " and ".join(map(repr, plan.recipe.proposal.effects.split(", ")))
+    # Columns of a matrix are effects of one name.
+    variables = dict.fromkeys(name.partition("[")[0] for name in _plates(plan).effects)
+    names = " and ".join(map(repr, variables))
     return f"{names} are effects of {plan.recipe.prediction.n_groups:,} groups"
 
 
 def _why_all_rows(plan: PlatePlan | CrossedPlan) -> str:
     n = 1 if isinstance(plan, CrossedPlan) else plan.rows.plate.n_predictors
     if n > MOST_BOUNDED:
-        return f"rows are drawn for likelihoods of {MOST_BOUNDED} numbers at most, and this one has {n}"
+        return (
+            f"rows are drawn where each is a function of its predictor and {MOST_BOUNDED - 1} number more "
+            f"that rows share, as a dispersion, and here there are {n - 1} more"
+        )
     return "with so few rows a group that is cheaper"
 
 
@@ -70,6 +80,13 @@ def _of_drawn_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: 
         otherwise="Where groups have very few rows, the exact test on all rows, or pm.NUTS.",
         plate=plan.recipe.prediction,
     )
+    if _plates(plan).is_normal:
+        why = why._replace(
+            reason=f"{_effects(plan)}: all are moved at once, decided by sums over their rows, which tell "
+            "all of a normal likelihood",
+            guarantee=EXACT_GUARANTEE,
+            otherwise="With another likelihood, a few rows of each group.",
+        )
     return Choice(why, lambda: TunaMH.from_plan(plan, point), is_of_search=True)
 
 
@@ -79,7 +96,7 @@ def _of_all_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: Po
         reason=f"{_effects(plan)}: all are moved at once, decided on all rows in either of two moves, as "
         f"{_why_all_rows(plan)}",
         rows=float(blank.n_local or 0),
-        otherwise="TunaMH(), where there are more rows for each group, and at most one free dispersion.",
+        otherwise="TunaMH(), where there are more rows for each group, and rows share one number at most.",
         plate=plan.recipe.prediction,
     )
     return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search=True)
