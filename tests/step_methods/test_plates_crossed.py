@@ -81,15 +81,16 @@ def test_a_state_is_the_models(built):
     engine, point = step.engine, model.initial_point()
     point = {name: value + 0.3 for name, value in point.items()}
     q = np.concatenate([np.ravel(point[name]) for name in step.factorisation.var_names])
-    outcome = engine.run(0, False, np.random.default_rng(1), q.copy(), point, ())
+    state = engine.new_state()
+    outcome = engine.run(0, False, np.random.default_rng(1), q.copy(), point, state)
     np.testing.assert_array_equal(outcome.q, q)
     # In the second turn u - mu stays, and mu moves.
-    outcome, new = engine.turn(1, np.random.default_rng(1), point)
+    outcome, new = engine.turn(1, np.random.default_rng(1), point, state)
     before, after = ({**one, "u": one["u"] - one["mu"]} for one in (point, new))
     np.testing.assert_allclose(after["u"], before["u"], atol=1e-12)
     assert new["tau_log__"] == point["tau_log__"]
     assert (new["v"] != point["v"]).any()
-    _, new = engine.turn(0, np.random.default_rng(1), point)
+    _, new = engine.turn(0, np.random.default_rng(1), point, engine.new_state())
     np.testing.assert_array_equal(new["v"], point["v"])
     assert new["tau_v_log__"] == point["tau_v_log__"]
 

@@ -53,7 +53,7 @@ def test_a_state_is_the_models():
     point = {name: value + 0.3 for name, value in model.initial_point().items()}
     given = np.concatenate([np.ravel(point[name]) for name in step.factorisation.var_names])
     q = given.copy()
-    outcome = step.engine.run(0, False, np.random.default_rng(1), q, point, ())
+    outcome = step.engine.run(0, False, np.random.default_rng(1), q, point, step.engine.new_state())
     np.testing.assert_allclose(outcome.q, given, rtol=1e-12)
     theta = step.engine.theta_of(given, point)
     scaled = np.flatnonzero(theta != given[: len(theta)])
