@@ -191,7 +191,6 @@ REASONS = {
     log_normal_frailty: "the prior of 'u' is LogNormal, .*: write pm.math.exp(eta + u[index]), with u of",
     less_their_mean: "contain all of 'u' beside the element of their group",
     neighbours: "the prior of 'u' is ICAR, one of all its elements together",
-    zero_sum_beside_normal: "made of several of 'u', as with ZeroSumNormal",
     residual_scale_of_groups: NO_SUM,
     half_normal_scale_of_groups: "one of them enters another parameter of the likelihood, as a scale",
     discrimination: "or they are multiplied",
@@ -205,7 +204,7 @@ REASONS = {
     teams: "look up 5 elements of 'u' each",
     part_worths: "the likelihood 'y' is of categories, as of an ordered response or a choice",
 }
-FOUND = [one_index, exponential_frailty, of_many_groups_as_told, mean_slope_apart]
+FOUND = [one_index, exponential_frailty, of_many_groups_as_told, mean_slope_apart, zero_sum_beside_normal]
 
 
 @pytest.mark.parametrize("define", list(REASONS), ids=lambda define: define.__name__)
