@@ -10,8 +10,8 @@ import numpy as np
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.mode.plates.fit import SharedFit
+from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
 
 logger = logging.getLogger(__name__)
@@ -20,8 +20,6 @@ logger = logging.getLogger(__name__)
 _FAR = 5.0
 # Below this acceptance rate chains mix badly.
 _POOR = 0.2
-# Effective draws for a sweep: with fewer a run of some thousands says little.
-_HARDLY = 0.01
 
 
 def start_of_plate(
@@ -69,19 +67,14 @@ def tell_of_plate(recipe: PlateRecipe, decision: PlateDecision, name_of: Callabl
     `name_of` gives the variable that a coordinate belongs to.
     """
     prediction, mixing = recipe.prediction, recipe.prediction.mixing
-    if mixing is not None and mixing.efficiency < _HARDLY:
-        warn(
-            f"The chain will mix badly: {mixing.n_draws:,} sweeps of a pilot run over the "
-            f"{prediction.n_groups:,} groups were worth about {few_digits(mixing.effective)} independent "
-            f"draws of {name_of(mixing.dimension)}. Decisions are exact, but the posterior takes many sweeps "
-            "to explore. More rows for each group would help, or pm.NUTS."
-        )
     if prediction.shared_acceptance < _POOR:
         warn(
             f"Moves of what the {prediction.n_groups:,} groups share are accepted at a rate of about "
             f"{prediction.shared_acceptance:.2f}: {prediction.why_few(recipe.n_local)}. The chain is exact, "
             "and mixes slowly. pm.NUTS may suit the model better."
         )
+    elif mixing is not None and mixing.is_poor:
+        warn_of_poor_mixing(mixing, name_of(mixing.dimension), is_plate=True)
     if recipe.reads_all and decision.switch_above > 0.0:
         warn(
             f"TunaMH would draw many of {recipe.n_local:,} rows for a sweep over {prediction.n_groups:,} "

@@ -75,7 +75,8 @@ class PlateStep(SubsampledStep):
     def _tell(self, plan: StepPlan) -> None:
         if isinstance(plan.recipe, PlateRecipe):
             fact = plan.survey.factorisation
-            tell_of_plate(plan.recipe, self._decision(), lambda k: fact.coordinate(k)[0])
+            names = fact.graph.variables
+            tell_of_plate(plan.recipe, self._decision(), lambda k: names[fact.coordinate(k)[0]])
 
     def _compile(self, plan: StepPlan, point: PointType) -> None:
         is_plate = isinstance(plan.recipe, PlateRecipe)

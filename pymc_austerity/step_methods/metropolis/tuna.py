@@ -215,8 +215,8 @@ class TunaMH(PlateStep):
     def _build(self, point: PointType) -> None:
         super()._build(point)
         mixing = self.try_out(point)
-        if mixing is not None and mixing.is_poor:
-            warn_of_poor_mixing(mixing, self.name_of(mixing.dimension), is_plate=self._is_plate)
+        if mixing is not None and mixing.is_poor and not self._is_plate:  # of a plate it has been told
+            warn_of_poor_mixing(mixing, self.name_of(mixing.dimension), is_plate=False)
 
     @property
     def _rows_a_draw(self) -> float:
