@@ -117,6 +117,8 @@ def set_y(model, change):
         pm.set_data({"y": change(y)})
 
 
+# A fresh step tells that its start is far from the mode.
+@pytest.mark.filterwarnings("ignore:The chain starts:pymc_austerity.SubsamplingWarning")
 @pytest.mark.parametrize("name", [pytest.param(each, marks=() if each == "SCIR" else SLOW) for each in STEPS])
 def test_the_next_draw_is_given_the_new_data(name):
     build, make = STEPS[name]

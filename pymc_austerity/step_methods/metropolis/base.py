@@ -257,6 +257,7 @@ class SubsampledStep(MixingStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make `steps_per_draw` transitions from `point`."""
+        goes_on = self.start_checked
         if self.require_built(point):  # other data: shapes and mode may differ
             self._begin_chain(int(self.drift.counts[1]))
             self.mixing_watch = mixing_watch.start(self._n_watched, 0, 0)
@@ -264,7 +265,7 @@ class SubsampledStep(MixingStep):
             has_moved()
             with impossible_explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
-            point = self._first_point(point)
+            point = point if goes_on else self._first_point(point)
             self.start_checked = True
         n = self.steps_per_draw
         outcome = self._run(n, self.tune and self._options.tune, point)
