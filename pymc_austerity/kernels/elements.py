@@ -200,7 +200,10 @@ def leaves_zero(
     listed: RowNumbers,
     target: Target,
 ) -> bool:
-    """The same as that of `kernels.metropolis`, for the rows of an element."""
+    """Whether a log ratio of plus infinity accepts: where the rows of an element leave a density of zero.
+
+    See `kernels.metropolis.leaves_zero`.
+    """
     here = sum_of(q, q, args, own, target) + sum_of(q, q, args, listed, target)
     there = sum_of(q_new, q_new, args, own, target) + sum_of(q_new, q_new, args, listed, target)
     return math.isnan(here) and not math.isnan(there)

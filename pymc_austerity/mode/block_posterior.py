@@ -91,7 +91,7 @@ class BlockPosterior:
         return at
 
     def operations(self, n_rows: int) -> float:
-        """Those of a density on so many rows, and of a step of Newton's method there."""
+        """Operations of the density with two derivatives on so many rows, and of a Newton step from there."""
         own = self._function
         of_rows = n_rows / self.factorisation.n_local * self.likelihood.operations
         return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
@@ -60,8 +59,13 @@ def choose(
         if costly is None:
             return of_few_rows(evidence, blank, point)
         if approximate:
-            with suppress(SetUpBudgetError):  # the mode is searched for once more
+            try:
                 return approximately(evidence, costly, blank, model, block, point)
+            except SetUpBudgetError as error:  # the mode is searched for once more
+                found = of_all_rows(evidence, costly, blank, model, block, point)
+                reason = f"{found.why.reason}; and {as_clause(error.reason)}"
+                why = found.why._replace(reason=reason, otherwise=f"{error.remedy}.")
+                return replace(found, why=why)
         return of_all_rows(evidence, costly, blank, model, block, point)
     return by_nuts(evidence, blank, model, block, point)
 

@@ -157,6 +157,8 @@ def test_a_second_search_that_costs_too_much(strict, monkeypatch):
     enough = sum(counted.taken.values())
     why = recommend(logistic(), approximate=True, set_up_budget=1.2 * enough / work.UNIT).recommendation
     assert why.step == "MetropolisHastings(proposal=Laplace())"
+    assert "the budget for the set-up is" in why.reason
+    assert "approximate=True" not in why.otherwise  # that was asked for
 
 
 @pytest.mark.slow("a search in 211 dimensions: 30 CPU seconds")
@@ -165,9 +167,7 @@ def test_a_search_without_end_ends(monkeypatch):
     counted = Counted(monkeypatch)
     why = recommend(media(30_000, 200)).recommendation
     assert why.step == "pm.NUTS()"
-    assert why.reason.startswith(
-        "The search for the mode of 30,000 rows in 211 dimensions would take at least"
-    )
+    assert "the search for the mode of 30,000 rows in 211 dimensions would take at least" in why.reason
     assert sum(counted.taken.values()) < work.DEFAULT_BUDGET * work.UNIT
 
 

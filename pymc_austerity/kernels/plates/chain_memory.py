@@ -54,7 +54,7 @@ class ChainMemory(NamedTuple):
 
 
 def new_memory(plate: Plate, n_values: int) -> ChainMemory:
-    """That of a chain that has returned nothing; the block has `n_values` numbers."""
+    """The memory of a chain that has returned nothing yet, of a block of `n_values` numbers."""
     q = plate.sums.n_effects
     return ChainMemory(
         np.full(n_values, np.nan),
@@ -177,8 +177,4 @@ def by_groups(effects: Vector, n_vectors: int) -> Vector:
 @jitable
 def by_effects(effects: Vector, n_vectors: int) -> Vector:
     """The inverse of `by_groups`."""
-    n, result = effects.shape[0] // n_vectors, np.empty(effects.shape[0])
-    for j in range(n_vectors):
-        for g in range(n):
-            result[j * n + g] = effects[g * n_vectors + j]
-    return result
+    return by_groups(effects, effects.shape[0] // n_vectors)

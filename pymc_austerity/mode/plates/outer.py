@@ -69,7 +69,7 @@ def outer_effects(plate: PlateModel, found: Surroundings) -> Outer:
 
 
 def without_prior(shared: Factorisation, coordinate: int) -> Factorisation:
-    """The same terms without the prior of a variable: kernels know that of outer effects themselves."""
+    """Terms of theta without the prior of one variable: kernels know the prior of outer effects."""
     value = shared.graph.values[shared.coordinate(coordinate)[0]]
     return replace(shared, globals=tuple(one for one in shared.globals if value not in ancestors([one[1]])))
 

@@ -35,7 +35,7 @@ class Elements(NamedTuple):
 
 
 def elements(graphs: Iterable[Variable], roots: Iterable[Variable]) -> Elements:
-    """Those of all operations that depend on `roots`: of each the largest of its inputs and outputs."""
+    """Count the numbers of all operations that depend on `roots`: of each its largest input or output."""
     graphs = list(graphs)
     moving = depends_on(graphs, roots)
     of_row = fixed = 0

@@ -21,7 +21,7 @@ from pymc_austerity.model.graph.checks import is_elemwise
 
 
 def with_infinite_apart(outputs: list[Variable], leaves: Mapping[Variable, np.ndarray]) -> list[Variable]:
-    """The same graphs, in which a sum with data that are infinite in some rows is a choice by these data.
+    """Rewrite sums with data that are infinite in some rows as a choice by these data.
 
     Parameters
     ----------

@@ -48,6 +48,7 @@ class CrossedEngine(PlateEngine):
             TurnEngine(one.shared, own, vector_of(one.factorisation, point), point)
             for one, own in zip(crossed.plates, arrays, strict=True)
         ]
+        self.turns[1].number = 1
         # What the class has of one plate is that of the first.
         self.target, self.plate = self.turns[0].target, self.turns[0].plate
 
@@ -75,7 +76,7 @@ class CrossedEngine(PlateEngine):
 
     @property
     def n_readings(self) -> int:
-        """The same for each group of either plate that has rows."""
+        """Moves of all groups of either plate that have rows."""
         return sum(one.n_readings for one in self.turns)
 
     def restart(self) -> None:
@@ -114,7 +115,7 @@ class CrossedEngine(PlateEngine):
         return drawn._replace(q=vector_of(crossed.factorisation, point))
 
     def new_state(self) -> PlateProposalState:
-        """That of a chain before its first draw."""
+        """The state of a chain before its first draw."""
         return PlateProposalState(np.ones(1), tuple(one.new_state().memories[0] for one in self.turns))
 
     def run(
@@ -153,7 +154,7 @@ class CrossedEngine(PlateEngine):
         others = kept.scales[0] * kept.z if is_kept else survey.effects_at(1 - turn, point)[1]
         np.subtract(others, survey.held[turn], out=engine.plate.crossing.displacements)
         q = vector_of(plate.factorisation, point)
-        outcome = engine.sweeps(1, tune, rng, q, point, state.memories[turn], state)
+        outcome = engine.run(1, tune, rng, q, point, state)
         point = point_of(plate.factorisation, outcome.q, point)
         point = survey.with_effects(1 - turn, others, point)
         if is_kept:

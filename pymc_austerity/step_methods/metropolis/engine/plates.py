@@ -61,6 +61,8 @@ class PlateEngine(CompiledKernel):
 
     # What runs where moves are decided exactly.
     _exact: ClassVar[Callable[..., Any]] = staticmethod(plate_sweeps)
+    # Which of the plates of a chain it moves.
+    number = 0
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class PlateEngine(CompiledKernel):
 
     @property
     def n_readings(self) -> int:
-        """The same for each group that has rows."""
+        """Moves of all groups that have rows, in a sweep."""
         return self.n_moves * self._n_groups_with_rows
 
     def restart(self) -> None:
@@ -125,7 +127,7 @@ class PlateEngine(CompiledKernel):
         return count
 
     def new_state(self) -> PlateProposalState:
-        """That of a chain before its first draw."""
+        """The state of a chain before its first draw."""
         n_values = len(self.plate.proposal.moved) + len(self.plate.outer.columns)
         n_values += len(self.plate.sums.slopes)
         return PlateProposalState(np.ones(1), (new_memory(self.plate, n_values),))
@@ -171,20 +173,7 @@ class PlateEngine(CompiledKernel):
         proposal_state: Any,
     ) -> Any:
         """Make n sweeps from q, which is written over; `point` has the values of the other variables."""
-        return self.sweeps(n, tune, rng, q, point, proposal_state.memories[0], proposal_state)
-
-    def sweeps(
-        self,
-        n: int,
-        tune: bool,
-        rng: np.random.Generator,
-        q: np.ndarray,
-        point: PointType,
-        memory: ChainMemory,
-        proposal_state: PlateProposalState,
-    ) -> SweepOutcome:
-        """The same; `memory` is that of this plate in the state of the chain."""
-        args = self.target.args(point)
+        memory, args = proposal_state.memories[self.number], self.target.args(point)
         outcome: SweepOutcome = self._call(
             proposal_state, n, tune, rng, q, args, self.plate, memory, *self._tests
         )
