@@ -86,16 +86,16 @@ def test_it_mixes_well(draws):
 
 
 # Scales whose prior has much mass below what rounding leaves of effects beside their location.
-SHAPE, NEAR_ZERO = 0.1, np.linspace(-110.0, 2.5, 2251)
+NEAR_ZERO = np.linspace(-220.0, 2.5, 4451)
 PARENTS = np.arange(G) % 30
 
 
-def near_zero(nested):
+def near_zero(nested, shape):
     """A model with centred effects whose scale may be 1e-30, and log p of the logarithm of that scale."""
     x, groups, y = rows_of()
     y = y - x @ [0.4, -0.2]
     with pm.Model() as model:
-        mu, scale = pm.Normal("mu", 1.0, BETA_SD), pm.Gamma("scale", SHAPE, 1.0)
+        mu, scale = pm.Normal("mu", 1.0, BETA_SD), pm.Gamma("scale", shape, 1.0)
         if nested:
             v = pm.Normal("v", mu, scale, shape=30)
             u = pm.Normal("u", v[PARENTS], 0.1, shape=G)
@@ -110,7 +110,7 @@ def near_zero(nested):
     n = tops.max() + 1
     log_p = [
         log_likelihood(design, y - 1.0, np.r_[BETA_SD**2, np.full(n, np.exp(2.0 * s)), *fixed])
-        + stats.gamma.logpdf(np.exp(s), SHAPE)
+        + stats.gamma.logpdf(np.exp(s), shape)
         + s
         for s in NEAR_ZERO
     ]
@@ -118,18 +118,22 @@ def near_zero(nested):
     return model, np.cumsum(p) - 0.5 * p
 
 
-@pytest.mark.parametrize(("nested", "forgets"), [(False, False), (False, True), (True, False)])
-def test_centred_effects_whose_scale_is_nearly_zero(nested, forgets):
-    model, cdf = near_zero(nested)
+@pytest.mark.filterwarnings("ignore:The step mixes badly")  # of a scale with so long a tail that may be so
+@pytest.mark.parametrize(
+    ("nested", "shape", "forgets"), [(False, 0.05, False), (False, 0.05, True), (True, 0.1, False)]
+)
+def test_centred_effects_whose_scale_is_nearly_zero(nested, shape, forgets):
+    model, cdf = near_zero(nested, shape)
     with model:
         step = TunaMH(threshold=100, steps_per_draw=3, rng=5)
         step.setup_chain(5, 20, DRAWS)
-        point, found, stored, again = model.initial_point(), [], None, []
+        point, found, stored, again, largest = model.initial_point(), [], None, [], 0.0
         for k in range(DRAWS + 20):
             if forgets:  # the planted error: z is taken from the effects again
                 step.proposal_state.memories[0].q[:] = np.nan
             point, _ = step.step(point)
             found.append(float(point["scale_log__"]))
+            largest = max(largest, np.abs(point["u"]).max())
             if stored is None and k > 50 and found[-1] < -45.0:
                 stored = k, step.sampling_state, {name: np.copy(value) for name, value in point.items()}
         assert stored is not None
@@ -139,5 +143,5 @@ def test_centred_effects_whose_scale_is_nearly_zero(nested, forgets):
             again.append(float(point["scale_log__"]))
     thinned = np.array(found[20::THIN])
     right = stats.kstest(np.interp(thinned, NEAR_ZERO, cdf), "uniform").pvalue > LEVEL
-    assert right != forgets
+    assert (right and largest < 10.0) != forgets  # noise over a scale of 1e-30 gives effects of any size
     assert forgets or again == found[k + 1 : k + 21]  # a chain that is resumed goes on with the same draws
