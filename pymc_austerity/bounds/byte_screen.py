@@ -37,11 +37,10 @@ from pymc_austerity import work
 from pymc_austerity.bounds.block_table import Weights, rounded_up
 from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.constants_table import InMemory, NewTable
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import entry
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 # How much larger bounds are than they might be.
 SLACK = 20.0

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import GRID, TOLERANCE, Family
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 _SEED = 2014
 # Distances to which variables of other steps are moved to see whether rows change in proportion.

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.block_table import Weights, rounded_up
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION, BoundedTerm
 from pymc_austerity.compilation import entry
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Matrix
 
 # Constants that are looked at together, for the largest of all.
 _CHUNK = 100_000

@@ -23,13 +23,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 # Beyond this the ellipsoid is left out: its matrix costs more than it is worth.
 _LARGEST_ELLIPSOID = 201

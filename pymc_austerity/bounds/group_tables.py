@@ -35,12 +35,11 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.block_table import BLOCK, Weights, rounded_up
 from pymc_austerity.bounds.chunks import chunks
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.compilation import entry
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 
 class Entries(NamedTuple):

@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from pymc_austerity import work
 from pymc_austerity.bounds.chunks import chunks
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 # ``(low, high, positions) -> array``: upper bounds of |f_i^(order + 1)| from low_i to high_i.
 Curvature = Callable[[Vector, Vector, Index], Any]

@@ -34,7 +34,6 @@ from pymc_austerity.bounds.block_table import (
     draw_all_weighted,
 )
 from pymc_austerity.bounds.constants_table import ConstantsTable, InMemory, write_constants
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_constants import (
     BoundedTerm,
@@ -45,7 +44,7 @@ from pymc_austerity.bounds.row_constants import (
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 # In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
 _RADII = np.array([1.0, 2.0, 8.0, math.inf])

@@ -17,10 +17,9 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from pymc_austerity.bounds.chunks import evenly_spaced
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction, have_one_predictor
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 # Rows that are looked at to see which columns are sparse.
 _ROWS = 2000

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.special import ndtri
 
-from pymc_austerity.design.checks import Floats
 from pymc_austerity.design.sequential_walk import OperatingCharacteristics, operating_characteristics
+from pymc_austerity.target import Array
 
 # Sizes of the polynomials to try, and the size of the last coefficients at which one is good enough.
 _SIZES, _TAIL = (136, 272, 544, 1088, 2176), 1e-11
@@ -52,7 +52,7 @@ class LawCurves:
         size_of_rest = np.cumsum(np.abs(coefficients).max(axis=1)[::-1])[::-1]
         self._coefficients = coefficients[: max(1, int(np.sum(size_of_rest > _TAIL)))]
 
-    def __call__(self, mu_std: Floats) -> OperatingCharacteristics:
+    def __call__(self, mu_std: Array) -> OperatingCharacteristics:
         """At `mu_std` >= 0, of any shape."""
         if self.reads_all:
             return OperatingCharacteristics(np.zeros_like(mu_std), np.ones_like(mu_std))

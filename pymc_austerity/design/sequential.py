@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.design.checks import Floats, check_boundary, check_epsilon, check_share, numbers
+from pymc_austerity.design.checks import check_boundary, check_epsilon, check_share, numbers
 from pymc_austerity.design.sequential_walk import operating_characteristics
+from pymc_austerity.target import Array
 
 
 def error(
     mu_std: npt.ArrayLike, pi_1: npt.ArrayLike, epsilon: npt.ArrayLike, *, boundary: npt.ArrayLike = 0.5
-) -> float | Floats:
+) -> float | Array:
     r"""Probability that a sequential test decides wrongly.
 
     Parameters
@@ -74,7 +75,7 @@ def error(
 
 def data_usage(
     mu_std: npt.ArrayLike, pi_1: npt.ArrayLike, epsilon: npt.ArrayLike, *, boundary: npt.ArrayLike = 0.5
-) -> float | Floats:
+) -> float | Array:
     """Expected share of the data that a sequential test reads.
 
     Parameters
@@ -105,7 +106,7 @@ def data_usage(
     return _broadcast(mu_std, pi_1, epsilon, boundary)[1]
 
 
-def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[float | Floats, float | Floats]:
+def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[float | Array, float | Array]:
     """Both, by one pass for each distinct test."""
     given = (
         np.abs(numbers("mu_std", mu_std)),

@@ -10,7 +10,8 @@ from scipy import stats
 from scipy.special import ndtri
 
 from pymc_austerity.design.acceptance import decision_errors
-from pymc_austerity.diagnostics.log_ratios import TOP, Array
+from pymc_austerity.diagnostics.log_ratios import TOP
+from pymc_austerity.target import Array
 
 # Share of the variance in a few rows that is too much, beyond what they have under a normal distribution.
 _TOP_SHARE = 0.2

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import xarray as xr
 
 from pymc_austerity.exceptions import warn
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real, is_whole
-
-Array = npt.NDArray[np.float64]
 
 GROUP = "log_ratios"
 # Sizes of the sets of rows whose share of the variance is noted, and how many of the largest terms.

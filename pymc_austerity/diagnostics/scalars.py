@@ -7,11 +7,10 @@ from typing import Any
 
 import arviz_stats
 import numpy as np
-import numpy.typing as npt
 from arviz_base import xarray_sel_iter
 from arviz_base.labels import BaseLabeller
 
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array
 
 # It has no types.
 _STATS: Any = arviz_stats

@@ -19,9 +19,8 @@ from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import NO_ROWS, Rows, restore_order
-from pymc_austerity.target import CHUNK, Index, Target
+from pymc_austerity.target import CHUNK, Index, RowNumbers, Target
 
-RowNumbers = npt.NDArray[np.int32]
 # An element of which all rows are read at once, and nothing is tested.
 READS_ALL = -1
 

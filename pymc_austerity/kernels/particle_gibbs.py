@@ -19,8 +19,8 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.particle_moves import LinearMoves, Table, called_moves, draw_states, linear_moves
-from pymc_austerity.target import Target, Vector
+from pymc_austerity.kernels.particle_moves import LinearMoves, called_moves, draw_states, linear_moves
+from pymc_austerity.target import Matrix, Target, Vector
 
 
 class ImpossibleStateError(CompiledError):
@@ -74,7 +74,7 @@ class ParticleFilter(NamedTuple):
     is_linear: Any
     has_constants: Any
     normalise: Callable[[Vector, Vector], float]
-    link: Callable[[Vector, Table, Table, Vector, bool, Vector], None]
+    link: Callable[[Vector, Matrix, Matrix, Vector, bool, Vector], None]
 
 
 class ParticleOutcome(NamedTuple):

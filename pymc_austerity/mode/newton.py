@@ -10,9 +10,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from pymc_austerity import work
-from pymc_austerity.target import QuadraticProxy, Vector
+from pymc_austerity.target import Matrix, QuadraticProxy, Vector
 
-Matrix = np.ndarray
 Density = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Gradient at which a search has converged, in units of the standard deviations at its start.

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
 from pymc_austerity.diagnostics.data_usage import n_local
@@ -14,9 +13,9 @@ from pymc_austerity.diagnostics.effective_cost import transitions_per_draw
 from pymc_austerity.diagnostics.samplers import NotRecordedError, aligned
 from pymc_austerity.plots.optional import optional
 from pymc_austerity.plots.style import EXACT, colours, looks, panels, shown, tidy
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_whole
 
-Floats = npt.NDArray[np.float64]
 _SAMPLE = ("chain", "draw")
 _HOW_TO_READ = (
     "A risk of 1 is an error of one posterior sd, 0.01 of a tenth of one.\n"
@@ -130,18 +129,18 @@ class Curve(NamedTuple):
     passes, risk : ndarray, shape (n,)
     """
 
-    passes: Floats
-    risk: Floats
+    passes: Array
+    risk: Array
 
 
 class _Truth(NamedTuple):
-    moments: dict[str, tuple[Floats, Floats]]
+    moments: dict[str, tuple[Array, Array]]
     floor: float | None
 
 
 def risk_curve(
     idata: Any,
-    moments: Mapping[str, tuple[Floats, Floats]],
+    moments: Mapping[str, tuple[Array, Array]],
     n_points: int,
     steps_per_draw: int | Sequence[int] | None = None,
     name: str = "run",
@@ -170,11 +169,11 @@ def risk_curve(
     return Curve(cost[at], np.concatenate(errors, axis=1).mean(axis=1))
 
 
-def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -> Floats:
+def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -> Array:
     """Passes over the data of each draw, of shape (chain, draw)."""
     stats = idata["sample_stats"] if "sample_stats" in getattr(idata, "children", {}) else {}
     if "n_used" not in stats and "n_steps" in stats:
-        leapfrog: Floats = stats["n_steps"].transpose(*_SAMPLE).values.astype(float)
+        leapfrog: Array = stats["n_steps"].transpose(*_SAMPLE).values.astype(float)
         return leapfrog
     try:
         found = aligned(idata, "n_used", "fraction_used", "accepted", "acceptance_rate", "exhausted")
@@ -214,7 +213,7 @@ def _read_truth(truth: Any, var_names: str | Sequence[str] | None) -> _Truth:
     return _Truth(_positive(moments), float(np.concatenate(floors).mean()))
 
 
-def _positive(moments: dict[str, tuple[Floats, Floats]]) -> dict[str, tuple[Floats, Floats]]:
+def _positive(moments: dict[str, tuple[Array, Array]]) -> dict[str, tuple[Array, Array]]:
     for name, (mean, sd) in moments.items():
         if mean.shape != sd.shape or not np.isfinite(mean).all() or not (np.isfinite(sd) & (sd > 0.0)).all():
             raise ValueError(

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from pymc_austerity.bounds.enclosure import Enclosure, Matrix, extent, product
+from pymc_austerity.bounds.enclosure import Enclosure, extent, product
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate, step_between, with_one
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 # ``(response, low, high)``: the least and the largest slope of a term for eta from low to high.
 SlopesBetween = Callable[[int, float, float], tuple[float, float]]

@@ -8,14 +8,14 @@ The o_i do not matter, and may change with variables of other steps.
 
 from __future__ import annotations
 
-from pymc_austerity.bounds.enclosure import Matrix, extent, product
+from pymc_austerity.bounds.enclosure import extent, product
 from pymc_austerity.bounds.families.range_certificate import (
     RangeCertificate,
     step_between,
     without_offset,
 )
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 class BoundedSlopes(RangeCertificate):

@@ -15,11 +15,10 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 _UNDERFLOWS = -25.0
 

@@ -33,9 +33,7 @@ from pymc_austerity.bounds.jets.largest_form import Covering, covering, largest_
 from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
 from pymc_austerity.bounds.jets.ranges import WORK
 from pymc_austerity.bounds.jets.tape import Tape, multi_indices
-from pymc_austerity.target import Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Vector
 
 _INFLATION = 1.0 + 1e-12
 # A predictor that is a multiple of another one: its own share is taken to be so large at least.

@@ -22,9 +22,7 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.tape import multi_indices
-from pymc_austerity.target import Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Vector
 
 # Points on half a circle; cells along each edge of the faces of a cube.
 _CIRCLE, _CUBE = 48, 16

@@ -20,7 +20,7 @@ from pymc_austerity.bounds.jets import tape as steps
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.ranges import ranges_of
 from pymc_austerity.bounds.jets.tape import Tape
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Array, Vector
 
 # Rows that are computed together.
 LANES = 16
@@ -37,8 +37,6 @@ _CONSTANT, _DATA, _PREDICTOR, _ADD = steps.CONSTANT, steps.DATA, steps.PREDICTOR
 _MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGHTEN, steps.TAYLOR
 _COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
 _NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
-
-Array = npt.NDArray[np.float64]
 
 
 class Block(NamedTuple):

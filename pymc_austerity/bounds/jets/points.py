@@ -18,7 +18,7 @@ from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.functions import derivatives
 from pymc_austerity.bounds.jets.ranges import is_outside
 from pymc_austerity.bounds.jets.tape import Tape
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Array, Vector
 
 # Rows that are computed together, at most.
 BLOCK = 128
@@ -28,8 +28,6 @@ _MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGH
 _COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
 _NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
 _EXP, _SOFTPLUS = codes.EXP, codes.SOFTPLUS
-
-Array = npt.NDArray[np.float64]
 
 
 class Points(NamedTuple):

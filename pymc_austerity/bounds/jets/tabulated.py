@@ -16,7 +16,6 @@ import math
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.affine import is_affine
@@ -28,9 +27,7 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms, expansion_order
 from pymc_austerity.bounds.jets.ranges import largest_derivative
 from pymc_austerity.bounds.jets.tape import tape_of
-from pymc_austerity.target import Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Vector
 
 # Cells of a grid, and the largest power of two of them that is kept together.
 _CELLS, _LEVELS = 8192, 9

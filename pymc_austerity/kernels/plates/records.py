@@ -20,9 +20,8 @@ from pymc_austerity.kernels.plates.crossing import Crossing
 from pymc_austerity.kernels.plates.cubic import Cubic
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.kernels.plates.outer import Outer
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
-Matrix = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
 

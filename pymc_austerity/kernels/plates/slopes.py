@@ -20,14 +20,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.coordinates import locations, prior_locations, quadratic_of_shared
 from pymc_austerity.kernels.plates.records import GroupSums
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 
 @jitable

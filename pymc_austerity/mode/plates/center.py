@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.outer import no_outer
@@ -33,9 +32,7 @@ from pymc_austerity.mode.plates.theta_maximum import (
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.progress import stage
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Predictors, and other numbers of the likelihood, move by this much in a step at most: an expansion says
 # little of what is further.

@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.crossing import Crossing
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit
-from pymc_austerity.mode.plates.sorted_rows import SortedRows
+from pymc_austerity.mode.plates.sorted_rows import Levels, SortedRows
 from pymc_austerity.mode.plates.theta_density import SharedTerms, quadratic_derivatives
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
-Levels = npt.NDArray[np.int32]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # The largest of so many standard normal displacements, and more: how far they are allowed for.
 _MARGIN = 2.0

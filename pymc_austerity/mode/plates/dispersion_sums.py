@@ -11,14 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.records import DispersionRows
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 
 class DispersionSums(NamedTuple):

@@ -11,16 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln
 
 from pymc_austerity.kernels.plates.effects_density import LAPLACE, LOGISTIC, NORMAL, STUDENT_T
 from pymc_austerity.kernels.plates.records import EffectsDensity, GroupSums
 from pymc_austerity.mode.plates.group_means import location_slopes, locations
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 _KINDS = {
     "Normal": NORMAL, "StudentT": STUDENT_T, "Cauchy": STUDENT_T, "Laplace": LAPLACE, "Logistic": LOGISTIC,

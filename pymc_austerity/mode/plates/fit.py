@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.records import GroupSums
@@ -24,9 +23,7 @@ from pymc_austerity.mode.plates.shared_map import SharedMap
 from pymc_austerity.mode.plates.slope_levels import given_theta, scaled_eps, times_curvatures
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.plates.inner_effects import first_inner
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Shifts in standard deviations beyond which the expansion moves, and how often it does.
 _FAR, _MOST_ROUNDS = 0.7, 6

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity import work
 from pymc_austerity.bounds.jets.compiled import entry
@@ -19,9 +18,7 @@ from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.slope_bounds import lengths_of_covariates, scales_and_norms
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.mode.plates.theta_density import SharedAt
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Tiers, as shares of the farthest reach.
 _TIERS = np.array([0.5, 1.0])

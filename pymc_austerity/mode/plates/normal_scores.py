@@ -14,16 +14,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 from pymc_austerity.kernels.plates.scores import LAST, N_KNOTS
 from pymc_austerity.mode.newton import Density
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from pymc_austerity.target import Index, Mask, Matrix, Vector
 
 # Log density below its largest value at which a walk along a coordinate ends: beyond the last score.
 _FALL = 0.5 * LAST**2 + 4.0

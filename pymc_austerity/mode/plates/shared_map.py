@@ -16,13 +16,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.mode.plates.theta_density import SharedAt
 from pymc_austerity.model.structure.derivatives import Derivatives
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 class SharedMap(NamedTuple):

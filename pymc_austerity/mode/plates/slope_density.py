@@ -15,9 +15,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.group_means import locations
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 
 def quadratic_derivatives_with_slopes(

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.kernels.plates.records import GroupSums
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Matrix, Vector
 
 
 def given_theta(sums: GroupSums, nu: Vector, factor: Matrix, precision: float) -> tuple[Vector, Array]:

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
@@ -27,9 +26,7 @@ from pymc_austerity.model.plates.inner_effects import first_inner
 from pymc_austerity.model.plates.plate_model import in_theta
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 class SharedAt(NamedTuple):

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array
 
 # What is left of zero after cancellation, relative to what was cancelled.
 _ROUNDING = 1e-11

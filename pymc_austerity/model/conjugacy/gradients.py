@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.gradient import grad
@@ -26,9 +25,7 @@ from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
-
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
+from pymc_austerity.target import Array, Index
 
 # No vector is so long: everything is evaluated in full.
 _NOTHING_LOCAL = 2**62

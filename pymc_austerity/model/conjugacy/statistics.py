@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.model.conjugacy.forms import Array, LikelihoodForm, Totals
+from pymc_austerity.model.conjugacy.forms import LikelihoodForm, Totals
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.target import Array
 
 
 class Place(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.evaluate import evaluate
@@ -19,9 +18,7 @@ from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
 from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import ScalarGraph
-from pymc_austerity.target import Index, Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Index, Vector
 
 
 class SomeRows(NamedTuple):

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -26,9 +25,7 @@ from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.data_of_rows import DataOfRows, neighbours
 from pymc_austerity.model.structure.parts import Coordinates, Part, Places
 from pymc_austerity.model.structure.scaled_columns import add_columns
-from pymc_austerity.target import Index, Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Index, Vector
 
 
 class _Placed(NamedTuple):

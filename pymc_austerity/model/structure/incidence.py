@@ -23,9 +23,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on
 from pymc_austerity.model.refusal import operation_name
-from pymc_austerity.model.structure.incidence_table import NO_ELEMENT, RowNumbers, count, fill
+from pymc_austerity.model.structure.incidence_table import NO_ELEMENT, count, fill
 from pymc_austerity.model.structure.used_rows import used_rows
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, RowNumbers
 
 # More elements than this in every row of a term are no lookup but a sum.
 _MOST_FIXED = 64

@@ -8,7 +8,8 @@ import numpy as np
 
 from pymc_austerity.model.conjugacy.families import GammaFamily
 from pymc_austerity.model.conjugacy.statistics import Conjugacy
-from pymc_austerity.step_methods.gamma.estimates import Array, Estimate, Estimator
+from pymc_austerity.step_methods.gamma.estimates import Estimate, Estimator
+from pymc_austerity.target import Array
 
 
 class Dynamics(ABC):

@@ -8,8 +8,9 @@ from pymc_austerity.model.conjugacy.families import GammaFamily
 from pymc_austerity.model.conjugacy.statistics import Conjugacy
 from pymc_austerity.step_methods.gamma.base import GammaProcessStep
 from pymc_austerity.step_methods.gamma.dynamics import Dynamics
-from pymc_austerity.step_methods.gamma.estimates import Array, Estimate, Estimator
+from pymc_austerity.step_methods.gamma.estimates import Estimate, Estimator
 from pymc_austerity.step_methods.gamma.transition import each_row, exact_transitions
+from pymc_austerity.target import Array
 
 
 class ExactDynamics(Dynamics):

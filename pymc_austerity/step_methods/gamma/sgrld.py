@@ -8,8 +8,9 @@ from pymc_austerity.model.conjugacy.families import GammaFamily
 from pymc_austerity.model.conjugacy.statistics import Conjugacy
 from pymc_austerity.step_methods.gamma.base import GammaProcessStep
 from pymc_austerity.step_methods.gamma.dynamics import Dynamics
-from pymc_austerity.step_methods.gamma.estimates import Array, Estimator
+from pymc_austerity.step_methods.gamma.estimates import Estimator
 from pymc_austerity.step_methods.gamma.transition import each_row, euler_transitions
+from pymc_austerity.target import Array
 
 # A reflected normal variable is never zero, but it may be rounded to it.
 _SMALLEST = 1e-300

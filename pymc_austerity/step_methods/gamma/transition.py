@@ -7,14 +7,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions
 from pymc_austerity.kernels.langevin import sgrld_transitions
 from pymc_austerity.model.compile.cache_key import key_of
 from pymc_austerity.model.compile.native import NativeKernel, addresses_of, from_source, generator_at
+from pymc_austerity.target import Array
 
-Array = npt.NDArray[np.float64]
 Transitions = Callable[[np.random.Generator, Array, Array, float], Array]
 
 _SOURCE = """

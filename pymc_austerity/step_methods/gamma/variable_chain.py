@@ -11,15 +11,9 @@ from pymc.initial_point import PointType
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
 from pymc_austerity.step_methods.gamma.dynamics import Dynamics
-from pymc_austerity.step_methods.gamma.estimates import (
-    Anchor,
-    Array,
-    Estimate,
-    Estimator,
-    conditional,
-    noise_ratio,
-)
+from pymc_austerity.step_methods.gamma.estimates import Anchor, Estimate, Estimator, conditional, noise_ratio
 from pymc_austerity.step_methods.gamma.transition import exact_transitions
+from pymc_austerity.target import Array
 
 
 class TransitionCost(NamedTuple):

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.model.conjugacy.forms import ConjugateForm
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array
 
 
 class GammaFamily(ABC):

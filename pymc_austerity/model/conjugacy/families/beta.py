@@ -12,8 +12,8 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import BetaRV
 from scipy.special import log_expit
 
-from pymc_austerity.model.conjugacy.families.base import Array
 from pymc_austerity.model.conjugacy.families.simplex import SimplexFamily
+from pymc_austerity.target import Array
 
 
 class Beta(SimplexFamily):

@@ -12,9 +12,9 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import DirichletRV
 from scipy.special import logsumexp
 
-from pymc_austerity.model.conjugacy.families.base import Array
 from pymc_austerity.model.conjugacy.families.simplex import SimplexFamily
 from pymc_austerity.model.conjugacy.forms import AFFINE, COUNTS
+from pymc_austerity.target import Array
 
 
 class Dirichlet(SimplexFamily):

@@ -12,8 +12,9 @@ import pytensor.tensor as pt
 from pymc.logprob.transforms import LogTransform
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.model.conjugacy.families.base import Array, GammaFamily
+from pymc_austerity.model.conjugacy.families.base import GammaFamily
 from pymc_austerity.model.conjugacy.forms import RATE
+from pymc_austerity.target import Array
 
 # Half of the distance over which log x is differentiated by log theta.
 _SMALL = 1e-4

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_austerity.model.conjugacy.families.base import Array, GammaFamily
+from pymc_austerity.model.conjugacy.families.base import GammaFamily
 from pymc_austerity.model.conjugacy.forms import AFFINE, ConjugateForm
+from pymc_austerity.target import Array
 
 
 class SimplexFamily(GammaFamily):
