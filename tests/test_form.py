@@ -1,4 +1,4 @@
-"""One form for one thing: a type of arrays has one name in one place."""
+"""One form for one thing: types of arrays have one name in one place, rules have names."""
 
 import ast
 import re
@@ -30,3 +30,20 @@ def test_a_type_of_arrays_is_defined_once():
 def test_a_second_definition_would_be_noticed(again):
     files = {"target.py": "Matrix = npt.NDArray[np.float64]\n", "mode/fit.py": f"Matrix = {again}\n"}
     assert defined_twice(files) == {"Matrix"}
+
+
+def nameless(source):
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and not node.name.strip("_")
+    ]
+
+
+def test_rules_have_names():
+    """A rule that is registered for an operation is found by its name, in a traceback too."""
+    assert {file: found for file, source in sources().items() if (found := nameless(source))} == {}
+
+
+def test_a_nameless_rule_would_be_noticed():
+    assert nameless("@rule.register(Dot)\ndef _(op, node):\n    return node\n") == [2]

@@ -89,7 +89,7 @@ def orthonormal_names(log_densities: Iterable[Variable]) -> set[str]:
 
 
 @register_funcify_default_op_cache_key(OrthonormalDensity)
-def _(op: OrthonormalDensity, **kwargs: Any) -> Any:
+def _compiled_density(op: OrthonormalDensity, **kwargs: Any) -> Any:
     message = f"{op.label} has to have orthonormal columns, but W'W is not I. {op.advice}"
 
     @numba_njit

@@ -126,7 +126,7 @@ class RowsOnDisk(Op):
 
 
 @numba_funcify.register(RowsOnDisk)
-def _(op: RowsOnDisk, **kwargs: Any) -> NoReturn:
+def _refuse_to_compute(op: RowsOnDisk, **kwargs: Any) -> NoReturn:
     raise op.refusal()
 
 

@@ -80,7 +80,9 @@ def _through_slice(
 
 
 @rule.register(Subtensor)
-def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_slices(
+    op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x = node.inputs[0]
     entries = entries_of(lifter, node, x, 1)
     p = [i for i, e in enumerate(entries) if isinstance(e, slice)][axis]
@@ -97,7 +99,9 @@ def _rows_of_slice(
 
 
 @point_rule.register(Subtensor)
-def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
+def _cells_of_slices(
+    op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
     x = node.inputs[0]
     entries = entries_of(lifter, node, x, 1)
     kept = [i for i, e in enumerate(entries) if isinstance(e, slice)]
@@ -109,7 +113,7 @@ def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, ind
 
 
 @rule.register(AdvancedSubtensor)
-def _(
+def _rows_of_lookup(
     op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
 ) -> Variable:
     x = node.inputs[0]
@@ -156,7 +160,7 @@ def _(
 
 
 @point_rule.register(AdvancedSubtensor)
-def _(
+def _cells_of_lookup(
     op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
 ) -> Variable:
     """Cell (i, j) of x[a, :] is x[a[i], j]."""
