@@ -30,7 +30,7 @@ _CIRCLE = ".numba.unresolved$"
 
 
 def jitable[F: Callable[..., Any]](function: F) -> F:
-    """For functions that compiled code calls: they stay functions of Python.
+    """Let compiled code call a function, which stays a function of Python.
 
     What `numba.extending.register_jitable` makes can be called from C as well, which nobody does.
     """
@@ -38,7 +38,7 @@ def jitable[F: Callable[..., Any]](function: F) -> F:
 
 
 def entry[F: Callable[..., Any]](function: F, **options: Any) -> F:
-    """For functions that Python calls: compiled when they are first called, and kept on disk."""
+    """Compile a function that Python calls when it is first called, and keep it on disk."""
     return cast(F, numba.njit(**{"cache": True, **options}, pipeline_class=OptimisedOnce)(function))
 
 
@@ -46,7 +46,7 @@ class OptimisedOnce(Compiler):
     """Compiles a function, and those that it calls, and optimises them together."""
 
     def compile_extra(self, func: Any) -> Any:
-        """See numba."""
+        """Compile a function with the libraries that it calls linked as they are."""
         with _linked_as_they_are(), _without_collections():
             return super().compile_extra(func)
 
@@ -91,7 +91,7 @@ class _Library(JITCodeLibrary):
         return _Environments(own) if self._waits else own
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        """Not each for itself: the module is optimised when all is linked."""
+        """Leave functions as they are: the module is optimised when all of it is linked."""
         ll_module.data_layout = self._codegen._data_layout
 
     def finalize(self) -> None:
@@ -103,7 +103,7 @@ class _Library(JITCodeLibrary):
             self._link_and_emit()
 
     def _link_and_emit(self) -> None:
-        """With all functions that it calls, and that these call, and so on."""
+        """Link all functions that this one calls, and that these call, and so on; then make machine code."""
         for each in self._below():
             self._final_module.link_in(each, preserve=True)
         self._optimize_final_module()
@@ -113,7 +113,7 @@ class _Library(JITCodeLibrary):
         self._set_environments()
 
     def _below(self) -> list[Any]:
-        """What is linked: of functions that wait their own code, of others all that they have."""
+        """Modules to link: the own code of functions that wait, and all that is linked to others."""
         found: dict[Any, None] = {}
         left: list[Any] = [self]
         while left:
@@ -150,7 +150,7 @@ class _Library(JITCodeLibrary):
         return super()._get_compiled_object()
 
     def _set_environments(self) -> None:
-        """Of all functions whose machine code is here now."""
+        """Set the environments of all functions whose machine code is here now."""
         codegen: Any = self._codegen
         for each in self._final_module.global_variables:
             if each.name in _WAITING and not each.is_declaration:
@@ -184,5 +184,5 @@ class _Environments:
         return getattr(self._codegen, name)
 
     def set_env(self, name: str, environment: Any) -> None:
-        """See numba."""
+        """Keep the environment of a function until its machine code is here."""
         _WAITING[name] = environment

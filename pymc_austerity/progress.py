@@ -156,7 +156,7 @@ class SetUp(Listener):
     # What happens ---------------------------------------------------------------------------
 
     def begin(self, name: str, detail: str) -> None:
-        """The next stage."""
+        """Begin the next stage."""
         with self._lock:
             self._end()
             self._name, self._detail = name, detail
@@ -176,7 +176,7 @@ class SetUp(Listener):
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """... and has."""
+        """Numba has compiled a function, perhaps within another compilation."""
         self._depth -= 1
         if not self._depth:
             spent = time.perf_counter() - self._compiling_since
@@ -305,7 +305,7 @@ def make_room() -> None:
 
 
 def checked_progressbar(given: object) -> bool:
-    """Check `progressbar`."""
+    """Check the option `progressbar`."""
     if not isinstance(given, bool):
         raise ValueError(f"progressbar must be True or False, got {given!r}.")
     return given

@@ -1,4 +1,4 @@
-"""One form for one thing: types of arrays have one name in one place, rules have names."""
+"""One form for one thing: types of arrays, names of rules, docstrings that say something when read alone."""
 
 import ast
 import re
@@ -47,3 +47,60 @@ def test_rules_have_names():
 
 def test_a_nameless_rule_would_be_noticed():
     assert nameless("@rule.register(Dot)\ndef _(op, node):\n    return node\n") == [2]
+
+
+# A docstring that begins with one of these says nothing without the code beside it: see `SAYING_NOTHING`.
+# Write the noun first: what it is, in which units and of which shape.
+PRONOUNS = "That|Those|These|This|It|Its|They|Their|Both|Here"
+PREPOSITIONS = "Of|As|By|From|With|Without|For|At|To|On|In|Before|After|Beside"
+CONJUNCTIONS = r"And|Or|Not|But|Also|See|\.\.\."
+EMPTY = re.compile(
+    rf"(?:{PRONOUNS}|{PREPOSITIONS}|{CONJUNCTIONS})(?!\w)"
+    r"|The (?:same|inverse|others?)(?:[.,;:]| (?:with|without|from|for|to|after|in|as|when|where|function)\b)"
+)
+FEWEST_WORDS = 3
+# These leave the package.
+LEAVING = ("applications/", "kernels/langevin.py")
+
+
+def says_nothing(docstring):
+    first = " ".join(docstring.split("\n\n")[0].split())
+    return bool(EMPTY.match(first)) or len(first.split()) < FEWEST_WORDS
+
+
+def empty_docstrings(source):
+    tree = ast.parse(source)
+    documented = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    ]
+    found = [(getattr(node, "name", "module"), ast.get_docstring(node)) for node in documented]
+    return {name: text for name, text in found if text is not None and says_nothing(text)}
+
+
+def test_docstrings_say_something_alone():
+    found = {file: empty_docstrings(source) for file, source in sources().items()}
+    assert {file: names for file, names in found.items() if names and not file.startswith(LEAVING)} == {}
+
+
+SAYING_NOTHING = """\
+Of y_j.
+That of theta.
+Those of some rows.
+The same function.
+The same, compiled.
+... and has.
+By Laplace's approximation.
+As in `Source`.
+The inverse.
+The loop."""
+
+
+@pytest.mark.parametrize("text", SAYING_NOTHING.splitlines())
+def test_an_empty_docstring_would_be_noticed(text):
+    assert empty_docstrings(f'def moments(y):\n    """{text}"""\n') == {"moments": text}
+    assert empty_docstrings(f'class Rows:\n    """{text}\n\n    Notes\n    -----\n    More.\n    """\n')
+
+
+@pytest.mark.parametrize("text", ["Mean of y_j, in units of tau.", "The same plan in another process."])
+def test_a_docstring_with_a_noun_is_not_empty(text):
+    assert not says_nothing(text)

@@ -102,7 +102,7 @@ def rounded_up(values: npt.NDArray[np.float64]) -> Weights:
 
 @entry
 def _round_up(values: npt.NDArray[np.float64], result: Weights) -> None:
-    """Of neighbouring numbers of single precision, which are not negative, the bits differ by one."""
+    """Round numbers >= 0 up to single precision: to get the next larger number, one is added to the bits."""
     for i in range(values.shape[0]):
         nearest = np.float32(values[i])
         bits = nearest.view(np.int32) + np.int32(nearest < values[i])

@@ -70,7 +70,7 @@ class ByteScreen(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """A w in integers.
+    """A whitened displacement w as integers, with their unit.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def byte_screen(
     coordinates: ExpansionCoordinates,
     new_table: NewTable = InMemory,
 ) -> ByteScreen:
-    """That of all rows of some terms with one predictor, one after the other."""
+    """Screen for all rows of some terms with one predictor, one term after the other."""
     n_rows, d = sum(term.n_rows for term in terms), len(coordinates.whitening)
     work.spend(n_rows * d * (work.OF_FLOP * coordinates.directions.shape[0] + _OF_NUMBER), "Bounds")
     written = new_table((1, n_rows * d), np.int8), new_table((1, n_rows * 2), np.float32)
@@ -129,7 +129,7 @@ def whitened(screen: ByteScreen, center: Vector, q: Vector) -> Vector:
 
 @entry
 def probe_of(w: Vector) -> Probe:
-    """A w in integers."""
+    """Write a whitened displacement w as integers."""
     d = w.shape[0]
     largest = min(32767, _LARGEST_PRODUCT // (_LARGEST_BYTE * d))
     integers, step = np.zeros(d, np.int16), np.max(np.abs(w)) / largest

@@ -93,7 +93,7 @@ def proportional_constants(
     points: Sequence[Mapping[str, Any]],
     factors: Sequence[Vector],
 ) -> Matrix:
-    """Constants of some rows without the common factors, the same at all `verification_points`.
+    """Constants of some rows over the common factors, if these are the same at all `verification_points`.
 
     Far away the form may not be recognised, for rounding: `factors_at` then gives no numbers, and the range
     is infinite.

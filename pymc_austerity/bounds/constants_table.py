@@ -27,7 +27,7 @@ class ConstantsTable(Protocol):
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """What has been written; constants have the shape (3, N)."""
+        """The numbers that have been written; constants have the shape (3, N)."""
 
     def write(self, row: int, start: int, values: npt.NDArray[Any]) -> None:
         """Write neighbours in one row of the table."""

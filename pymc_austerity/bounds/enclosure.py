@@ -228,7 +228,7 @@ def product(a_low: float, a_high: float, b_low: float, b_high: float) -> tuple[f
 
 @jitable
 def _along_axes(enclosure: Enclosure, u: Vector) -> Vector:
-    """A'u."""
+    """The vector A'u of the ellipsoid, one number for each of its axes."""
     result = np.zeros(enclosure.axes.shape[1])
     for j in range(u.shape[0]):
         if u[j] != 0.0:

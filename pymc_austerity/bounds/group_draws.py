@@ -197,17 +197,17 @@ def bounds_by_groups(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vec
 
 @jitable
 def group_move(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove:
-    """`move_by_groups`."""
+    """`move_by_groups`, as a function of Python."""
     return move_by_groups(sampler, q_new, q)
 
 
 @jitable
 def group_draw(rng: np.random.Generator, sampler: GroupSampler, move: GroupMove, n: int) -> Index:
-    """`draw_by_groups`."""
+    """`draw_by_groups`, as a function of Python."""
     return draw_by_groups(rng, sampler, move, n)
 
 
 @jitable
 def group_bounds(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vector:
-    """`bounds_by_groups`."""
+    """`bounds_by_groups`, as a function of Python."""
     return bounds_by_groups(sampler, move, rows)

@@ -63,7 +63,7 @@ class ExpansionCoordinates(NamedTuple):
 
     @property
     def typical_radius(self) -> float:
-        """All but one in 10^4 draws of N(0, I) in d dimensions are within it."""
+        """Radius within which all but one in 10^4 draws of N(0, I) in d dimensions are."""
         return math.sqrt(self.directions.shape[1]) + 3.0
 
 
@@ -89,7 +89,7 @@ class DerivativeBounds(Protocol):
 
     @property
     def description(self) -> str:
-        """Where they come from, and how much looser they are than bounds at the center alone."""
+        """Source of the bounds in words, and how much looser they are than bounds at the center alone."""
 
     def constants(self, rows: Rows) -> Matrix:
         """The c_i of some rows, for |w| up to each radius: ndarray (R, m)."""
@@ -185,7 +185,7 @@ class BoundsByJets:
 
     @property
     def description(self) -> str:
-        """Of what the bounds are, and how loose."""
+        """The term that is bounded, its number of predictors, and how loose the bounds are, in words."""
         p, loose = self._term.n_predictors, self._bounds.looseness
         size = f"{loose:.2g} times those at the mode" if np.isfinite(loose) else "not finite near the mode"
         predictors = f"{p} predictor{'s' if p != 1 else ''}"

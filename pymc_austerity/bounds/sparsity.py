@@ -72,7 +72,7 @@ class CoordinateGroups(NamedTuple):
         return np.asarray(typical_length(sizes))
 
     def lengths(self, x: Matrix) -> tuple[Matrix, Vector]:
-        """Of the parts of some rows in all groups: |v_ig|, (m, G); and |v_i|."""
+        """Lengths |v_ig| of the parts of m rows in all groups, (m, G), and |v_i| of the whole rows, (m,)."""
         x = x[:, self.columns]
         v, s = csr_array(x) @ self.inverse, self.n_sparse
         result = np.zeros((len(x), len(self.typical)))

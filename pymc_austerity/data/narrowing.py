@@ -47,7 +47,7 @@ def converted(values: NDArray[Any], dtype: Dtype, column: str, first_row: int) -
 
 
 def _misfits(values: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values have become something else."""
+    """Mask of the values that another dtype has changed."""
     before, after = values.dtype, result.dtype
     if after.kind == "b":
         return np.asarray((values != 0) & (values != 1))

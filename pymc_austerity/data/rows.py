@@ -148,7 +148,7 @@ class Rows:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The file that the rows are in."""
         return self._file.path
 
     def scratch_folder(self) -> Path:
@@ -180,7 +180,7 @@ class Rows:
 
     @property
     def fingerprint(self) -> str:
-        """Of content and labels if its checksums are stored, else of path, size, time of change and inode."""
+        """Hash of content and labels if checksums are stored, else of path, size, time and inode."""
         content: tuple[Any, ...] = (str(self._file.path), self._file.offset, *self._file.state)
         if self._file.is_stored:
             content = (self._checksums.known, self.labels)

@@ -23,7 +23,7 @@ FOLDER = "staged"
 
 
 class Job(NamedTuple):
-    """What is to be written.
+    """What a first pass over a source is to write, and where.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Job(NamedTuple):
 
 
 class Staging:
-    """The first pass.
+    """The first pass over a source, which writes its rows as they come.
 
     Parameters
     ----------

@@ -31,12 +31,12 @@ def _within(name: str, value: Any, low: float, high: float, said: str) -> Array:
 
 
 def check_epsilon(value: Any) -> Array:
-    """In [0, 1/2]: at 1/2 the critical value is 0, and above it negative."""
+    """Check that epsilon is in [0, 1/2]: at 1/2 the critical value is 0, and above it negative."""
     return _within("epsilon", value, 0.0, 0.5, "[0, 0.5] (smaller values read more data)")
 
 
 def check_boundary(value: Any) -> Array:
-    """In [1/2, 1], from Pocock to O'Brien and Fleming."""
+    """Check that the boundary is in [1/2, 1], from Pocock to O'Brien and Fleming."""
     return _within(
         "boundary", value, 0.5, 1.0, "[0.5, 1] (0.5 is Pocock's boundary, 1 is O'Brien and Fleming's)"
     )

@@ -53,7 +53,7 @@ class LawCurves:
         self._coefficients = coefficients[: max(1, int(np.sum(size_of_rest > _TAIL)))]
 
     def __call__(self, mu_std: Array) -> OperatingCharacteristics:
-        """At `mu_std` >= 0, of any shape."""
+        """Operating characteristics at `mu_std` >= 0, in its shape."""
         if self.reads_all:
             return OperatingCharacteristics(np.zeros_like(mu_std), np.ones_like(mu_std))
         certain = mu_std >= self.end

@@ -107,7 +107,7 @@ def data_usage(
 
 
 def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[float | Array, float | Array]:
-    """Both, by one pass for each distinct test."""
+    """Error and data usage in the shape of all arguments, with one pass for each distinct test."""
     given = (
         np.abs(numbers("mu_std", mu_std)),
         check_share(pi_1),

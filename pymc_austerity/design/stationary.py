@@ -1,4 +1,4 @@
-"""From the error of a transition to that of the stationary distribution."""
+"""Error of the stationary distribution, from the error of a transition."""
 
 from __future__ import annotations
 

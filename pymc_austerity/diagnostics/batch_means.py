@@ -24,7 +24,7 @@ HEAVY = 3.0
 
 
 def missed_rows(top: Array, n: int, m: int) -> np.ndarray:
-    """Of each move and each number of rows: do these carry too much, and are they missed?"""
+    """Whether the largest rows carry too much and are missed, for each move and each number of rows."""
     k = np.minimum(np.array(TOP), n)
     z = -ndtri(k / (2.0 * n))
     normal = 2.0 * z * stats.norm.pdf(z) + k / n  # what they carry under a normal distribution

@@ -130,7 +130,7 @@ def causes_of(found: Findings) -> list[Cause]:
 
 
 def remarks_of(found: Findings) -> list[Remark]:
-    """What is told besides the causes."""
+    """Remarks on a verdict, besides its causes."""
     holds = {
         Remark.FEW_NEAR: found.share_near < _FEW and not found.all_equal,
         Remark.NOT_NORMAL: found.n_not_normal > 0,

@@ -28,7 +28,7 @@ def stamped_steps(idata: Any) -> list[dict[str, Any]] | None:
 
 
 def label(step: dict[str, Any]) -> str:
-    """What a stamped step is called."""
+    """Name of a stamped step in tables, with its variables."""
     return f"{step['step']}({', '.join(step['vars'])})"
 
 

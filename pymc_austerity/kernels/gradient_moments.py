@@ -12,7 +12,7 @@ from pymc_austerity.target import Index, Target, Vector
 
 
 class RowsRead(NamedTuple):
-    """How many gradients were seen."""
+    """Number of rows whose gradients were seen."""
 
     n_rows: int
 

@@ -74,7 +74,7 @@ class Departures:
         return acceptance_of(weights), float(np.std(sums, ddof=1))
 
     def coordinates(self) -> dict[tuple[str, tuple[int, ...]], float]:
-        """By how much the log posterior departs along each coordinate; largest first.
+        """Departure of the log posterior along each coordinate, the largest first.
 
         The others follow, as in a regression on it.
         """

@@ -94,7 +94,7 @@ class NoMaximumError(Exception):
 
 
 def maximise(density: Density, start: Vector, near: float = NEAR) -> Maximum:
-    """Climb from `start`.
+    """Climb from `start` to a local maximum.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ CHUNK = 16_384
 
 
 def distance_of_rows(size: int, at_most: float) -> int:
-    """Of `some_rows`, from one to the next."""
+    """Distance between neighbours of the rows that `some_rows` takes."""
     return max(1, math.ceil(size / at_most))
 
 

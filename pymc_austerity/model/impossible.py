@@ -63,7 +63,7 @@ class _Bad(NamedTuple):
 
     @property
     def is_everywhere(self) -> bool:
-        """All rows of several?"""
+        """Whether several rows were looked at and all of them are bad."""
         return self.rows.size > 1 and bool(self.rows.all())
 
     def __str__(self) -> str:

@@ -80,7 +80,7 @@ def as_given(value: Variable) -> np.ndarray:
 
 
 def positions(bad: npt.NDArray[np.bool_]) -> list[Position]:
-    """Places of some numbers."""
+    """Positions of some numbers, in words."""
     return [tuple(int(k) for k in each) for each in np.argwhere(bad)]
 
 

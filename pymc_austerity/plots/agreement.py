@@ -108,7 +108,7 @@ def plot_agreement(
 
 
 def _refuse_many(exact: Any, var_names: str | Sequence[str] | None) -> None:
-    """Before minutes are spent on them."""
+    """Refuse more panels than ArviZ allows, before minutes are spent on them."""
     most = optional("arviz_base").rcParams["plot.max_subplots"]
     number = len(scalars(exact, var_names, what="exact"))
     if most is not None and number > most:
@@ -169,7 +169,7 @@ def _shares(samples: xr.DataArray, both: Sequence[xr.DataArray]) -> xr.DataArray
 
 
 def _titles(panel: xr.Dataset, table: Any) -> xr.Dataset:
-    """For each scalar its name, and the row of `agreement`."""
+    """Title of each panel: the name of the scalar, and its row of `agreement`."""
     azb, labeller = optional("arviz_base"), optional("arviz_base.labels").BaseLabeller()
     texts = {name: np.empty(da.shape, dtype=object) for name, da in panel.items()}
     for name, sel, isel in azb.xarray_sel_iter(panel, skip_dims=set()):

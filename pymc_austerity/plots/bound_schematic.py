@@ -119,7 +119,7 @@ def plot_bound_schematic(
 
 
 class Run(NamedTuple):
-    """One decision.
+    """One decision, look by look.
 
     Attributes
     ----------

@@ -97,7 +97,7 @@ def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
 def blank_record(
     evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType
 ) -> Recommendation:
-    """What is known whatever is chosen."""
+    """Record of what is the same whichever step is chosen."""
     names = {value: rv.name for rv, value in model.rvs_to_values.items() if value in model.value_vars}
     return Recommendation(
         step="",
@@ -117,7 +117,7 @@ def blank_record(
 def _rows_of_likelihood(
     evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType
 ) -> int | None:
-    """Also where there are no local terms, unless even shapes of the model are in the way."""
+    """Number of rows, also without local terms; None where even shapes of the model are unknown."""
     if evidence.factorisation is not None:
         return evidence.factorisation.n_rows
     try:
@@ -127,7 +127,7 @@ def _rows_of_likelihood(
 
 
 def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> Choice:
-    """`TunaMH`."""
+    """The choice of `TunaMH`, which draws few rows."""
     plan, report = evidence.plan, evidence.report
     assert plan is not None
     assert report is not None

@@ -78,7 +78,7 @@ class Evidence:
 
     @property
     def report(self) -> ModeReport | None:
-        """What is known of the mode."""
+        """Report on the fitted mode; None if there is none."""
         if self.survey is None or self.survey.found is None:
             return None
         return self.survey.found.mode_fit.report

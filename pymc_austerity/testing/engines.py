@@ -118,7 +118,7 @@ def interpreted(rule: RuleFunctions, range_of: RangeOf = tabulated_range) -> Run
 
 @cache
 def compiled(rule: RuleFunctions) -> Run:
-    """`interpreted`, compiled.
+    """The kernel of `interpreted`, compiled by numba.
 
     Raises
     ------

@@ -32,13 +32,13 @@ def _curved(x: Expression) -> list[tuple[float, Expression]]:
 
 
 def _line(x: Expression) -> Expression:
-    """What is affine in a sum."""
+    """The affine part of a sum."""
     added, terms = linear(x)
     return sum_node(added, {term: c for term, c in terms.items() if is_affine(term)})
 
 
 def shape(x: Expression) -> str:
-    """What expressions must share to be the same function of affine values."""
+    """Text that expressions share which are the same function of affine values."""
     if _is_leaf(x):
         return "*"
     if not x.moves:

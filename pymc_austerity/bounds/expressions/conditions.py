@@ -102,7 +102,7 @@ def truth(x: Expression) -> Expression:
 
 @over_cases
 def negated(a: Expression) -> Expression:
-    """Not."""
+    """Condition that holds where another one does not."""
     a = truth(a)
     if is_constant(a):
         return _number_of(number(a) == 0.0)
@@ -120,13 +120,13 @@ def _joined(op: str, absorbing: Expression, a: Expression, b: Expression) -> Exp
 
 @over_cases
 def both(a: Expression, b: Expression) -> Expression:
-    """And."""
+    """Condition that holds where two conditions hold."""
     return _joined("and", ZERO, a, b)
 
 
 @over_cases
 def either(a: Expression, b: Expression) -> Expression:
-    """Or."""
+    """Condition that holds where at least one of two conditions holds."""
     return _joined("or", ONE, a, b)
 
 
@@ -203,7 +203,7 @@ def not_equal(a: Expression, b: Expression) -> Expression:
 
 
 def is_infinite(a: Expression) -> Expression:
-    """Whether it is infinite."""
+    """Whether an expression is infinite, as a condition."""
     if math.isfinite(a.range.low) and math.isfinite(a.range.high):
         return ZERO
     return either(equal(a, constant(math.inf)), equal(a, constant(-math.inf)))

@@ -43,7 +43,7 @@ class Factors:
         _TAKE.get(x.op, _take_factor)(self, x, e)
 
     def exponential(self) -> Expression:
-        """What the exponential is of."""
+        """The argument of the product's exponential factor."""
         return combined(self.exponents)
 
 

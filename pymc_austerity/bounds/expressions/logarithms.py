@@ -197,7 +197,7 @@ def log1p_node(x: Expression) -> Expression:
 
 @over_cases
 def log(x: Expression) -> Expression:
-    """The logarithm."""
+    """The logarithm of an expression."""
     if not x.moves:
         return _log_of_data(x)
     known = structural(x)

@@ -37,7 +37,7 @@ def excludes_zero(r: Range) -> bool:
 
 
 def scaled(r: Range, by: float) -> Range:
-    """All numbers of the range times a number."""
+    """The range of a range's numbers times a number."""
     ends = sorted((_times(r.low, by), _times(r.high, by)))
     nonzero = by != 0.0 and excludes_zero(r)
     # Twice, half or minus a number is not rounded, nor is a product of small whole numbers.
@@ -59,7 +59,7 @@ def _sum_below(ends: list[float]) -> float:
 
 
 def total(added: float, parts: Iterable[Range]) -> Range:
-    """All sums of a number and one number from each range."""
+    """The range of sums of a number and one number from each range."""
     ranges = [r for r in parts if (r.low, r.high) != (0.0, 0.0)]
     if added != 0.0:
         ranges.append(Range(added, added, True))
@@ -74,13 +74,13 @@ def total(added: float, parts: Iterable[Range]) -> Range:
 
 
 def times(a: Range, b: Range) -> Range:
-    """All products of a number from each."""
+    """The range of products of one number from each of two ranges."""
     ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     return _made(min(ends), max(ends), 0.0, excludes_zero(a) and excludes_zero(b))
 
 
 def squared(r: Range) -> Range:
-    """All squares."""
+    """The range of the squares of a range's numbers."""
     ends = _times(r.low, r.low), _times(r.high, r.high)
     low = 0.0 if r.low <= 0.0 <= r.high else min(ends)
     return _made(low, max(ends), 0.0, excludes_zero(r))
@@ -105,7 +105,7 @@ def monotone(function: Callable[[float], float], r: Range, within: Range = EVERY
 
 
 def union(a: Range, b: Range) -> Range:
-    """What contains both."""
+    """The smallest range that contains two ranges."""
     if any(math.isnan(end) for end in (a.low, b.low)):
         return EVERYWHERE
     return Range(min(a.low, b.low), max(a.high, b.high), excludes_zero(a) and excludes_zero(b))

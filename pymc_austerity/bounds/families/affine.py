@@ -13,7 +13,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 
 
 class EqualSlopes(BoundedSlopes):
-    """For slopes that other variables do not change."""
+    """Certificate of terms whose slopes other variables do not change."""
 
     n_factors = 0
 

@@ -41,7 +41,7 @@ def _sigmoid(eta: float) -> float:
 
 
 class LogisticResponses(BinaryResponses):
-    """For binary responses of logistic link."""
+    """Certificate of terms of binary responses with a logistic link."""
 
     @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:

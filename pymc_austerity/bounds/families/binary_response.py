@@ -21,7 +21,7 @@ SlopesBetween = Callable[[int, float, float], tuple[float, float]]
 
 
 class BinaryResponses(RangeCertificate):
-    """For terms whose first constant is y_i; a subclass for each link defines `interval`."""
+    """Certificate of terms of binary responses y_i; a subclass for each link defines `interval`."""
 
     needs_offset = True
     n_factors = 0

@@ -19,7 +19,7 @@ from pymc_austerity.target import Matrix, Vector
 
 
 class BoundedSlopes(RangeCertificate):
-    """For terms of constants a_i and b_i, in this order."""
+    """Certificate of terms whose slopes are between two constants of the row, a_i and b_i in this order."""
 
     needs_offset = False
     n_factors = 2

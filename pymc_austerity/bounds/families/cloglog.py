@@ -49,7 +49,7 @@ def _slope(eta: float) -> float:
 
 
 class CloglogResponses(BinaryResponses):
-    """For binary responses of complementary log-log link."""
+    """Certificate of terms of binary responses with a complementary log-log link."""
 
     @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:

@@ -26,7 +26,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 
 
 class ReflectedPoissonTerms(poisson.PoissonTerms):
-    """For terms of shapes a_i and weights b_i."""
+    """Certificate of terms with shapes a_i and weights b_i."""
 
     @staticmethod
     def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:

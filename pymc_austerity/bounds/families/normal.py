@@ -27,7 +27,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 
 
 class NormalTerms(RangeCertificate):
-    """For terms of precisions s_i."""
+    """Certificate of terms with precisions s_i."""
 
     needs_offset = True
     n_factors = 1

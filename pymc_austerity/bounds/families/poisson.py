@@ -48,7 +48,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 
 
 class PoissonTerms(RangeCertificate):
-    """For terms of counts y_i and weights w_i."""
+    """Certificate of terms with counts y_i and weights w_i."""
 
     needs_offset = True
     n_factors = 2

@@ -67,7 +67,7 @@ def _hazard(t: float) -> float:
 
 
 class ProbitResponses(BinaryResponses):
-    """For binary responses of probit link, with the scale of eta as the second constant."""
+    """Certificate of terms of binary responses y_i with a probit link; the second constant scales eta."""
 
     @staticmethod
     def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:

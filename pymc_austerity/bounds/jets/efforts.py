@@ -106,14 +106,14 @@ class RowBounds:
         return bounds
 
     def _one_by_one(self, which: Mask | slice, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
-        """Those of some rows, without tables."""
+        """Bounds of some rows without tables of many: ndarray (R, m), a line for each radius."""
         some = eta[which], directions[which], data[:, which]
         if self._exact is not None:
             return looked_up(self._exact, self._degree, self._radii, *some)
         return self._by_jets(*some)
 
     def _by_jets(self, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
-        """Those of some rows; infinite for radii at which nothing was found."""
+        """Bounds of some rows by interval jets: ndarray (R, m), infinite where none was found."""
         rows = _Rows(self._function, self._degree, eta, directions, data)
         bounds = np.full((len(self._radii), len(eta)), np.inf)
         for k, (radius, efforts) in enumerate(zip(self._radii, self.efforts, strict=True)):
@@ -162,7 +162,7 @@ def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample
 
 
 def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Effort]:
-    """What pays, for `share` times as many rows.
+    """The efforts that pay for `share` times as many rows.
 
     Without an expansion first, then with one, then the box is cut in two, again and again, along the
     coordinate that gains the most.
@@ -197,7 +197,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
 
 
 def _size(bounds: Vector) -> tuple[int, float]:
-    """How many are infinite, and the sum of the others."""
+    """Number of infinite bounds, and the sum of the others."""
     return int(np.isinf(bounds).sum()), float(bounds[np.isfinite(bounds)].sum())
 
 

@@ -87,7 +87,7 @@ class Slots(NamedTuple):
 
 
 def slots_for(tape: Tape) -> Slots:
-    """Room for a program."""
+    """Work space for the program of an expression."""
     shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, LANES)
     return Slots(np.zeros(shape), np.zeros(shape), np.zeros((tape.n_slots, LANES), dtype=np.int8))
 
@@ -296,7 +296,7 @@ def _compare(slots: Slots, out: int, a: int, code: int, moves: float) -> None:
 
 @inner
 def _connect(slots: Slots, out: int, a: int, b: int, code: int) -> None:
-    """Both, or one of two conditions."""
+    """Conjunction of two conditions, or their disjunction, in each lane."""
     for lane in range(LANES):
         one, two = slots.decided[a, lane], slots.decided[b, lane]
         strong = _FALSE if code == _AND else _TRUE

@@ -48,7 +48,7 @@ class Points(NamedTuple):
 
 
 def points_for(tape: Tape) -> Points:
-    """Room for a program."""
+    """Work space for the program of an expression."""
     shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, BLOCK)
     return Points(
         np.zeros(shape), np.zeros((tape.n_slots, BLOCK), dtype=np.bool_), np.zeros((3, 2 * LARGEST_ORDER + 4))
@@ -186,7 +186,7 @@ def _softplus(x: Vector, order: int, result: Array, m: int) -> None:
 
 @inner
 def _decide(points: Points, code: int, out: int, a: int, b: int, m: int) -> None:
-    """What a condition is; one on a number that is none does not hold."""
+    """Truth of a condition at m points; a condition on NaN does not hold."""
     decided, x = points.decided, points.coefficients[a, 0]
     for lane in range(m):
         if code == _POSITIVE:

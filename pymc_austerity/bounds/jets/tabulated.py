@@ -38,7 +38,7 @@ _ROUNDING = 1e-14
 
 
 class Separated(NamedTuple):
-    """g(data) h(eta).
+    """A product g(data) h(eta).
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def _is_one_in_each_row(expression: Expression) -> bool:
 
 
 class Elementary(NamedTuple):
-    """phi(b eta + c).
+    """An elementary function of an affine form, phi(b eta + c).
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Elementary(NamedTuple):
 
     @classmethod
     def of(cls, function: Expression) -> Self | None:
-        """What a function of predictor 0 is, if it is of this form."""
+        """The record of a function of predictor 0 of this form; None for other functions."""
         if function.op not in FUNCTIONS or len(function.args) != 1:
             return None
         shift, terms = linear(function.args[0])
@@ -200,7 +200,7 @@ class TabulatedBounds:
 
     @classmethod
     def without_table(cls, expression: Expression, degree: int) -> Self | None:
-        """For rows that are a multiple of one elementary function each, of which all is known; else None."""
+        """Bounds for rows that are a multiple of one known elementary function each; else None."""
         parts = separated(expression)
         if not parts or not _is_one_in_each_row(expression):
             return None
@@ -209,7 +209,7 @@ class TabulatedBounds:
         return cls(degree, [*known]) if len(known) == len(found) else None
 
     def __call__(self, eta: Vector, length: Vector, radii: Vector, data: Array) -> Array:
-        """For eta_i +- radius times length_i, of shape (R, m); infinite where the tables end."""
+        """Bounds of m rows on eta_i +- radius times length_i: (R, m), infinite where the tables end."""
         result = np.zeros((len(radii), len(length)))
         for coefficient, part in self._parts:
             size = np.ascontiguousarray(
@@ -224,7 +224,7 @@ class TabulatedBounds:
 
 @entry
 def _add_some(bounds: Array, size: Vector, result: Array) -> None:
-    """Add multiples of bounds, of which zero is nothing."""
+    """Add multiples of bounds; zero times a bound adds nothing, even where the bound is infinite."""
     for k in range(bounds.shape[0]):
         for i in range(bounds.shape[1]):
             if size[i] > 0.0:

@@ -63,7 +63,7 @@ def not_displaced(n_groups: int) -> Displaced:
 
 @jitable
 def displace(cells: Cells, shares: Vector, d: Vector, result: Displaced) -> None:
-    """Write what is added at d; `shares` are means of the cells' columns."""
+    """Write what levels of other factors add to predictors at d; `shares` are means of the cells' columns."""
     starts, columns, (means, middles, farthest) = cells.starts, cells.columns, result
     n_factors = cells.n_factors
     for g in range(means.shape[0] if n_factors > 0 else 0):

@@ -67,7 +67,7 @@ class Crossing(NamedTuple):
 
 
 def no_crossing() -> Crossing:
-    """Where there is no such factor."""
+    """An empty record, where there is no crossed factor."""
     none, integers, matrix = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0))
     return Crossing(
         none, integers, np.zeros(0, np.int32), none, matrix, none, none, none, none, none, none, none,

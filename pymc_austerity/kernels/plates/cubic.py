@@ -46,7 +46,7 @@ class Cubic(NamedTuple):
 
 
 def no_cubic() -> Cubic:
-    """Without third-order terms."""
+    """An empty record, where there are no third-order terms."""
     nothing = np.zeros((0, 0))
     return Cubic(np.zeros(0, np.int64), np.zeros(0), nothing, nothing, np.zeros(0))
 
@@ -97,7 +97,7 @@ def cubic_at(cubic: Cubic, d: Vector, room: CubicAt) -> CubicAt:
 
 @jitable
 def add_cubic(cubic: Cubic, at: CubicAt, levels: Vector, sign: float, result: Vector) -> None:
-    """Add what has e_g to a number of each group, or subtract it."""
+    """Add the third-order terms that contain e_g to a number of each group, or subtract them."""
     (firsts, seconds, _), of_levels = at, cubic.levels
     for g in range(of_levels.shape[0]):
         e = levels[g]
@@ -106,7 +106,7 @@ def add_cubic(cubic: Cubic, at: CubicAt, levels: Vector, sign: float, result: Ve
 
 @jitable
 def cubic_change(cubic: Cubic, at: CubicAt, levels: Vector, new_at: CubicAt, new_levels: Vector) -> float:
-    """By how much all third-order terms together change."""
+    """The change of all third-order terms together."""
     changes = np.zeros(cubic.levels.shape[0])
     add_cubic(cubic, new_at, new_levels, 1.0, changes)
     add_cubic(cubic, at, levels, -1.0, changes)

@@ -231,7 +231,7 @@ class EffectsDensity(NamedTuple):
 
 
 class PlateRule(NamedTuple):
-    """How moves are decided.
+    """Numbers that say how moves of a plate are made and decided.
 
     Attributes
     ----------

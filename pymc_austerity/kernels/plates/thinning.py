@@ -203,7 +203,7 @@ def first_above(cumulative: Singles, first: int, last: int, level: float) -> int
 
 @jitable
 def weight(cumulative: Singles, first: int, i: int) -> float:
-    """That of a row in a cumulative sum that begins at `first`."""
+    """Weight of row i, from cumulative sums that begin at row `first`."""
     before = np.float64(cumulative[i - 1]) if i > first else 0.0
     return np.float64(cumulative[i]) - before
 

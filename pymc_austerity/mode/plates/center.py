@@ -105,7 +105,7 @@ class PlateSurvey:
         self._inner = mapped_coordinates(inner, locations, places)
 
     def location(self, theta: Vector) -> Vector:
-        """That of the effects."""
+        """Prior location of each effect at theta, (G,)."""
         base, coordinates, matrix = self.located
         found: Vector = base + matrix @ theta[coordinates]
         some = np.flatnonzero(self._parents >= 0)
@@ -118,7 +118,7 @@ class PlateSurvey:
         return np.random.default_rng(_SEED).standard_normal((_DRAWS, n))
 
     def maximum(self, sums: GroupSums, start: Vector, eps: Matrix) -> ThetaMaximum:
-        """That of the Laplace marginal for an expansion; `eps` are draws for what the prior adds."""
+        """Maximum of the Laplace marginal for an expansion; `eps` are draws for what the prior adds."""
         return maximum_at(
             self.plate.name, self.shared, sums, self._inner, self.outer, self.excess(eps), start
         )

@@ -37,7 +37,7 @@ class CrossedSums(NamedTuple):
 
     @property
     def groups(self) -> Index:
-        """Of each cell."""
+        """Group of each cell, ndarray of int."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def given(self, sums: GroupSums, displacements: Vector) -> GroupSums:
@@ -123,7 +123,7 @@ def _add_cells(
 
 
 def crossing_of(shared: SharedTerms, fit: SharedFit, sums: GroupSums, own: CrossedSums) -> Crossing:
-    """What the kernel is handed."""
+    """Record of the crossed factor that the kernel is handed."""
     at, n_columns, n = shared(fit.theta), len(sums.linear), len(fit.theta)
     d = fit.theta[sums.linear] - sums.center
     log_square, log_precision = at.log_square.value, at.log_precision.value

@@ -49,7 +49,7 @@ def no_dispersions(n: int, n_rows: int) -> DispersionRows:
 def dispersion_sums(
     of_rows: DispersionRows, rows: SortedRows, weights: Vector, means: Matrix, shares: Vector, n_columns: int
 ) -> DispersionSums:
-    """Add them up.
+    """Sums over rows of derivatives by the dispersions phi.
 
     Parameters
     ----------

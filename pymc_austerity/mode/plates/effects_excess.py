@@ -29,7 +29,7 @@ _STEP = 1e-3
 
 
 def density_of(prior: EffectsPrior) -> EffectsDensity:
-    """As the kernels take it."""
+    """Prior density of effects in the form that kernels take."""
     return EffectsDensity(_KINDS[prior.family.name], prior.ratio)
 
 
@@ -56,7 +56,7 @@ class EffectsExcess(NamedTuple):
     def __call__(
         self, sums: GroupSums, d: Vector, log_square: float, log_precision: float, shape: float
     ) -> ExcessAt:
-        """At theta."""
+        """Excess at theta with gradient and Hessian, by d, log tau^2, log lambda and the shape."""
         n = len(d)
         if self.density.kind == NORMAL:
             return ExcessAt(0.0, np.zeros(n + 3), np.zeros((n + 3, n + 3)))

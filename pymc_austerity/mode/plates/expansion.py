@@ -143,7 +143,7 @@ def with_phi(predictors: Vector, phi: Vector) -> Matrix:
 
 
 def predictors_at(rows: SortedRows, beta: Vector, effects: Vector) -> Vector:
-    """eta_i."""
+    """Linear predictors eta_i of all rows."""
     predictors = np.empty(len(rows.offsets))
     _set_predictors(rows, beta[rows.dense], beta, effects, predictors)
     return predictors

@@ -69,7 +69,7 @@ class SharedFit(NamedTuple):
     first_inner: int
 
     def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
-        """A draw of theta."""
+        """A draw of theta from the fitted distribution."""
         z = self.factor @ rng.standard_normal(len(self.mean))
         for k, knots in zip(self.hyper, self.knots, strict=True):
             spread = np.linalg.norm(self.factor[k])
@@ -195,7 +195,7 @@ def _drift(
 def _with_slopes(
     survey: PlateSurvey, sums: GroupSums, theta: Vector, eps: Vector, slopes: tuple[Vector, Vector]
 ) -> Vector:
-    """The same from slopes by levels and by d, where levels of a group are a vector."""
+    """Slopes of theta and levels by what they depend on, where levels of a group are a vector."""
     of_levels, of_shared = slopes
     d = theta[sums.linear] - sums.center
     nu, (factor, _), terms = (

@@ -115,7 +115,7 @@ def _reach_of_levels(fit: SharedFit, sums: GroupSums, factors: list[Index]) -> f
 
 
 def _covariance(fit: SharedFit) -> Matrix:
-    """That of theta."""
+    """Covariance matrix of theta."""
     factor = fit.slopes @ fit.factor
     return factor @ factor.T
 
@@ -131,7 +131,7 @@ def _whitening(fit: SharedFit, sums: GroupSums, varying: Index) -> tuple[Matrix,
 
 
 def upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> tuple[Vector, Matrix]:
-    """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach; and A_g.
+    """Scales s_g for a large tau, so that each group is within its reach where tau is near 0; and A_g.
 
     With slopes s_g is that of the intercept, and |A_g e_g| is in its units.
     """
@@ -161,7 +161,7 @@ def _upper_factor(fit: SharedFit, at: SharedAt) -> tuple[Matrix, float]:
 
 
 def _lengths_of_phi(sums: GroupSums, unwhiten: Matrix) -> Vector:
-    """By how much each of the numbers phi changes with |w|, at most."""
+    """The most that each of the numbers phi changes per unit of |w|."""
     slopes = sums.phi_slopes[:, sums.dense[sums.varying]]
     found: Vector = np.linalg.norm(slopes @ unwhiten.T, axis=1)
     return found
@@ -216,7 +216,7 @@ def _constants(survey: PlateSurvey, at: Expanded, phi: Vector, box: Matrix, powe
 
 @entry
 def _lengths(rows: SortedRows, means: Matrix, varying: Index, unwhiten: Matrix, lengths: Singles) -> None:
-    """zeta_i, rounded up."""
+    """Bounds of |zeta_i| for all rows, rounded up."""
     x, covariates, starts, n = rows.x, rows.covariates, rows.starts, varying.shape[0]
     z, q = np.empty(n), covariates.shape[1] + 1
     for g in range(starts.shape[0] - 1):
@@ -268,7 +268,7 @@ def _rounded_up(x: float) -> float:
 
 
 def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBounds]:
-    """For a plate of which all rows are read, or none."""
+    """Empty bounds, for a plate of which all rows are read, or none."""
     n_groups, tiers = survey.plate.n_groups, len(_TIERS)
     nothing = np.zeros((tiers, n_groups))
     bounds = GroupBounds(

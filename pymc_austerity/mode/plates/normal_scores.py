@@ -61,7 +61,7 @@ class _Along(NamedTuple):
 
 
 class _Coordinate(NamedTuple):
-    """One coordinate of zeta, and the others.
+    """One coordinate of zeta, along which the density is integrated over the others.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class _Coordinate(NamedTuple):
     integrated: Mask
 
     def at(self, zeta: Vector) -> _Along | None:
-        """By Laplace's approximation; None if the others have no maximum near zeta."""
+        """The marginal density by Laplace's approximation; None if the others have no maximum near zeta."""
         zeta = zeta.copy()
         for _ in range(_NEWTON_STEPS):
             found = self._one_step_from(zeta)
@@ -91,7 +91,7 @@ class _Coordinate(NamedTuple):
         return None
 
     def _one_step_from(self, zeta: Vector) -> tuple[_Along, float] | None:
-        """The same with one Newton step of the others, and what the density gains by that."""
+        """The marginal after one Newton step of the others, and what the density gains by that step."""
         others = self.others
         with np.errstate(all="ignore"):
             value, gradient, hessian = self.density(zeta)

@@ -99,7 +99,7 @@ def _write_local(
     at: tuple[Matrix, Vector, Vector, Vector],
     result: tuple[Vector, Matrix, npt.NDArray[np.float64]],
 ) -> None:
-    """alpha, beta and Gamma of the derivatives by nu, by C row by row, and by log lambda."""
+    """Write alpha, beta and Gamma of derivatives by nu, by C row by row, and by log lambda, for one group."""
     (weighted, z, e, score), (alpha, beta, gamma) = at, result
     q, place = z.shape[0], z.shape[0]
     gamma[:] = 0.0

@@ -30,7 +30,7 @@ from pymc_austerity.target import Index, Matrix, Vector
 
 
 class SharedAt(NamedTuple):
-    """Terms of theta alone.
+    """Terms of theta alone, with gradient and Hessian each.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class SharedTerms:
         self._point = shared.point_values(point)
 
     def __call__(self, theta: Vector) -> SharedAt:
-        """All of them at theta."""
+        """All terms that depend on theta alone, with their gradients and Hessians."""
         with np.errstate(all="ignore"):
             found = self._derivatives(*self._point, theta, *self._fact.leaf_values)
         prior, log_square, log_precision, shape, *others = (
@@ -81,7 +81,7 @@ class SharedTerms:
         return SharedAt(prior, log_square, log_precision, shape, tuple(inner), tuple(factor))
 
     def given(self, point: Mapping[str, Any]) -> SharedTerms:
-        """The same where variables outside of theta have other values; what is compiled is shared."""
+        """Terms with other values of the variables outside of theta; what is compiled is shared."""
         result = copy(self)
         result._point = self._fact.point_values(point)
         return result
@@ -91,7 +91,7 @@ class SharedTerms:
         return self._fact.coordinate(k)[0]
 
     def tau_and_precision(self, theta: Vector) -> tuple[float, float]:
-        """Both, tau and log lambda."""
+        """The scale tau and log lambda at theta."""
         found = self.features(theta)
         return float(found[0]), float(found[1])
 
@@ -103,11 +103,11 @@ class SharedTerms:
         return factor, float(features[self._first_inner - 2])
 
     def inner_scales(self, theta: Vector) -> Vector:
-        """Scales of inner effects."""
+        """Scales of inner effects at theta."""
         return self.features(theta)[self._first_inner :]
 
     def features(self, theta: Vector) -> Vector:
-        """All of them."""
+        """Values of all features at theta: tau, log lambda, and scales of inner effects."""
         return np.asarray(self._values(*self._point, theta, *self._fact.leaf_values))
 
     @cached_property

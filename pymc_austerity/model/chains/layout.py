@@ -66,7 +66,7 @@ class ChainLayout:
         return int(self.cells.shape[1])
 
     def places(self) -> tuple[Cells, Cells]:
-        """For each element, its site and its component."""
+        """Site and component of each element."""
         site = np.empty(self.cells.size, dtype=np.int64)
         component = np.empty_like(site)
         site[self.cells] = np.arange(self.n_sites)[:, None]

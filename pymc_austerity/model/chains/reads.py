@@ -76,7 +76,7 @@ class ReadingTerm:
 
     @property
     def cells(self) -> Cells:
-        """For each row, the elements that it reads, those of all selections side by side."""
+        """The elements that each row reads, those of all selections side by side."""
         return np.concatenate([each.cells for each in self.selections], axis=1)
 
 

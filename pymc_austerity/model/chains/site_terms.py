@@ -45,7 +45,7 @@ class SiteTerm:
 
     @property
     def name(self) -> str:
-        """Of the model's term."""
+        """Name of the term in the model."""
         return self.reading.term.name
 
     def has_rows(self, sites: np.ndarray) -> np.ndarray:
@@ -125,7 +125,7 @@ class SiteGraphs:
         return self._sum([self._entries(term, 0)[0] for term in terms])
 
     def expansion(self, terms: Sequence[SiteTerm], n: int) -> tuple[Variable, list[Variable], list[Variable]]:
-        """The same with gradient and Hessian in the first n numbers of the states, entry by entry.
+        """Sums at each site with gradient and Hessian in the first n numbers of the states, by entry.
 
         Raises
         ------

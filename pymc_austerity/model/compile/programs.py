@@ -20,7 +20,7 @@ _ORDER = 2
 
 @lru_cache(maxsize=64)
 def program_of(expression: Expression, n_predictors: int) -> Program:
-    """That of an expression: compiled from source if that is short, and else run by the machine."""
+    """Program of an expression: compiled from source if that is short, and else run by the machine."""
     source = source_of(expression, n_predictors)
     if source is not None:
         environment = {"__name__": __name__, "math": math}

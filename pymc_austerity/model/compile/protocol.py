@@ -76,11 +76,11 @@ class Backend(Protocol):
 
     @property
     def takes_source(self) -> bool:
-        """See above."""
+        """Whether functions may be `WrittenFunction`, source code that the backend compiles."""
 
     @property
     def name(self) -> str:
-        """Of the backend."""
+        """Name of the backend, as users give it."""
 
     @property
     def mode(self) -> Any:

@@ -53,7 +53,7 @@ def constructor_source(record: Any) -> str:
 
 
 def constructor(record: Any) -> Callable[..., Any]:
-    """The same for compiled code, which no function can be handed to from outside."""
+    """A function for compiled code that makes the record of its open fields; others are compiled into it."""
     functions = {name: value for name, value in zip(record._fields, record, strict=True) if value is not ...}
     environment = {"__name__": type(record).__module__, "Record": type(record), **functions}
     made: Callable[..., Any] = jitable(

@@ -1,4 +1,4 @@
-"""From a `Factorisation` to the functions of a `Target`.
+"""Make the functions of a `Target` of a `Factorisation`.
 
 A kernel (`pymc_austerity.kernels`) is a plain function of plain functions. Here are the graphs of these
 functions, and their arguments at a point. A backend (`model.compile.protocol`) makes functions of the graphs,

@@ -177,7 +177,7 @@ class LikelihoodGradient:
         return self._local[term](natural, index, *args)[0]
 
     def short(self, natural: Array, args: tuple[Any, ...]) -> Array:
-        """Those of the terms that are not local, one in each row."""
+        """Derivatives of the terms that are not local, a row for each term."""
         if self._global is None:
             return np.zeros((0, self._size))
         return self._global(natural, *args)[0]

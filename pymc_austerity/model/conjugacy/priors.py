@@ -77,7 +77,7 @@ class GammaPrior:
         self._parameters: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is compiled."""
+        """Attributes without the compiled function of the parameters."""
         return {**self.__dict__, "_parameters": None}
 
     @property

@@ -16,7 +16,7 @@ from pymc_austerity.target import Array
 
 
 class Place(NamedTuple):
-    """Where derivatives are taken.
+    """A point at which derivatives of the likelihood are taken.
 
     Attributes
     ----------

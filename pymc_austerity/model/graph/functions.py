@@ -122,7 +122,7 @@ def kept_function(
     stabilised: bool = False,
     **options: Any,
 ) -> Any:
-    """As `function_of`, but a PyTensor function, of which data are a part."""
+    """PyTensor function of some graphs, kept as by `function_of`; data are a part of it."""
     listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
     structure = structure_of(inputs, listed)
     made = []

@@ -68,7 +68,7 @@ class LogDensityGraph:
 
     @property
     def on_disk(self) -> list[Variable]:
-        """Those of `data` whose rows are on disk."""
+        """Variables of `data` whose rows are on disk."""
         return [typed for typed, shared in self.data.items() if rows_of(shared) is not None]
 
     def data_values(self) -> list[np.ndarray]:

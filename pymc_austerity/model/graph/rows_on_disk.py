@@ -27,7 +27,7 @@ from pymc_austerity.exceptions import RowsOnDiskError
 
 
 class HeadVariable(TensorVariable):
-    """The result of `RowsOnDisk`."""
+    """The variable that stands for rows on disk, with the head of the rows as its value."""
 
     @property
     def data(self) -> np.ndarray:
@@ -121,7 +121,7 @@ class RowsOnDisk(Op):
         return [(node.inputs[1], *(pt.constant(k, dtype="int64") for k in node.outputs[0].type.shape[1:]))]
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Not while a model is built."""
+        """False: rows are not read while a model is built."""
         return False
 
 

@@ -29,7 +29,7 @@ EVERYTHING = slice(None)
 
 
 def entries_of(lifter: Lifter, node: Apply, x: Variable, first_index: int) -> list[Entry]:
-    """One slice or index for each axis of x; masks become the positions they select."""
+    """The slice or index of each axis of x; masks become the positions they select."""
     result: list[Entry] = []
     for entry in indices_from_subtensor(node.inputs[first_index:], node.op.idx_list):
         if isinstance(entry, slice) or entry.type.dtype != "bool":
@@ -53,7 +53,7 @@ def positions(lifter: Lifter, entry: slice, length: int) -> range:
 
 
 def output_layout(entries: list[Entry]) -> list[tuple[str, int]]:
-    """For each axis of x[entries]: the axis of the broadcast indices, or of x, that it comes from."""
+    """The axis of the broadcast indices, or of x, that each axis of x[entries] comes from."""
     fancy = [i for i, e in enumerate(entries) if not isinstance(e, slice)]
     broadcast = [("index", k) for k in range(max((entries[i].type.ndim for i in fancy), default=0))]
     front = _non_consecutive_adv_indexing(tuple(entries))

@@ -22,7 +22,7 @@ from pymc_austerity.target import Array, Index, Vector
 
 
 class SomeRows(NamedTuple):
-    """Some rows of a plate.
+    """Rows of a plate as numbers.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class PlateRows:
         )
 
     def _among_dense(self, part: Part) -> Part:
-        """With places among the dense coordinates."""
+        """A part of the predictor with places among the dense coordinates."""
         return part if part.places is None else part._replace(places=np.searchsorted(self.dense, part.places))
 
     def _slopes_differ(self) -> NoPlate:
@@ -175,7 +175,7 @@ class PlateRows:
         return own, tuple(others)
 
     def __call__(self, positions: Index) -> SomeRows:
-        """Some rows."""
+        """Rows of the plate at some positions, as numbers."""
         factors = dict(zip(self._numbers, self._factors(positions), strict=True))
         rows = np.zeros((len(positions), len(self.dense) + 1))
         for coefficient, design in self._designs:
@@ -195,7 +195,7 @@ class PlateRows:
         return result
 
     def levels(self, positions: Index) -> Index:
-        """Of each factor, the coordinate of theta that some rows look up: ndarray (F, m)."""
+        """Coordinates of theta that some rows look up, one line for each factor: ndarray (F, m)."""
         found = self._index_of_levels(positions)
         result = np.empty((len(self.factors), len(positions)), np.int64)
         for f, lookup in enumerate(self._lookups_of_levels):

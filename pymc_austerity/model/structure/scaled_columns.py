@@ -40,7 +40,7 @@ def add_columns(result: Array, places: Index, values: npt.NDArray[Any], scale: V
 
 @entry
 def _add_neighbours(result: Array, first: int, values: Array, scale: Vector) -> None:
-    """The same in one pass over the data, which makes no arrays."""
+    """Add neighbouring columns in one pass over the data, which makes no arrays."""
     for i in range(values.shape[0]):
         for k in range(values.shape[1]):
             result[i, first + k] += scale[i] * values[i, k]

@@ -222,7 +222,7 @@ def _matrix_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @tensor_rule.register(Blockwise)
 def _elements_of_batch(op: Blockwise, node: Apply, args: Arrays) -> Any:
-    """Of operations on each element of a batch, products of matrices."""
+    """Elements of a product of matrices for each element of a batch; other operations have no form."""
     if not isinstance(op.core_op, Dot):
         raise NoForm(type(op.core_op).__name__)
     return tensor_rule(op.core_op, node, args)

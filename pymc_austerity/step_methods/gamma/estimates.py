@@ -60,7 +60,7 @@ class Estimate(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Where statistics come from."""
+    """Source of a likelihood's statistics: all rows, or minibatches."""
 
     @property
     def is_subsampled(self) -> bool:

@@ -35,14 +35,14 @@ def _compiled(kernel: Transitions) -> Any:
 
 
 def exact_transitions(rng: np.random.Generator, log_theta: Array, shape: Array, step_size: float) -> Array:
-    """`kernels.cir.cir_transitions`, compiled."""
+    """Exact transitions of the gamma processes: `kernels.cox_ingersoll_ross.cir_transitions`, compiled."""
     result = np.empty(log_theta.shape[0])
     _compiled(cir_transitions)(addresses_of(rng), log_theta, shape, step_size, result)
     return result
 
 
 def euler_transitions(rng: np.random.Generator, theta: Array, drift: Array, step_size: float) -> Array:
-    """`kernels.sgrld.sgrld_transitions`, compiled."""
+    """Euler steps of the gamma processes: `kernels.langevin.sgrld_transitions`, compiled."""
     result = np.empty(theta.shape[0])
     _compiled(sgrld_transitions)(addresses_of(rng), theta, drift, step_size, result)
     return result

@@ -54,7 +54,7 @@ class VariableChain:
     fixed_parameters: tuple[Array, Array] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what has size N."""
+        """Attributes without the compiled likelihood, which has size N."""
         return {**self.__dict__, "compiled": None}
 
     @property
@@ -147,7 +147,7 @@ class VariableChain:
         return shape, rate
 
     def _shape_of_all_data(self, alpha: Array, shape: Array, log_theta: Array, point: PointType) -> Array:
-        """At the start of a chain, a shape without the noise of a minibatch."""
+        """Shape of the processes at the start of a chain, without the noise of a minibatch."""
         conjugacy = self.conjugacy
         is_noisy = conjugacy.batch_sizes is not None and conjugacy.form.is_conjugate
         if self.log_theta is not None or not is_noisy:

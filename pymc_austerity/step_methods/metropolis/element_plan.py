@@ -37,7 +37,7 @@ class ElementSurvey:
 
     @property
     def factorisation(self) -> Factorisation:
-        """The terms."""
+        """Factorisation of the block by element."""
         return self.terms.factorisation
 
 

@@ -50,7 +50,7 @@ class JumpSurvey:
 
     @cached_property
     def structure(self) -> TermStructure:
-        """Of the local terms of the full model."""
+        """Structure of the local terms of the full model."""
         return TermStructure(self.selection.full)
 
 

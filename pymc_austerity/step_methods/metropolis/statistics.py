@@ -52,7 +52,7 @@ def also_report(step: Any, more: dict[str, tuple[type, list[int]]]) -> None:
 
 
 def jump_statistics(state: JumpState) -> dict[str, Any]:
-    """By kind: moves proposed and accepted since the last draw, and terms read for them."""
+    """Moves proposed and accepted since the last draw, and terms read for them, by kind of move."""
     return dict(zip(JUMP_DTYPES_SHAPES, state.tally.ravel().copy(), strict=True))
 
 

@@ -40,12 +40,12 @@ class Beta(SimplexFamily):
         return np.concatenate(pair, axis=1)
 
     def value(self, log_theta: Array) -> Array:
-        """Log odds, or p."""
+        """Log odds of p, or p itself, as a point holds it."""
         logs = log_theta[:, 0] - log_theta[:, 1]
         return (logs if self.transformed else np.exp(log_expit(logs))).reshape(self.array_shape)
 
     def natural(self, log_gammas: Array) -> Array:
-        """Log odds."""
+        """Log odds of p."""
         return log_gammas[:, 0] - log_gammas[:, 1]
 
     def from_natural(self, natural: Variable) -> Variable:

@@ -65,13 +65,13 @@ class PositiveFamily(GammaFamily):
         return log_theta
 
     def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
-        """That of log theta, less the logarithm of the derivative of the value by log theta."""
+        """Log density of theta, less the logarithm of the derivative of the value by log theta."""
         above, below = (np.asarray(self.log_x_of(log_theta + h)) for h in (_SMALL, -_SMALL))
         logs = alpha * log_theta - rate * np.exp(log_theta) - np.log(np.abs(above - below) / (2.0 * _SMALL))
         return (logs if self.transformed else logs - self.log_x_of(log_theta)).ravel()
 
     def natural(self, log_gammas: Array) -> Array:
-        """Log theta, flat."""
+        """Logarithms of theta, flat."""
         return log_gammas.ravel()
 
     def from_natural(self, natural: Variable) -> Variable:
@@ -79,7 +79,7 @@ class PositiveFamily(GammaFamily):
         return pt.exp(self.log_x_of(natural))
 
     def central_natural(self) -> Array:
-        """Theta = 1."""
+        """Logarithms of theta = 1."""
         return np.zeros(self.array_shape)
 
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
@@ -87,7 +87,7 @@ class PositiveFamily(GammaFamily):
         return near, near + np.log(2.0)
 
     def weights(self, natural: Array) -> Array:
-        """Theta."""
+        """Values of theta, (n_rows, 1)."""
         return np.exp(natural).reshape(self.n_rows, 1)
 
     def tangent(self, table: Array, weights: Array) -> Array:
@@ -95,15 +95,15 @@ class PositiveFamily(GammaFamily):
         return table
 
     def to_rate_one(self, log_theta: Array, rate: Array) -> Array:
-        """Log theta and log rate."""
+        """Logarithms of rate times theta: log theta plus log rate."""
         return log_theta + np.log(rate)
 
     def from_rate_one(self, log_theta: Array, rate: Array) -> Array:
-        """Without log rate."""
+        """Logarithms of theta, from which log rate is subtracted."""
         return log_theta - np.log(rate)
 
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
-        """None."""
+        """M of a frozen drift: 0."""
         return 0.0
 
     def shifted(self, shape: Array, rate: Array, log_theta: Array, shift: float) -> tuple[Array, Array]:
@@ -111,13 +111,13 @@ class PositiveFamily(GammaFamily):
         return shape + shift * np.exp(log_theta), rate + shift
 
     def projected_shape(self, theta: Array, shape: Array, alpha: Array) -> Array:
-        """The shapes themselves."""
+        """The shapes as they are: no total stays fixed."""
         return shape
 
     def relevant_noise(self, noise: Array, shape: Array) -> Array:
-        """All of it."""
+        """The noise as it is: no direction of it is without effect."""
         return noise
 
     def variance(self, shape: Array) -> Array:
-        """That of Gamma(a, 1), which is a."""
+        """Variance of Gamma(a, 1), which is a."""
         return shape

@@ -24,11 +24,11 @@ class SimplexFamily(GammaFamily):
         """Derivatives along the simplex, whatever the graph is outside of it."""
 
     def with_total(self, log_theta: Array, log_total: Array) -> Array:
-        """The same shares of another total in each row."""
+        """The table of shares with another total in each row."""
         return log_theta - logsumexp(log_theta, axis=1, keepdims=True) + log_total
 
     def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
-        """That of the shares; the Jacobian of PyMC's transforms to log ratios is the product of shares."""
+        """Log density of the shares; the Jacobian of PyMC's log ratios is the product of shares."""
         log_shares = log_theta - logsumexp(log_theta, axis=1, keepdims=True)
         return ((alpha if self.transformed else alpha - 1.0) * log_shares).sum(axis=1)
 
