@@ -20,6 +20,8 @@ Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 RowNumbers = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
+# Numbers of rows in single precision: bounds and lengths, rounded up.
+Singles = npt.NDArray[np.float32]
 
 # Terms evaluated at a time: memory stays small when a decision needs all of them.
 CHUNK = 8192

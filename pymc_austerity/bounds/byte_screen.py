@@ -34,13 +34,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity import work
-from pymc_austerity.bounds.block_table import Weights, rounded_up
+from pymc_austerity.bounds.block_table import rounded_up
 from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.constants_table import InMemory, NewTable
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import entry
-from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
 # How much larger bounds are than they might be.
 SLACK = 20.0
@@ -66,7 +66,7 @@ class ByteScreen(NamedTuple):
 
     whitening: Matrix
     bytes: npt.NDArray[np.int8]
-    numbers: Weights
+    numbers: Singles
 
 
 class Probe(NamedTuple):

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.bounds.block_table import Weights, rounded_up
+from pymc_austerity.bounds.block_table import rounded_up
 from pymc_austerity.bounds.row_constants import INFLATION, BoundedTerm
 from pymc_austerity.compilation import entry
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.target import Index, Matrix
+from pymc_austerity.target import Index, Matrix, Singles
 
 # Constants that are looked at together, for the largest of all.
 _CHUNK = 100_000
@@ -111,7 +111,7 @@ def _write(table: ConstantsTable, tier: int, name: str, start: int, c: Matrix) -
         )
 
 
-def positions_of_largest(weights: Weights, most: int) -> Index:
+def positions_of_largest(weights: Singles, most: int) -> Index:
     """Positions of the largest weights, so many of them; of equal ones the first."""
     best = np.empty(0, dtype=np.int64)
     least = -np.inf
@@ -124,7 +124,7 @@ def positions_of_largest(weights: Weights, most: int) -> Index:
 
 
 @entry
-def _first_below(written: Weights, c: npt.NDArray[np.float64]) -> int:
+def _first_below(written: Singles, c: npt.NDArray[np.float64]) -> int:
     """Where a number that was written is below the constant; behind the last row, if all are as large."""
     for i in range(c.shape[0]):
         if written[i] < c[i]:

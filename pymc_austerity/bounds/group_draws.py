@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.block_table import BLOCK, Weights
+from pymc_austerity.bounds.block_table import BLOCK
 from pymc_austerity.bounds.group_tables import GroupTables, group_tables
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.row_sampler import RowSampler
 from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.compilation import entry, jitable
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Singles, Vector
 
 # Beyond this |w| nothing is known, as powers may overflow.
 _FAR = 1e30
@@ -36,7 +36,7 @@ class GroupSampler(NamedTuple):
     center: Vector
     radii: Vector
     totals: Vector
-    constants: Weights
+    constants: Singles
     tables: GroupTables
     rounding: float
     most: float
@@ -147,7 +147,7 @@ def first_above(values: Vector, start: int, stop: int, aim: float) -> int:
 
 
 @entry
-def scanned(tables: GroupTables, factors: Weights, start: int, stop: int, aim: float) -> int:
+def scanned(tables: GroupTables, factors: Singles, start: int, stop: int, aim: float) -> int:
     """The row of the entry at which the sum of weights exceeds `aim`; the last one with weight, if none."""
     reached, row = 0.0, tables.rows[start]
     for e in range(start, stop):

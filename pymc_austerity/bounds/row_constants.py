@@ -67,7 +67,7 @@ class ExpansionCoordinates(NamedTuple):
         return math.sqrt(self.directions.shape[1]) + 3.0
 
 
-class Rows(NamedTuple):
+class ExpandedRows(NamedTuple):
     """Some rows of a term, as seen from the center of an expansion.
 
     Attributes
@@ -91,7 +91,7 @@ class DerivativeBounds(Protocol):
     def description(self) -> str:
         """Source of the bounds in words, and how much looser they are than bounds at the center alone."""
 
-    def constants(self, rows: Rows) -> Matrix:
+    def constants(self, rows: ExpandedRows) -> Matrix:
         """The c_i of some rows, for |w| up to each radius: ndarray (R, m)."""
 
 
@@ -147,7 +147,7 @@ def bounded_term(
 
 def rows_about_center(
     term: RowFunction | LinearPredictor, positions: Index, coordinates: ExpansionCoordinates
-) -> Rows:
+) -> ExpandedRows:
     """Values at the center, and directions, of some rows, which must be in the span of the coordinates."""
     rows = term.rows(positions)
     rows = rows.reshape(len(positions), -1, rows.shape[-1])  # (m, p, D + 1)
@@ -161,7 +161,7 @@ def rows_about_center(
         length, column = np.linalg.norm(v, axis=-1), np.linalg.norm(coordinates.whitening, axis=0)
         if np.any(np.abs(v @ coordinates.whitening - x) > _TOLERANCE * length[..., None] * column):
             raise UnboundedError(f"Some rows of the term {term.name!r} are not in the span of the whitening.")
-    return Rows(positions, values, v)
+    return ExpandedRows(positions, values, v)
 
 
 class BoundsByJets:
@@ -191,7 +191,7 @@ class BoundsByJets:
         predictors = f"{p} predictor{'s' if p != 1 else ''}"
         return f"{self._term.name!r}, a function of {predictors} of each row, by interval arithmetic, {size}"
 
-    def constants(self, rows: Rows) -> Matrix:
+    def constants(self, rows: ExpandedRows) -> Matrix:
         """c_i; infinite where a guard may not hold.
 
         Rows of zeros have no remainder, though their derivatives may be infinite.
@@ -231,7 +231,7 @@ class BoundsOfUser:
         self._name, self._curvature, self._radii, self._order = name, curvature, radii, order
         self.description = f"{name!r}: curvature given"
 
-    def constants(self, rows: Rows) -> Matrix:
+    def constants(self, rows: ExpandedRows) -> Matrix:
         """c_i = K_i |v_i|^(k + 1). Rows of zeros have no remainder, though their K_i may be infinite."""
         if rows.values.shape[1] != 1:
             raise ValueError(

@@ -29,7 +29,6 @@ from pymc_austerity.bounds.block_table import (
     BLOCK,
     LONG_BLOCK,
     BlockTable,
-    Weights,
     block_table,
     draw_all_weighted,
 )
@@ -44,7 +43,7 @@ from pymc_austerity.bounds.row_constants import (
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
 # In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
 _RADII = np.array([1.0, 2.0, 8.0, math.inf])
@@ -79,7 +78,7 @@ class RowSampler(NamedTuple):
     whitening: Matrix
     radii: Vector
     totals: Vector
-    constants: Weights
+    constants: Singles
     tables: tuple[BlockTable, BlockTable, BlockTable]
     rounding: float
     most: float
@@ -195,7 +194,7 @@ def plain_bounds(sampler: RowSampler, move: Move, rows: Index) -> Vector:
 
 
 @jitable
-def multiples(constants: Weights, rows: Index, size: float) -> Vector:
+def multiples(constants: Singles, rows: Index, size: float) -> Vector:
     """`size` times the constants of some rows, in double precision."""
     return np.float64(size) * constants[rows]  # Python calls it for thousands of rows, too
 

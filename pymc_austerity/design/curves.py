@@ -43,8 +43,8 @@ class LawCurves:
         self._top = math.asinh(self.end / self.unit)
         for size in _SIZES:
             x = np.cos(np.pi * (np.arange(size) + 0.5) / size)
-            drift = self.unit * np.sinh(0.5 * self._top * (1.0 + x))
-            values = operating_characteristics(drift, pi_1, epsilon, boundary)
+            mu_std = self.unit * np.sinh(0.5 * self._top * (1.0 + x))
+            values = operating_characteristics(mu_std, pi_1, epsilon, boundary)
             coefficients = chebyshev.chebvander(x, size - 1).T @ np.stack(values, axis=1) * 2.0 / size
             coefficients[0] /= 2.0
             if np.abs(coefficients[-8:]).max() < _TAIL:

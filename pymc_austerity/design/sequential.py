@@ -115,12 +115,12 @@ def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[flo
         check_boundary(boundary),
     )
     shape = np.broadcast_shapes(*(part.shape for part in given))
-    drift, *tests = (np.broadcast_to(part, shape).ravel() for part in given)
-    wrong, used = np.empty(len(drift)), np.empty(len(drift))
+    mu_std, *tests = (np.broadcast_to(part, shape).ravel() for part in given)
+    wrong, used = np.empty(len(mu_std)), np.empty(len(mu_std))
     distinct, which = np.unique(np.stack(tests, axis=1), axis=0, return_inverse=True)
     for k, test in enumerate(distinct):
         rows = which.ravel() == k
-        wrong[rows], used[rows] = operating_characteristics(drift[rows], *map(float, test))
+        wrong[rows], used[rows] = operating_characteristics(mu_std[rows], *map(float, test))
     if shape == ():
         return float(wrong[0]), float(used[0])
     return wrong.reshape(shape), used.reshape(shape)

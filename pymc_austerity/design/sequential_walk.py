@@ -39,7 +39,7 @@ MOST_STAGES = 20_000
 
 
 class OperatingCharacteristics(NamedTuple):
-    """What a sequential test does, for each drift.
+    """What a sequential test does, for each mu_std, the drift.
 
     Attributes
     ----------
@@ -70,14 +70,14 @@ def stage_shares(pi_1: float) -> Array:
 
 
 def operating_characteristics(
-    drift: Array, pi_1: float, epsilon: float, boundary: float
+    mu_std: Array, pi_1: float, epsilon: float, boundary: float
 ) -> OperatingCharacteristics:
     """Error and data usage of the z-test with bounds G_j = Phi^-1(1 - epsilon) pi_j^(1/2 - boundary).
 
     Parameters
     ----------
-    drift : ndarray of shape (M,)
-        mu_std, not negative.
+    mu_std : ndarray of shape (M,)
+        The drift, not negative.
     pi_1 : float in (0, 1]
     epsilon : float in [0, 0.5]
     boundary : float in [0.5, 1]
@@ -87,18 +87,18 @@ def operating_characteristics(
     OperatingCharacteristics
     """
     shares = stage_shares(pi_1)
-    wrong, used = np.zeros(len(drift)), np.full(len(drift), shares[0])
+    wrong, used = np.zeros(len(mu_std)), np.full(len(mu_std), shares[0])
     if len(shares) == 1 or epsilon == 0.0:
-        return OperatingCharacteristics(wrong, np.ones(len(drift)))
+        return OperatingCharacteristics(wrong, np.ones(len(mu_std)))
     bounds = -ndtri(epsilon) * shares[:-1] ** (0.5 - boundary)
     tau = shares[:-1] / (1.0 - shares[:-1])
     back = np.sqrt(np.append(tau[:-1] / tau[1:], 0.0))  # r of the step to the next stage
     spread = np.sqrt(1.0 - back**2)
 
-    alive = np.arange(len(drift))
+    alive = np.arange(len(mu_std))
     nodes = masses = np.empty(0)  # of survival_j on (-G_j, G_j)
     for j, (bound, time) in enumerate(zip(bounds, tau, strict=True)):
-        mean = drift[alive] * math.sqrt(time)
+        mean = mu_std[alive] * math.sqrt(time)
         if j == 0:
             wrong[alive] += ndtr(-bound - mean)
             within = ndtr(bound - mean) - ndtr(-bound - mean)

@@ -36,7 +36,7 @@ class Chains(NamedTuple):
     ----------
     starts : ndarray of int, shape (n_series + 1,)
         First site of each series, and the number of sites.
-    cells : ndarray of int, shape (n_sites, D)
+    elements : ndarray of int, shape (n_sites, D)
         Places of the states in the vector of all states.
     weighted : ndarray of bool, shape (n_sites,)
         Where there are weights besides those of transitions.
@@ -47,7 +47,7 @@ class Chains(NamedTuple):
     """
 
     starts: Any
-    cells: Any
+    elements: Any
     weighted: Any
     mean: Any
     root: Any
@@ -195,7 +195,7 @@ def draw_path(
 ) -> tuple[int, float]:
     """Draw the states of one series; how many of them moved, and the smallest effective sample size."""
     first, n_times = chains.starts[series], chains.starts[series + 1] - chains.starts[series]
-    n, n_dim = rule.n_particles, chains.cells.shape[1]
+    n, n_dim = rule.n_particles, chains.elements.shape[1]
     particles, parents = np.empty((n_times, n_dim * n)), np.zeros((n_times, n), dtype=np.int32)
     mean, root, log_det = np.empty((n, n_dim)), np.empty((n, n_dim, n_dim)), np.empty(n)
     log_weights, sums, index = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
@@ -204,7 +204,7 @@ def draw_path(
     for t in range(n_times):
         site, here = first + t, particles[t]
         for a in range(n_dim):
-            here[a * n] = states[chains.cells[site, a]]
+            here[a * n] = states[chains.elements[site, a]]
         if t > 0:
             for i in range(1, n):
                 parents[t, i] = draw_index(rng, sums)
@@ -233,9 +233,9 @@ def draw_path(
     for t in range(n_times - 1, -1, -1):
         moved = 0
         for a in range(n_dim):
-            cell, x = chains.cells[first + t, a], particles[t, a * n + chosen]
-            moved = 1 if states[cell] != x else moved
-            states[cell] = x
+            element, x = chains.elements[first + t, a], particles[t, a * n + chosen]
+            moved = 1 if states[element] != x else moved
+            states[element] = x
         n_moved += moved
         chosen = parents[t, chosen]
     return n_moved, smallest_ess

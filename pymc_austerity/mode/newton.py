@@ -113,7 +113,7 @@ def maximise(density: Density, start: Vector, near: float = NEAR) -> Maximum:
     NoMaximumError
         With the direction in which there is none.
     """
-    counted = Counted(density)
+    counted = CountedDensity(density)
     q, maximum = newton_steps(counted, start, near)
     if maximum is not None:
         return maximum
@@ -135,7 +135,7 @@ def maximise(density: Density, start: Vector, near: float = NEAR) -> Maximum:
     raise NoMaximumError(step, reason, counted.passes)
 
 
-def newton_steps(counted: Counted, start: Vector, near: float) -> tuple[Vector, Maximum | None]:
+def newton_steps(counted: CountedDensity, start: Vector, near: float) -> tuple[Vector, Maximum | None]:
     """Newton's method, with shorter steps where the density falls, as long as it is concave.
 
     Returns the point that was reached; and the maximum, if steps have become small ever faster there. Where
@@ -157,7 +157,7 @@ def newton_steps(counted: Counted, start: Vector, near: float) -> tuple[Vector, 
     return q, None
 
 
-def _length_uphill(counted: Counted, q: Vector, value: float, step: Vector, norm: float) -> float:
+def _length_uphill(counted: CountedDensity, q: Vector, value: float, step: Vector, norm: float) -> float:
     """The share of a Newton step that raises the density by a part of what its slope promises, or zero."""
     length = 1.0
     while length > _SHORTEST:
@@ -169,7 +169,10 @@ def _length_uphill(counted: Counted, q: Vector, value: float, step: Vector, norm
 
 
 def climb(
-    counted: Counted, start: Vector, max_iterations: int = _MAX_ITERATIONS, tolerance: float = _GRADIENT
+    counted: CountedDensity,
+    start: Vector,
+    max_iterations: int = _MAX_ITERATIONS,
+    tolerance: float = _GRADIENT,
 ) -> tuple[Vector, bool]:
     """Trust-region Newton in units in which the curvature at `start` is one. Did it converge?
 
@@ -212,7 +215,7 @@ def climb(
     return start + to_q @ found.x, bool(found.success)
 
 
-def _at(counted: Counted, q: Vector) -> Maximum:
+def _at(counted: CountedDensity, q: Vector) -> Maximum:
     """What is found at q, if it is a maximum."""
     value, gradient, hessian = counted.finite(q)
     precision = -hessian
@@ -247,7 +250,7 @@ def _whitening(precision: Matrix) -> Matrix:
     return np.diag(1.0 / np.sqrt(np.maximum(size, 1e-8 * largest))) if largest > 0.0 else np.eye(len(size))
 
 
-class Counted:
+class CountedDensity:
     """A density that remembers its last point: SciPy asks for value, slope and curvature in turn."""
 
     def __init__(self, density: Density) -> None:

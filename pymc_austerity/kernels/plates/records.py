@@ -20,9 +20,7 @@ from pymc_austerity.kernels.plates.crossing import Crossing
 from pymc_austerity.kernels.plates.cubic import Cubic
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.kernels.plates.outer import Outer
-from pymc_austerity.target import Index, Matrix, Vector
-
-Singles = npt.NDArray[np.float32]
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 
 class DispersionRows(NamedTuple):

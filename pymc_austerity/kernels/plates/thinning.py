@@ -35,9 +35,9 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.plates.cells import Cells, Displaced, changes_of_levels
 from pymc_austerity.kernels.plates.evaluation import changes, moved, phi_at
-from pymc_austerity.kernels.plates.records import GroupBounds, Plate, RowBounds, Singles
+from pymc_austerity.kernels.plates.records import GroupBounds, Plate, RowBounds
 from pymc_austerity.kernels.plates.slopes import lengths_of_pair
-from pymc_austerity.target import Index, Matrix, Vector
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 
 class GroupBoundError(CompiledError):

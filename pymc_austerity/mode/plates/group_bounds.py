@@ -10,7 +10,7 @@ from pymc_austerity import work
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import row_bounds
 from pymc_austerity.kernels.plates.cubic import Cubic
-from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBounds, Singles
+from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBounds
 from pymc_austerity.kernels.plates.thinning import to_power
 from pymc_austerity.mode.plates.center import PlateSurvey
 from pymc_austerity.mode.plates.expansion import Expanded, with_phi
@@ -18,7 +18,7 @@ from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.slope_bounds import lengths_of_covariates, scales_and_norms
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.mode.plates.theta_density import SharedAt
-from pymc_austerity.target import Index, Matrix, Vector
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 # Tiers, as shares of the farthest reach.
 _TIERS = np.array([0.5, 1.0])
