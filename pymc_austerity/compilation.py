@@ -160,7 +160,7 @@ class _Library(JITCodeLibrary):
         return [each.name for each in self._final_module.functions if not each.is_declaration]
 
     def _emit(self) -> None:
-        """Do what has waited; if it is interrupted, it waits still."""
+        """Link what has waited and make machine code; after an interrupt it waits still."""
         with global_compiler_lock:
             if self._waits:
                 self._link_and_emit()
@@ -175,7 +175,7 @@ _WAITING: dict[str, Any] = {}
 
 
 class _Environments:
-    """What numba asks to write the address of an environment: it is noted."""
+    """Code generator that notes an environment where numba asks it to write the address."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen

@@ -46,7 +46,7 @@ class FactorisationError(UnsuitableError):
 
 
 class SelfCheckError(ValueError):
-    """What was computed of the model is not what PyMC computes: a defect of this package."""
+    """The model's terms differ from what PyMC computes of it: a defect of this package."""
 
 
 class RowsOnDiskError(ValueError):
@@ -79,11 +79,11 @@ class SetUpBudgetError(UnsuitableError):
 
 
 class UnboundedError(UnsuitableError):
-    """Nothing is known that bounds the log ratios or the Taylor remainders of a term."""
+    """The log ratios or the Taylor remainders of a term have no known bound."""
 
 
 class CompiledError(ValueError):
-    """What compiled code raises: numbers, and a sentence for them, since it cannot write text itself.
+    """Error that compiled code raises: numbers, and a sentence for them, since it cannot write text itself.
 
     A subclass has the `sentence`, with a place for each of the numbers that it is raised with.
     """

@@ -29,7 +29,7 @@ _MORE = 4.0
 
 @dataclass
 class Ledger:
-    """What a set-up has taken of its budget, in operations.
+    """Operations that a set-up has taken of its budget.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ _CHUNK = 100_000
 
 
 class ConstantsTable(Protocol):
-    """Where numbers of rows are written to; `data.scratch.ScratchTable` is one on disk."""
+    """A table that numbers of rows are written to; `data.scratch.ScratchTable` is one on disk."""
 
     @property
     def values(self) -> npt.NDArray[Any]:
@@ -125,7 +125,7 @@ def positions_of_largest(weights: Singles, most: int) -> Index:
 
 @entry
 def _first_below(written: Singles, c: npt.NDArray[np.float64]) -> int:
-    """Where a number that was written is below the constant; behind the last row, if all are as large."""
+    """The first row whose number is below the constant; the number of rows, if all are as large."""
     for i in range(c.shape[0]):
         if written[i] < c[i]:
             return i

@@ -37,7 +37,7 @@ _ROUNDING = 1e-12
 
 
 class Enclosure(NamedTuple):
-    """What is known of a set of points in K dimensions.
+    """Shapes that enclose a set of points in K dimensions.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ class GroupSampler(NamedTuple):
 
 
 class GroupMove(NamedTuple):
-    """What is known of a pair of states before any row is read; the same if they change places.
+    """Numbers of a pair of states that bounds need before any row is read; the same if these change places.
 
     Attributes
     ----------

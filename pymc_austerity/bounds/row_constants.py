@@ -48,7 +48,7 @@ class ExpansionCoordinates(NamedTuple):
 
     @property
     def of_rows(self) -> Matrix:
-        """What a row (x, o) is multiplied by: (x V, x m + o)."""
+        """Matrix by which a row (x, o) is multiplied to get (x V, x m + o)."""
         last = np.append(self.center, 1.0)[:, None]
         return np.hstack([np.vstack([self.directions, np.zeros(self.directions.shape[1])]), last])
 

@@ -148,7 +148,7 @@ def row_sampler_of(
 
 
 class Move(NamedTuple):
-    """What is known of a pair of states before any row is read; the same if they change places.
+    """Numbers of a pair of states that bounds need before any row is read; the same if they change places.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ class ScreenedSampler(NamedTuple):
 
 
 class ScreenedMove(NamedTuple):
-    """What is known of a pair of states before any row is read; the same if they change places.
+    """Numbers of a pair of states that bounds need before any row is read; the same if they change places.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ Stats = list[dict[str, Any]]
 
 
 class ChainsToRun(NamedTuple):
-    """All that chains have in common, and where each begins.
+    """Model, step and settings that chains have in common, and where each chain begins.
 
     Attributes
     ----------

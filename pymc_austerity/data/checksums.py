@@ -24,7 +24,7 @@ def checksum(rows: NDArray[Any], before: int = 0) -> int:
 
 
 class Checksums:
-    """What is known of the chunks of one array.
+    """Checksums of the chunks of one array, as far as they are known.
 
     Parameters
     ----------

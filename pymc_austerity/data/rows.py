@@ -19,7 +19,7 @@ from pymc_austerity.data.scratch import require_scratch
 
 
 class RowsFile(NamedTuple):
-    """Where rows are, all that a worker needs.
+    """File of an array of rows, and where in it they are: all that a worker needs.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class Rows:
 
     @property
     def n_chunks(self) -> int:
-        """How many chunks there are."""
+        """Number of chunks of the array."""
         return -(-len(self) // self.chunk_rows)
 
     @property

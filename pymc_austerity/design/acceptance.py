@@ -17,7 +17,7 @@ _RARE, _NODES = 40.0, 96
 
 
 class DecisionErrors(NamedTuple):
-    """What a test does with moves, on average over u.
+    """Errors and data usage of a test for some moves, on average over u.
 
     Attributes
     ----------

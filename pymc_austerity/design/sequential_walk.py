@@ -39,7 +39,7 @@ MOST_STAGES = 20_000
 
 
 class OperatingCharacteristics(NamedTuple):
-    """What a sequential test does, for each mu_std, the drift.
+    """Error and data usage of a sequential test for each mu_std, the drift.
 
     Attributes
     ----------

@@ -152,7 +152,7 @@ def _models(gamma: npt.NDArray[np.int64], n_models: int) -> pd.DataFrame:
 
 
 def _jumps(idata: Any) -> pd.DataFrame:
-    """What became of the moves, of all steps together."""
+    """Moves of all steps together, by kind: the number proposed, and shares of these."""
     index = [f"{kind}_{what}" for kind in KINDS for what in COUNTS]
     if "sample_stats" not in idata.children or index[0] not in idata["sample_stats"]:
         return pd.DataFrame(columns=list(COUNTS))

@@ -93,7 +93,7 @@ def check_batches(batch_size: Any, n_batches: Any, n_local: int) -> None:
 
 
 def summarise(values: Array, batch_size: int, n_batches: int, rng: np.random.Generator) -> dict[str, Any]:
-    """What is kept of the N log ratios of one move. Those that are not finite are counted, and left out."""
+    """Summary of the N log ratios of one move. Those that are not finite are counted, and left out."""
     n_all = len(values)
     finite = np.isfinite(values)
     if not np.all(finite):

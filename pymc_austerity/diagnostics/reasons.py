@@ -29,7 +29,7 @@ _LEVEL = 0.001
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What was found of the log ratios of some moves.
+    """Summaries of the log ratios of some moves, from which a verdict is made.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Cause(Enum):
 
 
 class Remark(Enum):
-    """What else is to be known, whatever the verdict."""
+    """A fact beside the verdict that a user should know."""
 
     FEW_NEAR = auto()
     NOT_NORMAL = auto()
@@ -148,7 +148,7 @@ def reason_for(found: Findings) -> str:
 
 
 def other_rule(group: xr.Dataset) -> str:
-    """What is added for steps that do not use the t-test; empty for those that do."""
+    """A sentence for steps that do not use the t-test; empty for those that do."""
     rule = group.attrs.get("rule", "TTest")
     return "" if rule == "TTest" else f" ({group.attrs['step']} decides by {rule}, not by a t-test.)"
 

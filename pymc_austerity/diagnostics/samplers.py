@@ -22,7 +22,7 @@ STEPS_ATTRIBUTE = "pymc_austerity_steps"
 
 
 def stamped_steps(idata: Any) -> list[dict[str, Any]] | None:
-    """What `stamp` has written of the steps, in the order in which they move; None without a stamp."""
+    """Records that `stamp` has written of the steps, in the order they move in; None without a stamp."""
     text = idata.attrs.get(STEPS_ATTRIBUTE)
     return None if text is None else list(json.loads(text))
 

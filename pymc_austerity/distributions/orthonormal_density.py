@@ -48,7 +48,7 @@ class OrthonormalDensity(Op):
 
     @property
     def advice(self) -> str:
-        """What to do about a value off the manifold."""
+        """Advice to the user about a value off the manifold."""
         return (
             "A start has to be orthonormal too. Of the steps, only those with proposal=StiefelWalk() stay "
             f"there: AusterityMH([{self.label}], proposal=StiefelWalk())."

@@ -76,7 +76,7 @@ class ElementProposal(NamedTuple):
 
 
 class ElementOutcome(NamedTuple):
-    """What several transitions in a row did; `n_possible` is the sum of their N_e."""
+    """Outcome of several transitions in a row; `n_possible` is the sum of their N_e."""
 
     q: npt.NDArray[Any]
     n_accepted: int

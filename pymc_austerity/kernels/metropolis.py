@@ -83,7 +83,7 @@ class Rule(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What several transitions in a row did."""
+    """Outcome of several transitions in a row."""
 
     q: Vector
     n_accepted: int

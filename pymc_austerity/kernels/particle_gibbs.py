@@ -30,7 +30,7 @@ class ImpossibleStateError(CompiledError):
 
 
 class Chains(NamedTuple):
-    """Where the states are, and how those that come first are drawn.
+    """Elements that the states of chains are in, and how first states are drawn.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class ParticleFilter(NamedTuple):
 
 
 class ParticleOutcome(NamedTuple):
-    """What some sweeps did.
+    """Outcome of several sweeps in a row.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ ADVICE = (
 
 
 class ModeReport(NamedTuple):
-    """What the search for the mode found.
+    """Report of the search for the mode.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ class Maximum(NamedTuple):
 
     @property
     def mode(self) -> Vector:
-        """Where the gradient vanishes, but for the square of `gradient_norm`."""
+        """The point where the gradient vanishes, but for the square of `gradient_norm`."""
         return self.q + self.newton_step
 
     @property
@@ -216,7 +216,7 @@ def climb(
 
 
 def _at(counted: CountedDensity, q: Vector) -> Maximum:
-    """What is found at q, if it is a maximum."""
+    """The maximum at q, with its curvature; an error if q is none."""
     value, gradient, hessian = counted.finite(q)
     precision = -hessian
     flat = flat_direction(precision)

@@ -58,7 +58,7 @@ def _refuse_cut_counts(name: str, given: np.ndarray) -> None:
 
 
 def _cut_and_wide(given: np.ndarray) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which numbers are no whole ones, and which whole ones are too large."""
+    """Masks of numbers that are no whole ones, and of whole ones that are too large."""
     if given.dtype.kind in "iub" and given.dtype.itemsize < 4:
         return np.zeros(1, dtype=bool), np.zeros(1, dtype=bool)
     cut = np.isfinite(given) & (given != np.trunc(given))

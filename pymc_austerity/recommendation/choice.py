@@ -228,7 +228,7 @@ def _no_plate(evidence: Evidence) -> str:
 
 
 def _faster(blank: Recommendation, model: pm.Model) -> str:
-    """What is faster than `pm.NUTS`, which PyMC runs as a step, where it may take all of a model."""
+    """Sentence on a faster sampler than `pm.NUTS` as a step, where it may take all of a model."""
     if blank.others or len(model.value_vars) != len(model.continuous_value_vars):
         return ""
     missing = "" if find_spec("nutpie") else " (pip install nutpie)"
@@ -236,7 +236,7 @@ def _faster(blank: Recommendation, model: pm.Model) -> str:
 
 
 def _why_nuts(evidence: Evidence) -> str:
-    """What speaks against the steps of this package."""
+    """Sentence on what speaks against the steps of this package."""
     if evidence.plates is not None:
         return why_no_sweeps(evidence.plates.recipe)
     reason = first_sentence(why_not_normal(evidence) or "")

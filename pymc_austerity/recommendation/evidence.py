@@ -42,7 +42,7 @@ MOST_ROWS = 0.25
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found out, in this order; what comes after the first that fails is None.
+    """Results of the search for a step, in this order; all after the first that fails are None.
 
     Attributes
     ----------
@@ -164,5 +164,5 @@ def fits_normal(acceptance: float, spread: float, *, is_hierarchical: bool) -> b
 
 
 def first_sentence(message: str) -> str:
-    """What is the matter, without what to do about it."""
+    """The first sentence of an error: the fault, without what to do about it."""
     return re.split(r"(?<!\.)\. ", message)[0].rstrip(".")

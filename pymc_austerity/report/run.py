@@ -50,7 +50,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a step did with its budget.
+    """Run of a step for its budget: draws, costs and remarks.
 
     Attributes
     ----------

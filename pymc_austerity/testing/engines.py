@@ -21,7 +21,7 @@ from pymc_austerity.testing.targets import CHAIN, Chain
 
 
 class Trace(NamedTuple):
-    """What each transition did.
+    """Result of each transition of a run.
 
     Attributes
     ----------

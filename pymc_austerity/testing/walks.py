@@ -20,7 +20,7 @@ from pymc_austerity.testing.targets import Law
 
 
 class Walks(NamedTuple):
-    """What the checks of a proposal run.
+    """Functions of a proposal that its checks run.
 
     Attributes
     ----------

@@ -168,7 +168,7 @@ class Alike:
 
 
 def _fixed_rest(values: Values, *others: tuple[float, Values]) -> Values | None:
-    """What is left of the values without multiples of others, if it does not move in any case."""
+    """Values less multiples of others, in each case, if the difference does not move in any case."""
     rest: Values = []
     for case, value in enumerate(values):
         left = combined([(1.0, value), *((-c, other[case]) for c, other in others)])

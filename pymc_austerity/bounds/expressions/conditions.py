@@ -55,7 +55,7 @@ def _of_arguments(added: float, terms: Mapping[Expression, float]) -> Expression
 
 
 def _without_positive(term: Expression) -> Expression:
-    """What is left of a product without its positive factors; itself if it is none, or all of them are."""
+    """A product without its positive factors; the product itself if it has none or no others."""
     left = [factor for factor in factors_of(term) if not factor.range.is_positive]
     return multiply(*left) if left and left != [term] else term
 

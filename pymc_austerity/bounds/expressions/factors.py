@@ -69,7 +69,7 @@ def _take_sum(f: Factors, x: Expression, e: float) -> None:
 
 
 def _content(x: Expression) -> float:
-    """What a sum can be divided by: the first coefficient of an affine form or a single term, else a sign."""
+    """Number to divide a sum by: the first coefficient of an affine form or single term, else its sign."""
     added, terms = linear(x)
     first = terms[x.args[0]]
     if (added == 0.0 and len(terms) == 1) or (x.moves and is_affine(x)):

@@ -180,7 +180,7 @@ def _mirrored(parts: list[Expression]) -> list[Expression]:
 
 
 def _distributed(still: Expression, moving: Expression) -> Expression:
-    """What does not move times an affine expression, as a sum of terms."""
+    """A fixed factor times an affine expression, as a sum of terms."""
     a, ones = linear(still)
     b, others = linear(moving)
     pairs = [(a * b, ONE)]

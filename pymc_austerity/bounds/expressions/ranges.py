@@ -87,7 +87,7 @@ def squared(r: Range) -> Range:
 
 
 def inverse(r: Range) -> Range:
-    """All reciprocals; of a range on both sides of zero, everything."""
+    """The range of the reciprocals; of a range on both sides of zero, all numbers."""
     if not (r.low >= 0.0 or r.high <= 0.0) or (r.low, r.high) == (0.0, 0.0):
         return Range(-math.inf, math.inf, True)
     low = -math.inf if r.high == 0.0 else 1.0 / r.high
@@ -96,7 +96,7 @@ def inverse(r: Range) -> Range:
 
 
 def monotone(function: Callable[[float], float], r: Range, within: Range = EVERYWHERE) -> Range:
-    """All values of a monotone function whose values are known to be `within`."""
+    """The range of a monotone function whose values are known to be `within`."""
     ends = function(r.low), function(r.high)
     found = _made(
         min(ends), max(ends), 16 * _SLACK * sum(abs(end) for end in ends if math.isfinite(end)), False

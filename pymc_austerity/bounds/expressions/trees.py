@@ -144,7 +144,7 @@ def over_cases(function: Callable[..., Expression]) -> Callable[..., Expression]
 
 
 def paths(x: Expression, path: Path = ()) -> Iterator[tuple[Path, Expression]]:
-    """All cases, each with the conditions on the way to it."""
+    """The cases of an expression, each with the conditions on the way to it."""
     x = pruned(x, path)
     if not floats(x):
         yield path, x

@@ -242,7 +242,7 @@ def _expanded(
 
 @inner
 def _last_term(tape: Tape, series: Expansion, slots: Slots, half: Vector, order: int, spread: Array) -> None:
-    """What the last term of the expansion, over the box, adds."""
+    """Add the last term of the expansion, which holds over the whole box."""
     for t in range(series.terms.shape[0]):
         if series.terms[t, 2] == order:
             _grow(tape, series, slots, half, t, spread)
@@ -261,7 +261,7 @@ def _grow(tape: Tape, series: Expansion, slots: Slots, half: Vector, t: int, spr
 
 @inner
 def _intersect(middle: Array, radius: Array, center: Array, spread: Array) -> None:
-    """What both enclosures have in common."""
+    """Replace enclosures by their intersection with others, number by number."""
     for k in range(middle.shape[0]):
         for lane in range(LANES):
             m, r, c, s = middle[k, lane], radius[k, lane], center[k, lane], spread[k, lane]

@@ -230,7 +230,7 @@ class _Rows:
         return TabulatedBounds.without_table(self._function.expression, self.degree)
 
     def exactly(self, exact: TabulatedBounds, radii: Vector) -> RowBounds:
-        """All rows by what is exact; from a table if they are many."""
+        """Bounds of all rows by exact derivatives; from a table if the rows are many."""
         own = self._looked_up(exact, np.append(radii, 0.0))
         looseness = (
             float(own[0].sum() / own[-1].sum()) if own[-1].any() and np.isfinite(own[-1]).all() else 1.0

@@ -30,7 +30,7 @@ _SQUARINGS = 5
 
 
 class Covering(NamedTuple):
-    """What is needed to bound forms of one degree in p variables.
+    """Numbers by which forms of one degree in p variables are bounded.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ def largest_forms(cover: Covering, middle: Array, radius: Array, result: Vector)
 
 @inner
 def _or_infinite(bound: float) -> float:
-    """Nothing is known where it is not a number."""
+    """A bound, or infinity where it is NaN."""
     return math.inf if math.isnan(bound) else bound
 
 

@@ -39,7 +39,7 @@ class Cells(NamedTuple):
 
 
 class Displaced(NamedTuple):
-    """What levels add to the predictors of each group's rows, in one state.
+    """Sums that levels of other factors add to the predictors of each group's rows, in one state.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Displaced(NamedTuple):
 
 @jitable
 def not_displaced(n_groups: int) -> Displaced:
-    """Where levels are at the center, or where there are none."""
+    """Zero displacements, where levels are at the center, or where there are none."""
     return Displaced(np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups))
 
 

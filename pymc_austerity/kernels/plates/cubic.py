@@ -76,7 +76,7 @@ def room_for_cubic(cubic: Cubic) -> CubicAt:
 
 @jitable
 def cubic_at(cubic: Cubic, d: Vector, room: CubicAt) -> CubicAt:
-    """What it is at d; its vectors are written over."""
+    """Third-order terms at d, as functions of the levels e_g; the record's vectors are written over."""
     (columns, _, mixed, products, shared), (firsts, seconds, _) = cubic, room
     n_groups, n, pair, triple, constant = firsts.shape[0], columns.shape[0], 0, 0, 0.0
     firsts[:], seconds[:] = 0.0, 0.0

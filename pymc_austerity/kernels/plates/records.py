@@ -154,7 +154,7 @@ class GroupSums(NamedTuple):
 
 
 class GroupBounds(NamedTuple):
-    """What is known of the remainders of each group. It has size G.
+    """Bounds on the remainders of each group. It has size G.
 
     Bounds of a tier hold for levels within its reach, and coefficients within its radius.
 
@@ -277,7 +277,7 @@ class Workspace(NamedTuple):
 
 
 class Plate(NamedTuple):
-    """All that a kernel is handed of a plate.
+    """Numbers of a plate that a kernel is handed: rows, sums, bounds, priors and proposals.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ from pymc_austerity.target import Target, Vector
 
 
 class SweepOutcome(NamedTuple):
-    """What several sweeps in a row did; up to `psi` as in `kernels.metropolis.Outcome`."""
+    """Outcome of several sweeps in a row; up to `psi` as in `kernels.metropolis.Outcome`."""
 
     q: Vector
     n_accepted: int

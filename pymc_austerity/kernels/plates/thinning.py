@@ -73,7 +73,7 @@ class Shift(NamedTuple):
 
 @jitable
 def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
-    """What w and w' have to do with each other."""
+    """Lengths of w and w', of what is between them, and the tier that contains both."""
     old, new, both, change = 0.0, 0.0, 0.0, 0.0
     for a in range(bounds.whitening.shape[0]):
         w, w_new = 0.0, 0.0
@@ -115,7 +115,7 @@ class Pair(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How many rows of each group are drawn for a move.
+    """Expected numbers of rows of each group that are drawn for a move.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ def weight(cumulative: Singles, first: int, i: int) -> float:
 
 
 class Candidates(NamedTuple):
-    """What drawing a row needs of a plate.
+    """Arrays of a plate that drawing a row needs.
 
     A call counts references to all arrays that it hands over: for a whole plate, that takes longer than the
     rest of a draw.

@@ -47,7 +47,7 @@ _FIRST_ROWS, _WORTH = 50_000, 0.5
 
 
 class Center(NamedTuple):
-    """Where a plate is expanded.
+    """The point that a plate is expanded at.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Center(NamedTuple):
 
 
 class PlateSurvey:
-    """What is needed to expand a plate anywhere. It has size N.
+    """Rows, priors and derivatives of a plate, by which it is expanded anywhere. It has size N.
 
     Parameters
     ----------

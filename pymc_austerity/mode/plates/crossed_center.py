@@ -34,7 +34,7 @@ _SEED = 2033
 
 
 class CrossedSurvey:
-    """What is needed to expand two crossed plates anywhere. It has size N.
+    """Surveys of two crossed plates, by which they are expanded anywhere. It has size N.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from pymc_austerity.target import Matrix, Vector
 
 
 class DispersionSums(NamedTuple):
-    """What a plate's sums have besides, for n numbers phi.
+    """Sums over rows by n numbers phi, which a plate has besides.
 
     Attributes
     ----------

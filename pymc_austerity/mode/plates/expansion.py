@@ -136,7 +136,7 @@ def expand(
 
 
 def with_phi(predictors: Vector, phi: Vector) -> Matrix:
-    """All arguments of f, for each row."""
+    """Arguments of f for each row: predictor and numbers phi, (1 + n, N)."""
     if not len(phi):  # without a copy
         return predictors[None]
     return np.vstack([predictors, np.broadcast_to(phi[:, None], (len(phi), len(predictors)))])

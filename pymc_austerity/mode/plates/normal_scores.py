@@ -202,7 +202,7 @@ def _saturating(x: Vector, spread: float) -> Vector:
 
 
 def _quantiles(x: Vector, log_density: Vector, scores: Vector) -> Vector:
-    """Where the distribution with this log density has the probabilities of normal scores."""
+    """Quantiles of the distribution with this log density at the probabilities of normal scores."""
     fine = np.linspace(x[0], x[-1], _POINTS)
     log_fine = PchipInterpolator(x, log_density)(fine)  # does not overshoot where a density ends abruptly
     density = np.exp(log_fine - log_fine.max())

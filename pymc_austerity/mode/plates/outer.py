@@ -25,7 +25,7 @@ _TOLERANCE, _SEED = 1e-9, 2027
 
 
 class Surroundings(NamedTuple):
-    """Where effects of outer groups may be.
+    """Numbers of a plate among which effects of outer groups may be found.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ MOST_COMPONENTS = 4
 
 @dataclass(frozen=True, eq=False)
 class RowsRead:
-    """What the rows of one term read.
+    """Elements that the rows of one term read.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ _FIELDS = ("state_address", "state", "fnptr_next_uint64", "fnptr_next_uint32", "
 
 
 def addresses_of(rng: np.random.Generator) -> Addresses:
-    """Where state and functions of a generator are, for `generator_at`; valid as long as `rng` exists."""
+    """Addresses of state and functions of a generator, for `generator_at`; valid as long as `rng` exists."""
     interface: Any = rng.bit_generator.ctypes
     functions = (interface.next_uint64, interface.next_uint32, interface.next_double)
     pointers = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]

@@ -90,7 +90,7 @@ class Backend(Protocol):
         """A function of some graphs, for `entry` and `compile`."""
 
     def entry(self, function: Any) -> Callable[..., Any]:
-        """What Python calls to run a `function`: arrays in, a sequence of arrays out."""
+        """Function that Python calls to run a `function`: arrays in, a sequence of arrays out."""
 
     def compile(
         self, functions: Mapping[str, Any], kernel: Callable[..., Any], records: Records

@@ -40,7 +40,7 @@ def filled(record: Any, values: Iterator[Any]) -> Any:
 
 
 def call_parameters(kernel: Callable[..., Any], records: Records) -> list[str]:
-    """What a kernel is called with: its parameters, and of records the open fields."""
+    """Names of what a kernel is called with: its parameters, and of records the open fields."""
     names: list[str] = []
     for name in inspect.signature(kernel).parameters:
         names += [f"{name}_{field}" for field in open_fields(records[name])] if name in records else [name]

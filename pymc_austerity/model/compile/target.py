@@ -108,7 +108,7 @@ class CompiledTarget:
         return [name for name in self.other_names if self.values[name] in used]
 
     def stored_at(self, rows: np.ndarray) -> np.ndarray:
-        """Where some rows of the population are stored."""
+        """Numbers under which some rows of the population are stored."""
         if not self._orders:
             return rows
         start, places = 0, []

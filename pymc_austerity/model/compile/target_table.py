@@ -50,7 +50,7 @@ def _parameters(name: str, states: types.Array) -> tuple[types.Type, ...]:
 
 
 def places_of(kinds: Sequence[Kind]) -> list[int]:
-    """Where in a table arrays of these types and dimensions begin."""
+    """Positions in a table at which arrays of these types and dimensions begin."""
     steps = [1 + n_dim for _, n_dim in kinds]
     return [int(place) for place in FIRST_ARRAY + np.cumsum([0, *steps])[:-1]]
 

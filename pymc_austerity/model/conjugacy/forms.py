@@ -41,7 +41,7 @@ class Totals(NamedTuple):
 
 
 class Coordinates(Protocol):
-    """What a form asks of a variable: its natural values as a table, and what they stand for."""
+    """A variable as forms see it: its natural values as a table, and what they stand for."""
 
     n_rows: int
     n_parts: int
@@ -91,7 +91,7 @@ class LikelihoodForm(ABC):
     def references_at(
         self, coordinates: Coordinates, log_theta: Array, stored: tuple[Array, ...], *, constant: bool
     ) -> tuple[Array, ...]:
-        """Where derivatives are taken when the processes are at `log_theta`.
+        """Natural values at which derivatives are taken when the processes are at `log_theta`.
 
         Parameters
         ----------

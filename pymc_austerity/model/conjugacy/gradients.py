@@ -160,7 +160,7 @@ class LikelihoodGradient:
         return sum(self.sizes)
 
     def args(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
-        """What the functions take besides natural values and rows: other variables, data."""
+        """Arguments of the functions besides natural values and rows: other variables, data."""
         if not self.names:
             return ()
         others = []
@@ -183,7 +183,7 @@ class LikelihoodGradient:
         return self._global(natural, *args)[0]
 
     def terms(self, natural: Array, args: tuple[Any, ...]) -> Array:
-        """Each term in full, in the order of `names`; (terms, size)."""
+        """Derivatives of each term in full, in the order of `names`; (terms, size)."""
         result = np.zeros((len(self.names), self._size))
         for k, size in enumerate(self.sizes):
             for start in range(0, size, CHUNK):

@@ -50,7 +50,7 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What was found out about one variable. Nothing in it has size N.
+    """Form of the likelihood in one variable, as it was found out. Nothing in it has size N.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Conjugacy:
         return self.structure.form
 
     def place(self, log_theta: Array, point: Mapping[str, Any]) -> Place:
-        """Where derivatives are taken when the processes are at `log_theta`."""
+        """Point at which derivatives are taken when the processes are at `log_theta`."""
         structure = self.structure
         references = structure.form.references_at(
             self.prior.family, log_theta, structure.references, constant=structure.constant

@@ -199,7 +199,7 @@ def _folded(node: Apply) -> list[Variable] | None:
 
 
 def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable]:
-    """Each of the variables `values` as a part of one vector."""
+    """The variables `values`, each as a part of one vector."""
     parts, start = {}, 0
     for value in values:
         size = int(np.prod(value.type.shape))

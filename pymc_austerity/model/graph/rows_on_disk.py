@@ -97,7 +97,7 @@ class RowsOnDisk(Op):
         return self._mapped
 
     def refusal(self) -> RowsOnDiskError:
-        """What is raised where it is computed."""
+        """Error that is raised where the operation would be computed."""
         return RowsOnDiskError(
             f"{self.name!r} is on disk ({len(self.rows):,} rows, {self.rows.path}), and only TunaMH, "
             "MetropolisHastings, AusterityMH, MHSubLhd and MinibatchBarker read single rows there. What was "
@@ -131,7 +131,7 @@ def _refuse_to_compute(op: RowsOnDisk, **kwargs: Any) -> NoReturn:
 
 
 def on_disk(outputs: Sequence[Variable]) -> dict[Variable, RowsOnDisk]:
-    """What in some graphs stands for rows on disk."""
+    """Variables of some graphs that stand for rows on disk, with their operations."""
     return {
         var: var.owner.op
         for var in ancestors(outputs)

@@ -54,7 +54,7 @@ class FoundEffects(NamedTuple):
 
     @property
     def n_vectors(self) -> int:
-        """How many vectors effects are in; 1 if those of a group are side by side."""
+        """Number of vectors that effects are in; 1 if those of a group are side by side."""
         return 1 if self.matrix is not None and self.matrix.by_group else len(self.names)
 
     def priors(self, model: pm.Model, fact: Factorisation, gather: Gather) -> GroupEffects:

@@ -203,7 +203,7 @@ class PlateRows:
         return result
 
     def groups(self, positions: Index) -> Index:
-        """Which group some rows belong to."""
+        """Number of the group that each of some rows belongs to."""
         groups = np.asarray(self._index_of_groups(positions)[self._lookup]).astype(np.int64)
         outside = (groups < -self.n_groups) | (groups >= self.n_groups)
         if outside.any():

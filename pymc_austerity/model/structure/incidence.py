@@ -146,7 +146,7 @@ class Lookups:
 
 
 def _positions(rows: Variable, value: Variable) -> Iterator[tuple[Variable, Variable]]:
-    """What elements are looked up by, and the result, for every lookup."""
+    """Indices by which elements are looked up, and the result, for every lookup."""
     for node in toposort([rows]):
         if value not in node.inputs or isinstance(node.op, Shape | Shape_i):
             continue

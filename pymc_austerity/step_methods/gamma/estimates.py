@@ -17,7 +17,7 @@ from pymc_austerity.target import Array
 
 
 class Anchor(NamedTuple):
-    """Where statistics were last taken in full.
+    """Point at which statistics were last taken in full, and these.
 
     Attributes
     ----------

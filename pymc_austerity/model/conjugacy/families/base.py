@@ -82,7 +82,7 @@ class GammaFamily(ABC):
 
     @abstractmethod
     def value(self, log_theta: Array) -> Array:
-        """What a point holds, from logarithms of theta, (n_rows, n_parts); of a simplex up to a factor."""
+        """A point's value, from logarithms of theta, (n_rows, n_parts); of a simplex up to a factor."""
 
     @abstractmethod
     def with_total(self, log_theta: Array, log_total: Array) -> Array:

@@ -56,7 +56,7 @@ class PositiveFamily(GammaFamily):
         return np.array(self.log_theta_of(logs)).reshape(-1, 1)
 
     def value(self, log_theta: Array) -> Array:
-        """What a point holds, as an array of its own."""
+        """A point's value, from logarithms of theta, as an array of its own."""
         logs = np.array(self.log_x_of(log_theta))
         return (logs if self.transformed else np.exp(logs)).reshape(self.array_shape)
 
