@@ -52,7 +52,7 @@ def test_a_nameless_rule_would_be_noticed():
 # A docstring that begins with one of these says nothing without the code beside it: see `SAYING_NOTHING`.
 # Write the noun first: what it is, in which units and of which shape.
 PRONOUNS = "That|Those|These|This|It|Its|They|Their|Both|Here"
-PREPOSITIONS = "Of|As|By|From|With|Without|For|At|To|On|In|Before|After|Beside"
+PREPOSITIONS = "Of|As|By|From|With|Without|For|At|To|On|In|Before|Beside"
 CONJUNCTIONS = r"And|Or|Not|But|Also|See|\.\.\."
 EMPTY = re.compile(
     rf"(?:{PRONOUNS}|{PREPOSITIONS}|{CONJUNCTIONS})(?!\w)"

@@ -63,7 +63,7 @@ class _Bad(NamedTuple):
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether several rows were looked at and all of them are bad."""
+        """All rows of several?"""
         return self.rows.size > 1 and bool(self.rows.all())
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class _Bad(NamedTuple):
 
     @property
     def without_rows(self) -> str:
-        """Message where one number of the data spoils all rows, as in a check of parameters."""
+        """What is said where one number of the data spoils all rows, as in a check of parameters."""
         return f"The log density of the term {self.name!r} is {self.value}"
 
 
@@ -187,7 +187,7 @@ def _spoilt(bad: _Bad) -> str:
 
 
 def _in_data(value: Variable, graph: Variable, bad: _Bad) -> str:
-    """Missing or infinite numbers in the data of these rows, in words; empty if there are none.
+    """What is missing or infinite in the data of these rows; empty if nothing is.
 
     What is so in other rows too does no harm.
     """

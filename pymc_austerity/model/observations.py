@@ -58,7 +58,7 @@ def _refuse_cut_counts(name: str, given: np.ndarray) -> None:
 
 
 def _cut_and_wide(given: np.ndarray) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Masks of numbers that are no whole ones, and of whole ones that are too large."""
+    """Which numbers are no whole ones, and which whole ones are too large."""
     if given.dtype.kind in "iub" and given.dtype.itemsize < 4:
         return np.zeros(1, dtype=bool), np.zeros(1, dtype=bool)
     cut = np.isfinite(given) & (given != np.trunc(given))
@@ -80,7 +80,7 @@ def as_given(value: Variable) -> np.ndarray:
 
 
 def positions(bad: npt.NDArray[np.bool_]) -> list[Position]:
-    """Positions of some numbers, in words."""
+    """Places of some numbers."""
     return [tuple(int(k) for k in each) for each in np.argwhere(bad)]
 
 

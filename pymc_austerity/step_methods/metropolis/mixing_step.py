@@ -23,7 +23,7 @@ from pymc_austerity.work import budgeted
 
 
 class MixingStep(RebuiltStep):
-    """A step that knows how well its chains mix.
+    """What a step knows of how well its chains mix.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class MixingStep(RebuiltStep):
 
     @property
     def _n_watched(self) -> int:
-        """Number of first coordinates that tell how well a chain mixes."""
+        """So many of the first coordinates tell how well a chain mixes."""
         return self._recipe.n_dim
 
     @property
@@ -107,7 +107,7 @@ class MixingStep(RebuiltStep):
         return mode_fit.start(vector_of(fact, point), rng, density_of_block(fact, point), names)
 
     def _watch_mixing(self, q: Any) -> None:
-        """Warn, after tuning, of a chain that mixes far worse than was announced."""
+        """After tuning, notice a chain that mixes far worse than was announced."""
         if mixing_watch.watch(self.mixing_watch, q):
             mixing_watch.warn_if_slow(
                 self.mixing_watch, self._efficiency or 0.0, self.name_of, is_plate=self._is_plate
