@@ -1,4 +1,4 @@
-"""Austerity Metropolis-Hastings."""
+"""`AusterityMH`: moves decided by a sequential t-test."""
 
 from __future__ import annotations
 
