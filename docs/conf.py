@@ -7,6 +7,7 @@ Pages are MyST markdown; those with a `kernelspec` are notebooks, and are run wh
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from myst_parser.config.main import MdParserConfig
 from sphinx.application import Sphinx
 
 from pymc_austerity import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))
+import files_of_the_package
 
 project = "pymc_austerity"
 author = "the authors of pymc_austerity"
@@ -100,7 +104,15 @@ def as_notebook(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = f"{head}{title}{title_line}\n\n{link}\n{rest}"
 
 
+def list_of_files(app: Sphinx) -> None:
+    """Write the page that names every file of the package."""
+    page = Path(app.srcdir, "developer", "generated", "files.md")
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(files_of_the_package.page())
+
+
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
+    app.connect("builder-inited", list_of_files)
     app.connect("autodoc-process-signature", signature_of_init)
     app.connect("source-read", as_notebook)
