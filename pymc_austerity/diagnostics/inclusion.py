@@ -110,12 +110,9 @@ def inclusion(idata: Any, name: str | None = None, *, n_models: int = 10) -> Inc
 
 def _indicators(idata: Any) -> str:
     """The only vector of zeros and ones."""
-    if "posterior" not in getattr(idata, "children", {}):
-        raise ValueError("idata has no group posterior: give the result of pm.sample.")
-    posterior: xr.Dataset = idata["posterior"].to_dataset()
     found = [
         str(label)
-        for label, values in posterior.data_vars.items()
+        for label, values in posterior_of(idata).data_vars.items()
         if values.dtype.kind in "iub" and values.ndim == 3 and bool(values.isin([0, 1]).all())
     ]
     if len(found) != 1:
