@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -44,8 +45,8 @@ class SetUp(Listener):
 
     def __init__(self, title: str) -> None:
         self._title, self._name, self._text = title, "", title
-        self._seconds: dict[str, float] = {}
-        self._depth, self._compiled, self._compiled_here, self._compiling_since = 0, 0.0, 0.0, 0.0
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._depth, self._compiling_since = 0, 0.0
         self._started = self._began = time.perf_counter()
         self._bar = _bar()
         self._task = self._bar.add_task(title, total=None)
@@ -59,9 +60,8 @@ class SetUp(Listener):
     def _end(self) -> None:
         now = time.perf_counter()
         if self._name:
-            own = now - self._began - self._compiled_here
-            self._seconds[self._name] = self._seconds.get(self._name, 0.0) + own
-        self._began, self._compiled_here = now, 0.0
+            self._seconds[self._name] += now - self._began
+        self._began = now
 
     def on_start(self, event: Any) -> None:
         """Note that numba begins to compile a function, perhaps within the compilation of another."""
@@ -75,7 +75,8 @@ class SetUp(Listener):
         self._depth -= 1
         if not self._depth:
             spent = time.perf_counter() - self._compiling_since
-            self._compiled, self._compiled_here = self._compiled + spent, self._compiled_here + spent
+            self._seconds["compiling, once,"] += spent
+            self._began += spent  # which are none of the stage
             self._bar.update(self._task, description=self._text)
 
     @contextmanager
@@ -98,8 +99,7 @@ class SetUp(Listener):
 
     def summary(self) -> str:
         """The seconds in all, and of the stages that took one at least, the longest first."""
-        found = {**self._seconds, "compiling, once,": self._compiled}
-        longest = sorted(found.items(), key=lambda item: -item[1])
+        longest = sorted(self._seconds.items(), key=lambda item: -item[1])
         parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in longest if seconds >= _VISIBLE)
         total = f"{self._title}: set up in {time.perf_counter() - self._started:.0f} s"
         return f"{total} ({parts})" if parts else total
