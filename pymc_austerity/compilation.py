@@ -5,6 +5,10 @@ code for it, and does so again for every function further up that links it: a fu
 calls is optimised and emitted eight times. Machine code is needed only of what Python calls. So a function
 that compiled code alone calls is linked as it is here, and all is optimised together where Python enters.
 The machine code is as fast, and takes half the time or less to make.
+
+numba documents no way to do that: a class of its own is replaced, whose names may change with any version.
+`pyproject.toml` bounds numba's version. Where a name is gone all the same, numba compiles as it does by
+itself.
 """
 
 # mypy: disable-error-code=no-untyped-call
@@ -14,15 +18,33 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, cast
 
 import numba
-from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 from numba.extending import register_jitable
 
+from pymc_austerity.exceptions import warn
+
+# Why numba's private names cannot be imported; empty where they can.
+_MOVED = ""
+try:
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+except ImportError as error:
+    _MOVED = str(error)
+    JITCodeLibrary = object  # type: ignore[misc, assignment]
+
+# What `_Library` replaces or uses of numba's own: names of a library of functions, and of what makes it.
+_OF_LIBRARY = {
+    "_codegen", "_ensure_finalized", "_final_module", "_finalize_final_module", "_finalized",
+    "_get_compiled_object", "_get_module_for_linking", "_linking_libraries", "_optimize_final_module",
+    "_optimize_functions", "_reload_init", "_shared_module", "codegen", "finalize",
+    "get_pointer_to_function", "has_dynamic_globals",
+}  # fmt: skip
+_OF_CODEGEN = {"_data_layout", "_library_class", "set_env"}
 # Names that numba gives to functions by which Python and C enter.
 _ENTRANCES = ("_ZN7cpython", "cfunc.")
 # A call whose address numba writes into the machine code: of functions that call one another in a circle.
@@ -47,8 +69,34 @@ class OptimisedOnce(Compiler):
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function with the libraries that it calls linked as they are."""
+        if not _can_link():
+            return super().compile_extra(func)
         with _linked_as_they_are(), _without_collections():
             return super().compile_extra(func)
+
+
+@cache
+def _can_link() -> bool:
+    """Whether numba has all that `_Library` needs; if not, a warning says so, once in each process."""
+    missing = _missing()
+    if missing:
+        warn(
+            f"numba {numba.__version__} lacks what this package needs to optimise each function once "
+            f"({missing}): numba compiles as it does by itself. Results are the same; the first call of a "
+            "step takes two or three times as long. Install a version of numba that this package was "
+            "tested with: pip install --upgrade pymc_austerity."
+        )
+    return not missing
+
+
+def _missing() -> str:
+    """The names of numba that are gone; empty if there are all."""
+    if _MOVED:
+        return _MOVED
+    codegen = cpu_target.target_context.codegen()
+    # `dir` looks up no property, for which numba would make machine code.
+    gone = _OF_LIBRARY - set(dir(JITCodeLibrary(codegen, "names"))) | _OF_CODEGEN - set(dir(codegen))
+    return ", ".join(sorted(gone))
 
 
 @contextmanager

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from pymc_austerity.progress import make_room
-
 _PACKAGE = str(Path(__file__).parent)
 
 
@@ -109,5 +107,4 @@ class SubsamplingWarning(UserWarning):
 
 def warn(message: str) -> None:
     """Give a `SubsamplingWarning` that names the line outside the package from which it was called."""
-    make_room()
     warnings.warn(message, SubsamplingWarning, skip_file_prefixes=(_PACKAGE,))
