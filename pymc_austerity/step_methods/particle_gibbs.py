@@ -15,12 +15,13 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.kernels.particle_gibbs import (
     Chains,
     ImpossibleStateError,
+    LinearMoves,
     ParticleFilter,
     ParticleOutcome,
+    add_links,
     normalise,
     particle_gibbs,
 )
-from pymc_austerity.kernels.particle_moves import LinearMoves, add_links
 from pymc_austerity.model.chains.chain_model import ChainModel
 from pymc_austerity.model.chains.found import find_chain
 from pymc_austerity.model.chains.proposal import divide

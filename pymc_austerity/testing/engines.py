@@ -11,8 +11,7 @@ import numpy as np
 
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.compilation import entry, jitable
-from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
-from pymc_austerity.kernels.metropolis import RangeOf, Rule, transitions
+from pymc_austerity.kernels.metropolis import RangeOf, Rule, full_transitions, transitions, unknown_sum
 from pymc_austerity.kernels.subsample import Rows
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation

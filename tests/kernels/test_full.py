@@ -16,8 +16,7 @@ from pymc_austerity.acceptance import Exact, ExactBarker
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.acceptance.exact import logistic
 from pymc_austerity.compilation import entry
-from pymc_austerity.kernels.full_data import Current, full_transitions, total, unknown_sum
-from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.metropolis import Current, full_transitions, total, transitions, unknown_sum
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.model.factorisation import vector_of

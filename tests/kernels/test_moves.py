@@ -11,8 +11,7 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
-from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
+from pymc_austerity.kernels.metropolis import Rule, full_transitions, no_range, transitions, unknown_sum
 from pymc_austerity.kernels.subsample import NO_ROWS, rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals.base import proposed_move

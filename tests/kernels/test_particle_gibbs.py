@@ -8,12 +8,13 @@ import pytest
 from pymc_austerity.kernels.particle_gibbs import (
     Chains,
     ImpossibleStateError,
+    LinearMoves,
     ParticleFilter,
+    add_links,
     draw_index,
     normalise,
     particle_gibbs,
 )
-from pymc_austerity.kernels.particle_moves import LinearMoves, add_links
 from pymc_austerity.target import Target
 
 PHI, Q = 0.8, 0.5

@@ -8,10 +8,10 @@ import pytest
 from numba.extending import register_jitable
 from scipy import linalg
 
-from pymc_austerity.kernels.gradient_moments import gradient_moments
 from pymc_austerity.kernels.stochastic_gradient import (
     DivergedError,
     Dynamics,
+    gradient_moments,
     langevin_transitions,
     times_transposed,
 )

@@ -19,7 +19,7 @@ from pymc_austerity import (
     probe,
 )
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
-from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
+from pymc_austerity.kernels.metropolis import full_transitions, unknown_sum
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals.base import Block, bind
 from pymc_austerity.proposals.langevin import langevin_move

@@ -10,9 +10,15 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, above
 from pymc_austerity.acceptance.exact import all_seen
-from pymc_austerity.kernels.full_data import Current, full_transitions, unknown_sum
 from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
-from pymc_austerity.kernels.metropolis import Outcome, Rule, transitions
+from pymc_austerity.kernels.metropolis import (
+    Current,
+    Outcome,
+    Rule,
+    full_transitions,
+    transitions,
+    unknown_sum,
+)
 from pymc_austerity.kernels.subsample import Rows, in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
