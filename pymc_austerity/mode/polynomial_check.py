@@ -11,7 +11,7 @@ import math
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.bounds.chunks import evenly_spaced
+from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import point_of

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_position
+from pymc_austerity.bounds.block_table import AliasTable, alias_table, draw_position
 from tests.statistical.errors import p_of_counts
 
 P_LIMIT = 1e-4

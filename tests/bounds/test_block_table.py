@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds import block_table as module
-from pymc_austerity.bounds.alias import alias_table
-from pymc_austerity.bounds.block_table import BLOCK, BlockTable, block_table, draw_weighted, rounded_up
+from pymc_austerity.bounds.block_table import (
+    BLOCK,
+    BlockTable,
+    alias_table,
+    block_table,
+    draw_weighted,
+    rounded_up,
+)
 from tests.kernels.engines import ScriptedRng
 from tests.statistical.errors import p_of_counts
 

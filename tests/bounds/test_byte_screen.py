@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from pymc_austerity.bounds import byte_screen as module
-from pymc_austerity.bounds.byte_screen import kept_shares, probe_of, products
+from pymc_austerity.bounds import screened_draws as module
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import (
     bounded_terms,
@@ -18,7 +17,10 @@ from pymc_austerity.bounds.row_sampler import (
     row_sampler_of,
 )
 from pymc_austerity.bounds.screened_draws import (
+    kept_shares,
     mean_share,
+    probe_of,
+    products,
     screened,
     screened_bounds,
     screened_draw,

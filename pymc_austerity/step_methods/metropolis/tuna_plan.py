@@ -13,12 +13,20 @@ from numpy.typing import DTypeLike
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance import Exact
-from pymc_austerity.bounds.constants_table import ConstantsTable, InMemory, NewTable, positions_of_largest
 from pymc_austerity.bounds.group_draws import grouped
 from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import have_one_predictor
-from pymc_austerity.bounds.row_sampler import RowSampler, bounded_terms, plain_draws, row_sampler_of
+from pymc_austerity.bounds.row_sampler import (
+    ConstantsTable,
+    InMemory,
+    NewTable,
+    RowSampler,
+    bounded_terms,
+    plain_draws,
+    positions_of_largest,
+    row_sampler_of,
+)
 from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
