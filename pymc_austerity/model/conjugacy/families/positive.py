@@ -109,10 +109,6 @@ class PositiveFamily(GammaFamily):
         """M theta added to the shape, and M to the rate."""
         return shape + shift * np.exp(log_theta), rate + shift
 
-    def projected_shape(self, theta: Array, shape: Array, alpha: Array) -> Array:
-        """The shapes themselves."""
-        return shape
-
     def relevant_noise(self, noise: Array, shape: Array) -> Array:
         """All of it."""
         return noise
