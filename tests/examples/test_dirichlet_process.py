@@ -8,6 +8,7 @@ where p(block) is Dirichlet-multinomial and alpha has its prior. The mean of alp
 distribution follow.
 """
 
+import doctest
 import itertools
 import math
 from functools import cache
@@ -402,3 +403,7 @@ def test_bad_options(options, message):
 def test_bad_units(starts, categories, message):
     with pytest.raises(ValueError, match=message):
         DirichletProcessMixture(starts, categories, D)
+
+
+def test_the_example_in_the_docstring():
+    assert doctest.testmod(dirichlet_process) == (0, 6)

@@ -1,10 +1,12 @@
 """Patterson & Teh's step: its formula, PyMC's contract, and the bias that it is there to show."""
 
+import doctest
 import math
 
 import numpy as np
 import pymc as pm
 import pytest
+import sgrld
 from scipy import stats
 from sgrld import SGRLD, sgrld_transition, sgrld_transitions, transitions
 
@@ -102,3 +104,7 @@ def test_sgrld_is_right_where_it_can_be():
     low = [np.mean(sampled(model, step, 4000)[0] < 1e-4) for step in (sgrld, scir)]
     assert low[1] > 0.25  # exactly: 0.42
     assert low[0] < 0.05
+
+
+def test_the_example_in_the_docstring():
+    assert doctest.testmod(sgrld) == (0, 7)
