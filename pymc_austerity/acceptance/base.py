@@ -20,9 +20,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import first_batch
 
 
@@ -30,49 +30,26 @@ class Schedule(NamedTuple):
     """Stages of a sequential decision about the mean of N numbers.
 
     A rule that needs more numbers returns a NamedTuple of its own, which has `ends` and `block` too.
-
-    Attributes
-    ----------
-    ends : ndarray of int, shape (J,)
-        Size of the subsample at the end of each stage; increasing, and the last is N.
-    bounds : ndarray of float, shape (J,)
-        One number for each stage, whose meaning belongs to the rule.
-    block : int, default 1
-        Terms are drawn in blocks of so many neighbours; divides all ends but the last.
     """
 
-    ends: npt.NDArray[np.int64]
-    bounds: npt.NDArray[np.float64]
-    block: int = 1
+    ends: Index  # (J,): size of the subsample at the end of each stage; increasing, and the last is N
+    bounds: Vector  # (J,): one number for each stage, whose meaning belongs to the rule
+    block: int = 1  # terms are drawn in blocks of so many neighbours; divides all ends but the last
 
 
 class Sample(NamedTuple):
-    """What is known of the log ratios l_i that were read.
+    """What is known of the log ratios l_i that were read."""
 
-    Attributes
-    ----------
-    n, n_local : int
-        How many were read, and how many there are.
-    mean, m2 : float
-        Their mean, and the sum of their squared deviations from it.
-    low, high : float
-        The smallest and the largest.
-    center : float
-        Mean of the first batch.
-    absolute, cubed, signed_cubed : float
-        Sums of |l_i - center|, of |l_i - center|^3 and of (l_i - center)^3.
-    """
-
-    n: int
-    n_local: int
+    n: int  # how many were read
+    n_local: int  # how many there are
     mean: float
-    m2: float
-    low: float
-    high: float
-    center: float
-    absolute: float
-    cubed: float
-    signed_cubed: float
+    m2: float  # sum of the squared deviations from the mean
+    low: float  # the smallest
+    high: float  # the largest
+    center: float  # mean of the first batch
+    absolute: float  # sum of |l_i - center|
+    cubed: float  # sum of |l_i - center|^3
+    signed_cubed: float  # sum of (l_i - center)^3
 
 
 @jitable
@@ -101,30 +78,19 @@ def never_clipped(schedule: Any, sample: Sample) -> bool:
 
 
 class RuleFunctions(NamedTuple):
-    """The functions of a decision rule.
+    """The functions of a decision rule."""
 
-    Attributes
-    ----------
-    draw : callable
-        ``(rng) -> float``; psi = (draw - [global log ratio] - log_hastings) / N.
-    decide : callable
-        ``(schedule, stage, sample, psi, width) -> bool``: is the evidence enough? `width` bounds the range of
-        all N log ratios, for rules that say they need it.
-    accept : callable
-        ``(schedule, sample, psi, rng) -> bool``, called once, after the last row is read.
-    others : callable, default `no_others`
-        ``(schedule, sample) -> int``, called after `decide` has said no. Above 0: so many rows that were not
-        read, drawn at random, make a sample of their own, which is handed to `accept`. They have to be there,
-        and fill whole blocks. 0: read on.
-    clipped : callable, default `never_clipped`
-        ``(schedule, sample) -> bool``: did `accept` take the variance for smaller than `sample` shows? It is
-        counted in the sample statistic `clipped`.
-    """
-
-    draw: Draw
+    draw: Draw  # ``(rng) -> float``; psi = (draw - [global log ratio] - log_hastings) / N
+    # ``(schedule, stage, sample, psi, width) -> bool``: is the evidence enough? `width` bounds the range of
+    # all N log ratios, for rules that say they need it.
     decide: Decide
-    accept: Accept
+    accept: Accept  # ``(schedule, sample, psi, rng) -> bool``, called once, after the last row is read
+    # ``(schedule, sample) -> int``, called after `decide` has said no. Above 0: so many rows that were not
+    # read, drawn at random, make a sample of their own, which is handed to `accept`. They have to be there,
+    # and fill whole blocks. 0: read on.
     others: Others = no_others
+    # ``(schedule, sample) -> bool``: did `accept` take the variance for smaller than `sample` shows? It is
+    # counted in the sample statistic `clipped`.
     clipped: Clipped = never_clipped
 
 
@@ -154,19 +120,9 @@ class AcceptanceRule(Protocol):
 
 
 def with_batch_size[R: AcceptanceRule](rule: R, n_local: int, default: int | None = None) -> R:
-    """The rule with a `batch_size` for `n_local` terms, if it has one.
+    """The rule with a `batch_size` for `n_local` terms, if it has one; `ValueError` if it is larger.
 
-    Parameters
-    ----------
-    rule : AcceptanceRule
-    n_local : int
-    default : int, optional
-        Instead of the rule's own `default_batch_size`.
-
-    Raises
-    ------
-    ValueError
-        If it has one that is larger.
+    `default` takes the place of the rule's own `default_batch_size`.
     """
     chosen = getattr(rule, "batch_size", None)
     if chosen is None and not hasattr(rule, "default_batch_size"):
@@ -175,6 +131,15 @@ def with_batch_size[R: AcceptanceRule](rule: R, n_local: int, default: int | Non
         default = getattr(rule, "default_batch_size", n_local)
     size = first_batch(chosen, default, n_local)
     return rule if chosen == size else replace(cast(Any, rule), batch_size=size)
+
+
+def growing_ends(first: int, growth: float, n_local: int) -> list[int]:
+    """Sizes of a subsample that grows by a factor, and by at least one term, up to those below `n_local`."""
+    ends, n = [], first
+    while n < n_local:
+        ends.append(n)
+        n = max(n + 1, math.ceil(growth * n))
+    return ends
 
 
 def metropolis_target_accept(n_dim: int) -> float:

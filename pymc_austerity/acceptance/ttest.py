@@ -14,6 +14,7 @@ from pymc_austerity.acceptance.base import (
     Sample,
     Schedule,
     above,
+    growing_ends,
     log_uniform,
     metropolis_target_accept,
     standard_error,
@@ -103,14 +104,10 @@ class TTest:
     def _ends(self, n_local: int) -> np.ndarray:
         batch = first_batch(self.batch_size, self.default_batch_size, n_local)
         if self.growth == "constant":
-            inner = np.arange(batch, n_local, batch)
+            inner = list(range(batch, n_local, batch))
         else:
-            sizes, n = [], batch
-            while n < n_local:
-                sizes.append(n)
-                n = max(n + 1, math.ceil(n * self.growth))
-            inner = np.array(sizes, dtype=np.int64)
-        return np.append(inner, n_local).astype(np.int64)
+            inner = growing_ends(batch, self.growth, n_local)
+        return np.array([*inner, n_local], dtype=np.int64)
 
     def target_accept(self, n_dim: int) -> float:
         """Acceptance rate for Metropolis's rule."""

@@ -7,9 +7,7 @@ import numba
 import numpy as np
 from scipy.special import expit
 
-from pymc_austerity.acceptance.barker_correction import correction
-from pymc_austerity.acceptance.barker_noise import noise_variance, skewness_error
-from pymc_austerity.acceptance.barker_skewness import probability
+from pymc_austerity.acceptance.barker import correction, noise_variance, probability, skewness_error
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.records import constructor

@@ -10,7 +10,7 @@ from numba.extending import register_jitable
 from scipy.special import expit, ndtri
 
 from pymc_austerity.acceptance import Barker, ExactBarker
-from pymc_austerity.acceptance.barker_noise import noise_variance, normal_distance
+from pymc_austerity.acceptance.barker import noise_variance, normal_distance
 from pymc_austerity.acceptance.base import nothing_read
 from pymc_austerity.acceptance.exact import barker_target_accept
 from pymc_austerity.kernels.metropolis import Rule, merge, sequential_test

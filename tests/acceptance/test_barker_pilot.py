@@ -8,9 +8,15 @@ import pytest
 from scipy.special import ndtri
 
 from pymc_austerity.acceptance import Barker
-from pymc_austerity.acceptance.barker_noise import noise_variance, skewness_error
-from pymc_austerity.acceptance.barker_pilot import clipped, everything, others_for
-from pymc_austerity.acceptance.barker_skewness import accept_with_skewness, probability
+from pymc_austerity.acceptance.barker import (
+    accept_with_skewness,
+    clipped,
+    everything,
+    noise_variance,
+    others_for,
+    probability,
+    skewness_error,
+)
 from pymc_austerity.acceptance.base import nothing_read
 from pymc_austerity.kernels.metropolis import merge
 from pymc_austerity.kernels.subsample import draw_without_replacement, restore_order

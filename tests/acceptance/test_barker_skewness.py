@@ -10,10 +10,15 @@ from scipy.special import expit, ndtri
 from scipy.stats import norm
 
 from pymc_austerity.acceptance import Barker
-from pymc_austerity.acceptance.barker import accept_noisily, nothing_yet
-from pymc_austerity.acceptance.barker_noise import noise_variance, skewness_error
-from pymc_austerity.acceptance.barker_pilot import clipped
-from pymc_austerity.acceptance.barker_skewness import accept_with_skewness, probability
+from pymc_austerity.acceptance.barker import (
+    accept_noisily,
+    accept_with_skewness,
+    clipped,
+    noise_variance,
+    nothing_yet,
+    probability,
+    skewness_error,
+)
 from pymc_austerity.acceptance.base import RuleFunctions, no_others, nothing_read
 from pymc_austerity.kernels.metropolis import merge
 from tests.acceptance.barker_trials import CORRECTION, error_of, gamma_terms, scaled, trials

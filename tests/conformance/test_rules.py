@@ -8,8 +8,7 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
-from pymc_austerity.acceptance.barker_correction import draw_correction
-from pymc_austerity.acceptance.barker_noise import noise_variance
+from pymc_austerity.acceptance.barker import draw_correction, noise_variance
 from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform
 from pymc_austerity.acceptance.concentration import hoeffding_serfling
 from pymc_austerity.acceptance.exact import logistic
