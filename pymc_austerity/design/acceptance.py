@@ -1,4 +1,4 @@
-"""What the errors of a test do to the probability of acceptance of a move."""
+"""What the errors of a test do to the acceptance probability of a move, and to a chain."""
 
 from __future__ import annotations
 
@@ -10,32 +10,17 @@ from scipy.special import roots_legendre
 
 from pymc_austerity.design.checks import (
     Floats,
+    as_given,
     check_batch,
     check_boundary,
     check_epsilon,
     check_real,
     numbers,
 )
-from pymc_austerity.design.curves import LawCurves
+from pymc_austerity.design.sequential import LawCurves
 
 # -log u beyond which no u lies (4e-18), and nodes for each part of the integral.
 _RARE, _NODES = 40.0, 96
-
-
-class DecisionErrors(NamedTuple):
-    """What a test does with moves, on average over u.
-
-    Attributes
-    ----------
-    signed, absolute : ndarray of shape (n,)
-        Error of the acceptance probability; and probability of a wrong decision, the average of the error of
-        the test over u, in which errors of different sign do not cancel.
-    data_usage : ndarray of shape (n,)
-    """
-
-    signed: Floats
-    absolute: Floats
-    data_usage: Floats
 
 
 def acceptance_error(
@@ -104,7 +89,7 @@ def acceptance_error(
     array([-0.183,  0.061,  0.093])
     """
     mu, sigma_l, shape = _moves(mu, sigma_l)
-    return _shaped(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).signed, shape)
+    return as_given(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).signed.reshape(shape))
 
 
 def expected_data_usage(
@@ -146,7 +131,68 @@ def expected_data_usage(
     array([0.612, 0.63 , 0.547])
     """
     mu, sigma_l, shape = _moves(mu, sigma_l)
-    return _shaped(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).data_usage, shape)
+    return as_given(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).data_usage.reshape(shape))
+
+
+def stationary_error_bound(delta_max: npt.ArrayLike, eta: npt.ArrayLike) -> float | Floats:
+    r"""Bound on the distance of a chain with approximate decisions from the posterior.
+
+    Parameters
+    ----------
+    delta_max : float or array_like in [0, 1]
+        Largest error \|Delta\| of the acceptance probability, over all states and moves.
+    eta : float or array_like in [0, 1)
+        Contraction of the exact chain: a transition brings any distribution nearer to the posterior, in total
+        variation, by at least this factor.
+
+    Returns
+    -------
+    float or ndarray
+        Bound on the total variation distance, min(1, delta_max / (1 - eta)).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    Notes
+    -----
+    Theorem 1 of Korattikara et al. (2014). No distance is above 1, so a bound of 1 says nothing.
+
+    *Guarantee*: for a uniformly ergodic chain, and numbers that are bounds indeed.
+
+    *When it fails*: neither number is known in practice. `acceptance_error` of some moves is no bound for
+    all, and unbounded parameter spaces seldom have any eta < 1. The bound shows how the two act together:
+    errors that are harmless in a chain that mixes fast add up in one that mixes slowly.
+
+    References
+    ----------
+    .. [1] Korattikara, A., Chen, Y. & Welling, M. (2014). Austerity in MCMC land: cutting the
+       Metropolis-Hastings budget. ICML.
+
+    Examples
+    --------
+    >>> from pymc_austerity.design import stationary_error_bound
+    >>> stationary_error_bound(0.01, 0.9).__round__(6)
+    0.1
+    """
+    error, contraction = numbers("delta_max", delta_max), numbers("eta", eta)
+    if np.any((error < 0.0) | (error > 1.0)):
+        raise ValueError(f"delta_max must be in [0, 1], got {delta_max!r}.")
+    if np.any((contraction < 0.0) | (contraction >= 1.0)):
+        raise ValueError(
+            f"eta must be in [0, 1), got {eta!r}: a chain that does not contract may drift anywhere."
+        )
+    return as_given(np.minimum(1.0, error / (1.0 - contraction)))
+
+
+class DecisionErrors(NamedTuple):
+    """What a test does with n moves, on average over u; all of shape (n,)."""
+
+    signed: Floats  # error of the acceptance probability
+    # Probability of a wrong decision, in which errors of different sign do not cancel.
+    absolute: Floats
+    data_usage: Floats
 
 
 def decision_errors(
@@ -203,7 +249,3 @@ def _moves(mu: Any, sigma_l: Any) -> tuple[Floats, Floats, tuple[int, ...]]:
         raise ValueError(f"sigma_l must be finite and not negative, got {float(wrong[0])!r}.")
     shape = np.broadcast_shapes(mu.shape, sigma_l.shape)
     return np.broadcast_to(mu, shape).ravel(), np.broadcast_to(sigma_l, shape).ravel(), shape
-
-
-def _shaped(found: Floats, shape: tuple[int, ...]) -> float | Floats:
-    return float(found[0]) if shape == () else found.reshape(shape)

@@ -24,6 +24,11 @@ def numbers(name: str, value: Any) -> Floats:
     return found
 
 
+def as_given(found: Floats) -> float | Floats:
+    """A float where all that was given were numbers."""
+    return float(found) if found.ndim == 0 else found
+
+
 def _within(name: str, value: Any, low: float, high: float, said: str) -> Floats:
     found = numbers(name, value)
     outside = found[~((found >= low) & (found <= high))]

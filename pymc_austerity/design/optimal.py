@@ -21,7 +21,7 @@ from pymc_austerity.design.checks import (
     check_real,
     numbers,
 )
-from pymc_austerity.design.sequential_walk import MOST_STAGES, operating_characteristics
+from pymc_austerity.design.sequential import MOST_STAGES, operating_characteristics
 from pymc_austerity.exceptions import warn
 
 BATCH_SIZES = (50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 5000)
@@ -257,9 +257,7 @@ def moves_of(pairs: Any, N: Any) -> tuple[tuple[Floats, Floats] | None, int]:
 
 def _default_sizes(n_local: int) -> list[int]:
     larger = [digit * 10**power for power in range(4, 18) for digit in (1, 2, 5)]
-    sizes = [size for size in BATCH_SIZES if size <= n_local] + [
-        size for size in larger if size <= n_local / 2
-    ]
+    sizes = [s for s in BATCH_SIZES if s <= n_local] + [s for s in larger if s <= n_local / 2]
     return [size for size in sizes if size >= n_local / _STAGES] or [n_local]
 
 

@@ -12,8 +12,7 @@ from scipy.stats import multivariate_normal
 from pymc_austerity.acceptance import TTest
 from pymc_austerity.acceptance.ttest import significant
 from pymc_austerity.design import data_usage, error
-from pymc_austerity.design.curves import LawCurves
-from pymc_austerity.design.sequential_walk import MOST_STAGES, operating_characteristics, stage_shares
+from pymc_austerity.design.sequential import MOST_STAGES, LawCurves, operating_characteristics, stage_shares
 from tests.design.paper import paper_law
 from tests.kernels.engines import compiled_test, significant_without_fpc
 from tests.statistical.errors import LIMIT
