@@ -13,13 +13,14 @@ from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform
 from pymc_austerity.acceptance.concentration import hoeffding_serfling
 from pymc_austerity.acceptance.exact import logistic
 from pymc_austerity.testing import check_rule
-from pymc_austerity.testing.decisions import (
+from pymc_austerity.testing.rules import (
+    check_acceptance,
     check_compiled,
+    check_law,
     check_schedule,
     check_with_all_terms,
     exact_probability,
 )
-from pymc_austerity.testing.rules import check_acceptance, check_law
 from pymc_austerity.testing.targets import normal_chain, two_point_chain
 
 METROPOLIS = [
