@@ -50,8 +50,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import expit, ndtr
 
-from pymc_austerity.acceptance.base import RuleFunctions, Sample
-from pymc_austerity.acceptance.exact import barker_target_accept, logistic
+from pymc_austerity.acceptance.base import RuleFunctions, Sample, barker_target_accept, logistic
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import first_batch, is_real, is_whole

@@ -14,12 +14,13 @@ from pymc_austerity.acceptance.base import (
     Sample,
     Schedule,
     above,
+    barker_target_accept,
     growing_ends,
     log_uniform,
+    logistic,
     metropolis_target_accept,
     standard_error,
 )
-from pymc_austerity.acceptance.exact import barker_target_accept, logistic
 from pymc_austerity.compilation import jitable
 from pymc_austerity.validation import first_batch, is_real, is_whole
 

@@ -88,8 +88,8 @@ def acceptance_error(
     >>> acceptance_error(moves / N, 3 / np.sqrt(N), N, batch_size=500, epsilon=0.05).round(3)
     array([-0.183,  0.061,  0.093])
     """
-    mu, sigma_l, shape = _moves(mu, sigma_l)
-    return as_given(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).signed.reshape(shape))
+    moves, shape = _moves(mu, sigma_l)
+    return as_given(decision_errors(*moves, N, batch_size, epsilon, boundary).signed.reshape(shape))
 
 
 def expected_data_usage(
@@ -130,8 +130,8 @@ def expected_data_usage(
     >>> expected_data_usage(moves / N, 3 / np.sqrt(N), N, batch_size=500, epsilon=0.05).round(3)
     array([0.612, 0.63 , 0.547])
     """
-    mu, sigma_l, shape = _moves(mu, sigma_l)
-    return as_given(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).data_usage.reshape(shape))
+    moves, shape = _moves(mu, sigma_l)
+    return as_given(decision_errors(*moves, N, batch_size, epsilon, boundary).data_usage.reshape(shape))
 
 
 def stationary_error_bound(delta_max: npt.ArrayLike, eta: npt.ArrayLike) -> float | Floats:
@@ -242,10 +242,11 @@ def _part(log_ratio: Floats, sd_sum: Floats, curves: LawCurves, side: float) -> 
     return np.sum(density * test.error, axis=1), np.sum(density * (test.data_usage - curves.pi_1), axis=1)
 
 
-def _moves(mu: Any, sigma_l: Any) -> tuple[Floats, Floats, tuple[int, ...]]:
+def _moves(mu: Any, sigma_l: Any) -> tuple[tuple[Floats, Floats], tuple[int, ...]]:
+    """Moves as arrays of one length, and the shape that was given."""
     mu, sigma_l = numbers("mu", mu), numbers("sigma_l", sigma_l)
     wrong = sigma_l[~((sigma_l >= 0.0) & (sigma_l < np.inf))]
     if wrong.size:
         raise ValueError(f"sigma_l must be finite and not negative, got {float(wrong[0])!r}.")
     shape = np.broadcast_shapes(mu.shape, sigma_l.shape)
-    return np.broadcast_to(mu, shape).ravel(), np.broadcast_to(sigma_l, shape).ravel(), shape
+    return (np.broadcast_to(mu, shape).ravel(), np.broadcast_to(sigma_l, shape).ravel()), shape

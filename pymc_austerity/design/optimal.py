@@ -14,7 +14,6 @@ import xarray as xr
 from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.checks import (
     Floats,
-    check_batch,
     check_boundary,
     check_count,
     check_epsilon,
@@ -268,7 +267,6 @@ def _usable(batch_sizes: Sequence[int], n_local: int) -> list[int]:
     if not sizes:
         raise ValueError(f"batch_sizes must have one of at most N = {n_local}, got {list(batch_sizes)!r}.")
     for size in sizes:
-        check_batch(size, n_local)
         if math.ceil(n_local / size) > MOST_STAGES:
             raise ValueError(
                 f"batch_sizes must be at least N / {MOST_STAGES:,} = {n_local / MOST_STAGES:g}, got {size}."

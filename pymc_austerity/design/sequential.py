@@ -234,17 +234,14 @@ def _density_sum(mean: Floats, nodes: Floats, masses: Floats) -> Floats:
 def _rule(low: float, high: float, scale: float) -> tuple[Floats, Floats]:
     """Gauss-Legendre nodes and weights on (low, high) for functions that change over `scale`."""
     half = 0.5 * (high - low)
-    x, weights = _legendre(_LEAST + _DENSITY * half / scale)
+    size = _LEAST + _DENSITY * half / scale
+    # Few different sizes, so that most are at hand; even, so that no node is its own mirror image.
+    x, weights = _legendre(2 * math.ceil(0.5 * 1.1 ** math.ceil(math.log(size, 1.1))))
     return low + half * (1.0 + x), half * weights
 
 
-def _legendre(size: float) -> tuple[Floats, Floats]:
-    # Few different sizes, so that most are at hand; even, so that no node is its own mirror image.
-    return _even_legendre(2 * math.ceil(0.5 * 1.1 ** math.ceil(math.log(size, 1.1))))
-
-
 @lru_cache(maxsize=128)
-def _even_legendre(size: int) -> tuple[Floats, Floats]:
+def _legendre(size: int) -> tuple[Floats, Floats]:
     x, weights = roots_legendre(size)
     return np.asarray(x, dtype=np.float64), np.asarray(weights, dtype=np.float64)
 

@@ -118,6 +118,8 @@ class BoundJumps(BoundProposal):
 
 def bound_jumps(jumps: Jumps, expansion: SubmodelExpansion, given: BoundProposal | None = None) -> BoundJumps:
     """Jumps with their state; `given` is the proposal of the other moves, for the d continuous variables."""
+    move = jump_or_redraw if given is None else jump_or_given
+    given = given or BoundProposal(NoState(np.array([np.nan])), no_density, no_adaptation)
     state = JumpState(
         scale=np.array([np.nan]),
         shares=np.array([jumps.jump, jumps.swap]),
@@ -127,19 +129,16 @@ def bound_jumps(jumps: Jumps, expansion: SubmodelExpansion, given: BoundProposal
         precision=expansion.precision,
         kind=np.array([OTHER]),
         tally=np.zeros((len(KINDS), len(COUNTS))),
-        given=NoState(np.array([np.nan])) if given is None else given.state,
+        given=given.state,
     )
-    functions = ("global_log_ratio", "slab")
-    if given is None:
-        return BoundJumps(state, no_density, no_adaptation, move=jump_or_redraw, target_functions=functions)
     return BoundJumps(
         state,
         given.propose,
         no_adaptation,
         compilable=given.compilable,
         plain=given.plain,
-        move=jump_or_given,
-        target_functions=functions,
+        move=move,
+        target_functions=("global_log_ratio", "slab"),
         learn=given.adapt,
     )
 

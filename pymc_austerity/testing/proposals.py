@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize, stats
 
-from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
 from pymc_austerity.kernels.subsample import Rows, rows_of

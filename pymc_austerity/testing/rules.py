@@ -13,8 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from pymc_austerity.acceptance.base import AcceptanceRule, RuleFunctions, Sample, nothing_read
-from pymc_austerity.acceptance.exact import Exact, ExactBarker, all_seen
+from pymc_austerity.acceptance.base import (
+    AcceptanceRule,
+    Exact,
+    ExactBarker,
+    RuleFunctions,
+    Sample,
+    all_seen,
+    nothing_read,
+)
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
 from pymc_austerity.kernels.metropolis import Rule, merge, transitions
@@ -336,11 +343,12 @@ def exact_probability(exact: Exact | ExactBarker, log_ratio: npt.ArrayLike) -> A
 def decisions(
     rule: AcceptanceRule, chain: Chain, i: int, j: int, n: int, seed: int, ranges: np.ndarray
 ) -> Trace:
-    """Transitions from state i in which j is proposed."""
-    schedule = rule.bind(chain.terms.shape[1])
+    """Transitions from state i in which j is proposed, with the log_hastings of the chain's own proposal."""
+    schedule, n_states = rule.bind(chain.terms.shape[1]), len(chain.prior)
+    always_j = jumps_of(chain)._replace(probabilities=np.eye(n_states)[np.full(n_states, j)])
     return compiled(rule.functions)(
         n, True, np.random.default_rng(seed), np.array([float(i)]), chain.args, rows_of(schedule),
-        one_jump(chain, j), schedule, ranges,
+        always_j, schedule, ranges,
     )  # fmt: skip
 
 
@@ -379,11 +387,6 @@ def jump(state: Jumps, q: Vector, rng: np.random.Generator) -> tuple[Vector, flo
 def jumps_of(chain: Chain) -> Jumps:
     """The chain's own proposal."""
     return Jumps(np.array([np.nan]), chain.jumps, chain.log_hastings)
-
-
-def one_jump(chain: Chain, there: int) -> Jumps:
-    """Propose one state only, with the log_hastings of the chain's own proposal."""
-    return jumps_of(chain)._replace(probabilities=np.eye(len(chain.prior))[np.full(len(chain.prior), there)])
 
 
 @jitable

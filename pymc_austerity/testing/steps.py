@@ -263,23 +263,19 @@ def check_chains(step: Any, point: Point, carried: Sequence[str] = ()) -> None:
         any(not np.array_equal(p[n], q[n]) for p, q in zip(paths[0][0], paths[2][0], strict=True) for n in p),
         "Chains with different seeds are identical: the step does not use the generator of setup_chain.",
     )
+
+    def require_unchanged(one: Any, start: Point, what: str, meaning: str) -> None:
+        before = deepcopy(learnt(one, carried))
+        move(one, start)
+        after = learnt(one, carried)
+        require(equal_dataclass_values(after, before), f"{what}: {before} became {after}.{meaning}")
+
     one = fresh(step)
     points, _ = move(one, point)
     one.stop_tuning()
-    before = deepcopy(learnt(one, carried))
-    move(one, points[-1])
-    require(
-        equal_dataclass_values(learnt(one, carried), before),
-        f"The step still learnt after stop_tuning: {before} became {learnt(one, carried)}. Draws that are "
-        "kept then have another distribution than the target.",
-    )
-    one = fresh(step, tune=0)
-    before = deepcopy(learnt(one, carried))
-    move(one, point)
-    require(
-        equal_dataclass_values(learnt(one, carried), before),
-        f"The step learnt in a chain without tuning: {before} became {learnt(one, carried)}.",
-    )
+    meaning = " Draws that are kept then have another distribution than the target."
+    require_unchanged(one, points[-1], "The step still learnt after stop_tuning", meaning)
+    require_unchanged(fresh(step, tune=0), point, "The step learnt in a chain without tuning", "")
 
 
 def check_posterior(

@@ -9,9 +9,8 @@ from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
 from pymc_austerity.acceptance.barker import draw_correction, noise_variance
-from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform
+from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform, logistic
 from pymc_austerity.acceptance.concentration import hoeffding_serfling
-from pymc_austerity.acceptance.exact import logistic
 from pymc_austerity.testing import check_rule
 from pymc_austerity.testing.rules import (
     check_acceptance,
