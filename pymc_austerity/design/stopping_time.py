@@ -194,7 +194,5 @@ def expected_share(
 
 
 def _budget(delta: float, p: float) -> tuple[float, float]:
-    return (
-        check_real("delta", delta, 0.0, 1.0, "between 0 and 1"),
-        check_real("p", p, 1.0, math.inf, "a number above 1 (otherwise the looks spend more than delta)"),
-    )
+    said = "a number above 1 (otherwise the looks spend more than delta)"
+    return check_real("delta", delta, 0.0, 1.0, "between 0 and 1"), check_real("p", p, 1.0, math.inf, said)

@@ -310,10 +310,7 @@ def interpreted(bound: BoundProposal, law: Law) -> Walks:
 def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None:
     """The same, compiled; None for a function of the user that numba cannot compile.
 
-    Raises
-    ------
-    AssertionError
-        If numba cannot compile a proposal that says it can.
+    `AssertionError` if numba cannot compile a proposal that says it can.
     """
     walks = _dispatchers(bound.kernel(...), law.log_density)
     rng, state = np.random.default_rng(0), deepcopy(bound.state)
