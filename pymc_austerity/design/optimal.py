@@ -13,16 +13,15 @@ import xarray as xr
 
 from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.checks import (
-    check_batch,
+    Array,
     check_boundary,
     check_count,
     check_epsilon,
     check_real,
     numbers,
 )
-from pymc_austerity.design.sequential_walk import MOST_STAGES, operating_characteristics
+from pymc_austerity.design.sequential import MOST_STAGES, operating_characteristics
 from pymc_austerity.exceptions import warn
-from pymc_austerity.target import Array
 
 BATCH_SIZES = (50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 5000)
 EPSILONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -257,9 +256,7 @@ def moves_of(pairs: Any, N: Any) -> tuple[tuple[Array, Array] | None, int]:
 
 def _default_sizes(n_local: int) -> list[int]:
     larger = [digit * 10**power for power in range(4, 18) for digit in (1, 2, 5)]
-    sizes = [size for size in BATCH_SIZES if size <= n_local] + [
-        size for size in larger if size <= n_local / 2
-    ]
+    sizes = [s for s in BATCH_SIZES if s <= n_local] + [s for s in larger if s <= n_local / 2]
     return [size for size in sizes if size >= n_local / _STAGES] or [n_local]
 
 
@@ -270,7 +267,6 @@ def _usable(batch_sizes: Sequence[int], n_local: int) -> list[int]:
     if not sizes:
         raise ValueError(f"batch_sizes must have one of at most N = {n_local}, got {list(batch_sizes)!r}.")
     for size in sizes:
-        check_batch(size, n_local)
         if math.ceil(n_local / size) > MOST_STAGES:
             raise ValueError(
                 f"batch_sizes must be at least N / {MOST_STAGES:,} = {n_local / MOST_STAGES:g}, got {size}."

@@ -12,8 +12,7 @@ from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
 from pymc_austerity.testing import check_proposal
-from pymc_austerity.testing.fitted import proxy_of
-from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves
+from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves, proxy_of
 from pymc_austerity.testing.targets import LOG_NORMAL, NORMAL
 
 COV = [[0.5, 0.2], [0.2, 0.3]]

@@ -8,19 +8,18 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
-from pymc_austerity.acceptance.barker_correction import draw_correction
-from pymc_austerity.acceptance.barker_noise import noise_variance
-from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform
+from pymc_austerity.acceptance.barker import draw_correction, noise_variance
+from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform, logistic
 from pymc_austerity.acceptance.concentration import hoeffding_serfling
-from pymc_austerity.acceptance.exact import logistic
 from pymc_austerity.testing import check_rule
-from pymc_austerity.testing.decisions import (
+from pymc_austerity.testing.rules import (
+    check_acceptance,
     check_compiled,
+    check_law,
     check_schedule,
     check_with_all_terms,
     exact_probability,
 )
-from pymc_austerity.testing.rules import check_acceptance, check_law
 from pymc_austerity.testing.targets import normal_chain, two_point_chain
 
 METROPOLIS = [

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from pymc_austerity.acceptance.base import RuleFunctions, above
-from pymc_austerity.acceptance.exact import ExactBarker
+from pymc_austerity.acceptance.base import ExactBarker, RuleFunctions, above
 from pymc_austerity.acceptance.ttest import BarkerTTest
 from pymc_austerity.kernels.elements import READS_ALL, ElementProposal, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import Rule, no_range

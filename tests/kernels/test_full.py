@@ -13,8 +13,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk, SubsamplingWarning
 from pymc_austerity.acceptance import Exact, ExactBarker
-from pymc_austerity.acceptance.base import RuleFunctions
-from pymc_austerity.acceptance.exact import logistic
+from pymc_austerity.acceptance.base import RuleFunctions, logistic
 from pymc_austerity.compilation import entry
 from pymc_austerity.kernels.full_data import Current, full_transitions, total, unknown_sum
 from pymc_austerity.kernels.metropolis import transitions
