@@ -86,6 +86,60 @@ def test_one_dtype_for_all(table, tmp_path):
     np.testing.assert_array_equal(store["X"], matrix(table).astype(np.float32))
 
 
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (np.array([-128, 127]), "int8"),
+        (np.array([0, 255]), "uint8"),
+        (np.array([0, 1]), "bool"),
+        (np.array([0.0, 1.0]), "bool"),
+        (np.array([-3.0, 2.0**62]), "int64"),
+        (np.array([True, False]), "float32"),
+        (np.array([-(2**24), 2**24]), "float32"),
+        (np.array([-(2**53), 2**53]), "float64"),
+        (np.array([1e-40, 3e38, np.nan, np.inf, 0.0, 0.1]), "float32"),
+        (np.array([2**64 - 1], np.uint64), "uint64"),
+    ],
+)
+def test_another_dtype_for_the_same_numbers(tmp_path, values, dtype):
+    rows = RowStore.write({"x": values}, tmp_path / "rows", dtype=dtype)["x"]
+    assert rows.dtype == dtype
+    rounded = 1e-4 if values.dtype.kind == "f" else 0
+    np.testing.assert_allclose(rows[:].astype(values.dtype), values, rtol=rounded)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "dtype"),
+    [
+        (300, "int64", "int8"),
+        (-1, "int64", "uint16"),
+        (2, "int8", "bool"),
+        (0.5, "float64", "bool"),
+        (1.5, "float64", "int32"),
+        (np.nan, "float64", "int32"),
+        (np.inf, "float32", "int8"),
+        (2.0**63, "float64", "int64"),
+        (2.0**64, "float32", "uint64"),
+        (2**63, "uint64", "int64"),
+        (2**24 + 1, "int64", "float32"),
+        (2**53 + 1, "int64", "float64"),
+        (-(2**53) - 1, "int64", "float64"),
+        (2**64 - 1, "uint64", "float64"),
+        (1e39, "float64", "float32"),
+        (1e-60, "float64", "float32"),
+    ],
+)
+def test_a_number_that_does_not_fit_is_named(tmp_path, value, kind, dtype):
+    values = np.zeros((N, 2), kind)
+    values[702, 1] = value
+    for array, told in ((values[:, 1], ""), (values, ", column 1")):
+        with pytest.raises(
+            ValueError, match=rf"in row 702 of column 'x'{told} does not fit into {dtype}"
+        ) as e:
+            RowStore.write({"x": array}, tmp_path / "rows", dtype=dtype, chunk_rows=CHUNK)
+        assert str(e.value).startswith(str(values[702, 1]))
+
+
 def test_it_goes_to_another_process_by_its_path(store):
     sent = pickle.dumps(store)
     assert len(sent) < 3000
