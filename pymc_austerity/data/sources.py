@@ -277,18 +277,18 @@ class ArrowSource:
 
     def _batches(self, part: Part, names: Sequence[str]) -> Iterator[Any]:
         """All rows of a part, in pieces. A row group is decoded as a whole."""
-        # Little ahead and in this thread: memory stays small, and messages of CSV tell the row.
-        batches = part.fragment.to_batches(
-            schema=self._schema, columns=list(names), batch_size=_BATCH, batch_readahead=0,
-            fragment_readahead=0, use_threads=False,
-        )  # fmt: skip
-        start = part.start
+        start, batches = part.start, None
         while start < part.stop:
             remedy = _TYPES_OF_CSV if part.where.endswith(".csv") else _RESTORE
             with readable(part.where, start, part.stop, remedy):
                 if part.size:
                     # Reading from the map of a file that was cut would end the program.
                     require_size(Path(part.fragment.path), part.size)
+                # Little ahead and in this thread: memory stays small, and messages of CSV tell the row.
+                batches = batches or part.fragment.to_batches(
+                    schema=self._schema, columns=list(names), batch_size=_BATCH, batch_readahead=0,
+                    fragment_readahead=0, use_threads=False,
+                )  # fmt: skip
                 batch = next(batches, None)
                 if batch is None:
                     raise EOFError("it ends early")
