@@ -17,7 +17,7 @@ import pyarrow.parquet as parquet
 import pytest
 import zarr
 
-from pymc_austerity.data import RowStore
+from pymc_austerity.data import RowStore, row_store
 from pymc_austerity.data.sources import DictSource
 from tests.data.full_disk import limited_file_size
 
@@ -176,6 +176,20 @@ def test_a_damaged_file_of_arrow(source, tmp_path):
         assert int(re.search(r"rows (\d+)", str(found.value))[1]) <= 400
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(OSError, match="table.feather.*cannot be read"):
+        RowStore.write(path, tmp_path / "rows")
+
+
+def test_a_file_that_is_cut_after_it_was_opened(source, tmp_path, monkeypatch):
+    """It is mapped: to read beyond its end would kill Python."""
+    path, plan = tmp_path / "table.feather", row_store.plan_outputs
+    feather.write_feather(pa.table(source), path, compression="uncompressed")
+
+    def cut(*options):
+        os.truncate(path, 5000)
+        return plan(*options)
+
+    monkeypatch.setattr(row_store, "plan_outputs", cut)
+    with pytest.raises(OSError, match=r"table.feather has 5,000 bytes, and [\d,]+ are wanted: it was cut"):
         RowStore.write(path, tmp_path / "rows")
 
 
