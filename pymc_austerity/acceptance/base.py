@@ -228,7 +228,7 @@ class Exact:
         return metropolis_target_accept(n_dim)
 
     def error_bound(self, n_local: int) -> float:
-        """Bound on the error of a decision, which is 0."""
+        """Error of acceptance probabilities: 0, since all terms are read."""
         return 0.0
 
     @property
@@ -269,7 +269,7 @@ class ExactBarker:
         return barker_target_accept(n_dim)
 
     def error_bound(self, n_local: int) -> float:
-        """Bound on the error of a decision, which is 0."""
+        """Error of acceptance probabilities: 0, since all terms are read."""
         return 0.0
 
     @property
