@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from pymc.initial_point import PointType
 
@@ -13,11 +11,11 @@ from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import RebuiltStep
-from pymc_austerity.step_methods.metropolis import mixing_watch
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe
+from pymc_austerity.step_methods.metropolis.watch import Expected
 from pymc_austerity.target import Vector
 from pymc_austerity.work import budgeted
 
@@ -33,8 +31,6 @@ class MixingStep(RebuiltStep):
 
     mixing: Mixing | None = None
     _reads_disk = True
-    # Begins with a chain, and is over after its last draw.
-    mixing_watch: mixing_watch.Watched = mixing_watch.start(0, 0, 0)
     _options: MetropolisOptions
     _recipe: Recipe
     _engine: CompiledKernel | None
@@ -106,10 +102,19 @@ class MixingStep(RebuiltStep):
         names = ", ".join(fact.var_names)
         return mode_fit.start(vector_of(fact, point), rng, density_of_block(fact, point), names)
 
-    def _watch_mixing(self, q: Any) -> None:
-        """After tuning, notice a chain that mixes far worse than was announced."""
-        if mixing_watch.watch(self.mixing_watch, q):
-            mixing_watch.warn_if_slow(
-                self.mixing_watch, self._efficiency or 0.0, self.name_of, is_plate=self._is_plate
-            )
-            self.mixing_watch = mixing_watch.start(0, 0, 0)
+    def _expected(self) -> Expected:
+        """What a chain of the step is compared with; see `watch`."""
+        recipe, engine, fact = self._recipe, self._engine, self.factorisation
+        assert engine is not None
+        return Expected(
+            report=None if recipe.mode_fit is None else recipe.mode_fit.report,
+            independent_moves=recipe.independent_moves,
+            reads_all=engine.reads_all,
+            needs_range=engine.needs_range,
+            n_others=engine.n_others,
+            n_transitions=self._options.steps_per_draw or recipe.sweep,
+            efficiency=self._efficiency or 0.0,
+            is_plate=self._is_plate,
+            value_name=lambda k: fact.coordinate(k)[0],
+            name=self.name_of,
+        )
