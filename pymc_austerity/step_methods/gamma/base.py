@@ -17,6 +17,7 @@ from pymc.initial_point import PointType
 from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior, gamma_priors
 from pymc_austerity.model.conjugacy.recognise import analyse
@@ -42,7 +43,7 @@ from pymc_austerity.step_methods.gamma.state import (
     progress_updates,
 )
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
-from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 

@@ -19,16 +19,16 @@ from pymc_austerity.acceptance.base import AcceptanceRule, never_clipped
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport, start_near
+from pymc_austerity.model.checks import explained, warn_of_long_deterministics
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.impossible import impossible_explained
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.step_methods.base import warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.messages import warn_of_long_deterministics, warn_of_temperature
+from pymc_austerity.step_methods.messages import warn_of_temperature
 from pymc_austerity.step_methods.metropolis.element_plan import plan_elements, replan_elements
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_step import MixingStep
@@ -273,7 +273,7 @@ class SubsampledStep(MixingStep):
             self._begin_chain(n_tuning(self.watches))
         if not self.start_checked:
             has_moved()
-            with impossible_explained(self._model, point, by_start=False):
+            with explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
             point = point if goes_on else self._first_point(point)
             self.start_checked = True
