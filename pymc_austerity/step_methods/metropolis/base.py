@@ -44,6 +44,7 @@ from pymc_austerity.step_methods.metropolis.statistics import (
 )
 from pymc_austerity.step_methods.metropolis.watch import (
     DriftWatch,
+    Expected,
     FitWatch,
     MixingWatch,
     Watch,
@@ -291,6 +292,22 @@ class SubsampledStep(MixingStep):
         except BaseException:
             engine.restart()
             raise
+
+    def _expected(self) -> Expected:
+        """What a chain of the step is compared with."""
+        engine, fact = self.engine, self.factorisation
+        return Expected(
+            report=self.mode_fit,
+            independent_moves=self._recipe.independent_moves,
+            reads_all=engine.reads_all,
+            needs_range=engine.needs_range,
+            n_others=engine.n_others,
+            n_transitions=self.steps_per_draw,
+            efficiency=self._efficiency or 0.0,
+            is_plate=self._is_plate,
+            value_name=lambda k: fact.coordinate(k)[0],
+            name=self.name_of,
+        )
 
     def _first_point(self, point: PointType) -> PointType:
         """Where a chain begins that was told to begin at `point`."""

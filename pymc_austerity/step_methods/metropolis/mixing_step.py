@@ -15,7 +15,6 @@ from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import Recipe
-from pymc_austerity.step_methods.metropolis.watch import Expected
 from pymc_austerity.target import Vector
 from pymc_austerity.work import budgeted
 
@@ -101,20 +100,3 @@ class MixingStep(RebuiltStep):
         assert mode_fit is not None
         names = ", ".join(fact.var_names)
         return mode_fit.start(vector_of(fact, point), rng, density_of_block(fact, point), names)
-
-    def _expected(self) -> Expected:
-        """What a chain of the step is compared with; see `watch`."""
-        recipe, engine, fact = self._recipe, self._engine, self.factorisation
-        assert engine is not None
-        return Expected(
-            report=None if recipe.mode_fit is None else recipe.mode_fit.report,
-            independent_moves=recipe.independent_moves,
-            reads_all=engine.reads_all,
-            needs_range=engine.needs_range,
-            n_others=engine.n_others,
-            n_transitions=self._options.steps_per_draw or recipe.sweep,
-            efficiency=self._efficiency or 0.0,
-            is_plate=self._is_plate,
-            value_name=lambda k: fact.coordinate(k)[0],
-            name=self.name_of,
-        )
