@@ -46,7 +46,7 @@ class Output(NamedTuple):
     standardised: bool
 
     def values(self, block: Block, first_row: int, labels: Labels | None) -> NDArray[Any]:
-        """Rows of the output, of dtype `raw`, from those of the source; `first_row` is the number of the first.
+        """Rows of the output, of dtype `raw`, from those of the source from `first_row` on.
 
         Raises
         ------

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from scipy.special import roots_legendre
 
 from pymc_austerity.design.checks import (
-    Array,
     as_given,
     check_batch,
     check_boundary,
@@ -18,6 +17,7 @@ from pymc_austerity.design.checks import (
     numbers,
 )
 from pymc_austerity.design.sequential import LawCurves
+from pymc_austerity.target import Array
 
 # -log u beyond which no u lies (4e-18), and nodes for each part of the integral.
 _RARE, _NODES = 40.0, 96
