@@ -157,7 +157,7 @@ def test_errors_of_one_batch_of_few_rows():
 
 @register_jitable
 def with_the_other_sign(sample):
-    """A planted bug: k/6 - Cov/2 with the sign of the covariance changed."""
+    """A planted fault: k/6 - Cov/2 with the sign of the covariance changed."""
     return -2.0 * skewness_error(sample)
 
 

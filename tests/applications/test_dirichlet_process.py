@@ -1,4 +1,4 @@
-"""The slice sampler against sums over all partitions of four units; planted bugs are noticed.
+"""The slice sampler against sums over all partitions of four units; planted faults are noticed.
 
 For units x_1 .. x_4 with two categories each the posterior of the partition is, up to a constant,
 
@@ -186,7 +186,7 @@ def test_sgrld_is_biased():
     assert np.max(np.abs(errors_off(found))) > 4 * LIMIT
 
 
-# Planted bugs -------------------------------------------------------------------------------------------
+# Planted faults -------------------------------------------------------------------------------------------
 
 
 right_components = dp_slice.draw_components
@@ -242,14 +242,14 @@ def test_an_interpreted_chain_has_the_exact_posterior():
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_planted_bug_is_noticed(bug, monkeypatch):
+def test_planted_fault_is_noticed(bug, monkeypatch):
     monkeypatch.setattr(dp_slice, *BUGS[bug])
     found = sample(interpreted_averages(), n_stretches=50, length=60)
     assert np.max(np.abs(errors_off(found))) > 2 * LIMIT
 
 
 @pytest.mark.slow("compiles the slice sampler anew around the wrong function")
-def test_a_small_planted_bug_is_noticed(monkeypatch):
+def test_a_small_planted_fault_is_noticed(monkeypatch):
     monkeypatch.setattr(dp_slice, "draw_components", one_component_rarely_short)
     fresh = numba.njit(dp_slice.slice_sweep)
 
