@@ -69,7 +69,7 @@ def test_accepts_with_the_logistic_probability(log_ratio, total_sd):
 
 @register_jitable
 def without_correction(schedule, sample, psi, rng):
-    """Planted: the noise of the subsample alone, as if it were logistic."""
+    """Planted fault: the noise of the subsample alone, as if it were logistic."""
     missing = math.sqrt(1.0 - noise_variance(sample)) * rng.standard_normal()
     return sample.n_local * (sample.mean - psi) + missing > 0.0
 

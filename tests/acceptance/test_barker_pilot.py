@@ -144,7 +144,7 @@ def test_the_correction_alone_makes_stopping_worse():
 
 @numba.njit
 def own_rows_too(n_calls, rng, terms, batch, schedule, correction):
-    """A planted bug: of the n rows that decide the first are those of the pilot."""
+    """A planted fault: of the n rows that decide the first are those of the pilot."""
     n_local, order, found = len(terms), np.arange(len(terms)), np.empty(n_calls)
     for t in range(n_calls):
         draw_without_replacement(rng, order, 0, 4 * batch)
@@ -407,7 +407,7 @@ def test_errors_of_one_batch_of_few_rows():
 
 @register_jitable
 def with_the_other_sign(sample):
-    """A planted bug: k/6 - Cov/2 with the sign of the covariance changed."""
+    """A planted fault: k/6 - Cov/2 with the sign of the covariance changed."""
     return -2.0 * skewness_error(sample)
 
 

@@ -1,4 +1,4 @@
-"""Every proposal leaves a known law alone, and planted bugs do not pass."""
+"""Every proposal leaves a known law alone, and planted faults do not pass."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -99,7 +99,7 @@ def test_a_surrogate_needs_a_slope():
         check_proposal(Surrogate(), 2)
 
 
-# Planted bugs -------------------------------------------------------------------------------------
+# Planted faults -------------------------------------------------------------------------------------
 
 
 def without_log_hastings(q, rng):

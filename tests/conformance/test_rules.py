@@ -1,4 +1,4 @@
-"""Every decision rule keeps its promise, and planted bugs do not pass."""
+"""Every decision rule keeps its promise, and planted faults do not pass."""
 
 import math
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ BARKER = [
 ]
 
 
-# From each pair of states. The planted bugs show in as many; in 5000 "noise twice" does for most seeds only.
+# From each pair of states. The planted faults show in as many; in 5000 "noise twice" does for most seeds.
 DRAWS = 7500
 
 
@@ -58,7 +58,7 @@ def test_barker_rules(rule):
     check_rule(rule, exact=ExactBarker(), n_draws=DRAWS)
 
 
-# Planted bugs -------------------------------------------------------------------------------------
+# Planted faults -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

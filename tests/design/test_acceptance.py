@@ -181,7 +181,7 @@ def test_the_rule_does_what_is_predicted(log_ratio, sd_sum):
 
 
 def test_a_sigma_with_another_divisor_is_noticed():
-    """Planted: the standard deviation of the sum in place of that of a term."""
+    """Planted fault: the standard deviation of the sum in place of that of a term."""
     values, _ = simulated(-2.0, 3.0, 2000, TTest(0.05, 150), 10_000)
     planted = acceptance_error(-2.0 / 2000, 3.0, 2000, batch_size=150, epsilon=0.05)
     assert abs(values.mean() - planted) > LIMIT * values.std() / 100

@@ -97,7 +97,7 @@ def test_distribution_of_each_row(predicted):
 
 
 def test_rows_of_another_piece_would_be_noticed(predicted):
-    """Planted: each row has the predictor of the row 60 before; and one draw too late."""
+    """Planted fault: each row has the predictor of the row 60 before; and one draw too late."""
     size = predicted.posterior_predictive["size"].values
     for wrong in (np.roll(predictors(), 60, axis=2), np.roll(predictors(), 1, axis=1)):
         assert worst_p((size - wrong) / POSTERIOR["scale"][..., None]) < 1e-6

@@ -114,7 +114,7 @@ def test_the_posterior_stays(options):
     assert is_right(chain(bound(**options)))
 
 
-# Wrong on purpose ---------------------------------------------------------------------------------
+# Planted faults -----------------------------------------------------------------------------------
 
 
 def with_densities(forward_is_fresh, has_reverse, batch_size=BATCH):

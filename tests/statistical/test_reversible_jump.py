@@ -190,7 +190,7 @@ def test_joint_distribution():
         assert abs(chain[:, k].mean() - exact[:, k].mean()) < 4 * error, k
 
 
-# Planted bugs -----------------------------------------------------------------------------------------
+# Planted faults -----------------------------------------------------------------------------------------
 
 
 def without_density(proposal, q, rng, args, target):

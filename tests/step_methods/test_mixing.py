@@ -126,7 +126,7 @@ class TestGroups:
         assert step.mixing.efficiency > 0.5
 
     def test_a_wrong_announcement_is_noticed(self, poor, monkeypatch):
-        """The planted bug: an announcement that is made without a look at the chain."""
+        """The planted fault: an announcement that is made without a look at the chain."""
         monkeypatch.setattr(poor, "mixing", Mixing(0.9, 0, 4000))
         with pytest.warns(SubsamplingWarning, match="far worse than was announced.* ones of tau"):
             pm.sample(
