@@ -24,8 +24,8 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
+from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
 from pymc_austerity.proposals.laplace import times_upper
-from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
 from pymc_austerity.target import Index, Matrix, Target, Vector
 
 

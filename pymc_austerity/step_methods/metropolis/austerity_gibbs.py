@@ -9,9 +9,8 @@ import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.exact import ExactBarker
+from pymc_austerity.acceptance.base import ExactBarker
 from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
-from pymc_austerity.kernels.elements import ElementProposal
 from pymc_austerity.model.categories import number_of_values
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.graph.shared_data import fingerprint
@@ -150,7 +149,7 @@ class AusterityGibbs(SubsampledStep):
 
     def _plan(self, terms: ElementTerms, values: np.ndarray) -> ElementPlan:
         state = OtherCategory(np.array([np.nan]), values.astype(np.int64))
-        bound = BoundElements(state, other_category, stay, ElementProposal)
+        bound = BoundElements(state, other_category, stay)
         fewest = fewest_rows(self._options.acceptance, self._min_terms)
         return planned(self._options, terms, bound, fewest, in_order=True)
 

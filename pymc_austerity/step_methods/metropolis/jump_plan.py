@@ -20,8 +20,7 @@ from pymc_austerity.model.selection.selection import Selection, find_selection
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_move
-from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps
-from pymc_austerity.proposals.slab import slab_precision
+from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps, slab_precision
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.jumps import JumpEngine, of_coefficients
 from pymc_austerity.step_methods.metropolis.engine.range_bound import (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from pymc.initial_point import PointType
 
@@ -13,7 +11,6 @@ from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.proposals.base import is_fitted
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import RebuiltStep
-from pymc_austerity.step_methods.metropolis import mixing_watch
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
@@ -33,8 +30,6 @@ class MixingStep(RebuiltStep):
 
     mixing: Mixing | None = None
     _reads_disk = True
-    # Begins with a chain, and is over after its last draw.
-    mixing_watch: mixing_watch.Watched = mixing_watch.start(0, 0, 0)
     _options: MetropolisOptions
     _recipe: Recipe
     _engine: CompiledKernel | None
@@ -105,11 +100,3 @@ class MixingStep(RebuiltStep):
         assert mode_fit is not None
         names = ", ".join(fact.var_names)
         return mode_fit.start(vector_of(fact, point), rng, density_of_block(fact, point), names)
-
-    def _watch_mixing(self, q: Any) -> None:
-        """After tuning, notice a chain that mixes far worse than was announced."""
-        if mixing_watch.watch(self.mixing_watch, q):
-            mixing_watch.warn_if_slow(
-                self.mixing_watch, self._efficiency or 0.0, self.name_of, is_plate=self._is_plate
-            )
-            self.mixing_watch = mixing_watch.start(0, 0, 0)

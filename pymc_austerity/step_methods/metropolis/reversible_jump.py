@@ -12,7 +12,6 @@ from pymc_austerity.acceptance import Exact
 from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.proposals.jumps import Jumps, Redraw
-from pymc_austerity.step_methods.metropolis import drift_watch
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.jump_plan import JumpPlan, plan_jumps, replan_jumps
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, checked_rule
@@ -162,9 +161,8 @@ class ReversibleJump(SubsampledStep):
         return replan_jumps(self._options, self._jumps, self._recipe, self._data_seen[0], point)
 
     def _begin_chain(self, n_tune: int) -> None:
-        super()._begin_chain(n_tune)
         # Dummies and indicators say nothing of where a chain is going.
-        self.drift = drift_watch.start(self._recipe.n_dim, 0)
+        super()._begin_chain(n_tune=0)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         state = self.proposal_state

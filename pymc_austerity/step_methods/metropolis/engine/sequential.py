@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, above
-from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.acceptance.base import AcceptanceRule, above, all_seen
 from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
 from pymc_austerity.kernels.metropolis import (
     Current,
