@@ -11,7 +11,7 @@ import pytest
 import pymc_austerity
 
 ROOT = Path(pymc_austerity.__file__).parent
-LONGEST = 350
+LONGEST = 700
 
 # The interface of a NamedTuple, and those of numba's structures and of its code generator.
 OF_LIBRARIES = {"_replace", "_fields", "_field_defaults", "_asdict", "_make", "_getvalue"} | {

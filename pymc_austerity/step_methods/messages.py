@@ -105,3 +105,8 @@ def warn_of_long_deterministics(model: pm.Model, point: PointType) -> None:
                 name,
                 size,
             )
+
+
+def few_digits(number: float) -> str:
+    """A number of rows, which may be small."""
+    return f"{number:,.0f}" if number >= 10.0 else f"{number:.2g}"

@@ -23,9 +23,9 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import AdaptiveRandomWalk, Laplace, Surrogate
 from pymc_austerity.proposals.laplace import LaplaceState
 from pymc_austerity.proposals.surrogate import SurrogateState
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.testing.steps import (
     check_chains,
     check_interface,
@@ -326,7 +326,7 @@ def test_the_default_is_without_exact_rows(built):
     assert len(built.recipe.mode_fit.exact) == 0
     assert built._engine.n_local == built._engine.n_others == N
     assert built._engine.rows.state.most == N
-    tuna = built._tuna
+    tuna = built.options
     assert (tuna.chi, tuna.switch_above, tuna.debug, tuna.curvature) == (0.0, 0.25, False, {})
 
 

@@ -14,23 +14,23 @@ from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_move
 from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps
 from pymc_austerity.proposals.slab import slab_precision
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
+from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
 from pymc_austerity.step_methods.metropolis.engine.jumps import JumpEngine, of_coefficients
-from pymc_austerity.step_methods.metropolis.engine.range_bound import (
-    RangeBound,
-    certificates_of,
-    range_bound_for,
-)
+from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe
+from pymc_austerity.step_methods.metropolis.plan import (
+    Recipe,
+    certificates_for,
+    require_same_data,
+)
 
 # Smallest eigenvalue of the precision of the likelihood, scaled to a unit diagonal.
 _FLAT = 1e-10
@@ -41,7 +41,6 @@ class JumpSurvey:
     """What is known of the block. It has size N."""
 
     selection: Selection
-    data: Fingerprint
 
     @property
     def factorisation(self) -> Factorisation:
@@ -87,14 +86,18 @@ class JumpPlan:
         )
 
     def _range_bound(self, q: np.ndarray) -> RangeBound:
-        given, certificates = self.options.range_bound, self.recipe.certificates
-        found = range_bound_for(self.recipe.rule, given, certificates, self.survey.structure, q)
-        p = self.survey.selection.n_coefficients
-        return found if certificates is None else of_coefficients(found, p)
+        rule, certificates = self.recipe.rule, self.recipe.certificates
+        given = self.options.range_bound
+        found = range_bound_for(rule, given, certificates, self.survey.structure, q)
+        if certificates is None:
+            return found
+        return of_coefficients(found, self.survey.selection.n_coefficients)
 
 
-def plan_jumps(options: MetropolisOptions, jumps: Jumps, point: PointType) -> JumpPlan:
-    """Find indicators and coefficients, and the mode of the full model.
+def plan_jumps(
+    options: MetropolisOptions, point: PointType, jumps: Jumps, recipe: Recipe | None = None
+) -> JumpPlan:
+    """Find indicators and coefficients, and the mode of the full model, if no recipe has it.
 
     Raises
     ------
@@ -104,8 +107,16 @@ def plan_jumps(options: MetropolisOptions, jumps: Jumps, point: PointType) -> Ju
         If rows of a term cannot be computed one by one.
     UnsuitableError
         If no term is long enough, or the full model has no mode.
+    OtherDataError
+        If the recipe was made for other data.
     """
-    survey = _surveyed(options, point, check=True)
+    survey = _surveyed(options, point, recipe)
+    if recipe is not None:
+        state, mode_fit = recipe.proposal_state, recipe.mode_fit
+        assert isinstance(state, JumpState)
+        assert mode_fit is not None
+        expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
+        return JumpPlan(options, survey, _bound(options, jumps, survey, expansion, mode_fit), recipe)
     selection, n_local = survey.selection, survey.factorisation.n_local
     if not n_local:
         refuse_short(survey.factorisation, options.threshold, options.model)
@@ -118,46 +129,30 @@ def plan_jumps(options: MetropolisOptions, jumps: Jumps, point: PointType) -> Ju
     at_full = selection.full_point(point)
     mode_fit = fit_mode(options.model, survey.structure, at_full, None, whole_block=True).mode_fit
     bound = _bound(options, jumps, survey, _expansion(selection, mode_fit, at_full), mode_fit)
-    certificates = None
-    if getattr(options.acceptance, "needs_range", False) and options.range_bound is None:
-        stage("range of the log ratios")
-        certificates = certificates_of(survey.structure, at_full, None)
     recipe = Recipe(
+        data=fingerprint(survey.factorisation.graph),
         n_local=n_local,
         n_dim=len(vector_of(survey.factorisation, point)),
         rule=with_batch_size(options.acceptance, n_local, options.default_batch),
         proposal=jumps,
         proposal_state=bound.state,
         mode_fit=mode_fit,
-        certificates=certificates,
+        certificates=certificates_for(options, survey.structure, at_full, None),
     )
     return JumpPlan(options, survey, bound, recipe)
 
 
-def replan_jumps(
-    options: MetropolisOptions, jumps: Jumps, recipe: Recipe, data: Fingerprint, point: PointType
-) -> JumpPlan | None:
-    """The same plan in another process; None if the data are others there."""
-    survey = _surveyed(options, point, check=False)
-    if survey.data != data:
-        return None
-    state, mode_fit = recipe.proposal_state, recipe.mode_fit
-    assert isinstance(state, JumpState)
-    assert mode_fit is not None
-    expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
-    return JumpPlan(options, survey, _bound(options, jumps, survey, expansion, mode_fit), recipe)
-
-
-def _surveyed(options: MetropolisOptions, point: PointType, *, check: bool) -> JumpSurvey:
+def _surveyed(options: MetropolisOptions, point: PointType, recipe: Recipe | None) -> JumpSurvey:
     selection = find_selection(
         options.model,
         options.vars,
         point,
         threshold=options.threshold,
         temperature=options.temperature,
-        check=check,
+        check=recipe is None,
     )
-    return JumpSurvey(selection, fingerprint(selection.factorisation.graph))
+    require_same_data(recipe, selection.factorisation.graph)
+    return JumpSurvey(selection)
 
 
 def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> SubmodelExpansion:

@@ -7,14 +7,14 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance import Barker
+from pymc_austerity.acceptance.barker import Barker
 from pymc_austerity.exceptions import warn
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import CommonOptions, default_batch
 from pymc_austerity.step_methods.metropolis.plan import StepPlan
-from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 
 
-class MinibatchBarker(PlateStep):
+class MinibatchBarker(SubsampledStep):
     """Barker's test with the noise of a minibatch as part of its randomness.
 
     Parameters

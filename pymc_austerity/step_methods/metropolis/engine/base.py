@@ -4,19 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.metropolis import Outcome, RangeOf, no_range
 from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_arithmetic
 from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.messages import first_line, warn_of_given
+
+
+class RangeBound(NamedTuple):
+    """A bound on the range of the log ratios, ready for a kernel.
+
+    Attributes
+    ----------
+    function : callable
+        See `kernels.log_ratio_range`.
+    at : callable
+        ``(point) -> bound``: the first argument of `function`, for the present values of other variables.
+    compilable : bool, default True
+        Whether `function` is known to compile.
+    functions : tuple of str, default ()
+        The functions of a target that it calls, besides those that every kernel calls.
+    """
+
+    function: RangeOf
+    at: Callable[[PointType], Any]
+    compilable: bool = True
+    functions: tuple[str, ...] = ()
+
+
+def nothing(point: PointType) -> int:
+    """What a range that needs no bound is handed."""
+    return 0
+
+
+NO_RANGE = RangeBound(no_range, nothing)
 
 
 class CompiledKernel:
@@ -41,6 +70,15 @@ class CompiledKernel:
     target: CompiledTarget
     _transitions: ReadyKernel
     _seen_state: Any = None
+
+    @property
+    def n_moves(self) -> int:
+        """Moves of a transition, each of which may read all rows."""
+        return 1
+
+    def take_violations(self) -> float:
+        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
+        return np.nan
 
     @property
     def backend(self) -> Backend:

@@ -15,8 +15,7 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.element_terms import ElementRows, ElementTerms
 from pymc_austerity.model.structure.incidence_table import shuffle
 from pymc_austerity.proposals.elements import BoundElements
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.range_bound import RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, RangeBound
 from pymc_austerity.step_methods.metropolis.engine.stages import joined
 
 _SEED = 2014

@@ -9,7 +9,7 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.kernels.jumps import counted_full_transitions, counted_transitions, selected_range
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.step_methods.metropolis.engine.range_bound import RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
 from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
 
 

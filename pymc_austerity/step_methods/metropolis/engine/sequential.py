@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -11,16 +11,39 @@ from pymc.initial_point import PointType
 from pymc_austerity.acceptance.base import AcceptanceRule, above
 from pymc_austerity.acceptance.exact import all_seen
 from pymc_austerity.kernels.full_data import Current, full_transitions, unknown_sum
-from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
 from pymc_austerity.kernels.metropolis import Outcome, Rule, transitions
 from pymc_austerity.kernels.subsample import Rows, in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.proposals.base import BoundProposal
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.range_bound import RangeBound
-from pymc_austerity.step_methods.metropolis.options import Subsample
+from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, CompiledKernel, RangeBound
+from pymc_austerity.step_methods.metropolis.options import RangeOption, Subsample
 from pymc_austerity.target import Index
+
+if TYPE_CHECKING:
+    from pymc_austerity.bounds.log_ratio_range import RangeCertificates
+    from pymc_austerity.bounds.remainder import RemainderCertificate
+    from pymc_austerity.model.structure.term_structure import TermStructure
+
+
+def range_bound_for(
+    rule: AcceptanceRule,
+    given: RangeOption,
+    certificates: RangeCertificates | RemainderCertificate | None,
+    structure: TermStructure | None,
+    q: np.ndarray,
+) -> RangeBound:
+    """The bound on the range of log ratios, if a rule needs one: from the user, or from certificates."""
+    if not getattr(rule, "needs_range", False):
+        return NO_RANGE
+    # Families of likelihoods are imported where a rule asks for a bound.
+    from pymc_austerity.step_methods.metropolis.engine.range_bound import certified, range_bound_of
+
+    if given is not None:
+        return range_bound_of(given, q)
+    assert certificates is not None
+    assert structure is not None
+    return certified(certificates, structure)
 
 
 class Engine(CompiledKernel):
@@ -86,11 +109,10 @@ class Engine(CompiledKernel):
                 point,
             )
             return
-        in_features = range_bound.function is certified_remainder_range
         self._compile(
             self._of_samples,
             {"rule": Rule(..., ..., *rule.functions, range_bound.function)},
-            ["global_log_ratio", "log_ratios", *(["features"] if in_features else [])],
+            ["global_log_ratio", "log_ratios", *range_bound.functions],
             proposal,
             q,
             point,
