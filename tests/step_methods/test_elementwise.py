@@ -183,7 +183,7 @@ def test_blocks_are_for_many_rows():
         with groups().model as model:
             step = AusterityMH(elementwise=True, batch_size=50, subsample=subsample, rng=1)
         step.step(model.initial_point())
-        assert step.engine._made[2].block == block
+        assert step.engine.inputs._made[2].block == block
 
 
 def test_a_number_has_no_elements():

@@ -24,8 +24,8 @@ def model():
 
 def width(step):
     q = np.zeros(1)
-    return step._engine._range_bound.function(
-        step._engine._range_bound.at(step._model.initial_point()), q + 0.01, q, (), N, None
+    return step._engine.inputs._range_bound.function(
+        step._engine.inputs._range_bound.at(step._model.initial_point()), q + 0.01, q, (), N, None
     )
 
 

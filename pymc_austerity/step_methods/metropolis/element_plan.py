@@ -18,7 +18,8 @@ from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods.metropolis.engine.elements import ElementEngine
+from pymc_austerity.step_methods.metropolis.engine.base import Engine
+from pymc_austerity.step_methods.metropolis.engine.elements import ElementInputs
 from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
 from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
@@ -64,22 +65,15 @@ class ElementPlan:
     fewest: int
     in_order: bool
 
-    def compile(self, point: PointType) -> ElementEngine:
+    def compile(self, point: PointType) -> Engine:
         """Compile the transitions."""
         q = vector_of(self.survey.factorisation, point)
         options, rule = self.options, self.recipe.rule
         uniform = getattr(rule, "uniform", False)
-        return ElementEngine(
-            self.survey.terms,
-            rule,
-            self.fewest,
-            None if options.subsample is None and not uniform else options.subsample == "block",
-            self.in_order,
-            self.bound,
-            range_bound_for(rule, options.range_bound, None, None, q),
-            q,
-            point,
-        )
+        in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
+        range_bound = range_bound_for(rule, options.range_bound, None, None, q)
+        inputs = ElementInputs(self.survey.terms, rule, self.fewest, in_blocks, self.in_order, range_bound)
+        return Engine(inputs, self.bound, q, point)
 
 
 def plan_elements(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> ElementPlan:

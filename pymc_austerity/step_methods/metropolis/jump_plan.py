@@ -10,6 +10,7 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import with_batch_size
+from pymc_austerity.kernels.jumps import counted_full_transitions, counted_transitions, selected_range
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
@@ -22,9 +23,8 @@ from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_m
 from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps
 from pymc_austerity.proposals.slab import slab_precision
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
-from pymc_austerity.step_methods.metropolis.engine.jumps import JumpEngine, of_coefficients
-from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
+from pymc_austerity.step_methods.metropolis.engine.base import Engine, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import (
     Recipe,
@@ -70,28 +70,21 @@ class JumpPlan:
     bound: BoundProposal
     recipe: Recipe
 
-    def compile(self, point: PointType) -> JumpEngine:
-        """Compile the transitions."""
-        fact = self.survey.factorisation
-        q = vector_of(fact, point)
-        return JumpEngine(
-            fact,
-            self.recipe.rule,
-            self.bound,
-            self._range_bound(q),
-            NO_ROWS,
-            self.options.subsample,
-            q,
-            point,
-        )
+    def compile(self, point: PointType) -> Engine:
+        """Compile the transitions, which are counted by their kind."""
+        fact, rule, certificates = self.survey.factorisation, self.recipe.rule, self.recipe.certificates
+        q, given = vector_of(fact, point), self.options.range_bound
+        range_bound = range_bound_for(rule, given, certificates, self.survey.structure, q)
+        if certificates is not None:
+            range_bound = of_coefficients(range_bound, self.survey.selection.n_coefficients)
+        kernels = counted_full_transitions, counted_transitions
+        inputs = RuleInputs(fact, rule, range_bound, NO_ROWS, self.options.subsample, kernels)
+        return Engine(inputs, self.bound, q, point)
 
-    def _range_bound(self, q: np.ndarray) -> RangeBound:
-        rule, certificates = self.recipe.rule, self.recipe.certificates
-        given = self.options.range_bound
-        found = range_bound_for(rule, given, certificates, self.survey.structure, q)
-        if certificates is None:
-            return found
-        return of_coefficients(found, self.survey.selection.n_coefficients)
+
+def of_coefficients(range_bound: RangeBound, n_coefficients: int) -> RangeBound:
+    """A bound by certificates of the full model, for states with indicators."""
+    return RangeBound(selected_range, lambda point: (range_bound.at(point), n_coefficients))
 
 
 def plan_jumps(

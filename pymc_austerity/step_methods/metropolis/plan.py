@@ -35,8 +35,8 @@ from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.sequential import Engine, range_bound_for
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
@@ -265,16 +265,10 @@ class MetropolisPlan:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
         recipe, options = self.recipe, self.options
         q = vector_of(self.survey.factorisation, point)
-        return Engine(
-            self.terms,
-            recipe.rule,
-            self.bound,
-            range_bound_for(recipe.rule, options.range_bound, recipe.certificates, self.survey.structure, q),
-            recipe.exact_rows,
-            options.subsample,
-            q,
-            point,
-        )
+        structure = self.survey.structure
+        range_bound = range_bound_for(recipe.rule, options.range_bound, recipe.certificates, structure, q)
+        inputs = RuleInputs(self.terms, recipe.rule, range_bound, recipe.exact_rows, options.subsample)
+        return Engine(inputs, self.bound, q, point)
 
 
 def certificates_for(

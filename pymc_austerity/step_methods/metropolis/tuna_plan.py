@@ -31,8 +31,8 @@ from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.messages import few_digits
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, TunaFields
 from pymc_austerity.step_methods.metropolis.plan import (
     MetropolisPlan,
@@ -161,7 +161,7 @@ class TunaPlan(MetropolisPlan):
         if self.rows is None:
             return super().compile(point)
         q, options = vector_of(self.survey.factorisation, point), self.options
-        return TunaEngine(self.terms, self.rows, options.chi, options.debug, self.bound, q, point)
+        return Engine(TunaInputs(self.terms, self.rows, options.chi, options.debug), self.bound, q, point)
 
 
 def plan_tuna(

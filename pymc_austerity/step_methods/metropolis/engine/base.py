@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Self
 
@@ -10,9 +11,9 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.kernels.metropolis import Outcome, RangeOf, no_range
+from pymc_austerity.kernels.metropolis import RangeOf, no_range
 from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_arithmetic
-from pymc_austerity.model.compile.records import Records
+from pymc_austerity.model.compile.records import Records, has_functions, opened
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.proposals.elements import BoundElements
@@ -46,10 +47,14 @@ def nothing(point: PointType) -> int:
 
 
 NO_RANGE = RangeBound(no_range, nothing)
+# Parameters that every kernel has first: how many transitions, whether it tunes, generator, state, data.
+N_COMMON = 5
 
 
 class CompiledKernel:
     """Transitions of one step, compiled. It has size N: it is made anew in every process.
+
+    A subclass says in `_given` what its kernel is handed, by the names of the kernel's parameters.
 
     Attributes
     ----------
@@ -65,10 +70,10 @@ class CompiledKernel:
     n_others: int
     reads_all = False
     needs_range = False
-    # Whether work in proportion to the data, once for a draw, is worth a warning.
-    tells_given = True
     target: CompiledTarget
     _transitions: ReadyKernel
+    # By the name of a parameter, the places of its open fields; None for what is handed over as it is.
+    _open: dict[str, list[int] | None]
     _seen_state: Any = None
 
     @property
@@ -103,57 +108,145 @@ class CompiledKernel:
         q: np.ndarray,
         point: PointType,
         proposal_state: Any,
-    ) -> Outcome:
-        """Make n transitions from q, which may be written over; `point` has the other variables."""
-        raise NotImplementedError
-
-    def _compile(
-        self,
-        kernel: Callable[..., Any],
-        records: Records,
-        target_functions: Iterable[str],
-        proposal: BoundProposal | BoundElements,
-        q: np.ndarray,
-        point: PointType,
-        *,
-        suspects: str = "proposal",
-        certain: bool = True,
-    ) -> None:
-        """Put `kernel` around the target, the proposal and `records`, and make no transition with it.
-
-        `target_functions` are those that the kernel calls, besides those that the proposal does.
-
-        Functions of a user, named by `suspects`, may not compile: then, unless `certain` that all do, the
-        kernel runs interpreted.
-        """
-        records = {**records, "proposal": proposal.kernel(...)}
-        if self.tells_given:
-            warn_of_given(self.target)
-        self.restart()
-        functions = dict.fromkeys([*target_functions, *proposal.target_functions])
-        self._transitions = self.target.compile(kernel, records, functions)
-        try:
-            with exact_arithmetic():  # the first call compiles
-                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
-        except Exception as error:  # numba passes some errors of the code it compiles through
-            if certain and proposal.compilable:
-                raise
-            warn(
-                f"numba cannot compile the {suspects} ({first_line(error)}); it runs interpreted, which is "
-                "many times slower."
-            )
-            self._seen_state = None
-            self._transitions = self.target.interpret(kernel, records)
-
-    def _call(self, proposal_state: Any, *args: Any) -> Any:
-        """Call the transitions.
+    ) -> Any:
+        """Make n transitions from q, which may be written over; `point` has the other variables.
 
         Only the proposal's state may come from elsewhere: as long as it is the one of the last call, all
         arguments have the types that they had.
         """
+        given, values = self._given(q, point, proposal_state), [n, tune, rng, q, self.target.args(point)]
+        for name, places in self._open.items():
+            value = given[name]
+            values += [value] if places is None else [value[k] for k in places]
         if proposal_state is self._seen_state:
-            return self._transitions.again(*args)
-        outcome = self._transitions(*args)
+            return self._transitions.again(*values)
+        outcome = self._transitions(*values)
         if self._transitions.is_settled:
             self._seen_state = proposal_state
         return outcome
+
+    def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
+        """What the kernel is handed besides the state and the target, by the names of its parameters."""
+        raise NotImplementedError
+
+    def _put_around(
+        self, kernel: Callable[..., Any], given: Mapping[str, Any], functions: Iterable[str]
+    ) -> Records:
+        """Put `kernel` around the target; return the functions that are compiled in, as records.
+
+        `functions` of the target are called. Of the records in `given` functions are compiled in, and all
+        else comes with each call.
+        """
+        records = {name: opened(value) for name, value in given.items() if has_functions(value)}
+        self._open = {
+            name: [k for k, value in enumerate(records[name]) if value is ...] if name in records else None
+            for name in list(inspect.signature(kernel).parameters)[N_COMMON:-1]
+        }
+        self._transitions = self.target.compile(kernel, records, functions)
+        return records
+
+
+class Inputs:
+    """What a kernel for a block is handed besides the state of a chain. It has size N.
+
+    Attributes
+    ----------
+    kernel : callable
+    functions : sequence of str
+        Those of the target that it calls, besides those that the proposal does.
+    target : CompiledTarget
+    n_local, n_others : int
+        Local terms, and those that are subsampled.
+    reads_all, needs_range : bool
+        See `CompiledKernel`.
+    tells_given : bool
+        Whether work in proportion to the data, once for a draw, is worth a warning.
+    suspects : str
+        Functions of a user, which may not compile.
+    compilable : bool
+        Whether all but the proposal is known to compile.
+    """
+
+    kernel: Callable[..., Any]
+    functions: Sequence[str]
+    target: CompiledTarget
+    n_local: int
+    n_others: int
+    reads_all = False
+    needs_range = False
+    tells_given = True
+    suspects = "proposal"
+    compilable = True
+
+    def restart(self) -> None:
+        """Forget the last state, and what an interrupted decision left in disorder."""
+
+    def copy(self) -> Self:
+        """The same, for another chain, which begins with `restart`."""
+        return copy(self)
+
+    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
+        """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
+        raise NotImplementedError
+
+    def take_violations(self) -> float:
+        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
+        return np.nan
+
+
+class Engine(CompiledKernel):
+    """Transitions of a block, of whatever kernel.
+
+    Parameters
+    ----------
+    inputs : Inputs
+    proposal : BoundProposal or BoundElements
+    q, point : ndarray, dict
+        A state, and the values of all variables, to compile with.
+    """
+
+    def __init__(
+        self, inputs: Inputs, proposal: BoundProposal | BoundElements, q: np.ndarray, point: PointType
+    ) -> None:
+        self.inputs, self.target, self._proposal = inputs, inputs.target, proposal
+        self.n_local, self.n_others = inputs.n_local, inputs.n_others
+        self.reads_all, self.needs_range = inputs.reads_all, inputs.needs_range
+        if inputs.tells_given:
+            warn_of_given(self.target)
+        self.restart()
+        functions = dict.fromkeys([*inputs.functions, *proposal.target_functions])
+        with exact_arithmetic():
+            given = self._given(q, point, proposal.state)
+        records = self._put_around(inputs.kernel, given, functions)
+        try:
+            with exact_arithmetic():  # the first call compiles, and makes no transition
+                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
+        except Exception as error:  # numba passes some errors of the code it compiles through
+            if inputs.compilable and proposal.compilable:
+                raise
+            warn(
+                f"numba cannot compile the {inputs.suspects} ({first_line(error)}); it runs interpreted, "
+                "which is many times slower."
+            )
+            self._seen_state = None
+            self._transitions = self.target.interpret(inputs.kernel, records)
+
+    def restart(self) -> None:
+        """Forget the last state, and what an interrupted decision left in disorder."""
+        self.inputs.restart()
+
+    def copy(self) -> Self:
+        """An engine that shares what is compiled, with a state of its own."""
+        clone = copy(self)
+        clone._seen_state, clone.inputs = None, self.inputs.copy()
+        clone.restart()
+        return clone
+
+    def take_violations(self) -> float:
+        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
+        return self.inputs.take_violations()
+
+    def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
+        given = self.inputs.at(q, point)
+        given["proposal"] = self._proposal.kernel(proposal_state)
+        return given

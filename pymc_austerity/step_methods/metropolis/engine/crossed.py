@@ -43,7 +43,7 @@ class CrossedEngine(PlateEngine):
     ) -> None:
         crossed = survey.crossed
         self.n_local = self.n_others = crossed.plates[0].rows.n_rows
-        self.survey, self.fits, self._tests = survey, fits, ()
+        self.survey, self.fits, self._tests = survey, fits, {}
         self.turns = [
             TurnEngine(one.shared, own, vector_of(one.factorisation, point), point)
             for one, own in zip(crossed.plates, arrays, strict=True)
