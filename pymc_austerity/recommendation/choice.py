@@ -137,7 +137,7 @@ def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> 
         "all rows."
     )
     if prediction.is_loose(report):
-        otherwise = prediction.advice(report, plan.survey.factorisation.n_rows)
+        otherwise = prediction.advice(report, plan.factorisation.n_rows)
     if evidence.no_plate:
         no_plate = _no_plate(evidence)
         otherwise = f"{no_plate[0].upper()}{no_plate[1:]}. {otherwise}"

@@ -58,7 +58,12 @@ def test_nothing_is_compiled_and_nothing_changes_afterwards(model, monkeypatch):
     plan = plan_metropolis(options, model.initial_point())
     with pytest.raises(AssertionError, match="compiled"):
         plan.compile(model.initial_point())
-    for record, field in ((plan, "recipe"), (plan.recipe, "rule"), (plan.survey, "found"), (options, "tune")):
+    for record, field in (
+        (plan, "recipe"),
+        (plan.recipe, "rule"),
+        (plan, "factorisation"),
+        (options, "tune"),
+    ):
         with pytest.raises(FrozenInstanceError):
             setattr(record, field, None)
 

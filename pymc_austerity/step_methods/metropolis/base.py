@@ -39,7 +39,7 @@ from pymc_austerity.step_methods.metropolis.options import (
     TunaFields,
     checked_options,
 )
-from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Recipe, StepPlan
+from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
 from pymc_austerity.step_methods.metropolis.statistics import (
     CLIPPED_DTYPES_SHAPES,
     DTYPES_SHAPES,
@@ -143,12 +143,12 @@ class SubsampledStep(RebuiltStep):
             self._begin_chain(n_tune=0)
 
     @classmethod
-    def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
+    def from_plan(cls, plan: Plan, point: PointType) -> Self:
         """The step of a plan: what is left to do is to compile it.
 
         Parameters
         ----------
-        plan : StepPlan
+        plan : Plan
         point : dict
             Values of all variables, to compile with.
         """
@@ -159,7 +159,7 @@ class SubsampledStep(RebuiltStep):
         step._take(plan, point)
         return step
 
-    def _take(self, plan: StepPlan, point: PointType) -> None:
+    def _take(self, plan: Plan, point: PointType) -> None:
         """Compile a plan that was made before the step."""
         self._compile(plan, point)
         self._data_seen = [plan.recipe.data]
@@ -175,11 +175,11 @@ class SubsampledStep(RebuiltStep):
 
     # Building -------------------------------------------------------------------------------
 
-    def _planned(self, point: PointType, recipe: Recipe | None = None) -> StepPlan:
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> Plan:
         """The plan of the step; with a recipe, the same plan as in another process."""
         return plan(self._options, point, recipe)
 
-    def _tell(self, plan: StepPlan) -> None:
+    def _tell(self, plan: Plan) -> None:
         """Warn of what a new plan means for the user."""
         plan.recipe.tell(plan)
 
@@ -200,7 +200,7 @@ class SubsampledStep(RebuiltStep):
         self._compile(plan, point)
         return True
 
-    def _compile(self, plan: StepPlan, point: PointType) -> None:
+    def _compile(self, plan: Plan, point: PointType) -> None:
         recipe = plan.recipe
         if "_recipe" in self.__dict__ and recipe.is_plate != self._recipe.is_plate:
             now = "has a plate of groups" if recipe.is_plate else "has no plate of groups any more"
@@ -212,7 +212,7 @@ class SubsampledStep(RebuiltStep):
         engine = plan.compile(point)
         # The plan goes: the designs that it holds have the size of the data. The engine comes last: it tells
         # that the step is built, also after an interrupt.
-        self._options, self._factorisation, self._recipe = plan.options, plan.survey.factorisation, recipe
+        self._options, self._factorisation, self._recipe = plan.options, plan.factorisation, recipe
         self._engine = engine
         if recipe.columns:
             also_report(self, recipe.columns)

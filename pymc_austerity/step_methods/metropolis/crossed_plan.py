@@ -30,13 +30,12 @@ from pymc_austerity.step_methods.metropolis.crossed_pilot import (
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.crossed import CrossedEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
 from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, announced, starts_of, with_kappa
 from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlatePlan,
     PlateRecipe,
     PlateSweeps,
-    Surveyed,
     once_found,
     plan_plates,
     plate_arrays,
@@ -71,21 +70,16 @@ class CrossedRecipe(PlateRecipe):
 
 
 @dataclass(frozen=True)
-class CrossedPlan:
+class CrossedPlan(Plan):
     """A step that sweeps over two crossed plates. It has size N.
 
     Attributes
     ----------
-    options : MetropolisOptions
-    survey : Surveyed
-    recipe : CrossedRecipe
     rows : CrossedSurvey
     engine : CrossedEngine
         Compiled already: the pilot has used it.
     """
 
-    options: MetropolisOptions
-    survey: Surveyed
     recipe: CrossedRecipe
     rows: CrossedSurvey
     engine: CrossedEngine
@@ -183,7 +177,7 @@ def plan_crossed(
         scales=(scales[0], scales[1]),
         kappas=(first, second),
     )
-    return CrossedPlan(once_found(options), Surveyed(fact), recipe, survey, engine)
+    return CrossedPlan(once_found(options), fact, recipe, survey, engine)
 
 
 def turn_arrays(
@@ -250,7 +244,7 @@ def _plan_again(
         )
         arrays.append(with_kappa(found, recipe.kappas[t]))
     engine = CrossedEngine(survey, arrays, fits, point)
-    return CrossedPlan(options, Surveyed(crossed.factorisation), recipe, survey, engine)
+    return CrossedPlan(options, crossed.factorisation, recipe, survey, engine)
 
 
 def _certificate(crossed: CrossedModel, *, reads_all: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -14,69 +13,20 @@ from pymc_austerity.acceptance.exact import all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.kernels.elements import ElementProposal
 from pymc_austerity.model.element_terms import ElementTerms
-from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods.metropolis.engine.base import Engine
 from pymc_austerity.step_methods.metropolis.engine.elements import ElementInputs
 from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
 from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe, require_same_data
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, require_same_data
 
 # The default of an option that has no meaning here.
 _THRESHOLD = MetropolisOptions.threshold
 
 
-@dataclass(frozen=True)
-class ElementSurvey:
-    """What is known of the block: its terms, by element. It has size N."""
-
-    terms: ElementTerms
-
-    @property
-    def factorisation(self) -> Factorisation:
-        """The terms."""
-        return self.terms.factorisation
-
-
-@dataclass(frozen=True)
-class ElementPlan:
-    """A step that moves single elements, ready to be compiled.
-
-    Attributes
-    ----------
-    options : MetropolisOptions
-    survey : ElementSurvey
-    bound : BoundElements
-        How an element moves.
-    recipe : Recipe
-    fewest : int
-        Elements with fewer rows than this read all of them.
-    in_order : bool
-        Whether a sweep goes through the elements in order, or at random.
-    """
-
-    options: MetropolisOptions
-    survey: ElementSurvey
-    bound: BoundElements
-    recipe: Recipe
-    fewest: int
-    in_order: bool
-
-    def compile(self, point: PointType) -> Engine:
-        """Compile the transitions."""
-        q = vector_of(self.survey.factorisation, point)
-        options, rule = self.options, self.recipe.rule
-        uniform = getattr(rule, "uniform", False)
-        in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
-        range_bound = range_bound_for(rule, options.range_bound, None, None, q)
-        inputs = ElementInputs(self.survey.terms, rule, self.fewest, in_blocks, self.in_order, range_bound)
-        return Engine(inputs, self.bound, q, point)
-
-
-def plan_elements(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> ElementPlan:
+def plan_elements(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
     """Find the rows of each element, and decide how it will be moved.
 
     With a recipe nothing is checked, and nothing told.
@@ -126,8 +76,12 @@ def tell_if_all_is_read(terms: ElementTerms, rule: AcceptanceRule, fewest: int, 
 
 def planned(
     options: MetropolisOptions, terms: ElementTerms, bound: BoundElements, fewest: int, *, in_order: bool
-) -> ElementPlan:
-    """The plan of a step for these terms."""
+) -> BlockPlan:
+    """The plan of a step for these terms.
+
+    Elements with fewer rows than `fewest` read all of them. A sweep goes through the elements `in_order`, or
+    at random.
+    """
     recipe = Recipe(
         data=fingerprint(terms.factorisation.graph),
         n_local=terms.n_tested,
@@ -138,7 +92,15 @@ def planned(
         mode_fit=None,
         sweep=terms.n_elements,
     )
-    return ElementPlan(options, ElementSurvey(terms), bound, recipe, fewest, in_order)
+    rule = recipe.rule
+    uniform = getattr(rule, "uniform", False)
+    in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
+
+    def inputs(q: np.ndarray) -> ElementInputs:
+        range_bound = range_bound_for(rule, options.range_bound, None, None, q)
+        return ElementInputs(terms, rule, fewest, in_blocks, in_order, range_bound)
+
+    return BlockPlan(options, terms.factorisation, recipe, bound, inputs)
 
 
 def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:

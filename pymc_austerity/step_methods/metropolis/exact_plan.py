@@ -8,14 +8,14 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe, StepPlan, factorised, survey
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised, survey
 from pymc_austerity.step_methods.metropolis.tuna_plan import TunaRecipe, plan_tuna, scratch_folder
 from pymc_austerity.step_methods.metropolis.which_plan import find_plate, plan_sweeps
 
 
 def plan_exact(
     options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, client: Any = None
-) -> StepPlan:
+) -> Plan:
     """The plan of `TunaMH`: sweeps over a plate, if the model has one; else moves of the whole block.
 
     With a `distributed.Client` sums over all rows, which the search for the mode needs, are computed there.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -14,7 +12,7 @@ from pymc_austerity.kernels.jumps import counted_full_transitions, counted_trans
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
-from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
@@ -23,10 +21,11 @@ from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_m
 from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps
 from pymc_austerity.proposals.slab import slab_precision
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import Engine, RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
 from pymc_austerity.step_methods.metropolis.plan import (
+    BlockPlan,
     Recipe,
     certificates_for,
     require_same_data,
@@ -36,52 +35,6 @@ from pymc_austerity.step_methods.metropolis.plan import (
 _FLAT = 1e-10
 
 
-@dataclass(frozen=True)
-class JumpSurvey:
-    """What is known of the block. It has size N."""
-
-    selection: Selection
-
-    @property
-    def factorisation(self) -> Factorisation:
-        """The terms, by indicators, coefficients and the others."""
-        return self.selection.factorisation
-
-    @cached_property
-    def structure(self) -> TermStructure:
-        """Of the local terms of the full model."""
-        return TermStructure(self.selection.full)
-
-
-@dataclass(frozen=True)
-class JumpPlan:
-    """A step that jumps between sub-models, ready to be compiled.
-
-    Attributes
-    ----------
-    options : MetropolisOptions
-    survey : JumpSurvey
-    bound : BoundProposal
-    recipe : Recipe
-    """
-
-    options: MetropolisOptions
-    survey: JumpSurvey
-    bound: BoundProposal
-    recipe: Recipe
-
-    def compile(self, point: PointType) -> Engine:
-        """Compile the transitions, which are counted by their kind."""
-        fact, rule, certificates = self.survey.factorisation, self.recipe.rule, self.recipe.certificates
-        q, given = vector_of(fact, point), self.options.range_bound
-        range_bound = range_bound_for(rule, given, certificates, self.survey.structure, q)
-        if certificates is not None:
-            range_bound = of_coefficients(range_bound, self.survey.selection.n_coefficients)
-        kernels = counted_full_transitions, counted_transitions
-        inputs = RuleInputs(fact, rule, range_bound, NO_ROWS, self.options.subsample, kernels)
-        return Engine(inputs, self.bound, q, point)
-
-
 def of_coefficients(range_bound: RangeBound, n_coefficients: int) -> RangeBound:
     """A bound by certificates of the full model, for states with indicators."""
     return RangeBound(selected_range, lambda point: (range_bound.at(point), n_coefficients))
@@ -89,7 +42,7 @@ def of_coefficients(range_bound: RangeBound, n_coefficients: int) -> RangeBound:
 
 def plan_jumps(
     options: MetropolisOptions, point: PointType, jumps: Jumps, recipe: Recipe | None = None
-) -> JumpPlan:
+) -> BlockPlan:
     """Find indicators and coefficients, and the mode of the full model, if no recipe has it.
 
     Raises
@@ -103,39 +56,6 @@ def plan_jumps(
     OtherDataError
         If the recipe was made for other data.
     """
-    survey = _surveyed(options, point, recipe)
-    if recipe is not None:
-        state, mode_fit = recipe.proposal_state, recipe.mode_fit
-        assert isinstance(state, JumpState)
-        assert mode_fit is not None
-        expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
-        return JumpPlan(options, survey, _bound(options, jumps, survey, expansion, mode_fit), recipe)
-    selection, n_local = survey.selection, survey.factorisation.n_local
-    if not n_local:
-        refuse_short(survey.factorisation, options.threshold, options.model)
-    if selection.n_coefficients == 1 and jumps.swap > 0.0:
-        raise ValueError(
-            f"swap={jumps.swap!r} has no meaning with one coefficient, which nothing can be swapped for. "
-            "Give swap=0."
-        )
-    gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
-    at_full = selection.full_point(point)
-    mode_fit = fit_mode(options.model, survey.structure, at_full, None, whole_block=True).mode_fit
-    bound = _bound(options, jumps, survey, _expansion(selection, mode_fit, at_full), mode_fit)
-    recipe = Recipe(
-        data=fingerprint(survey.factorisation.graph),
-        n_local=n_local,
-        n_dim=len(vector_of(survey.factorisation, point)),
-        rule=with_batch_size(options.acceptance, n_local, options.default_batch),
-        proposal=jumps,
-        proposal_state=bound.state,
-        mode_fit=mode_fit,
-        certificates=certificates_for(options, survey.structure, at_full, None),
-    )
-    return JumpPlan(options, survey, bound, recipe)
-
-
-def _surveyed(options: MetropolisOptions, point: PointType, recipe: Recipe | None) -> JumpSurvey:
     selection = find_selection(
         options.model,
         options.vars,
@@ -144,8 +64,58 @@ def _surveyed(options: MetropolisOptions, point: PointType, recipe: Recipe | Non
         temperature=options.temperature,
         check=recipe is None,
     )
-    require_same_data(recipe, selection.factorisation.graph)
-    return JumpSurvey(selection)
+    fact, n_local = selection.factorisation, selection.factorisation.n_local
+    require_same_data(recipe, fact.graph)
+    structure = TermStructure(selection.full)
+    if recipe is not None:
+        state, fit = recipe.proposal_state, recipe.mode_fit
+        assert isinstance(state, JumpState)
+        assert fit is not None
+        expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
+        bound = _bound(options, jumps, n_local, expansion, fit)
+        return _block_plan(options, selection, structure, bound, recipe)
+    if not n_local:
+        refuse_short(fact, options.threshold, options.model)
+    if selection.n_coefficients == 1 and jumps.swap > 0.0:
+        raise ValueError(
+            f"swap={jumps.swap!r} has no meaning with one coefficient, which nothing can be swapped for. "
+            "Give swap=0."
+        )
+    gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
+    at_full = selection.full_point(point)
+    mode_fit = fit_mode(options.model, structure, at_full, None, whole_block=True).mode_fit
+    bound = _bound(options, jumps, n_local, _expansion(selection, mode_fit, at_full), mode_fit)
+    recipe = Recipe(
+        data=fingerprint(fact.graph),
+        n_local=n_local,
+        n_dim=len(vector_of(fact, point)),
+        rule=with_batch_size(options.acceptance, n_local, options.default_batch),
+        proposal=jumps,
+        proposal_state=bound.state,
+        mode_fit=mode_fit,
+        certificates=certificates_for(options, structure, at_full, None),
+    )
+    return _block_plan(options, selection, structure, bound, recipe)
+
+
+def _block_plan(
+    options: MetropolisOptions,
+    selection: Selection,
+    structure: TermStructure,
+    bound: BoundProposal,
+    recipe: Recipe,
+) -> BlockPlan:
+    """The plan of transitions that are counted by their kind; `structure` is that of the full model."""
+    fact, rule, certificates = selection.factorisation, recipe.rule, recipe.certificates
+
+    def inputs(q: np.ndarray) -> RuleInputs:
+        range_bound = range_bound_for(rule, options.range_bound, certificates, structure, q)
+        if certificates is not None:
+            range_bound = of_coefficients(range_bound, selection.n_coefficients)
+        kernels = counted_full_transitions, counted_transitions
+        return RuleInputs(fact, rule, range_bound, NO_ROWS, options.subsample, kernels)
+
+    return BlockPlan(options, fact, recipe, bound, inputs)
 
 
 def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> SubmodelExpansion:
@@ -184,7 +154,7 @@ def _positive(precision: np.ndarray) -> np.ndarray:
 def _bound(
     options: MetropolisOptions,
     jumps: Jumps,
-    survey: JumpSurvey,
+    n_local: int,
     expansion: SubmodelExpansion,
     mode_fit: ModeFit,
 ) -> BoundProposal:
@@ -193,7 +163,7 @@ def _bound(
         return bound_jumps(jumps, expansion)
     n_dim = len(expansion.linear)
     rate = options.acceptance.target_accept(n_dim)
-    block = Block(n_dim, survey.factorisation.n_local)
+    block = Block(n_dim, n_local)
     given = bind(jumps.other, n_dim, rate, mode_fit.proxy, block)
     if given.move is not proposed_move:
         raise ValueError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -34,8 +34,9 @@ from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
+from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine, Inputs
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import (
@@ -164,7 +165,7 @@ class Recipe:
         """So many of `n_tune` draws of tuning are watched."""
         return n_tune
 
-    def tell(self, plan: StepPlan) -> None:
+    def tell(self, plan: Plan) -> None:
         """Warn of what a new plan means for the user."""
 
     def fitted_draw(
@@ -211,64 +212,48 @@ class Recipe:
         """Add to the sample statistics `found` of n transitions what steps of this kind have besides."""
 
 
-class Terms(Protocol):
-    """What a step keeps of a survey."""
-
-    @property
-    def factorisation(self) -> Factorisation:
-        """The terms of the block, in the order of its vector q."""
-
-
-class StepPlan(Protocol):
-    """What a step is made from."""
-
-    @property
-    def options(self) -> MetropolisOptions:
-        """What was asked for."""
-
-    @property
-    def survey(self) -> Terms:
-        """What is known of the block."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """What travels to other processes."""
-
-    def compile(self, point: PointType) -> CompiledKernel:
-        """Compile the transitions."""
-
-
 @dataclass(frozen=True)
-class MetropolisPlan:
-    """A step that is decided by a rule, ready to be compiled. It has size N.
+class Plan:
+    """What a step is made from.
 
     Attributes
     ----------
     options : MetropolisOptions
-    survey : Survey
-    bound : BoundProposal
+        What was asked for.
+    factorisation : Factorisation
+        The terms of the block, in the order of its vector q.
     recipe : Recipe
+        What travels to other processes.
     """
 
     options: MetropolisOptions
-    survey: Survey
-    bound: BoundProposal
+    factorisation: Factorisation
     recipe: Recipe
-
-    @property
-    def terms(self) -> Factorisation:
-        """The terms that decide: those of the model, or Taylor remainders."""
-        found = self.survey.found
-        return self.survey.factorisation if found is None else found.expanded
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
-        recipe, options = self.recipe, self.options
-        q = vector_of(self.survey.factorisation, point)
-        structure = self.survey.structure
-        range_bound = range_bound_for(recipe.rule, options.range_bound, recipe.certificates, structure, q)
-        inputs = RuleInputs(self.terms, recipe.rule, range_bound, recipe.exact_rows, options.subsample)
-        return Engine(inputs, self.bound, q, point)
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class BlockPlan(Plan):
+    """A step that moves a block, or elements of it, ready to be compiled. It has size N.
+
+    Attributes
+    ----------
+    bound : BoundProposal or BoundElements
+        The proposal, ready for the block.
+    inputs : callable
+        ``(q) -> Inputs``: what the kernel is handed, which is made for a state of the block.
+    """
+
+    bound: BoundProposal | BoundElements
+    inputs: Callable[[Vector], Inputs]
+
+    def compile(self, point: PointType) -> CompiledKernel:
+        """Compile the transitions, which takes seconds if they are not in the cache on disk."""
+        q = vector_of(self.factorisation, point)
+        return Engine(self.inputs(q), self.bound, q, point)
 
 
 def certificates_for(
@@ -362,7 +347,7 @@ def plan_metropolis(
     point: PointType,
     recipe: Recipe | None = None,
     surveyed: Survey | None = None,
-) -> MetropolisPlan:
+) -> BlockPlan:
     """Decide how the block will be updated: a survey, unless there is one, then rule, proposal and bounds."""
     surveyed = survey(options, point, recipe) if surveyed is None else surveyed
     rule = rule_for(options, surveyed) if recipe is None else recipe.rule
@@ -380,7 +365,25 @@ def plan_metropolis(
             certificates=certificates_for(options, surveyed.structure, point, mode_fit),
             matrices=matrices_of(options.model, options.vars),
         )
-    return MetropolisPlan(options, surveyed, bound, recipe)
+    terms = surveyed.factorisation if surveyed.found is None else surveyed.found.expanded
+    return block_plan(options, surveyed, terms, bound, recipe)
+
+
+def block_plan(
+    options: MetropolisOptions,
+    surveyed: Survey,
+    terms: Factorisation,
+    bound: BoundProposal,
+    recipe: Recipe,
+) -> BlockPlan:
+    """The plan of a decision rule on some terms: those of the model, or Taylor remainders."""
+
+    def inputs(q: Vector) -> RuleInputs:
+        given, structure = options.range_bound, surveyed.structure
+        range_bound = range_bound_for(recipe.rule, given, recipe.certificates, structure, q)
+        return RuleInputs(terms, recipe.rule, range_bound, recipe.exact_rows, options.subsample)
+
+    return BlockPlan(options, surveyed.factorisation, recipe, bound, inputs)
 
 
 def mode_fit_of(surveyed: Survey) -> ModeFit | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -39,7 +39,7 @@ from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe, StepPlan
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
     KAPPAS,
     PlatePrediction,
@@ -117,9 +117,9 @@ class PlateRecipe(Recipe):
         """Draws of tuning that are watched: none, as all is fitted before a chain begins."""
         return 0
 
-    def tell(self, plan: StepPlan) -> None:
+    def tell(self, plan: Plan) -> None:
         """Warn if the shared variables will mix badly, or if all rows are read."""
-        fact = plan.survey.factorisation
+        fact = plan.factorisation
         names = fact.graph.variables
         switches = self.reads_all and plan.options.switch_above > 0.0
         tell_of_plate(
@@ -170,28 +170,17 @@ class PlateRecipe(Recipe):
         return 1e9 * mixing.efficiency / self.prediction.sweep
 
 
-class Surveyed(NamedTuple):
-    """The terms of a plate."""
-
-    factorisation: Factorisation
-
-
 @dataclass(frozen=True)
-class PlatePlan:
+class PlatePlan(Plan):
     """A step that sweeps over a plate. It has size N.
 
     Attributes
     ----------
-    options : MetropolisOptions
-    survey : Surveyed
-    recipe : PlateRecipe
     rows : PlateSurvey
     engine : PlateEngine
         Compiled already: the pilot has used it.
     """
 
-    options: MetropolisOptions
-    survey: Surveyed
     recipe: PlateRecipe
     rows: PlateSurvey
     engine: PlateEngine
@@ -264,7 +253,7 @@ def plan_plates(
         reads_all=engine.reads_all,
         certificate=_certificate(plate, reads_all=reads_all, power=engine.plate.bounds.power),
     )
-    return PlatePlan(once_found(options), Surveyed(fact), recipe, survey, engine)
+    return PlatePlan(once_found(options), fact, recipe, survey, engine)
 
 
 def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
@@ -305,7 +294,7 @@ def _plan_again(
     )
     arrays = with_kappa(arrays, recipe.proposal.kappa)
     engine = PlateEngine(survey.of_kernel, arrays, vector_of(plate.factorisation, point), point, rule)
-    return PlatePlan(options, Surveyed(plate.factorisation), recipe, survey, engine)
+    return PlatePlan(options, plate.factorisation, recipe, survey, engine)
 
 
 def _certificate(plate: PlateModel, *, reads_all: bool, power: int = 2) -> str:

@@ -15,9 +15,9 @@ from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.proposals.jumps import COUNTS, KINDS, Jumps, Redraw
 from pymc_austerity.step_methods.metropolis import drift_watch
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.jump_plan import JumpPlan, plan_jumps
+from pymc_austerity.step_methods.metropolis.jump_plan import plan_jumps
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, checked_rule
-from pymc_austerity.step_methods.metropolis.plan import Recipe
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.validation import is_real
 
@@ -153,7 +153,7 @@ class ReversibleJump(SubsampledStep):
         options.setdefault("threshold", _THRESHOLD)
         super().__init__(vars, checked_rule(acceptance), **options)
 
-    def _planned(self, point: PointType, recipe: Recipe | None = None) -> JumpPlan:
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
         return plan_jumps(self._options, point, self._jumps, recipe)
 
     def _begin_chain(self, n_tune: int) -> None:

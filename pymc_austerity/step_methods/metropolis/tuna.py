@@ -19,7 +19,7 @@ from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.exact_plan import plan_exact
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
-from pymc_austerity.step_methods.metropolis.plan import Recipe, StepPlan
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
 from pymc_austerity.step_methods.metropolis.prediction import Prediction
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
@@ -206,7 +206,7 @@ class TunaMH(SubsampledStep):
         if mixing is not None and mixing.is_poor and not self._recipe.is_plate:  # of a plate it has been told
             warn_of_poor_mixing(mixing, self.name_of(mixing.dimension), is_plate=False)
 
-    def _planned(self, point: PointType, recipe: Recipe | None = None) -> StepPlan:
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> Plan:
         return plan_exact(self._options, point, recipe, self._client)
 
     @property

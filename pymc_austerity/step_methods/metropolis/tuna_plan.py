@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,15 +31,16 @@ from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.progress import stage
+from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.step_methods.messages import few_digits
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, TunaFields
 from pymc_austerity.step_methods.metropolis.plan import (
-    MetropolisPlan,
+    BlockPlan,
+    Plan,
     Recipe,
-    StepPlan,
     Survey,
+    block_plan,
     bound_proposal,
     mode_fit_of,
     survey,
@@ -122,12 +124,12 @@ class TunaRecipe(Recipe):
         """Rows that are read for a transition, roughly."""
         return float(self.n_local if self.reads_all else self.prediction.terms)
 
-    def tell(self, plan: StepPlan) -> None:
+    def tell(self, plan: Plan) -> None:
         """Warn if the exact test on all data is cheaper, or bounds are loose, and say why."""
         assert self.mode_fit is not None
         prediction, report = self.prediction, self.mode_fit.report
         if self.reads_all or prediction.is_loose(report) or prediction.terms > self.n_local:
-            n_rows = plan.survey.factorisation.n_rows
+            n_rows = plan.factorisation.n_rows
             instead = "the exact test on all data is used instead. " if self.reads_all else ""
             warn(
                 f"TunaMH {'would draw' if self.reads_all else 'draws'} about "
@@ -137,7 +139,7 @@ class TunaRecipe(Recipe):
 
 
 @dataclass(frozen=True)
-class TunaPlan(MetropolisPlan):
+class TunaPlan(BlockPlan):
     """A `TunaMH`, ready to be compiled. It has size N.
 
     Attributes
@@ -148,20 +150,6 @@ class TunaPlan(MetropolisPlan):
 
     recipe: TunaRecipe
     rows: BoundedRows | None
-
-    @property
-    def terms(self) -> Factorisation:
-        """Taylor remainders; the terms of the model if all are read, unless a surrogate moves the chain."""
-        if self.rows is None and not self.bound.is_surrogate:
-            return self.survey.factorisation
-        return super().terms
-
-    def compile(self, point: PointType) -> CompiledKernel:
-        """Compile the transitions, which takes seconds if they are not in the cache on disk."""
-        if self.rows is None:
-            return super().compile(point)
-        q, options = vector_of(self.survey.factorisation, point), self.options
-        return Engine(TunaInputs(self.terms, self.rows, options.chi, options.debug), self.bound, q, point)
 
 
 def plan_tuna(
@@ -189,7 +177,7 @@ def plan_tuna(
     bound = bound_proposal(options, surveyed, EXACT, point)
     if recipe is not None:
         again = None if recipe.reads_all else bounded_rows(options, surveyed, point)[0]
-        return TunaPlan(options, surveyed, bound, recipe, again)
+        return _with_rows(options, surveyed, bound, recipe, again)
     fact, found = surveyed.factorisation, surveyed.found
     assert found is not None
     rows, sources = bounded_rows(options, surveyed, point)
@@ -208,7 +196,26 @@ def plan_tuna(
         reads_all=reads_all,
         certificate=sources,
     )
-    return TunaPlan(options, surveyed, bound, recipe, None if reads_all else rows)
+    return _with_rows(options, surveyed, bound, recipe, None if reads_all else rows)
+
+
+def _with_rows(
+    options: MetropolisOptions,
+    surveyed: Survey,
+    bound: BoundProposal,
+    recipe: TunaRecipe,
+    rows: BoundedRows | None,
+) -> TunaPlan:
+    """The plan with drawn rows, or with the exact test on all of them."""
+    fact, found = surveyed.factorisation, surveyed.found
+    assert found is not None
+    if rows is None:
+        # A surrogate moves on the Taylor polynomial, others on the terms of the model.
+        terms = found.expanded if bound.is_surrogate else fact
+        plan = block_plan(options, surveyed, terms, bound, recipe)
+        return TunaPlan(options, fact, recipe, bound, plan.inputs, None)
+    inputs = partial(TunaInputs, found.expanded, rows, options.chi, options.debug)
+    return TunaPlan(options, fact, recipe, bound, lambda q: inputs(), rows)
 
 
 class NoBoundError(UnboundedError):

@@ -12,13 +12,13 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe, StepPlan, factorised, plan_metropolis, survey
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised, plan_metropolis, survey
 
 if TYPE_CHECKING:
     from pymc_austerity.model.plates.crossed import Plates
 
 
-def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> StepPlan:
+def plan(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> Plan:
     """The plan of a step with a decision rule; with a recipe, the same plan in another process.
 
     Raises
@@ -61,7 +61,7 @@ def find_plate(
 
 def plan_sweeps(
     options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, found: Plates | None = None
-) -> StepPlan:
+) -> Plan:
     """The plan of sweeps over a plate that was found, or that a recipe was made for."""
     from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
 
