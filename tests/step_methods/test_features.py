@@ -104,7 +104,7 @@ def test_too_small_constants_are_noticed(model, built):
     step = fresh(built)
     state = built._engine.inputs.rows.state
     small = state._replace(constants=state.constants * 1e-3)
-    step._engine.inputs.rows = built._engine.inputs.rows._replace(state=small)
+    step._engine.inputs.given["rows"] = built._engine.inputs.rows._replace(state=small)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, model.initial_point(), 2000)
 

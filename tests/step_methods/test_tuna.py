@@ -161,7 +161,7 @@ def test_an_unpickled_step_does_not_search_or_predict_again(step, near, monkeypa
 def test_copies_count_on_their_own(built, near):
     """Violations of one chain are not those of another."""
     one, other = fresh(built), fresh(built)
-    one._engine.inputs._rule.violations[0] = 7
+    one._engine.inputs.violations[0] = 7
     assert move(other, near, 1)[1][0]["bound_violations"] == 0.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 7.0
     assert move(one, near, 1)[1][0]["bound_violations"] == 0.0
@@ -747,7 +747,7 @@ def test_rows_of_another_term_are_noticed(several, monkeypatch):
     sampler = step._engine.inputs.rows.state
     turned = np.concatenate([sampler.constants[:, 1500:], sampler.constants[:, :1500]], axis=1)
     draws = plain_draws(sampler._replace(constants=0.2 * turned, totals=0.2 * sampler.totals))
-    step._engine.inputs.rows = draws.kernel(draws.state)
+    step._engine.inputs.given["rows"] = draws.kernel(draws.state)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, mode_of(step), 2000)
 

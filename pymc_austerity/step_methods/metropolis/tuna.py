@@ -10,7 +10,6 @@ from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.row_constants import Curvature
-from pymc_austerity.cluster.workers import require_client
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.proposals.langevin import Langevin
 from pymc_austerity.proposals.stiefel_walk import StiefelWalk
@@ -186,6 +185,9 @@ class TunaMH(SubsampledStep):
         **options: Unpack[TunaKeywords],
     ) -> None:
         if client is not None:
+            # The cluster is imported where there is one.
+            from pymc_austerity.cluster.workers import require_client
+
             require_client(client)
         self._client = client
         tuna = checked_tuna_options(chi, switch_above, curvature, debug)

@@ -18,6 +18,7 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.messages import first_line, warn_of_given
+from pymc_austerity.target import Index
 
 
 class RangeBound(NamedTuple):
@@ -72,8 +73,8 @@ class CompiledKernel:
     needs_range = False
     target: CompiledTarget
     _transitions: ReadyKernel
-    # By the name of a parameter, the places of its open fields; None for what is handed over as it is.
-    _open: dict[str, list[int] | None]
+    # Names of parameters, with the places of their open fields; None for what is handed over as it is.
+    _open: list[tuple[str, list[int] | None]]
     _seen_state: Any = None
 
     @property
@@ -115,9 +116,13 @@ class CompiledKernel:
         arguments have the types that they had.
         """
         given, values = self._given(q, point, proposal_state), [n, tune, rng, q, self.target.args(point)]
-        for name, places in self._open.items():
+        for name, places in self._open:
             value = given[name]
-            values += [value] if places is None else [value[k] for k in places]
+            if places is None:
+                values.append(value)
+            else:
+                for k in places:
+                    values.append(value[k])
         if proposal_state is self._seen_state:
             return self._transitions.again(*values)
         outcome = self._transitions(*values)
@@ -138,10 +143,10 @@ class CompiledKernel:
         else comes with each call.
         """
         records = {name: opened(value) for name, value in given.items() if has_functions(value)}
-        self._open = {
-            name: [k for k, value in enumerate(records[name]) if value is ...] if name in records else None
+        self._open = [
+            (name, [k for k, value in enumerate(records[name]) if value is ...] if name in records else None)
             for name in list(inspect.signature(kernel).parameters)[N_COMMON:-1]
-        }
+        ]
         self._transitions = self.target.compile(kernel, records, functions)
         return records
 
@@ -165,6 +170,10 @@ class Inputs:
         Functions of a user, which may not compile.
     compilable : bool
         Whether all but the proposal is known to compile.
+    given : dict
+        What the kernel is handed, if that does not depend on the state.
+    violations : ndarray of int, shape (1,), or None
+        Terms larger than their bounds.
     """
 
     kernel: Callable[..., Any]
@@ -177,6 +186,8 @@ class Inputs:
     tells_given = True
     suspects = "proposal"
     compilable = True
+    given: dict[str, Any]
+    violations: Index | None = None
 
     def restart(self) -> None:
         """Forget the last state, and what an interrupted decision left in disorder."""
@@ -187,11 +198,15 @@ class Inputs:
 
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
         """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
-        raise NotImplementedError
+        return self.given
 
     def take_violations(self) -> float:
         """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
-        return np.nan
+        if self.violations is None:
+            return np.nan
+        count = float(self.violations[0])
+        self.violations[0] = 0
+        return count
 
 
 class Engine(CompiledKernel):
@@ -209,6 +224,7 @@ class Engine(CompiledKernel):
         self, inputs: Inputs, proposal: BoundProposal | BoundElements, q: np.ndarray, point: PointType
     ) -> None:
         self.inputs, self.target, self._proposal = inputs, inputs.target, proposal
+        self._record: Any = proposal.kernel(proposal.state)
         self.n_local, self.n_others = inputs.n_local, inputs.n_others
         self.reads_all, self.needs_range = inputs.reads_all, inputs.needs_range
         if inputs.tells_given:
@@ -248,5 +264,7 @@ class Engine(CompiledKernel):
 
     def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
         given = self.inputs.at(q, point)
-        given["proposal"] = self._proposal.kernel(proposal_state)
+        if self._record.state is not proposal_state:
+            self._record = self._proposal.kernel(proposal_state)
+        given["proposal"] = self._record
         return given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -57,10 +57,10 @@ class PlateEngine(CompiledKernel):
         A state, and the values of all variables, to compile with.
     rule : AcceptanceRule, optional
         Decides on a subsample of remainders. Default: moves are decided exactly.
+    kernel : callable, default plate_sweeps
+        What runs where they are decided exactly.
     """
 
-    # What runs where moves are decided exactly.
-    _exact: ClassVar[Callable[..., Any]] = staticmethod(plate_sweeps)
     # Which of the plates of a chain it moves.
     number = 0
 
@@ -71,6 +71,7 @@ class PlateEngine(CompiledKernel):
         q: np.ndarray,
         point: PointType,
         rule: AcceptanceRule | None = None,
+        kernel: Callable[..., Any] = plate_sweeps,
     ) -> None:
         self.n_local = self.n_others = len(plate.rows.predictors)
         self.plate = plate
@@ -79,7 +80,7 @@ class PlateEngine(CompiledKernel):
         self.target = CompiledTarget(shared)
         self._tests: dict[str, Any] = {} if rule is None else row_tests(rule, np.diff(plate.rows.starts))
         state = self.new_state()
-        kernel = self._exact if rule is None else tested_sweeps
+        kernel = kernel if rule is None else tested_sweeps
         self._put_around(kernel, self._given(q, point, state), ["global_log_ratio", "features"])
         stage("transitions")
         with exact_arithmetic():  # the first call compiles

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from pymc.initial_point import PointType
 
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.kernels.tuna import TunaRule, tuna_transitions
@@ -38,19 +35,10 @@ class TunaInputs(Inputs):
     def __init__(self, factorisation: Factorisation, rows: BoundedRows, chi: float, debug: bool) -> None:
         self.n_local = self.n_others = factorisation.n_local
         self.rows = rows.kernel(rows.state)
-        self._rule = TunaRule(chi, np.zeros(1, dtype=np.int64), debug)
+        self._chi, self._debug = chi, debug
         self.target = CompiledTarget(factorisation)
 
     def restart(self) -> None:
         """Begin to count violations."""
-        self._rule = self._rule._replace(violations=np.zeros(1, dtype=np.int64))
-
-    def take_violations(self) -> float:
-        """Terms larger than their bounds since the last call."""
-        count = float(self._rule.violations[0])
-        self._rule.violations[0] = 0
-        return count
-
-    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
-        """What the kernel is handed in a state, but for the proposal."""
-        return {"rows": self.rows, "rule": self._rule}
+        self.violations = np.zeros(1, dtype=np.int64)
+        self.given = {"rows": self.rows, "rule": TunaRule(self._chi, self.violations, self._debug)}
