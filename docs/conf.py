@@ -7,6 +7,8 @@ Pages are MyST markdown; those with a `kernelspec` are notebooks, and are run wh
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,17 @@ from sphinx.application import Sphinx
 
 from pymc_austerity import __version__
 
+sys.path.insert(0, str(Path(__file__).parent))
+import files_of_the_package
+
 project = "pymc_austerity"
 author = "the authors of pymc_austerity"
 release = version = __version__
 
 NOTEBOOKS = "_notebooks"  # written by the build
+# Notebooks import files of the examples, which readers put beside them. The kernels inherit this.
+EXAMPLES = str(Path(__file__).parents[1] / "examples")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [EXAMPLES, os.environ.get("PYTHONPATH")]))
 extensions = [
     "myst_nb",
     "numpydoc",
@@ -100,7 +108,15 @@ def as_notebook(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = f"{head}{title}{title_line}\n\n{link}\n{rest}"
 
 
+def list_of_files(app: Sphinx) -> None:
+    """Write the page that names every file of the package."""
+    page = Path(app.srcdir, "developer", "generated", "files.md")
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(files_of_the_package.page())
+
+
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
+    app.connect("builder-inited", list_of_files)
     app.connect("autodoc-process-signature", signature_of_init)
     app.connect("source-read", as_notebook)

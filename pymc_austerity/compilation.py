@@ -5,6 +5,10 @@ code for it, and does so again for every function further up that links it: a fu
 calls is optimised and emitted eight times. Machine code is needed only of what Python calls. So a function
 that compiled code alone calls is linked as it is here, and all is optimised together where Python enters.
 The machine code is as fast, and takes half the time or less to make.
+
+numba documents no way to do that: a class of its own is replaced, whose names may change with any version.
+`pyproject.toml` bounds numba's version. Where a name is gone all the same, numba compiles as it does by
+itself.
 """
 
 # mypy: disable-error-code=no-untyped-call
@@ -14,15 +18,33 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, cast
 
 import numba
-from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 from numba.extending import register_jitable
 
+from pymc_austerity.exceptions import warn
+
+# Why numba's private names cannot be imported; empty where they can.
+_MOVED = ""
+try:
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+except ImportError as error:
+    _MOVED = str(error)
+    JITCodeLibrary = object  # type: ignore[misc, assignment]
+
+# What `_Library` replaces or uses of numba's own: names of a library of functions, and of what makes it.
+_OF_LIBRARY = {
+    "_codegen", "_ensure_finalized", "_final_module", "_finalize_final_module", "_finalized",
+    "_get_compiled_object", "_get_module_for_linking", "_linking_libraries", "_optimize_final_module",
+    "_optimize_functions", "_reload_init", "_shared_module", "codegen", "finalize",
+    "get_pointer_to_function", "has_dynamic_globals",
+}  # fmt: skip
+_OF_CODEGEN = {"_data_layout", "_library_class", "set_env"}
 # Names that numba gives to functions by which Python and C enter.
 _ENTRANCES = ("_ZN7cpython", "cfunc.")
 # A call whose address numba writes into the machine code: of functions that call one another in a circle.
@@ -30,7 +52,7 @@ _CIRCLE = ".numba.unresolved$"
 
 
 def jitable[F: Callable[..., Any]](function: F) -> F:
-    """For functions that compiled code calls: they stay functions of Python.
+    """Let compiled code call a function, which stays a function of Python.
 
     What `numba.extending.register_jitable` makes can be called from C as well, which nobody does.
     """
@@ -38,7 +60,7 @@ def jitable[F: Callable[..., Any]](function: F) -> F:
 
 
 def entry[F: Callable[..., Any]](function: F, **options: Any) -> F:
-    """For functions that Python calls: compiled when they are first called, and kept on disk."""
+    """Compile a function that Python calls when it is first called, and keep it on disk."""
     return cast(F, numba.njit(**{"cache": True, **options}, pipeline_class=OptimisedOnce)(function))
 
 
@@ -46,9 +68,35 @@ class OptimisedOnce(Compiler):
     """Compiles a function, and those that it calls, and optimises them together."""
 
     def compile_extra(self, func: Any) -> Any:
-        """See numba."""
+        """Compile a function with the libraries that it calls linked as they are."""
+        if not _can_link():
+            return super().compile_extra(func)
         with _linked_as_they_are(), _without_collections():
             return super().compile_extra(func)
+
+
+@cache
+def _can_link() -> bool:
+    """Whether numba has all that `_Library` needs; if not, a warning says so, once in each process."""
+    missing = _missing()
+    if missing:
+        warn(
+            f"numba {numba.__version__} lacks what this package needs to optimise each function once "
+            f"({missing}): numba compiles as it does by itself. Results are the same; the first call of a "
+            "step takes two or three times as long. Install a version of numba that this package was "
+            "tested with: pip install --upgrade pymc_austerity."
+        )
+    return not missing
+
+
+def _missing() -> str:
+    """The names of numba that are gone; empty if there are all."""
+    if _MOVED:
+        return _MOVED
+    codegen = cpu_target.target_context.codegen()
+    # `dir` looks up no property, for which numba would make machine code.
+    gone = _OF_LIBRARY - set(dir(JITCodeLibrary(codegen, "names"))) | _OF_CODEGEN - set(dir(codegen))
+    return ", ".join(sorted(gone))
 
 
 @contextmanager
@@ -91,7 +139,7 @@ class _Library(JITCodeLibrary):
         return _Environments(own) if self._waits else own
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        """Not each for itself: the module is optimised when all is linked."""
+        """Leave functions as they are: the module is optimised when all of it is linked."""
         ll_module.data_layout = self._codegen._data_layout
 
     def finalize(self) -> None:
@@ -103,7 +151,7 @@ class _Library(JITCodeLibrary):
             self._link_and_emit()
 
     def _link_and_emit(self) -> None:
-        """With all functions that it calls, and that these call, and so on."""
+        """Link all functions that this one calls, and that these call, and so on; then make machine code."""
         for each in self._below():
             self._final_module.link_in(each, preserve=True)
         self._optimize_final_module()
@@ -113,7 +161,7 @@ class _Library(JITCodeLibrary):
         self._set_environments()
 
     def _below(self) -> list[Any]:
-        """What is linked: of functions that wait their own code, of others all that they have."""
+        """Modules to link: the own code of functions that wait, and all that is linked to others."""
         found: dict[Any, None] = {}
         left: list[Any] = [self]
         while left:
@@ -150,7 +198,7 @@ class _Library(JITCodeLibrary):
         return super()._get_compiled_object()
 
     def _set_environments(self) -> None:
-        """Of all functions whose machine code is here now."""
+        """Set the environments of all functions whose machine code is here now."""
         codegen: Any = self._codegen
         for each in self._final_module.global_variables:
             if each.name in _WAITING and not each.is_declaration:
@@ -160,7 +208,7 @@ class _Library(JITCodeLibrary):
         return [each.name for each in self._final_module.functions if not each.is_declaration]
 
     def _emit(self) -> None:
-        """Do what has waited; if it is interrupted, it waits still."""
+        """Link what has waited and make machine code; after an interrupt it waits still."""
         with global_compiler_lock:
             if self._waits:
                 self._link_and_emit()
@@ -175,7 +223,7 @@ _WAITING: dict[str, Any] = {}
 
 
 class _Environments:
-    """What numba asks to write the address of an environment: it is noted."""
+    """Code generator that notes an environment where numba asks it to write the address."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen
@@ -184,5 +232,5 @@ class _Environments:
         return getattr(self._codegen, name)
 
     def set_env(self, name: str, environment: Any) -> None:
-        """See numba."""
+        """Keep the environment of a function until its machine code is here."""
         _WAITING[name] = environment

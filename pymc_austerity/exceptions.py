@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from pymc_austerity.progress import make_room
-
 _PACKAGE = str(Path(__file__).parent)
 
 
@@ -46,7 +44,7 @@ class FactorisationError(UnsuitableError):
 
 
 class SelfCheckError(ValueError):
-    """What was computed of the model is not what PyMC computes: a defect of this package."""
+    """The model's terms differ from what PyMC computes of it: a defect of this package."""
 
 
 class RowsOnDiskError(ValueError):
@@ -79,11 +77,11 @@ class SetUpBudgetError(UnsuitableError):
 
 
 class UnboundedError(UnsuitableError):
-    """Nothing is known that bounds the log ratios or the Taylor remainders of a term."""
+    """The log ratios or the Taylor remainders of a term have no known bound."""
 
 
 class CompiledError(ValueError):
-    """What compiled code raises: numbers, and a sentence for them, since it cannot write text itself.
+    """Error that compiled code raises: numbers, and a sentence for them, since it cannot write text itself.
 
     A subclass has the `sentence`, with a place for each of the numbers that it is raised with.
     """
@@ -109,5 +107,4 @@ class SubsamplingWarning(UserWarning):
 
 def warn(message: str) -> None:
     """Give a `SubsamplingWarning` that names the line outside the package from which it was called."""
-    make_room()
     warnings.warn(message, SubsamplingWarning, skip_file_prefixes=(_PACKAGE,))

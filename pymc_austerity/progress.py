@@ -1,248 +1,125 @@
-"""Where a set-up is: one line with the stage and its seconds, which is written over; or a few lines of a log.
+"""Where a set-up is: a moving bar with the stage and its seconds, as PyMC shows its chains, drawn by rich.
 
-`watched` shows what `stage` announces within it. A stage of less than a second is never shown. What numba
-compiles meanwhile is told of by numba itself. Where nobody watches, as in workers, `stage` does nothing.
+`watched` shows what `stage` announces within it, once the set-up has taken a second, and leaves one line that
+says where the time went. The line alone is shown where nothing can be written over: in a file or pipe, in a
+notebook without ipywidgets, and while another display of rich is on. Where nobody watches, as in workers,
+`stage` does nothing.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from threading import Event, Lock, Thread
-from typing import Any, Literal, Protocol, TextIO
+from importlib.util import find_spec
+from threading import Timer
+from typing import Any, Literal
 
 from numba.core.event import Listener, install_listener
+from rich.console import Console
+from rich.file_proxy import FileProxy
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column
+from rich.theme import Theme
 
-# Seconds of a stage before it is shown: on a line that is written over, and in a log, where lines stay.
-_VISIBLE, _LONG = 1.0, 5.0
-_TICK = 0.2
-_COLUMNS = 80
-# What is said while numba compiles: the first that fits.
-_COMPILING = (", compiling (kept for later)", ", compiling once", ", compiling")
-
-
-class Line(Protocol):
-    """Where the progress is shown.
-
-    Attributes
-    ----------
-    patience : float
-        Seconds of a stage before it is shown.
-    stays : bool
-        Whether what is shown cannot be written over.
-    """
-
-    patience: float
-    stays: bool
-
-    def show(self, text: str) -> None:
-        """Show a text in place of the one before."""
-
-    def clear(self) -> None:
-        """Take away what is shown."""
-
-    def leave(self, text: str) -> None:
-        """Show the last text."""
-
-
-class TerminalLine:
-    """A line of a terminal, with carriage returns."""
-
-    patience, stays = _VISIBLE, False
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._length = stream, 0
-
-    def show(self, text: str) -> None:
-        """Show a text in place of the one before."""
-        self._stream.write("\r" + text.ljust(self._length))
-        self._stream.flush()
-        self._length = len(text)
-
-    def clear(self) -> None:
-        """Take away what is shown."""
-        if self._length:
-            self.show("")
-            self._stream.write("\r")
-            self._length = 0
-
-    def leave(self, text: str) -> None:
-        """Show the last text."""
-        self.clear()
-        self._stream.write(text + "\n")
-        self._stream.flush()
-
-
-class NotebookLine:
-    """An output of a notebook's cell, which is displayed anew."""
-
-    patience, stays = _VISIBLE, False
-
-    def __init__(self, display: Any) -> None:
-        self._display, self._handle = display, None
-
-    def show(self, text: str) -> None:
-        """Show a text in place of the one before."""
-        shown = {"text/plain": text}
-        if self._handle is None:
-            self._handle = self._display(shown, raw=True, display_id=True)
-        else:
-            self._handle.update(shown, raw=True)
-
-    def clear(self) -> None:
-        """Take away what is shown."""
-        if self._handle is not None:
-            self.show("")
-
-    leave = show
-
-
-class LogLine:
-    """Lines of a file or pipe: one for each long stage."""
-
-    patience, stays = _LONG, True
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def show(self, text: str) -> None:
-        """Write another line."""
-        self._stream.write(text + "\n")
-        self._stream.flush()
-
-    def clear(self) -> None:
-        """Lines of a file stay."""
-
-    leave = show
-
-
-def line_of(stream: TextIO) -> Line:
-    """Where progress is shown: a terminal, a notebook, or whatever stderr is written to."""
-    if stream.isatty():
-        return TerminalLine(stream)
-    # Without IPython there is no notebook; nothing is imported to find that out.
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    if shell is not None and getattr(shell, "kernel", None) is not None:
-        from IPython.display import display
-
-        return NotebookLine(display)
-    return LogLine(stream)
+# Seconds of a set-up before it is shown, and of a stage that the last line names.
+_VISIBLE = 1.0
+_BAR_WIDTH = 10  # characters, which leave 61 of 80 to the text
+# Colours of PyMC's bars.
+_THEME = Theme({"bar.pulse": "#1764f4", "progress.elapsed": "none"})
 
 
 class SetUp(Listener):
-    """Stages of a set-up, and their seconds; one thread shows them on a line.
+    """Stages of a set-up and their seconds, with the bar that shows them.
+
+    numba calls it when it begins and ends to compile (event ``numba:compile``).
 
     Parameters
     ----------
     title : str
         What is set up.
-    line : Line
     """
 
-    def __init__(self, title: str, line: Line) -> None:
-        self._title, self._line = title, line
-        self._lock, self._over = Lock(), Event()
-        self._seconds: dict[str, float] = {}
-        self._name = self._detail = ""
-        self._depth, self._compiled, self._compiled_here, self._compiling_since = 0, 0.0, 0.0, 0.0
-        self._shown = self._was_shown = False
+    def __init__(self, title: str) -> None:
+        self._title, self._name, self._text = title, "", title
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._depth, self._compiling_since = 0, 0.0
         self._started = self._began = time.perf_counter()
-
-    # What happens ---------------------------------------------------------------------------
+        self._bar = _bar()
+        self._task = self._bar.add_task(title, total=None)
 
     def begin(self, name: str, detail: str) -> None:
-        """The next stage."""
-        with self._lock:
-            self._end()
-            self._name, self._detail = name, detail
+        """End the stage before, and begin one."""
+        self._end()
+        self._name, self._text = name, f"{self._title}: {name}{detail}"
+        self._bar.reset(self._task, description=self._text)
 
     def _end(self) -> None:
         now = time.perf_counter()
         if self._name:
-            own = now - self._began - self._compiled_here
-            self._seconds[self._name] = self._seconds.get(self._name, 0.0) + own
-        self._clear()
-        self._began, self._compiled_here, self._shown = now, 0.0, False
+            self._seconds[self._name] += now - self._began
+        self._began = now
 
     def on_start(self, event: Any) -> None:
-        """Numba begins to compile, perhaps within another compilation."""
+        """Note that numba begins to compile a function, perhaps within the compilation of another."""
         if not self._depth:
             self._compiling_since = time.perf_counter()
+            self._bar.update(self._task, description=f"{self._text}, compiling once")
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """... and has."""
+        """Add up the seconds of a compilation that is not within another."""
         self._depth -= 1
         if not self._depth:
             spent = time.perf_counter() - self._compiling_since
-            self._compiled, self._compiled_here = self._compiled + spent, self._compiled_here + spent
+            self._seconds["compiling, once,"] += spent
+            self._began += spent  # which are none of the stage
+            self._bar.update(self._task, description=self._text)
 
-    # What is shown --------------------------------------------------------------------------
-
-    def clear(self) -> None:
-        """Take the line away, for other output."""
-        with self._lock:
-            self._clear()
-
-    def _clear(self) -> None:
-        if self._shown and not self._line.stays:
-            self._line.clear()
-            self._shown = False
-
-    def watch(self) -> None:
-        """Show the stage again and again, until all is over."""
-        while not self._over.wait(_TICK):
-            with self._lock:
-                self._show()
-
-    def _show(self) -> None:
-        seconds = time.perf_counter() - self._began
-        if not self._name or seconds < self._line.patience or (self._shown and self._line.stays):
-            return
-        end = " ..." if self._line.stays else f", {seconds:.0f} s"
-        self._line.show(self._text(_width() - len(end)) + end)
-        self._shown = self._was_shown = True
-
-    def _text(self, width: int) -> str:
-        """The stage with its number and rows, which come before what is compiled."""
-        text = f"{self._title}: {self._name}{self._detail}"
-        for compiling in _COMPILING if self._depth else ():
-            if len(text) + len(compiling) <= width:
-                return text + compiling
-        return text[:width]
-
-    def stop(self, thread: Thread) -> None:
-        """Take the line away, and show no more."""
-        self._over.set()
-        thread.join()
-        self.clear()
-
-    def sum_up(self) -> None:
-        """Leave one line that says where the time went, if any was shown."""
-        with self._lock:
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the bar after a second, and take it away; the last line stays, unless there was an error."""
+        timer = Timer(_VISIBLE, self._bar.start)
+        timer.daemon = True
+        timer.start()
+        try:
+            with install_listener("numba:compile", self):
+                yield
+        finally:
+            timer.cancel()
+            timer.join()
+            self._bar.stop()
+        if time.perf_counter() - self._started >= _VISIBLE:
             self._end()
-            if self._was_shown:
-                self._line.leave(self.summary(_width()))
+            # Not by rich's console, which writes into the display of another.
+            print(self.summary(), file=sys.stderr, flush=True)
 
-    def summary(self, width: int) -> str:
-        """The time in all, and of as many stages as fit, the longest first."""
-        found = {**self._seconds, "compiling, once,": self._compiled}
-        longest = sorted(found.items(), key=lambda item: -item[1])
-        parts = [f"{name} {seconds:.0f} s" for name, seconds in longest if seconds >= _VISIBLE]
-        text = f"{self._title}: set up in {time.perf_counter() - self._started:.0f} s"
-        while parts and len(text) + len(", ".join(parts)) + 3 > width:
-            parts.pop()
-        return (text + (f" ({', '.join(parts)})" if parts else ""))[:width]
+    def summary(self) -> str:
+        """The seconds in all, and of the stages that took one at least, the longest first."""
+        longest = sorted(self._seconds.items(), key=lambda item: -item[1])
+        parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in longest if seconds >= _VISIBLE)
+        total = f"{self._title}: set up in {time.perf_counter() - self._started:.0f} s"
+        return f"{total} ({parts})" if parts else total
 
 
-def _width() -> int:
-    """Characters that fit on a line."""
-    return min(shutil.get_terminal_size((_COLUMNS, 24)).columns, _COLUMNS) - 1
+def _bar() -> Progress:
+    """A bar on stderr, above which rich writes warnings. It does nothing where it cannot be shown."""
+    console = Console(stderr=True, theme=_THEME)
+    is_taken = isinstance(sys.stderr, FileProxy)  # by another display, such as the bars of pm.sample
+    can_show = find_spec("ipywidgets") is not None if console.is_jupyter else console.is_interactive
+    return Progress(
+        BarColumn(_BAR_WIDTH),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+        console=console,
+        transient=True,
+        redirect_stdout=False,  # it may be a file, although stderr is a terminal
+        disable=is_taken or not can_show,
+        expand=True,
+    )
 
 
 # The set-up that is watched; False within one that nobody wants to see.
@@ -263,25 +140,13 @@ def watched(title: str, progressbar: bool) -> Iterator[None]:
         yield
         return
     # A program without a console has no stderr.
-    set_up = SetUp(title, line_of(sys.stderr)) if progressbar and sys.stderr is not None else None
+    set_up = SetUp(title) if progressbar and sys.stderr is not None else None
     token = _WATCHED.set(set_up or False)
     try:
-        with nullcontext() if set_up is None else _shown(set_up):
+        with nullcontext() if set_up is None else set_up.shown():
             yield
     finally:
         _WATCHED.reset(token)
-
-
-@contextmanager
-def _shown(set_up: SetUp) -> Iterator[None]:
-    thread = Thread(target=set_up.watch, daemon=True)
-    thread.start()
-    try:
-        with install_listener("numba:compile", set_up):
-            yield
-    finally:
-        set_up.stop(thread)
-    set_up.sum_up()
 
 
 def stage(name: str, detail: str = "") -> None:
@@ -298,14 +163,8 @@ def stage(name: str, detail: str = "") -> None:
         set_up.begin(name, detail)
 
 
-def make_room() -> None:
-    """Take the line away, for other output."""
-    if set_up := _WATCHED.get():
-        set_up.clear()
-
-
 def checked_progressbar(given: object) -> bool:
-    """Check `progressbar`."""
+    """Check the option `progressbar`."""
     if not isinstance(given, bool):
         raise ValueError(f"progressbar must be True or False, got {given!r}.")
     return given

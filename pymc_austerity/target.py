@@ -12,8 +12,16 @@ from scipy.linalg import solve_triangular
 
 from pymc_austerity.compilation import jitable
 
+# Arrays of floats in one dimension, in two, and in any number of them (which types do not tell apart).
 Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
+# Numbers of rows, coordinates or groups; and numbers of rows in half the memory, where a table has size N.
 Index = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+# Numbers of rows in single precision: bounds and lengths, rounded up.
+Singles = npt.NDArray[np.float32]
 
 # Terms evaluated at a time: memory stays small when a decision needs all of them.
 CHUNK = 8192

@@ -29,7 +29,7 @@ _MORE = 4.0
 
 @dataclass
 class Ledger:
-    """What a set-up has taken of its budget, in operations.
+    """Operations that a set-up has taken of its budget.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ _OPEN: ContextVar[Ledger | None] = ContextVar("set_up_budget", default=None)
 
 
 def checked_budget(given: object) -> float:
-    """Check `set_up_budget`."""
+    """Check the option `set_up_budget`."""
     if not is_real(given) or not given > 0.0:
         raise ValueError(
             "set_up_budget must be a positive number, in units of 1e9 operations, or inf, got "

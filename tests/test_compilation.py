@@ -1,17 +1,20 @@
 """Functions that are optimised once: the numbers, the errors and the files are numba's own."""
 
+import ast
 import subprocess
 import sys
 import textwrap
 from functools import partial
+from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import CodeLibrary, JITCodeLibrary
 
 from pymc_austerity import compilation
 from pymc_austerity.compilation import entry, jitable
+from pymc_austerity.exceptions import SubsamplingWarning
 
 
 def mean_root():
@@ -162,8 +165,68 @@ def test_kept_on_disk(tmp_path):
 
 
 def test_numba_has_what_is_replaced():
-    """Another version of numba could have other names; then nothing would wait, or all would break."""
-    for name, value in vars(compilation._Library).items():
-        own = ("_emit", "_defined", "_set_environments", "_link_and_emit", "_below")
-        if (callable(value) or isinstance(value, property)) and name not in own:
-            assert hasattr(JITCodeLibrary, name), name
+    assert compilation._missing() == ""
+    ours = {"_emit", "_defined", "_set_environments", "_link_and_emit", "_below", "_waits"}
+    replaced = {name for name in vars(compilation._Library) if not name.startswith("__")} - ours
+    assert replaced - {"_abc_impl"} <= compilation._OF_LIBRARY
+    assert all(hasattr(JITCodeLibrary, name) for name in replaced)
+
+
+def test_all_that_is_used_is_looked_for():
+    """A private name that is not looked for would break all where it is gone."""
+    tree = ast.parse(Path(compilation.__file__).read_text())
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    private = {name for name in used if name.startswith("_") and not name.startswith("__")}
+    assert private - compilation._OF_LIBRARY - compilation._OF_CODEGEN == {
+        "_emit", "_defined", "_set_environments", "_link_and_emit", "_below", "_waits",
+    }  # fmt: skip
+
+
+class TestWhereANameIsGone:
+    """numba compiles all three functions by itself, and one warning says why."""
+
+    @pytest.fixture(autouse=True)
+    def asked_anew(self):
+        compilation._can_link.cache_clear()
+        yield
+        compilation._can_link.cache_clear()
+
+    def warned(self, name):
+        with pytest.warns(
+            SubsamplingWarning, match=rf"lacks .* \({name}\): numba compiles as it does"
+        ) as told:
+            found = [entry(mean_root(), cache=False)(np.array([4.0]), 9) for _ in range(2)]
+        assert found == [2.0, 2.0]
+        assert len(told) == 1
+
+    def test_of_a_method(self, monkeypatch, emitted):
+        """numba needs it to keep functions on disk only."""
+        monkeypatch.delattr(CodeLibrary, "_get_compiled_object")
+        monkeypatch.delattr(compilation._Library, "_get_compiled_object")
+        self.warned("_get_compiled_object")
+        assert len([name for name in emitted if "root" in name]) == 6
+
+    @pytest.mark.parametrize("names", ["_OF_LIBRARY", "_OF_CODEGEN"])
+    def test_of_an_attribute(self, names, monkeypatch):
+        monkeypatch.setattr(compilation, names, getattr(compilation, names) | {"_renamed"})
+        self.warned("_renamed")
+
+    def test_of_a_module(self):
+        """numba and PyTensor have imported it by then, and go on."""
+        script = """
+            import importlib
+            import warnings
+            import numba.core.codegen
+            from pymc_austerity import compilation
+            del numba.core.codegen.JITCodeLibrary
+            importlib.reload(compilation)
+            from pymc_austerity.compilation import entry, jitable
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                inner = jitable(lambda x: x + 1.0)
+                print(entry(lambda x: 2.0 * inner(x), cache=False)(1.0), len(told), told[0].message)
+        """
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert said.startswith("4.0 1 numba ")
+        assert "JITCodeLibrary" in said

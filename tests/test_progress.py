@@ -1,56 +1,66 @@
-"""The line that says where a set-up is: in a terminal, a notebook and a log; and that it is quiet."""
+"""The bar that says where a set-up is: in a terminal, a notebook and a log; and that it is quiet."""
 
+import builtins
 import io
+import re
 import sys
 import threading
 import time
 import types
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pymc as pm
 import pytest
 from numba import njit
+from rich.console import Console
+from rich.progress import Progress
 
 from pymc_austerity import SCIR, AusterityMH, MinibatchCategoricalGibbs, TunaMH, find_mode, recommend
 from pymc_austerity import progress as module
-from pymc_austerity.exceptions import SubsamplingWarning, warn
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.progress import LogLine, NotebookLine, TerminalLine, line_of, stage, watched
+from pymc_austerity.progress import stage, watched
 
 SHORT = 0.1
+ERASED = "\x1b[2K"
 
 
-class Stream(io.StringIO):
-    def __init__(self, is_terminal):
-        super().__init__()
-        self.is_terminal = is_terminal
+def plain(text):
+    """Without colours and moves of the cursor."""
+    return re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", text)
 
+
+class Terminal(io.StringIO):
     def isatty(self):
-        return self.is_terminal
+        return True
+
+    def shown(self):
+        """What was written, each time over the text before."""
+        return [plain(each).strip("\r\n ") for each in self.getvalue().split(ERASED)]
+
+    def left(self):
+        """What is there in the end."""
+        return self.shown()[-1]
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch):
+    """What rich asks of them."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "JPY_PARENT_PID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Stages are shown at once."""
-    monkeypatch.setattr(module, "_TICK", SHORT / 10)
-    for kind in (TerminalLine, NotebookLine, LogLine):
-        monkeypatch.setattr(kind, "patience", 0.0)
-
-
-def written_to(monkeypatch, stream):
-    """Pytest has a stderr of its own, which it puts back before the test begins."""
-    monkeypatch.setattr(module, "sys", types.SimpleNamespace(stderr=stream, modules=sys.modules))
-    return stream
+    """Set-ups are shown at once."""
+    monkeypatch.setattr(module, "_VISIBLE", SHORT / 10)
 
 
 @pytest.fixture
-def terminal(monkeypatch):
-    return written_to(monkeypatch, Stream(True))
-
-
-@pytest.fixture
-def log(monkeypatch):
-    return written_to(monkeypatch, Stream(False))
+def terminal():
+    return Terminal()
 
 
 def some_stages(name="mode"):
@@ -68,41 +78,34 @@ def interrupted():
 @pytest.mark.usefixtures("impatient")
 class TestTerminal:
     def test_one_line_is_written_over(self, terminal):
-        with watched("TunaMH", True):
+        with redirect_stderr(terminal), watched("TunaMH", True):
             some_stages()
-        written = terminal.getvalue()
-        shown = [each.strip() for each in written.split("\r") if each.strip()]
-        assert shown[0] == "TunaMH: mode 1/2, 1,000 of 2,000 rows, 0 s"
-        assert "TunaMH: mode 2/2, 2,000 of 2,000 rows, 0 s" in shown
-        assert shown[-1].startswith("TunaMH: set up in 0 s")
-        assert written.count("\n") == 1
-        assert written.endswith("\n")
+        shown = terminal.shown()
+        assert any(each.endswith("0:00:00 TunaMH: mode 1/2, 1,000 of 2,000 rows") for each in shown)
+        assert any(each.endswith("0:00:00 TunaMH: mode 2/2, 2,000 of 2,000 rows") for each in shown)
+        assert not any("\n" in each for each in shown)
+        assert terminal.left().startswith("TunaMH: set up in 0 s (mode 0 s")
+        assert terminal.getvalue().endswith("\n")
 
     def test_it_fits_in_80_columns(self, terminal):
-        with watched("MinibatchCategoricalGibbs", True):
+        with redirect_stderr(terminal), watched("MinibatchCategoricalGibbs", True):
             some_stages("a stage with a name that no terminal of 80 columns could hold on one line")
-        shown = [each for each in terminal.getvalue().split("\r") if "a stage" in each]
+        shown = [each for each in terminal.shown() if "a stage" in each and "0:00" in each]
         assert shown
-        assert max(map(len, shown)) == 79
-        assert all(each.endswith(", 0 s") for each in shown)
+        assert max(map(len, shown)) == 80
+        assert all("0:00:00 MinibatchCategoricalGibbs: a stage" in each for each in shown)
 
-    def test_the_number_and_the_rows_come_first(self, terminal, monkeypatch):
-        """What is compiled is said as far as there is room."""
-        set_up = module.SetUp("MinibatchCategoricalGibbs", TerminalLine(terminal))
-        set_up.begin("mode", " 2/3, 20,000 of 327,346 rows")
-        set_up.on_start(None)
-        for width, end in [(90, " (kept for later)"), (79, " once"), (72, ""), (62, None)]:
-            text = set_up._text(width)
-            assert len(text) <= width
-            assert "mode 2/3, 20,000 of 327,346 rows" in text
-            assert text.endswith("rows" if end is None else f", compiling{end}")
+    def test_brackets_are_no_markup(self, terminal):
+        with redirect_stderr(terminal), watched("SCIR", True):
+            some_stages("likelihood of w[red]")
+        assert any("likelihood of w[red]" in each for each in terminal.shown())
 
-    def test_stages_of_a_plate(self, terminal, monkeypatch):
+    def test_stages_of_a_plate(self, monkeypatch):
         shown, begin = [], module.SetUp.begin
 
         def noted(self, name, detail):
             begin(self, name, detail)
-            shown.append(self._text(79))
+            shown.append(self._bar.tasks[0].description)
 
         monkeypatch.setattr(module.SetUp, "begin", noted)
         monkeypatch.setattr("pymc_austerity.mode.plates.center._FIRST_ROWS", 500)
@@ -120,56 +123,89 @@ class TestTerminal:
         ):
             assert any(each.startswith(f"TunaMH: {stage_of}") for each in shown), stage_of
 
-    def test_what_was_shown_is_taken_away(self, terminal):
-        with watched("TunaMH", True):
+    def test_a_warning_stands_above(self, terminal):
+        with redirect_stderr(terminal):
+            with watched("TunaMH", True):
+                some_stages()
+                print("Told.", file=sys.stderr)
+                time.sleep(SHORT)
+            assert sys.stderr is terminal
+        assert terminal.shown().count("Told.") == 0  # it is not written over
+        assert any(each.startswith("Told.") and "mode 2/2" in each for each in terminal.shown())
+
+    def test_what_is_printed_goes_where_it_goes(self, terminal):
+        file = io.StringIO()
+        with redirect_stderr(terminal), redirect_stdout(file), watched("TunaMH", True):
             some_stages()
-            with pytest.warns(SubsamplingWarning):
-                warn("Told.")
-        *_, blank, _ = terminal.getvalue().split("\r")
-        assert not blank.strip()
+            print("of the model")
+        assert file.getvalue() == "of the model\n"
 
     def test_after_an_error_nothing_is_left(self, terminal):
-        before = threading.active_count()
-        with pytest.raises(KeyboardInterrupt):
+        before = set(threading.enumerate())
+        with redirect_stderr(terminal), pytest.raises(KeyboardInterrupt):
             interrupted()
-        written = terminal.getvalue()
-        assert "\n" not in written
-        assert not written.split("\r")[-2].strip()
-        assert threading.active_count() == before
+        assert any("mode 2/2" in each for each in terminal.shown())
+        assert terminal.left() == ""
+        for thread in set(threading.enumerate()) - before:
+            thread.join(1.0)
+            assert not thread.is_alive()
 
     def test_what_is_compiled(self, terminal):
         @njit
         def thrice(x):
             return sum([3 * x for _ in range(3)])
 
-        with watched("TunaMH", True):
+        with redirect_stderr(terminal), watched("TunaMH", True):
             stage("transitions")
             thrice(2.0)
-        assert "TunaMH: transitions, compiling (kept for later), " in terminal.getvalue()
+            time.sleep(SHORT)
+        shown = terminal.shown()
+        assert any(each.endswith("TunaMH: transitions, compiling once") for each in shown)
+        assert shown[-3].endswith("TunaMH: transitions")
 
     def test_one_within_another(self, terminal):
-        with watched("recommend", True), watched("TunaMH", True):
+        with redirect_stderr(terminal), watched("recommend", True), watched("TunaMH", True):
             some_stages()
         assert "TunaMH" not in terminal.getvalue()
-        assert terminal.getvalue().count("\n") == 1
+        assert terminal.getvalue().count("set up in") == 1
 
     def test_off(self, terminal):
-        with watched("recommend", False), watched("TunaMH", True):
+        with redirect_stderr(terminal), watched("recommend", False), watched("TunaMH", True):
             some_stages()
         assert terminal.getvalue() == ""
 
+    def test_beside_another_display(self, terminal):
+        """Two displays would write over one another: ours leaves its last line above the other."""
+        with redirect_stderr(terminal):
+            console = Console(file=terminal)
+            with Progress(console=console) as other:
+                other.add_task("Sampling")
+                with watched("TunaMH", True):
+                    some_stages()
+        written = "\n".join(terminal.shown())
+        assert "mode 1/2" not in written
+        assert written.count("TunaMH: set up in 0 s") == 1
+        assert "Sampling" in terminal.left()
 
-def test_short_stages_are_not_shown(terminal):
-    with watched("TunaMH", True):
+    def test_a_terminal_that_cannot_write_over(self, terminal, monkeypatch):
+        monkeypatch.setenv("TERM", "dumb")
+        with redirect_stderr(terminal), watched("TunaMH", True):
+            some_stages()
+        (line,) = terminal.getvalue().splitlines()
+        assert line.startswith("TunaMH: set up in 0 s")
+
+
+def test_short_set_ups_are_not_shown(terminal):
+    with redirect_stderr(terminal), watched("TunaMH", True):
         some_stages()
     assert terminal.getvalue() == ""
 
 
-def test_seconds_are_added_up(terminal, monkeypatch):
+def test_seconds_are_added_up(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
-    set_up = module.SetUp("TunaMH", TerminalLine(terminal))
-    for name, seconds, compiling in [("mode", 4.0, 3.0), ("mode", 2.0, 0.0), ("bounds", 0.4, 0.0)]:
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
+    set_up = module.SetUp("TunaMH")
+    for name, seconds, compiling in [("mode", 4.0, 2.0), ("mode", 2.0, 0.0), ("bounds", 0.4, 0.0)]:
         set_up.begin(name, "")
         set_up.on_start(None)
         set_up.on_start(None)  # one within another counts once
@@ -177,60 +213,77 @@ def test_seconds_are_added_up(terminal, monkeypatch):
         set_up.on_end(None)
         set_up.on_end(None)
         clock[0] += seconds - compiling
-    set_up.sum_up()
-    assert set_up.summary(80) == "TunaMH: set up in 6 s (mode 3 s, compiling, once, 3 s)"
-    assert set_up.summary(40) == "TunaMH: set up in 6 s (mode 3 s)"
-    assert set_up.summary(22) == "TunaMH: set up in 6 s"
+    set_up.begin("", "")
+    assert set_up.summary() == "TunaMH: set up in 6 s (mode 4 s, compiling, once, 2 s)"
 
 
 @pytest.mark.usefixtures("impatient")
 class TestLog:
-    def test_a_line_for_each_stage(self, log):
-        with watched("TunaMH", True):
+    def test_the_last_line_alone(self):
+        log = io.StringIO()
+        with redirect_stderr(log), watched("TunaMH", True):
             some_stages()
-        first, second, last = log.getvalue().splitlines()
-        assert first == "TunaMH: mode 1/2, 1,000 of 2,000 rows ..."
-        assert second == "TunaMH: mode 2/2, 2,000 of 2,000 rows ..."
-        assert last.startswith("TunaMH: set up in 0 s")
-        assert "\r" not in log.getvalue()
+        (line,) = log.getvalue().splitlines()
+        assert line.startswith("TunaMH: set up in 0 s")
 
-    def test_after_an_error(self, log):
-        with pytest.raises(KeyboardInterrupt):
+    def test_after_an_error(self):
+        log = io.StringIO()
+        with redirect_stderr(log), pytest.raises(KeyboardInterrupt):
             interrupted()
-        assert len(log.getvalue().splitlines()) == 2
+        assert log.getvalue() == ""
+
+    def test_a_program_without_a_console(self):
+        with redirect_stderr(None), watched("TunaMH", True):
+            some_stages()
 
 
-def test_a_log_has_long_stages_only(log):
-    assert line_of(log).patience == 5.0
-    with watched("TunaMH", True):
-        some_stages()
-    assert log.getvalue() == ""
+class ZMQInteractiveShell:
+    """By the name of this class rich knows a notebook."""
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_notebook(log, monkeypatch):
-    outputs = []
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook(has_widgets, monkeypatch):
+    widgets, log = [], io.StringIO()
 
-    class Handle:
-        def __init__(self, place):
-            self.place = place
+    class Output:
+        def __init__(self):
+            self.shown, self.is_open = [], True
+            widgets.append(self)
 
-        def update(self, shown, raw):
-            outputs[self.place].append(shown["text/plain"])
+        def __enter__(self):
+            pass
 
-    def display(shown, raw, display_id):
-        outputs.append([shown["text/plain"]])
-        return Handle(len(outputs) - 1)
+        def __exit__(self, *_):
+            pass
 
-    shell = types.SimpleNamespace(kernel=object())
-    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+        def clear_output(self, wait):
+            pass
+
+        def close(self):
+            self.is_open = False
+
+    displayed = []
+
+    def display(*shown, **_):
+        displayed.extend(shown)
+
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
     monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=display))
-    with watched("TunaMH", True):
+    monkeypatch.setitem(sys.modules, "ipywidgets", types.SimpleNamespace(Output=Output))
+    monkeypatch.setattr(module, "find_spec", {"ipywidgets": has_widgets or None}.get)
+    with redirect_stderr(log), watched("TunaMH", True):
         some_stages()
-    (own,) = outputs  # one output of the cell
-    assert own[0] == "TunaMH: mode 1/2, 1,000 of 2,000 rows, 0 s"
-    assert own[-1].startswith("TunaMH: set up in 0 s")
-    assert log.getvalue() == ""
+    assert log.getvalue().startswith("TunaMH: set up in 0 s")
+    bundles = [each._repr_mimebundle_([], []) for each in displayed if each not in widgets]
+    texts = [plain(bundle["text/plain"]) for bundle in bundles]
+    if not has_widgets:
+        assert widgets == texts == []
+        return
+    (own,) = widgets  # one output of the cell, which goes
+    assert not own.is_open
+    for k in (1, 2):
+        assert any(f"0:00:00 TunaMH: mode {k}/2, {k},000 of 2,000 rows" in each for each in texts)
 
 
 def mixture():

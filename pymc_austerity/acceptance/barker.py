@@ -132,7 +132,7 @@ class Barker:
         return barker_target_accept(n_dim)
 
     def error_bound(self, n_local: int) -> float:
-        """For normal batch means: the effect of an estimated variance, and 1e-6 for the correction.
+        """Error that an estimated variance makes, for normal batch means, and 1e-6 for the correction.
 
         With s^2 for sigma^2 the noise has variance 1 + sigma^2 - s^2 instead of 1. To first order this moves
         acceptance probabilities by up to ``|sigma^2 - s^2| / 2`` times the largest slope of the logistic

@@ -43,5 +43,5 @@ def others_for(schedule: Any, sample: Sample) -> int:
 
 @jitable
 def clipped(schedule: Any, sample: Sample) -> bool:
-    """Do the rows that decide show an s^2 above 1? It is taken as 1."""
+    """Whether the rows that decide show an s^2 above 1, which is then taken as 1."""
     return sample.n < sample.n_local and noise_variance(sample) > 1.0

@@ -47,7 +47,7 @@ class Schedule(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What is known of the log ratios l_i that were read.
+    """Statistics of the log ratios l_i that were read.
 
     Attributes
     ----------
@@ -90,13 +90,13 @@ Clipped = Callable[[Any, Sample], bool]
 
 @jitable
 def no_others(schedule: Any, sample: Sample) -> int:
-    """What was read counts: there is no pilot."""
+    """Number of rows to read anew: 0, for there is no pilot, and what was read counts."""
     return 0
 
 
 @jitable
 def never_clipped(schedule: Any, sample: Sample) -> bool:
-    """The variance is what it is."""
+    """False: the estimated variance is used as it is."""
     return False
 
 

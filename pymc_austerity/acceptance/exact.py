@@ -40,7 +40,7 @@ class Exact:
     """
 
     def bind(self, n_local: int) -> Schedule:
-        """One stage of all the terms."""
+        """Schedule of one stage, which reads all n_local terms."""
         return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
 
     def target_accept(self, n_dim: int) -> float:
@@ -48,7 +48,7 @@ class Exact:
         return metropolis_target_accept(n_dim)
 
     def error_bound(self, n_local: int) -> float:
-        """None: 0."""
+        """Error of acceptance probabilities: 0, since all terms are read."""
         return 0.0
 
     @property
@@ -81,7 +81,7 @@ class ExactBarker:
     """
 
     def bind(self, n_local: int) -> Schedule:
-        """One stage of all the terms."""
+        """Schedule of one stage, which reads all n_local terms."""
         return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
 
     def target_accept(self, n_dim: int) -> float:
@@ -89,7 +89,7 @@ class ExactBarker:
         return barker_target_accept(n_dim)
 
     def error_bound(self, n_local: int) -> float:
-        """None: 0."""
+        """Error of acceptance probabilities: 0, since all terms are read."""
         return 0.0
 
     @property

@@ -117,7 +117,7 @@ class TTest:
         return metropolis_target_accept(n_dim)
 
     def error_bound(self, n_local: int) -> float:
-        """For normal batch means: the sum of eps_j over the stages before the last, at most 1/2."""
+        """Sum of eps_j over the stages before the last, for normal batch means; at most 1/2."""
         shares = self._ends(n_local)[:-1] / n_local
         return min(0.5, float(np.sum(ndtr(ndtri(self.epsilon) * shares ** (0.5 - self.boundary)))))
 
@@ -141,7 +141,7 @@ class BarkerTTest(TTest):
 
     @property
     def functions(self) -> RuleFunctions:
-        """As those of `TTest`, with another random threshold."""
+        """Functions of `TTest`, with a logistic threshold in place of the logarithm of a uniform one."""
         return RuleFunctions(logistic, significant, above)
 
     def target_accept(self, n_dim: int) -> float:

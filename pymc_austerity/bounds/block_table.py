@@ -16,13 +16,10 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_position
 from pymc_austerity.compilation import entry, jitable
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Singles, Vector
 
 # Positions in a block. A scan of them costs about what it takes to fetch them from memory, or from disk.
 BLOCK, LONG_BLOCK = 16, 512
-
-# Weights are in single precision.
-Weights = npt.NDArray[np.float32]
 
 
 class BlockTable(NamedTuple):
@@ -48,7 +45,7 @@ class BlockTable(NamedTuple):
         return float(self.sums.sum())
 
 
-def block_table(weights: Weights, length: int = BLOCK) -> BlockTable:
+def block_table(weights: Singles, length: int = BLOCK) -> BlockTable:
     """The table of some weights, none of them negative, in blocks of some length.
 
     If their sum is zero or infinite none is ever drawn, and there is no alias table.
@@ -60,7 +57,7 @@ def block_table(weights: Weights, length: int = BLOCK) -> BlockTable:
 
 
 @entry
-def _block_sums(weights: Weights, length: int) -> Vector:
+def _block_sums(weights: Singles, length: int) -> Vector:
     n = weights.shape[0]
     sums = np.zeros((n + length - 1) // length)
     for block in range(sums.shape[0]):
@@ -71,7 +68,7 @@ def _block_sums(weights: Weights, length: int) -> Vector:
 
 
 @jitable
-def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights) -> int:
+def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Singles) -> int:
     """Draw one position; `weights` are those that the table was made of."""
     block: int = draw_position(rng, table.blocks)
     aim = rng.random() * table.sums[block]  # below the sum, even after rounding
@@ -85,7 +82,7 @@ def draw_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights)
 
 
 @jitable
-def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Weights, n: int) -> Index:
+def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Singles, n: int) -> Index:
     """Draw n positions independently."""
     positions = np.empty(n, dtype=np.int64)
     for k in range(n):
@@ -93,7 +90,7 @@ def draw_all_weighted(rng: np.random.Generator, table: BlockTable, weights: Weig
     return positions
 
 
-def rounded_up(values: npt.NDArray[np.float64]) -> Weights:
+def rounded_up(values: npt.NDArray[np.float64]) -> Singles:
     """The smallest numbers of single precision that are not below `values`, which are at least zero."""
     result = np.empty(values.shape, np.float32)
     _round_up(values.ravel(), result.reshape(-1))
@@ -101,8 +98,8 @@ def rounded_up(values: npt.NDArray[np.float64]) -> Weights:
 
 
 @entry
-def _round_up(values: npt.NDArray[np.float64], result: Weights) -> None:
-    """Of neighbouring numbers of single precision, which are not negative, the bits differ by one."""
+def _round_up(values: npt.NDArray[np.float64], result: Singles) -> None:
+    """Round numbers >= 0 up to single precision: to get the next larger number, one is added to the bits."""
     for i in range(values.shape[0]):
         nearest = np.float32(values[i])
         bits = nearest.view(np.int32) + np.int32(nearest < values[i])

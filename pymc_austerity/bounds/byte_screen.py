@@ -34,14 +34,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity import work
-from pymc_austerity.bounds.block_table import Weights, rounded_up
+from pymc_austerity.bounds.block_table import rounded_up
 from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.constants_table import InMemory, NewTable
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import entry
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
 # How much larger bounds are than they might be.
 SLACK = 20.0
@@ -67,11 +66,11 @@ class ByteScreen(NamedTuple):
 
     whitening: Matrix
     bytes: npt.NDArray[np.int8]
-    numbers: Weights
+    numbers: Singles
 
 
 class Probe(NamedTuple):
-    """A w in integers.
+    """A whitened displacement w as integers, with their unit.
 
     Attributes
     ----------
@@ -94,7 +93,7 @@ def byte_screen(
     coordinates: ExpansionCoordinates,
     new_table: NewTable = InMemory,
 ) -> ByteScreen:
-    """That of all rows of some terms with one predictor, one after the other."""
+    """Screen for all rows of some terms with one predictor, one term after the other."""
     n_rows, d = sum(term.n_rows for term in terms), len(coordinates.whitening)
     work.spend(n_rows * d * (work.OF_FLOP * coordinates.directions.shape[0] + _OF_NUMBER), "Bounds")
     written = new_table((1, n_rows * d), np.int8), new_table((1, n_rows * 2), np.float32)
@@ -130,7 +129,7 @@ def whitened(screen: ByteScreen, center: Vector, q: Vector) -> Vector:
 
 @entry
 def probe_of(w: Vector) -> Probe:
-    """A w in integers."""
+    """Write a whitened displacement w as integers."""
     d = w.shape[0]
     largest = min(32767, _LARGEST_PRODUCT // (_LARGEST_BYTE * d))
     integers, step = np.zeros(d, np.int16), np.max(np.abs(w)) / largest

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import GRID, TOLERANCE, Family
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 _SEED = 2014
 # Distances to which variables of other steps are moved to see whether rows change in proportion.
@@ -94,7 +93,7 @@ def proportional_constants(
     points: Sequence[Mapping[str, Any]],
     factors: Sequence[Vector],
 ) -> Matrix:
-    """Constants of some rows without the common factors, the same at all `verification_points`.
+    """Constants of some rows over the common factors, if these are the same at all `verification_points`.
 
     Far away the form may not be recognised, for rounding: `factors_at` then gives no numbers, and the range
     is infinite.

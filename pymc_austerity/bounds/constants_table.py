@@ -12,23 +12,22 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.bounds.block_table import Weights, rounded_up
-from pymc_austerity.bounds.enclosure import Matrix
+from pymc_austerity.bounds.block_table import rounded_up
 from pymc_austerity.bounds.row_constants import INFLATION, BoundedTerm
 from pymc_austerity.compilation import entry
 from pymc_austerity.exceptions import SelfCheckError
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, Matrix, Singles
 
 # Constants that are looked at together, for the largest of all.
 _CHUNK = 100_000
 
 
 class ConstantsTable(Protocol):
-    """Where numbers of rows are written to; `data.scratch.ScratchTable` is one on disk."""
+    """A table that numbers of rows are written to; `data.scratch.ScratchTable` is one on disk."""
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """What has been written; constants have the shape (3, N)."""
+        """The numbers that have been written; constants have the shape (3, N)."""
 
     def write(self, row: int, start: int, values: npt.NDArray[Any]) -> None:
         """Write neighbours in one row of the table."""
@@ -112,7 +111,7 @@ def _write(table: ConstantsTable, tier: int, name: str, start: int, c: Matrix) -
         )
 
 
-def positions_of_largest(weights: Weights, most: int) -> Index:
+def positions_of_largest(weights: Singles, most: int) -> Index:
     """Positions of the largest weights, so many of them; of equal ones the first."""
     best = np.empty(0, dtype=np.int64)
     least = -np.inf
@@ -125,8 +124,8 @@ def positions_of_largest(weights: Weights, most: int) -> Index:
 
 
 @entry
-def _first_below(written: Weights, c: npt.NDArray[np.float64]) -> int:
-    """Where a number that was written is below the constant; behind the last row, if all are as large."""
+def _first_below(written: Singles, c: npt.NDArray[np.float64]) -> int:
+    """The first row whose number is below the constant; the number of rows, if all are as large."""
     for i in range(c.shape[0]):
         if written[i] < c[i]:
             return i

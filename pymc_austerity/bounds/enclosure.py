@@ -23,13 +23,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 # Beyond this the ellipsoid is left out: its matrix costs more than it is worth.
 _LARGEST_ELLIPSOID = 201
@@ -40,7 +37,7 @@ _ROUNDING = 1e-12
 
 
 class Enclosure(NamedTuple):
-    """What is known of a set of points in K dimensions.
+    """Shapes that enclose a set of points in K dimensions.
 
     Attributes
     ----------
@@ -231,7 +228,7 @@ def product(a_low: float, a_high: float, b_low: float, b_high: float) -> tuple[f
 
 @jitable
 def _along_axes(enclosure: Enclosure, u: Vector) -> Vector:
-    """A'u."""
+    """The vector A'u of the ellipsoid, one number for each of its axes."""
     result = np.zeros(enclosure.axes.shape[1])
     for j in range(u.shape[0]):
         if u[j] != 0.0:

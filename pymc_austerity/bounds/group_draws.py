@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.block_table import BLOCK, Weights
+from pymc_austerity.bounds.block_table import BLOCK
 from pymc_austerity.bounds.group_tables import GroupTables, group_tables
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.row_sampler import RowSampler
 from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.compilation import entry, jitable
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Singles, Vector
 
 # Beyond this |w| nothing is known, as powers may overflow.
 _FAR = 1e30
@@ -36,14 +36,14 @@ class GroupSampler(NamedTuple):
     center: Vector
     radii: Vector
     totals: Vector
-    constants: Weights
+    constants: Singles
     tables: GroupTables
     rounding: float
     most: float
 
 
 class GroupMove(NamedTuple):
-    """What is known of a pair of states before any row is read; the same if they change places.
+    """Numbers of a pair of states that bounds need before any row is read; the same if these change places.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ def first_above(values: Vector, start: int, stop: int, aim: float) -> int:
 
 
 @entry
-def scanned(tables: GroupTables, factors: Weights, start: int, stop: int, aim: float) -> int:
+def scanned(tables: GroupTables, factors: Singles, start: int, stop: int, aim: float) -> int:
     """The row of the entry at which the sum of weights exceeds `aim`; the last one with weight, if none."""
     reached, row = 0.0, tables.rows[start]
     for e in range(start, stop):
@@ -197,17 +197,17 @@ def bounds_by_groups(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vec
 
 @jitable
 def group_move(sampler: GroupSampler, q_new: Vector, q: Vector) -> GroupMove:
-    """`move_by_groups`."""
+    """`move_by_groups`, as a function of Python."""
     return move_by_groups(sampler, q_new, q)
 
 
 @jitable
 def group_draw(rng: np.random.Generator, sampler: GroupSampler, move: GroupMove, n: int) -> Index:
-    """`draw_by_groups`."""
+    """`draw_by_groups`, as a function of Python."""
     return draw_by_groups(rng, sampler, move, n)
 
 
 @jitable
 def group_bounds(sampler: GroupSampler, move: GroupMove, rows: Index) -> Vector:
-    """`bounds_by_groups`."""
+    """`bounds_by_groups`, as a function of Python."""
     return bounds_by_groups(sampler, move, rows)

@@ -33,14 +33,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.bounds.block_table import BLOCK, Weights, rounded_up
+from pymc_austerity.bounds.block_table import BLOCK, rounded_up
 from pymc_austerity.bounds.chunks import chunks
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.sparsity import CoordinateGroups
 from pymc_austerity.compilation import entry
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
 
 class Entries(NamedTuple):
@@ -57,7 +56,7 @@ class Entries(NamedTuple):
 
     starts: Index
     groups: npt.NDArray[np.int16]
-    lengths: Weights
+    lengths: Singles
 
 
 class GroupTables(NamedTuple):
@@ -93,7 +92,7 @@ class GroupTables(NamedTuple):
     entries: Entries
     starts: Index
     rows: npt.NDArray[np.int32]
-    lengths: Weights
+    lengths: Singles
     blocks: Index
     reached: Matrix
     sums: Matrix
@@ -107,8 +106,8 @@ class GroupTables(NamedTuple):
 
 
 def group_tables(
-    terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups, constants: Weights
-) -> tuple[GroupTables, Weights]:
+    terms: Sequence[RowFunction | LinearPredictor], groups: CoordinateGroups, constants: Singles
+) -> tuple[GroupTables, Singles]:
     """Tables for all rows of some terms, and their k_i.
 
     Parameters
@@ -149,7 +148,7 @@ def group_tables(
     return _tables(groups, typical, entries, factors), factors
 
 
-def _tables(groups: CoordinateGroups, typical: Vector, entries: Entries, factors: Weights) -> GroupTables:
+def _tables(groups: CoordinateGroups, typical: Vector, entries: Entries, factors: Singles) -> GroupTables:
     """The entries by group, with sums of blocks."""
     sizes = np.bincount(entries.groups, minlength=len(typical))
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -173,7 +172,7 @@ def _tables(groups: CoordinateGroups, typical: Vector, entries: Entries, factors
 
 
 @entry
-def _transposed(entries: Entries, ends: Index) -> tuple[npt.NDArray[np.int32], Weights]:
+def _transposed(entries: Entries, ends: Index) -> tuple[npt.NDArray[np.int32], Singles]:
     """Rows and lengths by group; `ends` is where each begins, and is used up."""
     rows, lengths = np.empty(entries.groups.shape[0], np.int32), np.empty_like(entries.lengths)
     for i in range(entries.starts.shape[0] - 1):
@@ -186,7 +185,7 @@ def _transposed(entries: Entries, ends: Index) -> tuple[npt.NDArray[np.int32], W
 
 @entry
 def _sums(
-    starts: Index, blocks: Index, rows: npt.NDArray[np.int32], lengths: Weights, factors: Weights
+    starts: Index, blocks: Index, rows: npt.NDArray[np.int32], lengths: Singles, factors: Singles
 ) -> tuple[Matrix, Matrix]:
     n_groups = starts.shape[0] - 1
     reached, sums = np.empty((3, blocks[n_groups])), np.zeros((3, n_groups))

@@ -40,11 +40,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import INFLATION, ExpansionCoordinates, bounded_term
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Radii, in units of the typical one; rows are ranked by their constants at that.
 _RADII = np.array([0.5, 1.0, 1.5, 2.0, 4.0, math.inf])

@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from pymc_austerity import work
 from pymc_austerity.bounds.chunks import chunks
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.exceptions import UnboundedError
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 # ``(low, high, positions) -> array``: upper bounds of |f_i^(order + 1)| from low_i to high_i.
 Curvature = Callable[[Vector, Vector, Index], Any]
@@ -49,7 +48,7 @@ class ExpansionCoordinates(NamedTuple):
 
     @property
     def of_rows(self) -> Matrix:
-        """What a row (x, o) is multiplied by: (x V, x m + o)."""
+        """Matrix by which a row (x, o) is multiplied to get (x V, x m + o)."""
         last = np.append(self.center, 1.0)[:, None]
         return np.hstack([np.vstack([self.directions, np.zeros(self.directions.shape[1])]), last])
 
@@ -64,11 +63,11 @@ class ExpansionCoordinates(NamedTuple):
 
     @property
     def typical_radius(self) -> float:
-        """All but one in 10^4 draws of N(0, I) in d dimensions are within it."""
+        """Radius within which all but one in 10^4 draws of N(0, I) in d dimensions are."""
         return math.sqrt(self.directions.shape[1]) + 3.0
 
 
-class Rows(NamedTuple):
+class ExpandedRows(NamedTuple):
     """Some rows of a term, as seen from the center of an expansion.
 
     Attributes
@@ -90,9 +89,9 @@ class DerivativeBounds(Protocol):
 
     @property
     def description(self) -> str:
-        """Where they come from, and how much looser they are than bounds at the center alone."""
+        """Source of the bounds in words, and how much looser they are than bounds at the center alone."""
 
-    def constants(self, rows: Rows) -> Matrix:
+    def constants(self, rows: ExpandedRows) -> Matrix:
         """The c_i of some rows, for |w| up to each radius: ndarray (R, m)."""
 
 
@@ -148,7 +147,7 @@ def bounded_term(
 
 def rows_about_center(
     term: RowFunction | LinearPredictor, positions: Index, coordinates: ExpansionCoordinates
-) -> Rows:
+) -> ExpandedRows:
     """Values at the center, and directions, of some rows, which must be in the span of the coordinates."""
     rows = term.rows(positions)
     rows = rows.reshape(len(positions), -1, rows.shape[-1])  # (m, p, D + 1)
@@ -162,7 +161,7 @@ def rows_about_center(
         length, column = np.linalg.norm(v, axis=-1), np.linalg.norm(coordinates.whitening, axis=0)
         if np.any(np.abs(v @ coordinates.whitening - x) > _TOLERANCE * length[..., None] * column):
             raise UnboundedError(f"Some rows of the term {term.name!r} are not in the span of the whitening.")
-    return Rows(positions, values, v)
+    return ExpandedRows(positions, values, v)
 
 
 class BoundsByJets:
@@ -186,13 +185,13 @@ class BoundsByJets:
 
     @property
     def description(self) -> str:
-        """Of what the bounds are, and how loose."""
+        """The term that is bounded, its number of predictors, and how loose the bounds are, in words."""
         p, loose = self._term.n_predictors, self._bounds.looseness
         size = f"{loose:.2g} times those at the mode" if np.isfinite(loose) else "not finite near the mode"
         predictors = f"{p} predictor{'s' if p != 1 else ''}"
         return f"{self._term.name!r}, a function of {predictors} of each row, by interval arithmetic, {size}"
 
-    def constants(self, rows: Rows) -> Matrix:
+    def constants(self, rows: ExpandedRows) -> Matrix:
         """c_i; infinite where a guard may not hold.
 
         Rows of zeros have no remainder, though their derivatives may be infinite.
@@ -232,7 +231,7 @@ class BoundsOfUser:
         self._name, self._curvature, self._radii, self._order = name, curvature, radii, order
         self.description = f"{name!r}: curvature given"
 
-    def constants(self, rows: Rows) -> Matrix:
+    def constants(self, rows: ExpandedRows) -> Matrix:
         """c_i = K_i |v_i|^(k + 1). Rows of zeros have no remainder, though their K_i may be infinite."""
         if rows.values.shape[1] != 1:
             raise ValueError(

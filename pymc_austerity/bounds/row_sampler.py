@@ -29,12 +29,10 @@ from pymc_austerity.bounds.block_table import (
     BLOCK,
     LONG_BLOCK,
     BlockTable,
-    Weights,
     block_table,
     draw_all_weighted,
 )
 from pymc_austerity.bounds.constants_table import ConstantsTable, InMemory, write_constants
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.remainder import distances
 from pymc_austerity.bounds.row_constants import (
     BoundedTerm,
@@ -45,7 +43,7 @@ from pymc_austerity.bounds.row_constants import (
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Singles, Vector
 
 # In units of sqrt(d) + 3. Where bounds for the last are infinite, the third tier has the one before.
 _RADII = np.array([1.0, 2.0, 8.0, math.inf])
@@ -80,7 +78,7 @@ class RowSampler(NamedTuple):
     whitening: Matrix
     radii: Vector
     totals: Vector
-    constants: Weights
+    constants: Singles
     tables: tuple[BlockTable, BlockTable, BlockTable]
     rounding: float
     most: float
@@ -150,7 +148,7 @@ def row_sampler_of(
 
 
 class Move(NamedTuple):
-    """What is known of a pair of states before any row is read; the same if they change places.
+    """Numbers of a pair of states that bounds need before any row is read; the same if they change places.
 
     Attributes
     ----------
@@ -196,7 +194,7 @@ def plain_bounds(sampler: RowSampler, move: Move, rows: Index) -> Vector:
 
 
 @jitable
-def multiples(constants: Weights, rows: Index, size: float) -> Vector:
+def multiples(constants: Singles, rows: Index, size: float) -> Vector:
     """`size` times the constants of some rows, in double precision."""
     return np.float64(size) * constants[rows]  # Python calls it for thousands of rows, too
 

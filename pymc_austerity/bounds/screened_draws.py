@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_austerity.bounds.block_table import BlockTable, Weights, draw_all_weighted
+from pymc_austerity.bounds.block_table import BlockTable, draw_all_weighted
 from pymc_austerity.bounds.byte_screen import ByteScreen, byte_screen, kept_shares, whitened
 from pymc_austerity.bounds.constants_table import InMemory, NewTable
 from pymc_austerity.bounds.remainder import distances_of
@@ -21,7 +21,7 @@ from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.bounds.row_sampler import RowSampler, multiples, tier_and_expected
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Singles, Vector
 
 
 class ScreenedSampler(NamedTuple):
@@ -37,7 +37,7 @@ class ScreenedSampler(NamedTuple):
     center: Vector
     radii: Vector
     totals: Vector
-    constants: Weights
+    constants: Singles
     tables: tuple[BlockTable, BlockTable, BlockTable]
     screen: ByteScreen
     rounding: float
@@ -45,7 +45,7 @@ class ScreenedSampler(NamedTuple):
 
 
 class ScreenedMove(NamedTuple):
-    """What is known of a pair of states before any row is read; the same if they change places.
+    """Numbers of a pair of states that bounds need before any row is read; the same if they change places.
 
     Attributes
     ----------

@@ -17,10 +17,9 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from pymc_austerity.bounds.chunks import evenly_spaced
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_function import RowFunction, have_one_predictor
-from pymc_austerity.target import Index, LinearPredictor, Vector
+from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 # Rows that are looked at to see which columns are sparse.
 _ROWS = 2000
@@ -73,7 +72,7 @@ class CoordinateGroups(NamedTuple):
         return np.asarray(typical_length(sizes))
 
     def lengths(self, x: Matrix) -> tuple[Matrix, Vector]:
-        """Of the parts of some rows in all groups: |v_ig|, (m, G); and |v_i|."""
+        """Lengths |v_ig| of the parts of m rows in all groups, (m, G), and |v_i| of the whole rows, (m,)."""
         x = x[:, self.columns]
         v, s = csr_array(x) @ self.inverse, self.n_sparse
         result = np.zeros((len(x), len(self.typical)))

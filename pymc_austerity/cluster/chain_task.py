@@ -22,7 +22,7 @@ Stats = list[dict[str, Any]]
 
 
 class ChainsToRun(NamedTuple):
-    """All that chains have in common, and where each begins.
+    """Model, step and settings that chains have in common, and where each chain begins.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Drawn(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many there are."""
+        """Number of draws."""
         return len(next(iter(self.points.values())))
 
 
@@ -98,10 +98,10 @@ class Recorder:
             _tell(self._topic, self._chain, len(self._points), self._stats[-1])
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: draws are kept in memory, no file is open."""
 
     def drawn(self) -> Drawn | None:
-        """What there is so far; None if there is nothing."""
+        """Draws that were recorded so far; None if there are none."""
         n = min(len(self._points), len(self._stats))
         if not n:
             return None

@@ -104,7 +104,7 @@ class Running:
             bars.update(chain_idx=told["chain"], is_last=False, draw=n - 1, tuning=n <= tune, stats=stats)
 
     def _collect(self, found: dict[int, Drawn], bars: Any) -> None:
-        """Take what is finished."""
+        """Take the draws of chains that have finished."""
         for k, future in self._futures.items():
             if k in found or future.status != "finished":
                 continue

@@ -42,7 +42,7 @@ def wait_for_one(client: Any, seconds: float) -> None:
 
 
 def no_worker(seconds: float) -> RuntimeError:
-    """What is said if there is none for too long."""
+    """Message for the user where there is no worker for too long."""
     return RuntimeError(
         f"The cluster has had no worker for {seconds:g} seconds. Start some first, or let "
         "sample_distributed wait longer by wait_for_workers=."

@@ -14,7 +14,7 @@ _FLOAT = np.dtype(np.float64)
 
 
 def columns_of_schema(schema: Any) -> dict[str, Column]:
-    """What a schema of Arrow has.
+    """Columns of an Arrow schema by name.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class ArrowSource:
                 yield reader.get_batch(number)
 
     def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
-        """As in `Source`."""
+        """Blocks of `length` rows, from row `first_row` on; see `Source`."""
         return regrouped(self._blocks(names, first_row), length)
 
     def _blocks(self, names: Sequence[str], first_row: int) -> Iterator[Block]:

@@ -24,7 +24,7 @@ def checksum(rows: NDArray[Any], before: int = 0) -> int:
 
 
 class Checksums:
-    """What is known of the chunks of one array.
+    """Checksums of the chunks of one array, as far as they are known.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Checksums:
 
     @property
     def known(self) -> tuple[int | None, ...]:
-        """As they are now."""
+        """Checksums of the chunks that are known at present, None for others."""
         return tuple(self._known)
 
     def is_right(self, number: int, rows: NDArray[Any]) -> bool:

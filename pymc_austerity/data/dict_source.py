@@ -71,7 +71,7 @@ class DictSource:
         }
 
     def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
-        """As in `Source`."""
+        """Blocks of `length` rows, from row `first_row` on; see `Source`."""
         streams = [_blocks_of(name, self._readers[name], first_row, length) for name in names]
         for parts in zip(*streams, strict=True):
             yield {name: rows for part in parts for name, rows in part.items()}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class FileState(NamedTuple):
-    """What changes if a file is written to or replaced."""
+    """Numbers of a file that change if it is written to or replaced."""
 
     size: int
     mtime_ns: int
@@ -62,7 +62,7 @@ class MapPlace(NamedTuple):
 
 
 def place_of_map(array: NDArray[Any]) -> MapPlace | None:
-    """Where an array lies in a file; None if it is not mapped from a named one.
+    """File and offset of a mapped array; None if it is not mapped from a named file.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ _FORMAT = 1
 
 
 class ArrayLayout(NamedTuple):
-    """One array.
+    """How one array of a store lies in its file.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class ArrayLayout(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The whole store.
+    """How a whole store lies in its folder.
 
     Attributes
     ----------
@@ -105,6 +105,6 @@ def read_layout(folder: Path) -> Layout:
 
 
 def _array(fields: dict[str, Any]) -> ArrayLayout:
-    """JSON knows lists only."""
+    """Layout of an array from JSON, which has lists in place of tuples."""
     known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
     return ArrayLayout(**known)

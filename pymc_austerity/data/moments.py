@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from pymc_austerity.target import Array
 
 
 class Moments:
@@ -22,8 +22,8 @@ class Moments:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._count = 0
-        self.mean: Floats = np.zeros(shape)
-        self._squares: Floats = np.zeros(shape)
+        self.mean: Array = np.zeros(shape)
+        self._squares: Array = np.zeros(shape)
 
     def add(self, rows: NDArray[Any]) -> None:
         """Count some rows, shape (rows, *shape)."""
@@ -38,7 +38,7 @@ class Moments:
         self._count = count
 
     @property
-    def sd(self) -> Floats:
+    def sd(self) -> Array:
         """The standard deviation with divisor N."""
         return np.asarray(np.sqrt(self._squares / self._count))
 

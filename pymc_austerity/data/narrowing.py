@@ -47,7 +47,7 @@ def converted(values: NDArray[Any], dtype: Dtype, column: str, first_row: int) -
 
 
 def _misfits(values: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values have become something else."""
+    """Mask of the values that another dtype has changed."""
     before, after = values.dtype, result.dtype
     if after.kind == "b":
         return np.asarray((values != 0) & (values != 1))
@@ -66,7 +66,7 @@ def _misfits(values: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _outside(values: NDArray[Any], low: int, high: int) -> NDArray[np.bool_]:
-    """Which integers or booleans are outside two limits; the limits need not fit into their dtype."""
+    """Mask of integers or booleans outside two limits, which need not fit into their dtype."""
     if values.dtype.kind == "b":
         return np.zeros(values.shape, np.bool_)
     wrong: NDArray[np.bool_] = (values < low) | (values > high)

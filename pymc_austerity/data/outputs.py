@@ -59,7 +59,7 @@ def plan_outputs(
     categories: CategoryChoice | None,
     standardise: Sequence[str] | None,
 ) -> tuple[Output, ...]:
-    """Decide what is written, or say which column is in the way.
+    """Decide which arrays are written, or say which column is in the way.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def require_key(outputs: Iterable[Output], sort_by: str | None) -> None:
 
 
 def _chosen(found: Mapping[str, Column], columns: ColumnChoice | None) -> dict[str, str | Sequence[str]]:
-    """For each array the column or columns that it is made of."""
+    """The column or columns that each array is made of."""
     if columns is None:
         columns = {name: name for name in found}
     if not isinstance(columns, Mapping) or not columns:
@@ -157,7 +157,7 @@ def _dtypes(given: DtypeChoice, known: Mapping[str, Any]) -> dict[str, Dtype]:
 
 
 def _labels(given: CategoryChoice | None, known: Mapping[str, Any]) -> dict[str, tuple[Label, ...] | None]:
-    """For each array of categories its labels, None where they are found on the way."""
+    """The labels of each array of categories, None where they are found on the way."""
     if not isinstance(given, Mapping):
         return dict.fromkeys(_names(given, "categories", known))
     _require_known(given, "categories", known)

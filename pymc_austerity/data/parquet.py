@@ -63,7 +63,7 @@ class ParquetSource:
         }
 
     def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
-        """As in `Source`."""
+        """Blocks of `length` rows, from row `first_row` on; see `Source`."""
         return regrouped(self._blocks(names, first_row), length)
 
     def _blocks(self, names: Sequence[str], first_row: int) -> Iterator[Block]:

@@ -47,7 +47,7 @@ def readable(where: str, first: int = 0, stop: int = 0) -> Iterator[None]:
 
 
 def following(batches: Iterator[Any]) -> Any:
-    """The next one, of which there has to be one."""
+    """The next block of an iterator, which must have one."""
     batch = next(batches, None)
     if batch is None:
         raise EOFError("it ends early")

@@ -222,7 +222,7 @@ class RowStore(Mapping[str, Rows]):
 
     @property
     def fingerprint(self) -> str:
-        """Of the content of all arrays; of maps that were given, of their files."""
+        """Hash of the content of all arrays; of maps that were given, the hash of their files' state."""
         parts = [(name, rows.fingerprint) for name, rows in sorted(self._rows.items())]
         return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 

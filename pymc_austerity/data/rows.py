@@ -19,7 +19,7 @@ from pymc_austerity.data.scratch import require_scratch
 
 
 class RowsFile(NamedTuple):
-    """Where rows are, all that a worker needs.
+    """File of an array of rows, and where in it they are: all that a worker needs.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Rows:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The file that the rows are in."""
         return self._file.path
 
     def scratch_folder(self) -> Path:
@@ -175,12 +175,12 @@ class Rows:
 
     @property
     def n_chunks(self) -> int:
-        """How many chunks there are."""
+        """Number of chunks of the array."""
         return -(-len(self) // self.chunk_rows)
 
     @property
     def fingerprint(self) -> str:
-        """Of content and labels if its checksums are stored, else of path, size, time of change and inode."""
+        """Hash of content and labels if checksums are stored, else of path, size, time and inode."""
         content: tuple[Any, ...] = (str(self._file.path), self._file.offset, *self._file.state)
         if self._file.is_stored:
             content = (self._checksums.known, self.labels)

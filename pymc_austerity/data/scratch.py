@@ -103,5 +103,5 @@ class ScratchTable:
                 left = left[self._file.write(left) :]
 
     def close(self) -> None:
-        """Nothing more is written. The map goes on."""
+        """Close the file: nothing more is written, but the map can still be read."""
         self._file.close()

@@ -56,7 +56,7 @@ class Merge:
                 yield np.arange(first, min(first + self._at_once, stop))
 
     def _split(self, starts: Positions, stops: Positions) -> Positions | None:
-        """In each run the first row of the upper keys; None if all keys are equal.
+        """The first row of the upper keys in each run; None if all keys are equal.
 
         The pivot is the median over runs, weighted by their rows, of the median of a run: at least a quarter
         of all keys is not above it, and a quarter is not below.

@@ -23,7 +23,7 @@ FOLDER = "staged"
 
 
 class Job(NamedTuple):
-    """What is to be written.
+    """What a first pass over a source is to write, and where.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Job(NamedTuple):
         return (self.source.n_rows, *output.shape)
 
     def as_json(self) -> Entry:
-        """What must not differ if a run goes on where another was interrupted."""
+        """Settings of a run that must not differ if it goes on where another was interrupted."""
         outputs = [
             [o.name, o.parts, o.stacked, o.shape, o.raw.str, o.dtype.str, o.labels, o.closed, o.standardised]
             for o in self.outputs
@@ -71,7 +71,7 @@ class Job(NamedTuple):
 
 
 class Staging:
-    """The first pass.
+    """The first pass over a source, which writes its rows as they come.
 
     Parameters
     ----------

@@ -126,7 +126,7 @@ def _finished(job: Job, staging: Staging, outputs: list[Output]) -> dict[str, Np
 
 
 def _places(job: Job, staged: Mapping[str, NDArray[Any]]) -> Iterator[slice | NDArray[np.int64]]:
-    """Which rows follow, some at a time."""
+    """Numbers of the rows in the order of the store, some at a time."""
     if job.sort_by is not None:
         widest = max(rows[:1].nbytes for rows in staged.values())
         at_once = max(1, _MERGED_BYTES // widest)
@@ -153,7 +153,7 @@ def _scale(output: Output, staging: Staging) -> tuple[NDArray[np.float64], NDArr
 
 
 def _layout(output: Output, file: NpyFile, staging: Staging) -> ArrayLayout:
-    """What `store.json` tells of an array."""
+    """Entry of an array in `store.json`."""
     labels, moments = staging.labels.get(output.name), staging.moments.get(output.name)
     return ArrayLayout(
         file=file.path.name,

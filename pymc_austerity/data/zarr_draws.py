@@ -20,7 +20,7 @@ _GROUP, _FILE = "posterior_predictive", "zarr.json"
 
 
 class LongVariable(NamedTuple):
-    """What has a number for each row.
+    """A predicted variable with a number for each row.
 
     Attributes
     ----------

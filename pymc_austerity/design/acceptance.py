@@ -8,22 +8,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import roots_legendre
 
-from pymc_austerity.design.checks import (
-    Floats,
-    check_batch,
-    check_boundary,
-    check_epsilon,
-    check_real,
-    numbers,
-)
+from pymc_austerity.design.checks import check_batch, check_boundary, check_epsilon, check_real, numbers
 from pymc_austerity.design.curves import LawCurves
+from pymc_austerity.target import Array
 
 # -log u beyond which no u lies (4e-18), and nodes for each part of the integral.
 _RARE, _NODES = 40.0, 96
 
 
 class DecisionErrors(NamedTuple):
-    """What a test does with moves, on average over u.
+    """Errors and data usage of a test for some moves, on average over u.
 
     Attributes
     ----------
@@ -33,9 +27,9 @@ class DecisionErrors(NamedTuple):
     data_usage : ndarray of shape (n,)
     """
 
-    signed: Floats
-    absolute: Floats
-    data_usage: Floats
+    signed: Array
+    absolute: Array
+    data_usage: Array
 
 
 def acceptance_error(
@@ -46,7 +40,7 @@ def acceptance_error(
     batch_size: int,
     epsilon: float,
     boundary: float = 0.5,
-) -> float | Floats:
+) -> float | Array:
     r"""Error of the acceptance probability of a move, Delta = P_(a, epsilon) - P_a.
 
     Parameters
@@ -115,7 +109,7 @@ def expected_data_usage(
     batch_size: int,
     epsilon: float,
     boundary: float = 0.5,
-) -> float | Floats:
+) -> float | Array:
     """Expected share of the data that the decision about a move reads, on average over u.
 
     Parameters
@@ -150,7 +144,7 @@ def expected_data_usage(
 
 
 def decision_errors(
-    mu: Floats, sigma_l: Floats, N: int, batch_size: int, epsilon: float, boundary: float
+    mu: Array, sigma_l: Array, N: int, batch_size: int, epsilon: float, boundary: float
 ) -> DecisionErrors:
     """`DecisionErrors` of moves (mu, sigma_l), arrays of one length."""
     batch, n_local = check_batch(batch_size, N)
@@ -173,7 +167,7 @@ def decision_errors(
     return DecisionErrors(signed, absolute, used)
 
 
-def _part(log_ratio: Floats, sd_sum: Floats, curves: LawCurves, side: float) -> tuple[Floats, Floats]:
+def _part(log_ratio: Array, sd_sum: Array, curves: LawCurves, side: float) -> tuple[Array, Array]:
     """Integrals over u of the error, and of what is read beyond the first batch, on one side of P_a.
 
     With s = |mu_std| the integral is over s; v = -log u = side * s * sd_sum - log_ratio, and du = e^-v dv.
@@ -196,7 +190,7 @@ def _part(log_ratio: Floats, sd_sum: Floats, curves: LawCurves, side: float) -> 
     return np.sum(density * test.error, axis=1), np.sum(density * (test.data_usage - curves.pi_1), axis=1)
 
 
-def _moves(mu: Any, sigma_l: Any) -> tuple[Floats, Floats, tuple[int, ...]]:
+def _moves(mu: Any, sigma_l: Any) -> tuple[Array, Array, tuple[int, ...]]:
     mu, sigma_l = numbers("mu", mu), numbers("sigma_l", sigma_l)
     wrong = sigma_l[~((sigma_l >= 0.0) & (sigma_l < np.inf))]
     if wrong.size:
@@ -205,5 +199,5 @@ def _moves(mu: Any, sigma_l: Any) -> tuple[Floats, Floats, tuple[int, ...]]:
     return np.broadcast_to(mu, shape).ravel(), np.broadcast_to(sigma_l, shape).ravel(), shape
 
 
-def _shaped(found: Floats, shape: tuple[int, ...]) -> float | Floats:
+def _shaped(found: Array, shape: tuple[int, ...]) -> float | Array:
     return float(found[0]) if shape == () else found.reshape(shape)

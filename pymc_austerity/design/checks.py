@@ -6,14 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real, is_whole
 
-Floats = npt.NDArray[np.float64]
 
-
-def numbers(name: str, value: Any) -> Floats:
+def numbers(name: str, value: Any) -> Array:
     """`value` as an array of numbers, none of them NaN."""
     try:
         found = np.asarray(value, dtype=np.float64)
@@ -24,7 +22,7 @@ def numbers(name: str, value: Any) -> Floats:
     return found
 
 
-def _within(name: str, value: Any, low: float, high: float, said: str) -> Floats:
+def _within(name: str, value: Any, low: float, high: float, said: str) -> Array:
     found = numbers(name, value)
     outside = found[~((found >= low) & (found <= high))]
     if outside.size:
@@ -32,19 +30,19 @@ def _within(name: str, value: Any, low: float, high: float, said: str) -> Floats
     return found
 
 
-def check_epsilon(value: Any) -> Floats:
-    """In [0, 1/2]: at 1/2 the critical value is 0, and above it negative."""
+def check_epsilon(value: Any) -> Array:
+    """Check that epsilon is in [0, 1/2]: at 1/2 the critical value is 0, and above it negative."""
     return _within("epsilon", value, 0.0, 0.5, "[0, 0.5] (smaller values read more data)")
 
 
-def check_boundary(value: Any) -> Floats:
-    """In [1/2, 1], from Pocock to O'Brien and Fleming."""
+def check_boundary(value: Any) -> Array:
+    """Check that the boundary is in [1/2, 1], from Pocock to O'Brien and Fleming."""
     return _within(
         "boundary", value, 0.5, 1.0, "[0.5, 1] (0.5 is Pocock's boundary, 1 is O'Brien and Fleming's)"
     )
 
 
-def check_share(value: Any) -> Floats:
+def check_share(value: Any) -> Array:
     """The share of the first batch, in (0, 1]."""
     return _within("pi_1", value, math.ulp(0.0), 1.0, "(0, 1] (the share of the data in the first batch)")
 

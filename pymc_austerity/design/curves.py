@@ -13,8 +13,8 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.special import ndtri
 
-from pymc_austerity.design.checks import Floats
 from pymc_austerity.design.sequential_walk import OperatingCharacteristics, operating_characteristics
+from pymc_austerity.target import Array
 
 # Sizes of the polynomials to try, and the size of the last coefficients at which one is good enough.
 _SIZES, _TAIL = (136, 272, 544, 1088, 2176), 1e-11
@@ -43,8 +43,8 @@ class LawCurves:
         self._top = math.asinh(self.end / self.unit)
         for size in _SIZES:
             x = np.cos(np.pi * (np.arange(size) + 0.5) / size)
-            drift = self.unit * np.sinh(0.5 * self._top * (1.0 + x))
-            values = operating_characteristics(drift, pi_1, epsilon, boundary)
+            mu_std = self.unit * np.sinh(0.5 * self._top * (1.0 + x))
+            values = operating_characteristics(mu_std, pi_1, epsilon, boundary)
             coefficients = chebyshev.chebvander(x, size - 1).T @ np.stack(values, axis=1) * 2.0 / size
             coefficients[0] /= 2.0
             if np.abs(coefficients[-8:]).max() < _TAIL:
@@ -52,8 +52,8 @@ class LawCurves:
         size_of_rest = np.cumsum(np.abs(coefficients).max(axis=1)[::-1])[::-1]
         self._coefficients = coefficients[: max(1, int(np.sum(size_of_rest > _TAIL)))]
 
-    def __call__(self, mu_std: Floats) -> OperatingCharacteristics:
-        """At `mu_std` >= 0, of any shape."""
+    def __call__(self, mu_std: Array) -> OperatingCharacteristics:
+        """Operating characteristics at `mu_std` >= 0, in its shape."""
         if self.reads_all:
             return OperatingCharacteristics(np.zeros_like(mu_std), np.ones_like(mu_std))
         certain = mu_std >= self.end

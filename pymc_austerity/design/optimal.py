@@ -13,7 +13,6 @@ import xarray as xr
 
 from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.checks import (
-    Floats,
     check_batch,
     check_boundary,
     check_count,
@@ -23,6 +22,7 @@ from pymc_austerity.design.checks import (
 )
 from pymc_austerity.design.sequential_walk import MOST_STAGES, operating_characteristics
 from pymc_austerity.exceptions import warn
+from pymc_austerity.target import Array
 
 BATCH_SIZES = (50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 2500, 5000)
 EPSILONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -212,7 +212,7 @@ def _tell_of_remainders(pairs: Any) -> None:
         )
 
 
-def moves_of(pairs: Any, N: Any) -> tuple[tuple[Floats, Floats] | None, int]:
+def moves_of(pairs: Any, N: Any) -> tuple[tuple[Array, Array] | None, int]:
     """The moves, and the number of terms."""
     if pairs is None:
         if N is None:

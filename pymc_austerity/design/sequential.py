@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.design.checks import Floats, check_boundary, check_epsilon, check_share, numbers
+from pymc_austerity.design.checks import check_boundary, check_epsilon, check_share, numbers
 from pymc_austerity.design.sequential_walk import operating_characteristics
+from pymc_austerity.target import Array
 
 
 def error(
     mu_std: npt.ArrayLike, pi_1: npt.ArrayLike, epsilon: npt.ArrayLike, *, boundary: npt.ArrayLike = 0.5
-) -> float | Floats:
+) -> float | Array:
     r"""Probability that a sequential test decides wrongly.
 
     Parameters
@@ -74,7 +75,7 @@ def error(
 
 def data_usage(
     mu_std: npt.ArrayLike, pi_1: npt.ArrayLike, epsilon: npt.ArrayLike, *, boundary: npt.ArrayLike = 0.5
-) -> float | Floats:
+) -> float | Array:
     """Expected share of the data that a sequential test reads.
 
     Parameters
@@ -105,8 +106,8 @@ def data_usage(
     return _broadcast(mu_std, pi_1, epsilon, boundary)[1]
 
 
-def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[float | Floats, float | Floats]:
-    """Both, by one pass for each distinct test."""
+def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[float | Array, float | Array]:
+    """Error and data usage in the shape of all arguments, with one pass for each distinct test."""
     given = (
         np.abs(numbers("mu_std", mu_std)),
         check_share(pi_1),
@@ -114,12 +115,12 @@ def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[flo
         check_boundary(boundary),
     )
     shape = np.broadcast_shapes(*(part.shape for part in given))
-    drift, *tests = (np.broadcast_to(part, shape).ravel() for part in given)
-    wrong, used = np.empty(len(drift)), np.empty(len(drift))
+    mu_std, *tests = (np.broadcast_to(part, shape).ravel() for part in given)
+    wrong, used = np.empty(len(mu_std)), np.empty(len(mu_std))
     distinct, which = np.unique(np.stack(tests, axis=1), axis=0, return_inverse=True)
     for k, test in enumerate(distinct):
         rows = which.ravel() == k
-        wrong[rows], used[rows] = operating_characteristics(drift[rows], *map(float, test))
+        wrong[rows], used[rows] = operating_characteristics(mu_std[rows], *map(float, test))
     if shape == ():
         return float(wrong[0]), float(used[0])
     return wrong.reshape(shape), used.reshape(shape)

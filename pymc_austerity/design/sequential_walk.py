@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri, roots_legendre
 
-from pymc_austerity.design.checks import Floats
+from pymc_austerity.target import Array
 
 # Standard deviations beyond which a normal distribution has no mass (2e-17).
 _REACH = 8.5
@@ -39,7 +39,7 @@ MOST_STAGES = 20_000
 
 
 class OperatingCharacteristics(NamedTuple):
-    """What a sequential test does, for each drift.
+    """Error and data usage of a sequential test for each mu_std, the drift.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class OperatingCharacteristics(NamedTuple):
         Expected share of the terms that are read.
     """
 
-    error: Floats
-    data_usage: Floats
+    error: Array
+    data_usage: Array
 
 
-def stage_shares(pi_1: float) -> Floats:
+def stage_shares(pi_1: float) -> Array:
     """Shares of the data at the ends of the stages; the last is 1 exactly, and its batch may be short."""
     ratio = 1.0 / pi_1
     whole = round(ratio)
@@ -64,20 +64,20 @@ def stage_shares(pi_1: float) -> Floats:
             f"pi_1 must be at least {1 / MOST_STAGES:g}, got {pi_1!r}: the test may take {count:,} stages, "
             "and the distribution of so many is not computed. Use larger batches."
         )
-    shares: Floats = pi_1 * np.arange(1.0, count + 1.0)
+    shares: Array = pi_1 * np.arange(1.0, count + 1.0)
     shares[-1] = 1.0
     return shares
 
 
 def operating_characteristics(
-    drift: Floats, pi_1: float, epsilon: float, boundary: float
+    mu_std: Array, pi_1: float, epsilon: float, boundary: float
 ) -> OperatingCharacteristics:
     """Error and data usage of the z-test with bounds G_j = Phi^-1(1 - epsilon) pi_j^(1/2 - boundary).
 
     Parameters
     ----------
-    drift : ndarray of shape (M,)
-        mu_std, not negative.
+    mu_std : ndarray of shape (M,)
+        The drift, not negative.
     pi_1 : float in (0, 1]
     epsilon : float in [0, 0.5]
     boundary : float in [0.5, 1]
@@ -87,18 +87,18 @@ def operating_characteristics(
     OperatingCharacteristics
     """
     shares = stage_shares(pi_1)
-    wrong, used = np.zeros(len(drift)), np.full(len(drift), shares[0])
+    wrong, used = np.zeros(len(mu_std)), np.full(len(mu_std), shares[0])
     if len(shares) == 1 or epsilon == 0.0:
-        return OperatingCharacteristics(wrong, np.ones(len(drift)))
+        return OperatingCharacteristics(wrong, np.ones(len(mu_std)))
     bounds = -ndtri(epsilon) * shares[:-1] ** (0.5 - boundary)
     tau = shares[:-1] / (1.0 - shares[:-1])
     back = np.sqrt(np.append(tau[:-1] / tau[1:], 0.0))  # r of the step to the next stage
     spread = np.sqrt(1.0 - back**2)
 
-    alive = np.arange(len(drift))
+    alive = np.arange(len(mu_std))
     nodes = masses = np.empty(0)  # of survival_j on (-G_j, G_j)
     for j, (bound, time) in enumerate(zip(bounds, tau, strict=True)):
-        mean = drift[alive] * math.sqrt(time)
+        mean = mu_std[alive] * math.sqrt(time)
         if j == 0:
             wrong[alive] += ndtr(-bound - mean)
             within = ndtr(bound - mean) - ndtr(-bound - mean)
@@ -125,7 +125,7 @@ def operating_characteristics(
     return OperatingCharacteristics(wrong, np.clip(used, shares[0], 1.0))
 
 
-def _survival(z: Floats, r: float, s: float, nodes: Floats, masses: Floats) -> Floats:
+def _survival(z: Array, r: float, s: float, nodes: Array, masses: Array) -> Array:
     """One step of the recursion, at increasing z; nodes too far to matter are left out."""
     found = np.empty(len(z))
     for begin in range(0, len(z), _BLOCK):
@@ -136,7 +136,7 @@ def _survival(z: Floats, r: float, s: float, nodes: Floats, masses: Floats) -> F
     return found / (s * math.sqrt(2.0 * math.pi))
 
 
-def _density_sum(mean: Floats, nodes: Floats, masses: Floats) -> Floats:
+def _density_sum(mean: Array, nodes: Array, masses: Array) -> Array:
     """Sums over nodes of masses * phi(node - mean), for each mean."""
     found = np.empty(len(mean))
     for begin in range(0, len(mean), _CHUNK):
@@ -145,19 +145,19 @@ def _density_sum(mean: Floats, nodes: Floats, masses: Floats) -> Floats:
     return found / math.sqrt(2.0 * math.pi)
 
 
-def _rule(low: float, high: float, scale: float) -> tuple[Floats, Floats]:
+def _rule(low: float, high: float, scale: float) -> tuple[Array, Array]:
     """Gauss-Legendre nodes and weights on (low, high) for functions that change over `scale`."""
     half = 0.5 * (high - low)
     x, weights = _legendre(_LEAST + _DENSITY * half / scale)
     return low + half * (1.0 + x), half * weights
 
 
-def _legendre(size: float) -> tuple[Floats, Floats]:
+def _legendre(size: float) -> tuple[Array, Array]:
     # Few different sizes, so that most are at hand; even, so that no node is its own mirror image.
     return _even_legendre(2 * math.ceil(0.5 * 1.1 ** math.ceil(math.log(size, 1.1))))
 
 
 @lru_cache(maxsize=128)
-def _even_legendre(size: int) -> tuple[Floats, Floats]:
+def _even_legendre(size: int) -> tuple[Array, Array]:
     x, weights = roots_legendre(size)
     return np.asarray(x, dtype=np.float64), np.asarray(weights, dtype=np.float64)

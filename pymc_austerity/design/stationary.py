@@ -1,14 +1,15 @@
-"""From the error of a transition to that of the stationary distribution."""
+"""Error of the stationary distribution, from the error of a transition."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.design.checks import Floats, numbers
+from pymc_austerity.design.checks import numbers
+from pymc_austerity.target import Array
 
 
-def stationary_error_bound(delta_max: npt.ArrayLike, eta: npt.ArrayLike) -> float | Floats:
+def stationary_error_bound(delta_max: npt.ArrayLike, eta: npt.ArrayLike) -> float | Array:
     r"""Bound on the distance of a chain with approximate decisions from the posterior.
 
     Parameters

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import exponnorm
 
-from pymc_austerity.design.checks import Floats, check_count, check_real, numbers
+from pymc_austerity.design.checks import check_count, check_real, numbers
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real
 
 # Constant of the empirical Bernstein-Serfling bound (Bardenet & Maillard 2015, theorem 4.3).
@@ -24,7 +25,7 @@ def stopping_time_bound(
     growth: float = 1.0,
     batch_size: int = 1,
     N: int | None = None,
-) -> float | Floats:
+) -> float | Array:
     r"""Number of terms that Hoeffding's stopping rule does not exceed, with probability 1 - delta.
 
     Parameters
@@ -115,7 +116,7 @@ def expected_share(
     p: float = 2.0,
     growth: float = 2.0,
     batch_size: int = 1,
-) -> float | Floats:
+) -> float | Array:
     r"""Share of the data that a concentration rule is expected to read at equilibrium: will it gain anything?
 
     Parameters

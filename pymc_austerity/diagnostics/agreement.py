@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pymc_austerity.diagnostics.scalars import Array, ess, mcse, scalars
+from pymc_austerity.diagnostics.scalars import ess, mcse, scalars
 from pymc_austerity.exceptions import warn
+from pymc_austerity.target import Array
 
 _COLUMNS = (
     "shift",

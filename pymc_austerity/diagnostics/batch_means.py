@@ -10,7 +10,8 @@ from scipy import stats
 from scipy.special import ndtri
 
 from pymc_austerity.design.acceptance import decision_errors
-from pymc_austerity.diagnostics.log_ratios import TOP, Array
+from pymc_austerity.diagnostics.log_ratios import TOP
+from pymc_austerity.target import Array
 
 # Share of the variance in a few rows that is too much, beyond what they have under a normal distribution.
 _TOP_SHARE = 0.2
@@ -23,7 +24,7 @@ HEAVY = 3.0
 
 
 def missed_rows(top: Array, n: int, m: int) -> np.ndarray:
-    """Of each move and each number of rows: do these carry too much, and are they missed?"""
+    """Whether the largest rows carry too much and are missed, for each move and each number of rows."""
     k = np.minimum(np.array(TOP), n)
     z = -ndtri(k / (2.0 * n))
     normal = 2.0 * z * stats.norm.pdf(z) + k / n  # what they carry under a normal distribution

@@ -151,7 +151,7 @@ def decision_summary(idata: Any, *, near_tie: float = 3.0) -> pd.DataFrame:
 
 
 def _of_random_rules(idata: Any, samplers: xr.DataArray) -> xr.DataArray:
-    """Of each step: is its rule Barker's? By position, for two steps may have one name."""
+    """Whether each step has one of Barker's rules. Steps are found by position, for two may have one name."""
     steps = stamped_steps(idata)
     if steps is None:
         return xr.zeros_like(samplers, dtype=bool)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import arviz_stats
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from pymc_austerity.diagnostics.data_usage import n_local
 from pymc_austerity.diagnostics.samplers import NotRecordedError, aligned, stamped_steps
-from pymc_austerity.diagnostics.scalars import ess, scalars
+from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, posterior_of
 from pymc_austerity.exceptions import warn
 from pymc_austerity.validation import is_whole
 
@@ -86,16 +87,18 @@ def effective_cost(
     mu  4039.147                   495.154                       0.05
     """
     stats = aligned(idata, "n_used", "fraction_used", "accepted", "acceptance_rate", "exhausted")
-    draws = ("chain", "draw")
-    terms = stats["n_used"].sum(draws) * transitions_per_draw(idata, stats, steps_per_draw)
+    terms = stats["n_used"].sum(SAMPLE) * transitions_per_draw(idata, stats, steps_per_draw)
     passes = (terms / n_local(idata, stats)).sum()  # a step that has read nothing counts nothing
-    table = {}
-    for name, values in scalars(idata, var_names).items():
-        moves = np.ptp(values) > 0.0  # NaN does not
-        size = ess(values) if moves and np.all(np.isfinite(values)) else np.nan
-        table[name] = (size, float(terms.sum()) / size, float(passes) / size)
-    columns = ["ess", "terms_per_effective_draw", "passes_per_effective_draw"]
-    return pd.DataFrame.from_dict(table, orient="index", columns=columns)
+    draws = posterior_of(idata, var_names)
+    known = (draws.max(SAMPLE) > draws.min(SAMPLE)) & draws.map(np.isfinite).all(SAMPLE)
+    size = by_label(arviz_stats.ess(draws.where(known)))
+    return pd.DataFrame(
+        {
+            "ess": size,
+            "terms_per_effective_draw": float(terms.sum()) / size,
+            "passes_per_effective_draw": float(passes) / size,
+        }
+    )
 
 
 def transitions_per_draw(idata: Any, stats: xr.Dataset, given: int | Sequence[int] | None) -> xr.DataArray:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import arviz_stats
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from pymc_austerity.diagnostics.scalars import ess, mcse, rhat, scalars
+from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, mcse, posterior_of, scalars
 from pymc_austerity.proposals.jumps import COUNTS, KINDS
 from pymc_austerity.validation import is_whole
 
@@ -99,10 +100,9 @@ def inclusion(idata: Any, name: str | None = None, *, n_models: int = 10) -> Inc
     wrong = [label for label, own in draws.items() if not np.all((own == 0.0) | (own == 1.0))]
     if wrong:
         raise ValueError(f"{wrong[0]} holds other numbers than 0 and 1: {chosen!r} is no indicator.")
-    coefficients = {label: _of_one(own) for label, own in draws.items()}
     gamma = np.stack(list(draws.values()), axis=-1).astype(np.int64)
     return Inclusion(
-        pd.DataFrame.from_dict(coefficients, orient="index").astype({"changes": int}),
+        _coefficients(posterior_of(idata, chosen)),
         _models(gamma, n_models),
         _jumps(idata),
     )
@@ -110,12 +110,9 @@ def inclusion(idata: Any, name: str | None = None, *, n_models: int = 10) -> Inc
 
 def _indicators(idata: Any) -> str:
     """The only vector of zeros and ones."""
-    if "posterior" not in getattr(idata, "children", {}):
-        raise ValueError("idata has no group posterior: give the result of pm.sample.")
-    posterior: xr.Dataset = idata["posterior"].to_dataset()
     found = [
         str(label)
-        for label, values in posterior.data_vars.items()
+        for label, values in posterior_of(idata).data_vars.items()
         if values.dtype.kind in "iub" and values.ndim == 3 and bool(values.isin([0, 1]).all())
     ]
     if len(found) != 1:
@@ -125,17 +122,20 @@ def _indicators(idata: Any) -> str:
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def _of_one(draws: npt.NDArray[np.float64]) -> dict[str, float]:
-    """A row of the table. Ranks say nothing of zeros and ones: R-hat is that of the numbers."""
-    changes = int(np.abs(np.diff(draws, axis=1)).sum())
+def _coefficients(draws: xr.Dataset) -> pd.DataFrame:
+    """A row for each. Ranks say nothing of zeros and ones: R-hat is that of the numbers."""
+    draws = draws.astype(np.float64)
+    changes = by_label(abs(draws.diff("draw")).sum(SAMPLE))
     known = changes > 0
-    return {
-        "probability": float(draws.mean()),
-        "error": mcse(draws) if known else np.nan,
-        "ess": ess(draws) if known else np.nan,
-        "rhat": rhat(draws, "split") if known else np.nan,
-        "changes": changes,
-    }
+    return pd.DataFrame(
+        {
+            "probability": by_label(draws.mean(SAMPLE)),
+            "error": by_label(arviz_stats.mcse(draws)).where(known),
+            "ess": by_label(arviz_stats.ess(draws)).where(known),
+            "rhat": by_label(arviz_stats.rhat(draws, method="split")).where(known),
+            "changes": changes.astype(int),
+        }
+    )
 
 
 def _models(gamma: npt.NDArray[np.int64], n_models: int) -> pd.DataFrame:
@@ -152,7 +152,7 @@ def _models(gamma: npt.NDArray[np.int64], n_models: int) -> pd.DataFrame:
 
 
 def _jumps(idata: Any) -> pd.DataFrame:
-    """What became of the moves, of all steps together."""
+    """Moves of all steps together, by kind: the number proposed, and shares of these."""
     index = [f"{kind}_{what}" for kind in KINDS for what in COUNTS]
     if "sample_stats" not in idata.children or index[0] not in idata["sample_stats"]:
         return pd.DataFrame(columns=list(COUNTS))

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import xarray as xr
 
 from pymc_austerity.exceptions import warn
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real, is_whole
-
-Array = npt.NDArray[np.float64]
 
 GROUP = "log_ratios"
 # Sizes of the sets of rows whose share of the variance is noted, and how many of the largest terms.
@@ -94,7 +93,7 @@ def check_batches(batch_size: Any, n_batches: Any, n_local: int) -> None:
 
 
 def summarise(values: Array, batch_size: int, n_batches: int, rng: np.random.Generator) -> dict[str, Any]:
-    """What is kept of the N log ratios of one move. Those that are not finite are counted, and left out."""
+    """Summary of the N log ratios of one move. Those that are not finite are counted, and left out."""
     n_all = len(values)
     finite = np.isfinite(values)
     if not np.all(finite):

@@ -23,8 +23,9 @@ from pymc_austerity.diagnostics.batch_means import (
     share_near,
     tail_index,
 )
-from pymc_austerity.diagnostics.log_ratios import TOP, Array, log_ratios_of
+from pymc_austerity.diagnostics.log_ratios import TOP, log_ratios_of
 from pymc_austerity.diagnostics.reasons import Findings, Verdict, other_rule, reason_for
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real, is_whole
 
 # Share of the moves, or of the decisions, from which on it matters that they are not normal.

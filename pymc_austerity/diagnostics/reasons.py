@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Literal
 
 import numpy as np
@@ -29,7 +28,7 @@ _LEVEL = 0.001
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What was found of the log ratios of some moves.
+    """Summaries of the log ratios of some moves, from which a verdict is made.
 
     Attributes
     ----------
@@ -91,64 +90,47 @@ class Findings:
         return float(self.table["acceptance_error"].abs().mean())
 
 
-class Cause(Enum):
-    """Why a verdict is what it is."""
-
-    NOT_FINITE = auto()
-    MISSED_ROWS = auto()
-    FAR_ROWS = auto()
-    ALL_EQUAL = auto()
-    RARE_ERRORS = auto()
-    SKEWED = auto()
-    FREQUENT_ERRORS = auto()
+# What says a cause or a remark in words.
+Words = Callable[[Findings], str]
 
 
-class Remark(Enum):
-    """What else is to be known, whatever the verdict."""
-
-    FEW_NEAR = auto()
-    NOT_NORMAL = auto()
-    HEAVY_TAILS = auto()
-    EPSILON_ALONE = auto()
-
-
-def causes_of(found: Findings) -> list[Cause]:
+def causes_of(found: Findings) -> list[Words]:
     """Causes of the verdict, the most serious first; at least one."""
-    causes = [Cause.NOT_FINITE] if found.infinite.any() else []
+    causes: list[Words] = [not_finite] if found.infinite.any() else []
     if found.verdict == "not normal":
         if found.missed.any():
-            causes.append(Cause.MISSED_ROWS)
+            causes.append(missed_rows)
         elif found.far.any():
-            causes.append(Cause.FAR_ROWS)
+            causes.append(far_rows)
     if found.all_equal and not causes:
-        return [Cause.ALL_EQUAL]
+        return [all_equal]
     if found.verdict == "normal enough":
-        return [*causes, Cause.RARE_ERRORS]
+        return [*causes, rare_errors]
     if not causes:
-        return [Cause.SKEWED, Cause.FREQUENT_ERRORS]
-    return [*causes, Cause.FREQUENT_ERRORS] if found.mean_error > found.epsilon else causes
+        return [skewed, frequent_errors]
+    return [*causes, frequent_errors] if found.mean_error > found.epsilon else causes
 
 
-def remarks_of(found: Findings) -> list[Remark]:
-    """What is told besides the causes."""
+def remarks_of(found: Findings) -> list[Words]:
+    """Remarks on a verdict, besides its causes."""
     holds = {
-        Remark.FEW_NEAR: found.share_near < _FEW and not found.all_equal,
-        Remark.NOT_NORMAL: found.n_not_normal > 0,
-        Remark.HEAVY_TAILS: found.tail_index < HEAVY,
-        Remark.EPSILON_ALONE: bool(np.isfinite(found.acceptance_error)),
+        few_near: found.share_near < _FEW and not found.all_equal,
+        not_normal: found.n_not_normal > 0,
+        heavy_tails: found.tail_index < HEAVY,
+        epsilon_alone: bool(np.isfinite(found.acceptance_error)),
     }
     return [remark for remark, does_hold in holds.items() if does_hold]
 
 
 def reason_for(found: Findings) -> str:
     """One sentence for the verdict, and one for each remark."""
-    causes = "; and ".join(_CAUSES[cause](found) for cause in causes_of(found))
-    remarks = [_REMARKS[remark](found) for remark in remarks_of(found)]
+    causes = "; and ".join(cause(found) for cause in causes_of(found))
+    remarks = [remark(found) for remark in remarks_of(found)]
     return " ".join([f"{_OPENINGS[found.verdict]}, because {causes}.", *remarks])
 
 
 def other_rule(group: xr.Dataset) -> str:
-    """What is added for steps that do not use the t-test; empty for those that do."""
+    """A sentence for steps that do not use the t-test; empty for those that do."""
     rule = group.attrs.get("rule", "TTest")
     return "" if rule == "TTest" else f" ({group.attrs['step']} decides by {rule}, not by a t-test.)"
 
@@ -163,14 +145,16 @@ _OPENINGS: dict[Verdict, str] = {
 # The words of causes -----------------------------------------------------------------------------
 
 
-def _not_finite(found: Findings) -> str:
+def not_finite(found: Findings) -> str:
+    """Terms that are not finite."""
     return (
         f"in {found.infinite.sum()} of {found.n_moves} moves some terms are not finite, and a subsample that "
         "misses them accepts what is impossible"
     )
 
 
-def _missed_rows(found: Findings) -> str:
+def missed_rows(found: Findings) -> str:
+    """Rows that carry much of the variance, and that batches miss."""
     j = int(np.flatnonzero(found.missed.any(axis=0))[-1])
     top, n, m = TOP[j], found.n_local, found.batch_size
     share = float(np.median(found.table[f"top_{top}"][found.missed[:, j]]))
@@ -181,7 +165,8 @@ def _missed_rows(found: Findings) -> str:
     )
 
 
-def _far_rows(found: Findings) -> str:
+def far_rows(found: Findings) -> str:
+    """A few rows that lie far from the others."""
     j = int(np.flatnonzero(found.far)[np.argmax(found.table["top_10"].to_numpy()[found.far])])
     worst = found.table.iloc[j]
     return (
@@ -191,11 +176,13 @@ def _far_rows(found: Findings) -> str:
     )
 
 
-def _all_equal(found: Findings) -> str:
+def all_equal(found: Findings) -> str:
+    """Log ratios that are all equal."""
     return "all log ratios of a move are equal, and the test reads on"
 
 
-def _rare_errors(found: Findings) -> str:
+def rare_errors(found: Findings) -> str:
+    """A test that errs about as seldom as it says."""
     return (
         f"a test of {found.batch_size:,} terms is predicted to err {found.mean_error:.2g} more often than it "
         f"says, in the mean of {found.n_moves} moves (epsilon is {found.epsilon:g}), and the top 100 of "
@@ -203,12 +190,14 @@ def _rare_errors(found: Findings) -> str:
     )
 
 
-def _skewed(found: Findings) -> str:
+def skewed(found: Findings) -> str:
+    """Log ratios that are skewed."""
     skewness = found.table["skewness"].to_numpy()
     return f"the log ratios are skewed (skewness {skewness[np.nanargmax(np.abs(skewness))]:.2g})"
 
 
-def _frequent_errors(found: Findings) -> str:
+def frequent_errors(found: Findings) -> str:
+    """A test that errs more often than it says."""
     return (
         f"a test of {found.batch_size:,} terms is predicted to err {found.mean_error:.2g} more often than it "
         f"says in the mean of {found.n_moves} moves, and {found.table['error'].max():.2g} in the worst "
@@ -216,37 +205,31 @@ def _frequent_errors(found: Findings) -> str:
     )
 
 
-_CAUSES: dict[Cause, Callable[[Findings], str]] = {
-    Cause.NOT_FINITE: _not_finite,
-    Cause.MISSED_ROWS: _missed_rows,
-    Cause.FAR_ROWS: _far_rows,
-    Cause.ALL_EQUAL: _all_equal,
-    Cause.RARE_ERRORS: _rare_errors,
-    Cause.SKEWED: _skewed,
-    Cause.FREQUENT_ERRORS: _frequent_errors,
-}
-
 # The words of remarks ----------------------------------------------------------------------------
 
 
-def _few_near(found: Findings) -> str:
+def few_near(found: Findings) -> str:
+    """Few decisions that could be wrong."""
     return (
         f"At most {100 * found.share_near:.2g} % of the decisions are near enough to the threshold for an "
         "error."
     )
 
 
-def _not_normal(found: Findings) -> str:
+def not_normal(found: Findings) -> str:
+    """Batch means that a test of normality rejects."""
     return (
         f"Batch means are visibly not normal in {found.n_not_normal} of {found.n_moves} moves (Shapiro-Wilk)."
     )
 
 
-def _heavy_tails(found: Findings) -> str:
+def heavy_tails(found: Findings) -> str:
+    """Log ratios with heavy tails."""
     return f"The log ratios have heavy tails (index {found.tail_index:.1f})."
 
 
-def _epsilon_alone(found: Findings) -> str:
+def epsilon_alone(found: Findings) -> str:
+    """The error that epsilon makes with normal batch means."""
     error = found.acceptance_error
     begins = "But with" if found.verdict == "normal enough" and error > _LARGE else "With"
     text = (
@@ -259,11 +242,3 @@ def _epsilon_alone(found: Findings) -> str:
         f"{text} By a heuristic of the design theory (six times that) posterior sds are then too large by "
         f"some {100 * _TIMES * error:.0f} %; compare measures it."
     )
-
-
-_REMARKS: dict[Remark, Callable[[Findings], str]] = {
-    Remark.FEW_NEAR: _few_near,
-    Remark.NOT_NORMAL: _not_normal,
-    Remark.HEAVY_TAILS: _heavy_tails,
-    Remark.EPSILON_ALONE: _epsilon_alone,
-}

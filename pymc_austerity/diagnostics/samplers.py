@@ -14,21 +14,22 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_austerity.diagnostics.scalars import SAMPLE
+
 # What all steps of the package record, and no others do.
 _OF_READING = ("n_used", "fraction_used")
-_SAMPLE_DIMS = ("chain", "draw")
 
 STEPS_ATTRIBUTE = "pymc_austerity_steps"
 
 
 def stamped_steps(idata: Any) -> list[dict[str, Any]] | None:
-    """What `stamp` has written of the steps, in the order in which they move; None without a stamp."""
+    """Records that `stamp` has written of the steps, in the order they move in; None without a stamp."""
     text = idata.attrs.get(STEPS_ATTRIBUTE)
     return None if text is None else list(json.loads(text))
 
 
 def label(step: dict[str, Any]) -> str:
-    """What a stamped step is called."""
+    """Name of a stamped step in tables, with its variables."""
     return f"{step['step']}({', '.join(step['vars'])})"
 
 
@@ -53,7 +54,7 @@ def sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
             "of pm.sample with a step of pymc_austerity."
         )
     stats: xr.Dataset = idata["sample_stats"].to_dataset()
-    if missing := [d for d in _SAMPLE_DIMS if d not in stats.dims]:
+    if missing := [d for d in SAMPLE if d not in stats.dims]:
         raise ValueError(
             f"sample_stats has no dimension {' and '.join(missing)}: keep both, as by isel(chain=[0])."
         )
@@ -68,15 +69,11 @@ def sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
 def columns(stats: xr.Dataset, name: str) -> xr.DataArray:
     """A statistic with the dimensions (chain, draw, sampler), the last of them new if there is one step."""
     found = stats[name]
-    others = [d for d in found.dims if d not in _SAMPLE_DIMS]
+    others = [d for d in found.dims if d not in SAMPLE]
     if len(others) > 1:
         raise ValueError(f"The statistic {name} has the dimensions {found.dims}; a step records one number.")
     found = found.rename({others[0]: "sampler"}) if others else found.expand_dims("sampler", -1)
-    return (
-        found.reset_coords(drop=True)
-        .drop_vars("sampler", errors="ignore")
-        .transpose(*_SAMPLE_DIMS, "sampler")
-    )
+    return found.reset_coords(drop=True).drop_vars("sampler", errors="ignore").transpose(*SAMPLE, "sampler")
 
 
 def aligned(idata: Any, base: str, *names: str) -> xr.Dataset:
@@ -118,7 +115,7 @@ def _of_steps(
     """The columns of a statistic that belong to the `width` steps `ours`."""
     shape = (stats.sizes["chain"], stats.sizes["draw"], width)
     nothing = xr.DataArray(
-        np.full(shape, np.nan), dims=(*_SAMPLE_DIMS, "sampler"), coords={d: stats[d] for d in _SAMPLE_DIMS}
+        np.full(shape, np.nan), dims=(*SAMPLE, "sampler"), coords={d: stats[d] for d in SAMPLE}
     )
     if name not in stats:
         return nothing

@@ -105,7 +105,7 @@ def _flat(steps: Any) -> list[Any]:
 
 
 def _record(step: Any) -> dict[str, Any]:
-    """What is written of one step."""
+    """Record of one step, as it is written into a result."""
     if isinstance(step, type) or not hasattr(step, "vars") or not hasattr(step, "stats_dtypes_shapes"):
         raise TypeError(f"stamp takes step methods, such as AusterityMH([beta]), got {step!r}.")
     stats = sorted(_RENAMED.get(name, name) for name in step.stats_dtypes_shapes)

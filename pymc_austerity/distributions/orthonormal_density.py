@@ -48,7 +48,7 @@ class OrthonormalDensity(Op):
 
     @property
     def advice(self) -> str:
-        """What to do about a value off the manifold."""
+        """Advice to the user about a value off the manifold."""
         return (
             "A start has to be orthonormal too. Of the steps, only those with proposal=StiefelWalk() stay "
             f"there: AusterityMH([{self.label}], proposal=StiefelWalk())."
@@ -89,7 +89,7 @@ def orthonormal_names(log_densities: Iterable[Variable]) -> set[str]:
 
 
 @register_funcify_default_op_cache_key(OrthonormalDensity)
-def _(op: OrthonormalDensity, **kwargs: Any) -> Any:
+def _compiled_density(op: OrthonormalDensity, **kwargs: Any) -> Any:
     message = f"{op.label} has to have orthonormal columns, but W'W is not I. {op.advice}"
 
     @numba_njit

@@ -34,7 +34,7 @@ class ImpossibleRowError(CompiledError):
 
 
 class BatchDraws(NamedTuple):
-    """How many rows are drawn at a time, and how.
+    """Numbers of rows that are drawn at a time, and how they are drawn.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class BatchDraws(NamedTuple):
 
 
 class GibbsOutcome(NamedTuple):
-    """What some Gibbs updates did.
+    """Counts of what some Gibbs updates did.
 
     Attributes
     ----------

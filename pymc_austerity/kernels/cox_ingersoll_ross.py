@@ -156,7 +156,7 @@ def cir_transitions(rng: np.random.Generator, log_theta: Vector, shape: Vector, 
 
 @jitable
 def cir_noise(step_size: float) -> float:
-    """What of the variance of the estimates of a remains in the stationary variance: tanh(h / 2).
+    """Share of the variance of the estimates of a that remains in the stationary variance: tanh(h / 2).
 
     For a gamma variable with rate b the stationary variance is [a + tanh(h / 2) Var(estimate)] / b^2
     (Corollary 4.2 of the paper as M goes to infinity).

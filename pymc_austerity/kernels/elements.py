@@ -19,9 +19,8 @@ from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import NO_ROWS, Rows, restore_order
-from pymc_austerity.target import CHUNK, Index, Target
+from pymc_austerity.target import CHUNK, Index, RowNumbers, Target
 
-RowNumbers = npt.NDArray[np.int32]
 # An element of which all rows are read at once, and nothing is tested.
 READS_ALL = -1
 
@@ -77,7 +76,7 @@ class ElementProposal(NamedTuple):
 
 
 class ElementOutcome(NamedTuple):
-    """What several transitions in a row did; `n_possible` is the sum of their N_e."""
+    """Outcome of several transitions in a row; `n_possible` is the sum of their N_e."""
 
     q: npt.NDArray[Any]
     n_accepted: int

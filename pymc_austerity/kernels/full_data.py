@@ -33,7 +33,7 @@ class Current(NamedTuple):
 
 
 def unknown_sum(n_local: int, q: Vector) -> Current:
-    """At a state where nothing has been summed."""
+    """The sum at a state where nothing has been summed: NaN."""
     return Current(n_local, q.copy(), np.array([np.nan]))
 
 

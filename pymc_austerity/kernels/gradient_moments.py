@@ -11,8 +11,8 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, Target, Vector
 
 
-class RowsRead(NamedTuple):
-    """How many gradients were seen."""
+class GradientsSeen(NamedTuple):
+    """Number of rows whose gradients were seen."""
 
     n_rows: int
 
@@ -26,7 +26,7 @@ def gradient_moments(
     mean: Vector,
     products: npt.NDArray[np.float64],
     target: Target,
-) -> RowsRead:
+) -> GradientsSeen:
     """Add the gradients of l_i at `state` to a running mean and its sum of products (Welford 1962).
 
     Parameters
@@ -46,7 +46,7 @@ def gradient_moments(
 
     Returns
     -------
-    RowsRead
+    GradientsSeen
     """
     n_dim = state.shape[0]
     for k in range(index.shape[0]):
@@ -57,4 +57,4 @@ def gradient_moments(
         for i in range(n_dim):
             for j in range(i + 1):
                 products[i, j] += (gradient[i] - mean[i]) * before[j]
-    return RowsRead(index.shape[0])
+    return GradientsSeen(index.shape[0])

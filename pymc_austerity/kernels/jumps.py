@@ -61,13 +61,13 @@ def counted_full_transitions(
 
 @jitable
 def before_any(q: Vector) -> Outcome:
-    """What no transitions did."""
+    """Outcome of no transitions, to begin with."""
     return Outcome(q, 0, 0, 0, 0, 0, False, math.nan, math.nan, math.nan)
 
 
 @jitable
 def with_last(outcome: Outcome, last: Outcome) -> Outcome:
-    """What transitions did, with one more."""
+    """Outcome of transitions with that of one more."""
     return Outcome(
         last.q,
         outcome.n_accepted + last.n_accepted,

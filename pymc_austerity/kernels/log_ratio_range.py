@@ -21,7 +21,7 @@ from pymc_austerity.target import CHUNK, Target, Vector
 def certified_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
-    """From certificates, in O(D^2)."""
+    """Range of the log ratios from certificates, in O(D^2)."""
     return log_ratio_range.certified_range(bound, q_new, q)
 
 
@@ -29,7 +29,7 @@ def certified_range(
 def certified_remainder_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
-    """From certificates of Taylor remainders, in O(D^2), or O(p^2) in p features of the state."""
+    """Range from certificates of Taylor remainders, in O(D^2), or O(p^2) in p features of the state."""
     return remainder.remainder_range(bound, target.features(q_new, args), target.features(q, args))
 
 

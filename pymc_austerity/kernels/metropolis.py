@@ -83,7 +83,7 @@ class Rule(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What several transitions in a row did."""
+    """Outcome of several transitions in a row."""
 
     q: Vector
     n_accepted: int
@@ -296,7 +296,7 @@ def merge(sample: Sample, batch: Vector) -> Sample:
 def no_range(
     bound: Any, q_new: Vector, q: Vector, args: tuple[Any, ...], rows: Rows, target: Target
 ) -> float:
-    """For rules that do not ask for the range."""
+    """NaN as the range, for rules that do not ask for it."""
     return math.nan
 
 

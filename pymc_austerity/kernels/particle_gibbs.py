@@ -19,8 +19,8 @@ import numpy as np
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.particle_moves import LinearMoves, Table, called_moves, draw_states, linear_moves
-from pymc_austerity.target import Target, Vector
+from pymc_austerity.kernels.particle_moves import LinearMoves, called_moves, draw_states, linear_moves
+from pymc_austerity.target import Matrix, Target, Vector
 
 
 class ImpossibleStateError(CompiledError):
@@ -30,13 +30,13 @@ class ImpossibleStateError(CompiledError):
 
 
 class Chains(NamedTuple):
-    """Where the states are, and how those that come first are drawn.
+    """Elements that the states of chains are in, and how first states are drawn.
 
     Attributes
     ----------
     starts : ndarray of int, shape (n_series + 1,)
         First site of each series, and the number of sites.
-    cells : ndarray of int, shape (n_sites, D)
+    elements : ndarray of int, shape (n_sites, D)
         Places of the states in the vector of all states.
     weighted : ndarray of bool, shape (n_sites,)
         Where there are weights besides those of transitions.
@@ -47,7 +47,7 @@ class Chains(NamedTuple):
     """
 
     starts: Any
-    cells: Any
+    elements: Any
     weighted: Any
     mean: Any
     root: Any
@@ -74,11 +74,11 @@ class ParticleFilter(NamedTuple):
     is_linear: Any
     has_constants: Any
     normalise: Callable[[Vector, Vector], float]
-    link: Callable[[Vector, Table, Table, Vector, bool, Vector], None]
+    link: Callable[[Vector, Matrix, Matrix, Vector, bool, Vector], None]
 
 
 class ParticleOutcome(NamedTuple):
-    """What some sweeps did.
+    """Outcome of several sweeps in a row.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ def draw_path(
 ) -> tuple[int, float]:
     """Draw the states of one series; how many of them moved, and the smallest effective sample size."""
     first, n_times = chains.starts[series], chains.starts[series + 1] - chains.starts[series]
-    n, n_dim = rule.n_particles, chains.cells.shape[1]
+    n, n_dim = rule.n_particles, chains.elements.shape[1]
     particles, parents = np.empty((n_times, n_dim * n)), np.zeros((n_times, n), dtype=np.int32)
     mean, root, log_det = np.empty((n, n_dim)), np.empty((n, n_dim, n_dim)), np.empty(n)
     log_weights, sums, index = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
@@ -204,7 +204,7 @@ def draw_path(
     for t in range(n_times):
         site, here = first + t, particles[t]
         for a in range(n_dim):
-            here[a * n] = states[chains.cells[site, a]]
+            here[a * n] = states[chains.elements[site, a]]
         if t > 0:
             for i in range(1, n):
                 parents[t, i] = draw_index(rng, sums)
@@ -233,9 +233,9 @@ def draw_path(
     for t in range(n_times - 1, -1, -1):
         moved = 0
         for a in range(n_dim):
-            cell, x = chains.cells[first + t, a], particles[t, a * n + chosen]
-            moved = 1 if states[cell] != x else moved
-            states[cell] = x
+            element, x = chains.elements[first + t, a], particles[t, a * n + chosen]
+            moved = 1 if states[element] != x else moved
+            states[element] = x
         n_moved += moved
         chosen = parents[t, chosen]
     return n_moved, smallest_ess

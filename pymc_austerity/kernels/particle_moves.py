@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
-Table = npt.NDArray[np.float64]
 Parents = npt.NDArray[np.int32]
 
 
@@ -37,7 +36,7 @@ class LinearMoves(NamedTuple):
 
 @jitable
 def add_links(
-    here: Vector, mean: Table, root: Table, log_det: Vector, is_linear: bool, log_weights: Vector
+    here: Vector, mean: Matrix, root: Matrix, log_det: Vector, is_linear: bool, log_weights: Vector
 ) -> None:
     """Add the log densities of the transitions from all particles to the present state.
 
@@ -64,7 +63,7 @@ def add_links(
 
 @jitable
 def draw_states(
-    rng: np.random.Generator, parents: Parents, mean: Table, root: Table, is_shared: bool, here: Vector
+    rng: np.random.Generator, parents: Parents, mean: Matrix, root: Matrix, is_shared: bool, here: Vector
 ) -> None:
     """Draw the states of all particles but the first, each from the transition of its parent."""
     n, n_dim = parents.shape[0], root.shape[1]
@@ -84,8 +83,8 @@ def linear_moves(
     here: Vector,
     table: LinearMoves,
     has_constants: bool,
-    mean: Table,
-    root: Table,
+    mean: Matrix,
+    root: Matrix,
     log_weights: Vector,
 ) -> None:
     """Write how each state goes on to a site, and add what that weighs."""
@@ -109,7 +108,7 @@ def linear_moves(
 
 
 @jitable
-def factorise_move(i: int, found: Vector, start: int, mean: Table, root: Table, log_det: Vector) -> bool:
+def factorise_move(i: int, found: Vector, start: int, mean: Matrix, root: Matrix, log_det: Vector) -> bool:
     """Turn gradient and precision of transition number i into its mean and factor; False if it has none."""
     n, n_dim = mean.shape
     precision = start + n_dim * n + i
@@ -138,8 +137,8 @@ def called_moves(
     here: Vector,
     found: Vector,
     has_constants: bool,
-    mean: Table,
-    root: Table,
+    mean: Matrix,
+    root: Matrix,
     log_det: Vector,
     log_weights: Vector,
 ) -> None:

@@ -37,7 +37,7 @@ class DivergedError(CompiledError):
 
 
 class Dynamics(NamedTuple):
-    """What the transitions of a chain have in common.
+    """Settings that the transitions of a chain have in common.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Dynamics(NamedTuple):
 
 
 class LangevinOutcome(NamedTuple):
-    """What several transitions in a row did; `step_size` is that of the last."""
+    """Outcome of several transitions in a row; `step_size` is that of the last."""
 
     q: Vector
     n_used: int

@@ -124,7 +124,7 @@ def these(listed: npt.NDArray[np.int32], index: Index) -> Index:
 
 @jitable
 def random_offset(rng: np.random.Generator, block: int, n_local: int) -> int:
-    """Where block 0 of `n_local` rows starts. No random number is spent where there is nothing to choose."""
+    """First row of block 0 among `n_local` rows. No random number is spent where there is one choice."""
     if block == 1:
         return 0
     return int(rng.random() * n_local)

@@ -185,7 +185,7 @@ def poisson_log_ratio(
 
 @jitable
 def sum_of_log_ratios(q_new: Vector, q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> float:
-    """Of all local terms."""
+    """Sum of l_i(q_new) - l_i(q) over all local terms, `CHUNK` of them at a time."""
     total = 0.0
     for start in range(0, n_local, CHUNK):
         for x in target.log_ratios(q_new, q, np.arange(start, min(start + CHUNK, n_local)), args):

@@ -61,11 +61,11 @@ class BlockPosterior:
 
     @property
     def start(self) -> Vector:
-        """All of q at the given point."""
+        """The vector q at the given point, all coordinates of it."""
         return self._function.start
 
     def whole(self, free: Vector) -> Vector:
-        """All of q, where some of it is free."""
+        """The vector q, all coordinates of it, from those that are free."""
         q = self.start.copy()
         q[self.free] = free
         return q

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from pymc.initial_point import PointType
 
 from pymc_austerity.mode.mode_fit import FittedTerms
@@ -12,8 +11,6 @@ from pymc_austerity.model.factorisation import point_of, row_operations
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
 
 # Draws with a variable at its mode, and rows that tell sums.
 _DRAWS, _ROWS = 8, 30_000
@@ -77,7 +74,7 @@ class Departures:
         return acceptance_of(weights), float(np.std(sums, ddof=1))
 
     def coordinates(self) -> dict[tuple[str, tuple[int, ...]], float]:
-        """By how much the log posterior departs along each coordinate; largest first.
+        """Departure of the log posterior along each coordinate, the largest first.
 
         The others follow, as in a regression on it.
         """

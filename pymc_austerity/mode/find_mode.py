@@ -13,7 +13,7 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError, warn
 from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.mode.gradient_ascent import GradientPosterior, ascend, is_finite
-from pymc_austerity.mode.newton import Counted, NoMaximumError, climb
+from pymc_austerity.mode.newton import CountedDensity, NoMaximumError, climb
 from pymc_austerity.mode.search import samples_of_rows
 from pymc_austerity.mode.untypical_modes import vanishing_scales, warn_of_permutations, warn_of_vanishing
 from pymc_austerity.model.factorisation import Factorisation, point_of
@@ -163,7 +163,7 @@ class _Newton:
     def __call__(self, q: Vector, positions: Index | None) -> tuple[Vector, str]:
         """A point that is no lower, on some rows or on all, and what went wrong."""
         try:
-            counted = Counted(self._posterior.density(positions))
+            counted = CountedDensity(self._posterior.density(positions))
             end, success = climb(counted, q, self._max_iterations, _CLOSE)
         except NoMaximumError as error:
             return q, error.reason

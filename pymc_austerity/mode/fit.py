@@ -115,7 +115,7 @@ def fit_mode(
 
 
 def expanded_again(structure: TermStructure, point: PointType, mode_fit: ModeFit) -> FittedTerms:
-    """What `fit_mode` returned to another process, which sent no more than the mode fit."""
+    """Fitted terms in another process, from a mode fit that was sent there without them."""
     likelihood = Differentiable(structure, point).likelihood()
     expanded = structure.factorisation
     if mode_fit.expansion is not None:

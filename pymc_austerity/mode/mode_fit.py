@@ -41,7 +41,7 @@ ADVICE = (
 
 
 class ModeReport(NamedTuple):
-    """What the search for the mode found.
+    """Report of the search for the mode.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class FittedTerms(NamedTuple):
         return self.likelihood.features
 
     def rows_to_bound(self, with_curvature: Container[str]) -> tuple[RowFunction | LinearPredictor, ...]:
-        """What bounds need of all terms.
+        """Row functions of all terms, which bounds need, or linear predictors.
 
         Parameters
         ----------
@@ -187,7 +187,7 @@ class ModeFit(NamedTuple):
         return whiten, unwhiten
 
     def bound_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Those of what the local terms are expanded in."""
+        """Whitening factors of what the local terms are expanded in: features, or the block."""
         return self.padded_factors() if self.of_features is None else self.of_features
 
     def start(

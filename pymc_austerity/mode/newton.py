@@ -10,9 +10,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from pymc_austerity import work
-from pymc_austerity.target import QuadraticProxy, Vector
+from pymc_austerity.target import Matrix, QuadraticProxy, Vector
 
-Matrix = np.ndarray
 Density = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Gradient at which a search has converged, in units of the standard deviations at its start.
@@ -66,7 +65,7 @@ class Maximum(NamedTuple):
 
     @property
     def mode(self) -> Vector:
-        """Where the gradient vanishes, but for the square of `gradient_norm`."""
+        """The point where the gradient vanishes, but for the square of `gradient_norm`."""
         return self.q + self.newton_step
 
     @property
@@ -95,7 +94,7 @@ class NoMaximumError(Exception):
 
 
 def maximise(density: Density, start: Vector, near: float = NEAR) -> Maximum:
-    """Climb from `start`.
+    """Climb from `start` to a local maximum.
 
     Parameters
     ----------
@@ -114,7 +113,7 @@ def maximise(density: Density, start: Vector, near: float = NEAR) -> Maximum:
     NoMaximumError
         With the direction in which there is none.
     """
-    counted = Counted(density)
+    counted = CountedDensity(density)
     q, maximum = newton_steps(counted, start, near)
     if maximum is not None:
         return maximum
@@ -136,7 +135,7 @@ def maximise(density: Density, start: Vector, near: float = NEAR) -> Maximum:
     raise NoMaximumError(step, reason, counted.passes)
 
 
-def newton_steps(counted: Counted, start: Vector, near: float) -> tuple[Vector, Maximum | None]:
+def newton_steps(counted: CountedDensity, start: Vector, near: float) -> tuple[Vector, Maximum | None]:
     """Newton's method, with shorter steps where the density falls, as long as it is concave.
 
     Returns the point that was reached; and the maximum, if steps have become small ever faster there. Where
@@ -158,7 +157,7 @@ def newton_steps(counted: Counted, start: Vector, near: float) -> tuple[Vector, 
     return q, None
 
 
-def _length_uphill(counted: Counted, q: Vector, value: float, step: Vector, norm: float) -> float:
+def _length_uphill(counted: CountedDensity, q: Vector, value: float, step: Vector, norm: float) -> float:
     """The share of a Newton step that raises the density by a part of what its slope promises, or zero."""
     length = 1.0
     while length > _SHORTEST:
@@ -170,7 +169,10 @@ def _length_uphill(counted: Counted, q: Vector, value: float, step: Vector, norm
 
 
 def climb(
-    counted: Counted, start: Vector, max_iterations: int = _MAX_ITERATIONS, tolerance: float = _GRADIENT
+    counted: CountedDensity,
+    start: Vector,
+    max_iterations: int = _MAX_ITERATIONS,
+    tolerance: float = _GRADIENT,
 ) -> tuple[Vector, bool]:
     """Trust-region Newton in units in which the curvature at `start` is one. Did it converge?
 
@@ -213,8 +215,8 @@ def climb(
     return start + to_q @ found.x, bool(found.success)
 
 
-def _at(counted: Counted, q: Vector) -> Maximum:
-    """What is found at q, if it is a maximum."""
+def _at(counted: CountedDensity, q: Vector) -> Maximum:
+    """The maximum at q, with its curvature; an error if q is none."""
     value, gradient, hessian = counted.finite(q)
     precision = -hessian
     flat = flat_direction(precision)
@@ -248,7 +250,7 @@ def _whitening(precision: Matrix) -> Matrix:
     return np.diag(1.0 / np.sqrt(np.maximum(size, 1e-8 * largest))) if largest > 0.0 else np.eye(len(size))
 
 
-class Counted:
+class CountedDensity:
     """A density that remembers its last point: SciPy asks for value, slope and curvature in turn."""
 
     def __init__(self, density: Density) -> None:

@@ -28,7 +28,7 @@ _TINY, _SAFETY = 1e-8, 16.0
 
 
 def certified(found: FittedTerms, n_exact: int) -> FittedTerms:
-    """With a certificate of the remainders and the rows of the largest constants, or the reason for none."""
+    """Fitted terms with a certificate of remainders and the rows of largest constants, or why without."""
     mode_fit = found.mode_fit
     assert mode_fit.expansion is not None
     whiten, unwhiten = mode_fit.bound_factors()
@@ -44,7 +44,7 @@ def certified(found: FittedTerms, n_exact: int) -> FittedTerms:
 
 
 def measured(found: FittedTerms, point: PointType, n_exact: int) -> FittedTerms:
-    """With what draws of the fitted normal tell; without a certificate they choose the exact rows, too."""
+    """Fitted terms with remainders at draws of the fitted normal, which may choose the exact rows, too."""
     mode_fit, expanded = found.mode_fit, found.expanded
     n_local = expanded.n_local
     terms = LocalTerms(expanded)

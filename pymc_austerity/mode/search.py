@@ -73,7 +73,7 @@ def some_at_random(n_rows: int, size: int, rng: np.random.Generator) -> Index:
 
 
 class Located(NamedTuple):
-    """Where the local terms are expanded.
+    """The point at which the local terms are expanded, and how it was found.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ def number_of_values(model: pm.Model, value: Variable, point: Mapping[str, Any])
 
 
 def length_of_categories(model: pm.Model, rv: Variable, point: Mapping[str, Any]) -> int:
-    """How many probabilities a `pm.Categorical` has."""
+    """Number of probabilities that a `pm.Categorical` has."""
     (p,) = rv.owner.op.dist_params(rv.owner)
     (length,) = model.replace_rvs_by_values([p.shape[-1]])
     function = pytensor.function(

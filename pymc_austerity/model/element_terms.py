@@ -108,7 +108,7 @@ class ElementTerms:
 
     @property
     def n_elements(self) -> int:
-        """E."""
+        """Number of elements of the variable, E."""
         return len(self.first)
 
     def rows(self, point: Mapping[str, Any]) -> ElementRows:

@@ -28,8 +28,7 @@ from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.log_density import LogDensityGraph, as_values
 from pymc_austerity.model.graph.rows_on_disk import rows_of
 from pymc_austerity.model.graph.terms import split
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array
 
 # Rows that are evaluated at a time when all of them are wanted.
 CHUNK = 16_384
@@ -38,7 +37,7 @@ FEWEST_GROUPS, FEWEST_IF_SLOW = 30, 3
 
 
 def distance_of_rows(size: int, at_most: float) -> int:
-    """Of `some_rows`, from one to the next."""
+    """Distance between neighbours of the rows that `some_rows` takes."""
     return max(1, math.ceil(size / at_most))
 
 

@@ -188,7 +188,7 @@ class _Predictions:
 
     @property
     def bytes_a_row(self) -> int:
-        """Of one draw."""
+        """Bytes that one draw takes for a row."""
         return sum(int(np.prod(own.shape[1:])) * own.dtype.itemsize for own in self.variables.values())
 
     def of_rows(self, first: int, last: int) -> dict[str, NDArray[Any]]:

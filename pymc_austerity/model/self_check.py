@@ -93,7 +93,7 @@ def _whole_terms(graph: LogDensityGraph, pieces: Sequence[Piece]) -> set[str]:
 
 
 def _some(vector: Variable, size: int) -> Variable:
-    """Those rows of a vector that are compared."""
+    """The rows of a vector that are compared."""
     step = distance_of_rows(size, _ENOUGH_ROWS)
     return vector[::step] if step > 1 else vector
 

@@ -195,7 +195,7 @@ def dispersed_points(
 def _near(
     point: Mapping[str, np.ndarray], names: Sequence[str], n: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """For each variable n values near that at `point`."""
+    """Values near those at `point`, n for each variable."""
     result = []
     for name in names:
         value = np.asarray(point[name])

@@ -10,13 +10,12 @@ import numpy as np
 import xarray as xr
 
 from pymc_austerity.diagnostics import agreement
-from pymc_austerity.diagnostics.scalars import scalars
+from pymc_austerity.diagnostics.scalars import SAMPLE, scalars
 from pymc_austerity.plots.optional import optional
 from pymc_austerity.plots.panel import Visuals, check_visuals, panel_plot, panels_of
 from pymc_austerity.plots.style import APPROXIMATE, EXACT
 
 _VISUALS = ("density", "title", "ylabel", "legend")
-_SAMPLE = ("chain", "draw")
 _POINT = "_point"
 
 
@@ -108,7 +107,7 @@ def plot_agreement(
 
 
 def _refuse_many(exact: Any, var_names: str | Sequence[str] | None) -> None:
-    """Before minutes are spent on them."""
+    """Refuse more panels than ArviZ allows, before minutes are spent on them."""
     most = optional("arviz_base").rcParams["plot.max_subplots"]
     number = len(scalars(exact, var_names, what="exact"))
     if most is not None and number > most:
@@ -134,7 +133,7 @@ def _names(samples: Sequence[xr.Dataset], var_names: str | Sequence[str] | None)
 
 
 def _shape(samples: xr.DataArray) -> tuple[int, ...]:
-    return tuple(n for d, n in samples.sizes.items() if d not in _SAMPLE)
+    return tuple(n for d, n in samples.sizes.items() if d not in SAMPLE)
 
 
 def _densities(samples: Sequence[xr.DataArray], names: Sequence[str]) -> xr.DataArray:
@@ -152,8 +151,8 @@ def _kernel_estimate(samples: xr.DataArray) -> xr.DataArray:
     with warnings.catch_warnings():
         # Constants, such as the diagonal of a correlation matrix, have no density: their titles say it.
         warnings.filterwarnings("ignore", message="Your data appears to have a single value")
-        curve: xr.DataArray = optional("arviz_stats").kde(samples.astype(float), dim=list(_SAMPLE))
-    moves = samples.max(_SAMPLE) - samples.min(_SAMPLE) > 0.0
+        curve: xr.DataArray = optional("arviz_stats").kde(samples.astype(float), dim=list(SAMPLE))
+    moves = samples.max(SAMPLE) - samples.min(SAMPLE) > 0.0
     return curve.rename({"kde_dim": "point"}).reset_coords(drop=True).where(moves)
 
 
@@ -162,14 +161,14 @@ def _shares(samples: xr.DataArray, both: Sequence[xr.DataArray]) -> xr.DataArray
     low, high = (int(f([f(s.values) for s in both])) for f in (np.min, np.max))
     values = np.arange(low, high + 1)
     support = xr.DataArray(values.astype(float), dims="point")
-    share = (samples == xr.DataArray(values, dims="point")).mean(_SAMPLE)
+    share = (samples == xr.DataArray(values, dims="point")).mean(SAMPLE)
     return xr.concat([support.broadcast_like(share), share], dim="plot_axis").assign_coords(
         plot_axis=["x", "y"]
     )
 
 
 def _titles(panel: xr.Dataset, table: Any) -> xr.Dataset:
-    """For each scalar its name, and the row of `agreement`."""
+    """Title of each panel: the name of the scalar, and its row of `agreement`."""
     azb, labeller = optional("arviz_base"), optional("arviz_base.labels").BaseLabeller()
     texts = {name: np.empty(da.shape, dtype=object) for name, da in panel.items()}
     for name, sel, isel in azb.xarray_sel_iter(panel, skip_dims=set()):

@@ -118,8 +118,8 @@ def plot_bound_schematic(
     return axes
 
 
-class Run(NamedTuple):
-    """One decision.
+class Decision(NamedTuple):
+    """One decision, look by look.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Run(NamedTuple):
     accepted: bool
 
 
-def decide(values: npt.NDArray[np.float64], psi: float, rule: Concentration) -> Run:
+def decide(values: npt.NDArray[np.float64], psi: float, rule: Concentration) -> Decision:
     """Let the rule read `values` in their order."""
     n, width = len(values), float(np.ptp(values))
     schedule, functions = rule.bind(n), rule.functions
@@ -158,5 +158,5 @@ def decide(values: npt.NDArray[np.float64], psi: float, rule: Concentration) -> 
         )
         if functions.decide(schedule, stage, sample, psi, width):
             accepted = bool(functions.accept(schedule, sample, psi, np.random.default_rng(0)))
-            return Run(means, ends, radii, accepted)
+            return Decision(means, ends, radii, accepted)
     raise AssertionError("a rule stops at N")

@@ -6,14 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.design import Design, optimal_design
 from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.plots.pairs import Pairs, read_pairs
 from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, panels, tidy
-
-Floats = npt.NDArray[np.float64]
 
 
 def plot_test_designs(

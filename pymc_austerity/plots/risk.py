@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
 from pymc_austerity.diagnostics.data_usage import n_local
 from pymc_austerity.diagnostics.effective_cost import transitions_per_draw
 from pymc_austerity.diagnostics.samplers import NotRecordedError, aligned
+from pymc_austerity.diagnostics.scalars import SAMPLE
 from pymc_austerity.plots.optional import optional
 from pymc_austerity.plots.style import EXACT, colours, looks, panels, shown, tidy
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_whole
 
-Floats = npt.NDArray[np.float64]
-_SAMPLE = ("chain", "draw")
 _HOW_TO_READ = (
     "A risk of 1 is an error of one posterior sd, 0.01 of a tenth of one.\n"
     "Lower is better for as much data; a line that levels off has reached its bias."
@@ -130,18 +129,18 @@ class Curve(NamedTuple):
     passes, risk : ndarray, shape (n,)
     """
 
-    passes: Floats
-    risk: Floats
+    passes: Array
+    risk: Array
 
 
 class _Truth(NamedTuple):
-    moments: dict[str, tuple[Floats, Floats]]
+    moments: dict[str, tuple[Array, Array]]
     floor: float | None
 
 
 def risk_curve(
     idata: Any,
-    moments: Mapping[str, tuple[Floats, Floats]],
+    moments: Mapping[str, tuple[Array, Array]],
     n_points: int,
     steps_per_draw: int | Sequence[int] | None = None,
     name: str = "run",
@@ -158,7 +157,7 @@ def risk_curve(
                 f"{variable!r} is not in the posterior of the run {name!r}, which has "
                 f"{', '.join(map(repr, posterior.data_vars))}."
             )
-        draws = posterior[variable].transpose(*_SAMPLE, ...).values.astype(float)
+        draws = posterior[variable].transpose(*SAMPLE, ...).values.astype(float)
         if draws.shape[2:] != mean.shape:
             raise ValueError(
                 f"{variable!r} has the shape {draws.shape[2:]} in the run {name!r}, and {mean.shape} in "
@@ -170,18 +169,18 @@ def risk_curve(
     return Curve(cost[at], np.concatenate(errors, axis=1).mean(axis=1))
 
 
-def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -> Floats:
+def _passes(idata: Any, steps_per_draw: int | Sequence[int] | None, name: str) -> Array:
     """Passes over the data of each draw, of shape (chain, draw)."""
     stats = idata["sample_stats"] if "sample_stats" in getattr(idata, "children", {}) else {}
     if "n_used" not in stats and "n_steps" in stats:
-        leapfrog: Floats = stats["n_steps"].transpose(*_SAMPLE).values.astype(float)
+        leapfrog: Array = stats["n_steps"].transpose(*SAMPLE).values.astype(float)
         return leapfrog
     try:
         found = aligned(idata, "n_used", "fraction_used", "accepted", "acceptance_rate", "exhausted")
         terms = found["n_used"] * transitions_per_draw(idata, found, steps_per_draw)
     except NotRecordedError as error:
         raise ValueError(f"The run {name!r} does not say what it read. {error}") from error
-    shares = (terms / n_local(idata, found)).fillna(0.0).sum("sampler").transpose(*_SAMPLE)
+    shares = (terms / n_local(idata, found)).fillna(0.0).sum("sampler").transpose(*SAMPLE)
     return np.asarray(shares.values, dtype=float)
 
 
@@ -208,13 +207,13 @@ def _read_truth(truth: Any, var_names: str | Sequence[str] | None) -> _Truth:
         return _Truth(_positive(moments), None)
     mcse, moments, floors = optional("arviz_stats").mcse, {}, []
     for n in names:
-        draws = known[n].transpose(*_SAMPLE, ...).astype(float)
-        moments[n] = draws.mean(_SAMPLE).values, draws.std(_SAMPLE).values
-        floors.append(np.ravel((mcse(draws, sample_dims=list(_SAMPLE)) / draws.std(_SAMPLE)).values) ** 2)
+        draws = known[n].transpose(*SAMPLE, ...).astype(float)
+        moments[n] = draws.mean(SAMPLE).values, draws.std(SAMPLE).values
+        floors.append(np.ravel((mcse(draws, sample_dims=list(SAMPLE)) / draws.std(SAMPLE)).values) ** 2)
     return _Truth(_positive(moments), float(np.concatenate(floors).mean()))
 
 
-def _positive(moments: dict[str, tuple[Floats, Floats]]) -> dict[str, tuple[Floats, Floats]]:
+def _positive(moments: dict[str, tuple[Array, Array]]) -> dict[str, tuple[Array, Array]]:
     for name, (mean, sd) in moments.items():
         if mean.shape != sd.shape or not np.isfinite(mean).all() or not (np.isfinite(sd) & (sd > 0.0)).all():
             raise ValueError(

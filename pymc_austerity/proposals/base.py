@@ -112,7 +112,7 @@ class Proposal(Protocol):
 
 
 class Block(NamedTuple):
-    """What a proposal may need to know of the block that it moves.
+    """Facts about the block that a proposal moves.
 
     Attributes
     ----------

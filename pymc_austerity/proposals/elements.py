@@ -90,7 +90,7 @@ def learn_scale(state: ElementWalk, e: int, accepted: bool) -> None:
 
 @jitable
 def stay(state: Any, e: int, accepted: bool) -> None:
-    """Learn nothing."""
+    """Learn nothing from a move of an element."""
 
 
 @jitable

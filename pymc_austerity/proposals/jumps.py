@@ -65,7 +65,7 @@ class Jumps:
 
 
 class SubmodelExpansion(NamedTuple):
-    """What is known at the mode of the full model; b and H as in `proposals.submodel`.
+    """Expansion at the mode of the full model; b and H as in `proposals.submodel`.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ def redrawn(
 def there_and_back(
     state: JumpState, q: Vector, gamma_new: Vector, rng: np.random.Generator, slab: Vector
 ) -> tuple[Submodel, Submodel]:
-    """What the new coordinates are drawn from, and what the old ones would be drawn from on the way back."""
+    """Distribution that the new coordinates are drawn from, and that of the old ones on the way back."""
     p, n_dim, family = len(gamma_new), len(state.linear), state.numbers[0]
     gamma, x = q[:p], q[p:]
     to, back = coordinates_of(gamma_new, n_dim), coordinates_of(gamma, n_dim)

@@ -37,7 +37,7 @@ def distinct_positions(rng: np.random.Generator, n: int, size: int) -> Index:
 
 @jitable
 def _slot(places: Index, place: int) -> int:
-    """Where a place is kept in the table, or would be."""
+    """Place of the table where a number is kept, or would be."""
     last = places.shape[0] - 1
     # Neighbours are scattered by Knuth's multiplicative hash.
     slot: int = (place * 2654435761 >> 7) & last

@@ -12,10 +12,8 @@ import numpy.typing as npt
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.proposals.base import Block, BoundProposal, no_adaptation
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 from pymc_austerity.validation import is_real
-
-Matrix = npt.NDArray[np.float64]
 
 # Share of the moves that change the sign of a determinant, where a matrix is square.
 _REFLECTIONS = 0.1

@@ -130,7 +130,7 @@ def surrogate_move(
 
 @jitable
 def base_of_surrogate(q_new: Vector, q: Vector) -> float:
-    """What the local log ratios are added to.
+    """Number that the local log ratios are added to.
 
     exp(global) K(q, q') is symmetric in q and q', so the change of the global terms and the ratio of the
     proposal densities cancel. If all inner moves were rejected there is nothing to test: base is infinite.

@@ -38,7 +38,7 @@ _UNKNOWN = "No single parameter was found that is in the way"
 
 
 def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType) -> str:
-    """What would make another step than `pm.NUTS` suit the model."""
+    """Advice on what would make another step than `pm.NUTS` suit the model."""
     reason, fact = evidence.unsuitable, evidence.factorisation
     if evidence.plates is not None:
         return (
@@ -186,7 +186,7 @@ def _of_poor_fit(evidence: Evidence, model: pm.Model, point: PointType) -> str:
 
 
 def without_a_bound(in_the_way: Sequence[str], model: pm.Model) -> str:
-    """What would give the remainders a bound; value variables are in the way."""
+    """Advice on what would give the remainders a bound; value variables are in the way."""
     if in_the_way:
         names = _names(model, [value for value in model.value_vars if value.name in in_the_way])
         return (
@@ -197,7 +197,7 @@ def without_a_bound(in_the_way: Sequence[str], model: pm.Model) -> str:
 
 
 def too_many_rows(total: float) -> str:
-    """What would make a `TunaMH` draw few rows, whose bounds near the mode add up to `total`."""
+    """Advice on how `TunaMH` would draw few rows, whose bounds near the mode add up to `total`."""
     if not np.isfinite(total):
         return (
             "Some rows have no finite bound near the mode: their log density has a kink there, which nothing "

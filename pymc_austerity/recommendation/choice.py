@@ -97,7 +97,7 @@ def why_costly(evidence: Evidence, model: pm.Model) -> Costly | None:
 def blank_record(
     evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType
 ) -> Recommendation:
-    """What is known whatever is chosen."""
+    """Record of what is the same whichever step is chosen."""
     names = {value: rv.name for rv, value in model.rvs_to_values.items() if value in model.value_vars}
     return Recommendation(
         step="",
@@ -117,7 +117,7 @@ def blank_record(
 def _rows_of_likelihood(
     evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType
 ) -> int | None:
-    """Also where there are no local terms, unless even shapes of the model are in the way."""
+    """Number of rows, also without local terms; None where even shapes of the model are unknown."""
     if evidence.factorisation is not None:
         return evidence.factorisation.n_rows
     try:
@@ -127,7 +127,7 @@ def _rows_of_likelihood(
 
 
 def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> Choice:
-    """`TunaMH`."""
+    """The choice of `TunaMH`, which draws few rows."""
     plan, report = evidence.plan, evidence.report
     assert plan is not None
     assert report is not None
@@ -229,7 +229,7 @@ def _no_plate(evidence: Evidence) -> str:
 
 
 def _faster(blank: Recommendation, model: pm.Model) -> str:
-    """What is faster than `pm.NUTS`, which PyMC runs as a step, where it may take all of a model."""
+    """Sentence on a faster sampler than `pm.NUTS` as a step, where it may take all of a model."""
     if blank.others or len(model.value_vars) != len(model.continuous_value_vars):
         return ""
     missing = "" if find_spec("nutpie") else " (pip install nutpie)"
@@ -237,7 +237,7 @@ def _faster(blank: Recommendation, model: pm.Model) -> str:
 
 
 def _why_nuts(evidence: Evidence) -> str:
-    """What speaks against the steps of this package."""
+    """Sentence on what speaks against the steps of this package."""
     if evidence.plates is not None:
         return why_no_sweeps(evidence.plates.recipe)
     reason = first_sentence(why_not_normal(evidence) or "")

@@ -42,7 +42,7 @@ MOST_ROWS = 0.25
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found out, in this order; what comes after the first that fails is None.
+    """Results of the search for a step, in this order; all after the first that fails are None.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Evidence:
 
     @property
     def report(self) -> ModeReport | None:
-        """What is known of the mode."""
+        """Report on the fitted mode; None if there is none."""
         if self.survey is None or self.survey.found is None:
             return None
         return self.survey.found.mode_fit.report
@@ -170,5 +170,5 @@ def fits_normal(acceptance: float, spread: float, *, is_hierarchical: bool) -> b
 
 
 def first_sentence(message: str) -> str:
-    """What is the matter, without what to do about it."""
+    """The first sentence of an error: the fault, without what to do about it."""
     return re.split(r"(?<!\.)\. ", message)[0].rstrip(".")

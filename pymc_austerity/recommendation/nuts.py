@@ -17,7 +17,7 @@ class NUTS(pm.NUTS):
 
 
 def why_no_gradient(model: pm.Model, block: list[Variable]) -> Exception | None:
-    """What is in the way of a gradient, which NUTS needs; None if there is one."""
+    """Reason why there is no gradient, which NUTS needs; None if there is one."""
     try:
         grad(model.logp(), block, disconnected_inputs="ignore")
     except NO_GRADIENT as error:

@@ -168,7 +168,7 @@ def recommend(
 
 
 def _evidence(model: pm.Model, block: list[Variable], point: PointType, budget: float) -> Evidence:
-    """What is found out about the block; an error if no chain could start."""
+    """Evidence about the block; an error if no chain could start."""
     try:
         evidence = gather(model, block, point, budget)
     except SelfCheckError:  # a defect, unless it is the data that are impossible

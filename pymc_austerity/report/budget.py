@@ -13,7 +13,7 @@ Kind = Literal["seconds", "terms", "draws"]
 
 @dataclass(frozen=True)
 class Budget:
-    """What all chains of a step together may spend after tuning; draws are those of each chain.
+    """Amount that all chains of a step together may spend after tuning; draws are those of each chain.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Budget:
     amount: float
 
     def for_chain(self, chains: int) -> float:
-        """What one of `chains` chains may spend."""
+        """Amount that one of `chains` chains may spend."""
         return self.amount if self.kind == "draws" else self.amount / chains
 
     def __str__(self) -> str:

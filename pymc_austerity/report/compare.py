@@ -184,7 +184,7 @@ def _judged(run: Run, standard: Run, names: list[str], tolerance: float) -> Judg
 
 
 def _names(model: pm.Model, var_names: Sequence[str] | None) -> list[str]:
-    """Check `var_names`."""
+    """Check `var_names`; by default all free variables."""
     if var_names is None:
         return [rv.name for rv in model.free_RVs]
     chosen = [var_names] if isinstance(var_names, str) else list(var_names)

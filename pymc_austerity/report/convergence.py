@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import arviz_stats
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from xarray import DataTree
+import xarray as xr
 
-from pymc_austerity.diagnostics.scalars import ess, rhat, scalars, tail_ess
+from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, posterior_of
 
 
-def convergence(idata: DataTree, var_names: list[str]) -> pd.DataFrame:
+@np.errstate(over="ignore")
+def convergence(idata: xr.DataTree, var_names: list[str]) -> pd.DataFrame:
     """R-hat, effective draws and sd of every scalar.
 
     Parameters
@@ -24,19 +25,18 @@ def convergence(idata: DataTree, var_names: list[str]) -> pd.DataFrame:
         Columns ``rhat`` (rank-normalised, split), ``ess`` (the smaller of bulk and tail), ``sd``; one row for
         each scalar. R-hat of a single chain is that of its halves; constants have neither.
     """
-    rows = {name: _row(draws) for name, draws in scalars(idata, var_names).items()}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["rhat", "ess", "sd"])
-
-
-def _row(draws: npt.NDArray[np.float64]) -> list[float]:
-    moves = np.ptp(draws) > 0.0  # what rounding leaves of the sd of a constant is none
-    sd = float(draws.std()) if moves or not np.all(np.isfinite(draws)) else 0.0
-    if not sd > 0.0:
-        return [np.nan, np.nan, sd]
-    if len(draws) == 1:  # the halves of a single chain as two
-        half = draws.shape[1] // 2
-        draws = draws[:, : 2 * half].reshape(2, half)
-    sizes = ess(draws), tail_ess(draws)
+    draws = posterior_of(idata, var_names)
+    draws = draws.where(draws.map(np.isfinite).all(SAMPLE))
+    # What rounding leaves of the sd of a constant is none.
+    sd = draws.std(SAMPLE, skipna=False).where(draws.max(SAMPLE) != draws.min(SAMPLE), 0.0)
+    if draws.sizes["chain"] == 1:
+        half = draws.sizes["draw"] // 2
+        draws = xr.concat(
+            [draws.isel(draw=slice(k * half, (k + 1) * half)) for k in (0, 1)], "chain", join="override"
+        )
+    draws = draws.where(sd > 0.0)
     # Where a whole chain stands still, there is no variance within it to compare with.
-    stuck = np.any(np.ptp(draws, axis=1) == 0.0)
-    return [np.inf if stuck else rhat(draws), float(np.fmin(*sizes)), sd]
+    stuck = (draws.max("draw") == draws.min("draw")).any("chain")
+    sizes = arviz_stats.ess(draws), arviz_stats.ess(draws, method="tail", prob=(0.05, 0.95))
+    table = {"rhat": arviz_stats.rhat(draws).where(~stuck, np.inf), "ess": np.fmin(*sizes), "sd": sd}
+    return pd.DataFrame({name: by_label(own) for name, own in table.items()})

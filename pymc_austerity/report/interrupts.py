@@ -12,7 +12,7 @@ from types import FrameType
 
 @dataclass
 class Interrupt:
-    """Whether there was one."""
+    """Whether the user has interrupted a run."""
 
     seen: bool = False
 

@@ -32,7 +32,7 @@ SAFE_RATIO, SAFE_SHIFT = 1.05, 0.05
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What the draws of a step tell about its distribution, compared with the reference.
+    """Verdict on the distribution of the draws of a step, compared with the reference.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ def _tested(table: pd.DataFrame) -> tuple[pd.DataFrame, float]:
 
 
 def _differences(table: pd.DataFrame, limit: float) -> list[str]:
-    """What is beyond chance, the worst first."""
+    """Differences beyond chance, the worst first."""
     found: list[tuple[float, str]] = []
     for name, row in table.iterrows():
         before = len(found)

@@ -20,7 +20,7 @@ Result = tuple[Run, Judgement, Probed]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Results:
-    """What several steps and a reference have done on one model.
+    """Results of several steps and a reference on one model.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Results:
 
     @property
     def reference_name(self) -> str:
-        """What the reference is called beside the steps."""
+        """Name of the reference beside the steps."""
         return f"{self.standard.name}{OF_REFERENCE}"
 
     @property
@@ -69,7 +69,7 @@ class Results:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """What was found of each step, by name: "agrees", "differs", "cannot tell" or "failed"."""
+        """Verdict on each step, by name: "agrees", "differs", "cannot tell" or "failed"."""
         return {run.name: judgement.verdict for run, judgement, _ in self.results}
 
     def to_dataframe(self) -> pd.DataFrame:

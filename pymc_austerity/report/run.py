@@ -50,7 +50,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a step did with its budget.
+    """Run of a step for its budget: draws, costs and remarks.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ def _stamped(idata: DataTree, blocks: Sequence[BlockedStep]) -> list[str]:
 def _remarks(
     idata: DataTree, clock: Clock, budget: Budget, settings: Settings, blocks: Sequence[BlockedStep]
 ) -> Iterator[str]:
-    """What was not as asked for."""
+    """Remarks on what differs from the budget and the settings that were asked for."""
     longest, kept = max(clock.lengths), dict(idata["posterior"].sizes)
     if budget.kind != "draws":
         spent = clock.seconds if budget.kind == "seconds" else clock.terms

@@ -256,7 +256,7 @@ def warn_of_compile_kwargs(step: RebuiltStep, compile_kwargs: dict[str, Any] | N
 
 
 def checked_steps_per_draw(given: Any) -> int:
-    """Check `steps_per_draw`."""
+    """Check the option `steps_per_draw`."""
     if not is_whole(given) or given < 1:
         raise ValueError(f"steps_per_draw must be a positive integer, got {given!r}.")
     return int(given)

@@ -34,7 +34,7 @@ from pymc_austerity.target import Index
 
 
 class Counted(NamedTuple):
-    """How many rows of an array of allocations are in each category."""
+    """An array of allocations whose rows are counted by category."""
 
     z: np.ndarray
     counts: Index

@@ -194,7 +194,7 @@ class ParticleGibbs(RebuiltStep):
         self._chain = chain
         stage("sweeps")
         with exact_arithmetic():  # the first call compiles
-            self._sweep(0, np.random.default_rng(0), np.zeros(layout.cells.size), point)
+            self._sweep(0, np.random.default_rng(0), np.zeros(layout.elements.size), point)
 
     @property
     def is_built(self) -> bool:
@@ -233,7 +233,7 @@ class ParticleGibbs(RebuiltStep):
         found = chain.found
         args = chain.args(point)
         first, linear, has_constants = chain.moves(args)
-        chains = (found.layout.starts, found.layout.cells, chain.weighted, *first)
+        chains = (found.layout.starts, found.layout.elements, chain.weighted, *first)
         rule = (self._particles, chain.is_linear, has_constants)
         try:
             outcome: ParticleOutcome = self._sweeps(n_sweeps, rng, states, args, *chains, *linear, *rule)

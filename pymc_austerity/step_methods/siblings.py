@@ -43,5 +43,5 @@ def refuse_shared(step: Any, variables: list[Variable], rng: Any) -> None:
 
 
 def has_moved() -> None:
-    """Those that come now are set up for another chain."""
+    """Forget the steps that wait to move: those that are set up from now on belong to another chain."""
     _waiting.clear()

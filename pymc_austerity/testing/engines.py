@@ -21,7 +21,7 @@ from pymc_austerity.testing.targets import CHAIN, Chain
 
 
 class Trace(NamedTuple):
-    """What each transition did.
+    """Result of each transition of a run.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def interpreted(rule: RuleFunctions, range_of: RangeOf = tabulated_range) -> Run
 
 @cache
 def compiled(rule: RuleFunctions) -> Run:
-    """`interpreted`, compiled.
+    """The kernel of `interpreted`, compiled by numba.
 
     Raises
     ------

@@ -120,7 +120,7 @@ def check_moves(
 
 
 def check_memory(proposal: Any, n_dim: int, *, law: Law = NORMAL, seed: int = 0) -> None:
-    """With ``tune=False`` nothing is learnt; what is learnt otherwise is finite, and the same if compiled."""
+    """Check that ``tune=False`` learns nothing; what is learnt is finite, and the same if compiled."""
     bound, starts = _bind(proposal, n_dim, law), _starts(law, 1, n_dim, seed)
     _require_memory(bound, interpreted(bound, law), starts, seed)
     walks = compiled(bound, law, starts)

@@ -131,7 +131,7 @@ def fresh(step: Any, tune: int = _N_STEPS, seed: int = _SEED) -> Any:
 
 
 def learnt(step: Any, carried: Sequence[str] = ()) -> Any:
-    """What adaptation changes: `proposal_state` of the sampling state, or all of it but what is carried."""
+    """Part of the sampling state that adaptation changes: `proposal_state`, or all but what is carried."""
     state = step.sampling_state
     if hasattr(state, "proposal_state"):
         # `accepted` is a note of what the last move did.

@@ -37,7 +37,7 @@ class Chain(NamedTuple):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """For the functions of `CHAIN`."""
+        """Arguments of the functions of `CHAIN`: the local terms, and the global one."""
         return self.terms, self.prior
 
     @property
@@ -199,7 +199,7 @@ def regression_log_ratios(q_new: Vector, q: Vector, index: Index, args: tuple[An
 
 @jitable
 def regression_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
-    """The same, for one state; up to a constant."""
+    """Log densities of rows of a regression at one state, up to a constant."""
     out = np.empty(index.shape[0])
     for k in range(index.shape[0]):
         i = index[k]

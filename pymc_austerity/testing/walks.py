@@ -20,7 +20,7 @@ from pymc_austerity.testing.targets import Law
 
 
 class Walks(NamedTuple):
-    """What the checks of a proposal run.
+    """Functions of a proposal that its checks run.
 
     Attributes
     ----------
@@ -42,12 +42,12 @@ class Walks(NamedTuple):
 
 
 def interpreted(bound: BoundProposal, law: Law) -> Walks:
-    """In plain Python."""
+    """Walks of a proposal in plain Python."""
     return Walks(bound.propose, _walk(bound.kernel(...), law.log_density))
 
 
 def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None:
-    """The same, compiled; None for a function of the user that numba cannot compile.
+    """Walks of a proposal compiled by numba; None for a function of the user that numba cannot compile.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None
 
 @lru_cache(maxsize=32)
 def _dispatchers(proposal: ProposalKernel, log_density: Callable[[Vector], float]) -> Walks:
-    """To be compiled when they are called."""
+    """Walks of a proposal that are compiled when they are called."""
     propose = proposal.propose
 
     def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
@@ -107,7 +107,7 @@ def _walk(
 
 @lru_cache(maxsize=32)
 def _target_of(log_density: Callable[[Vector], float]) -> Target:
-    """One local term: the log density."""
+    """Target with one local term: the log density."""
 
     @jitable
     def log_ratios(q_new: Vector, q: Vector, index: Index, args: Any) -> Vector:

@@ -1,29 +1,36 @@
-"""The pages name every file of the package, and no other; their code runs."""
+"""The pages name every room of the package, and only files that exist; their code runs."""
 
 import re
+import sys
 from functools import singledispatch
 from pathlib import Path
 
 import pymc_austerity
 from pymc_austerity.model.lift import lifter
+from tests.test_house import BUDGETS
 
 PACKAGE = Path(pymc_austerity.__file__).parent
 FOLDER = Path(__file__).parents[2] / "docs" / "developer"
+sys.path.insert(0, str(FOLDER.parent))
+from files_of_the_package import files_by_room, first_sentence, page  # noqa: E402
+
 NAMES = ("architecture", "architecture_draw", "architecture_terms")
 PAGE = "\n".join((FOLDER / f"{name}.md").read_text() for name in NAMES)
 HOUSE = PAGE[PAGE.index("## The house") : PAGE.index("## Plan, then step")]
-ROOMS = re.findall(r"^\| `([\w./]+/)` \| (.*) \|$", HOUSE, re.MULTILINE)
+# Of each room: its folder, and its budget.
+ROOMS = re.findall(r"^- `([\w./]+/)`, at most ([\d,]+) lines\.", HOUSE, re.MULTILINE)
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
-def test_the_tables_name_all_files():
-    named = [
-        Path(room, file).as_posix() for room, files in ROOMS for file in re.findall(r"`(\w+\.py)`", files)
-    ]
-    there = {
-        path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if path.stem != "__init__"
-    }
-    assert sorted(named) == sorted(there)
+def test_each_room_has_a_paragraph_with_its_budget():
+    assert {room.rstrip("/"): int(budget.replace(",", "")) for room, budget in ROOMS} == BUDGETS
+
+
+def test_the_list_of_files_says_something_of_each():
+    sentences = {file: first_sentence(file) for files in files_by_room().values() for file in files}
+    assert {file.name for file, sentence in sentences.items() if len(sentence.split()) < 3} == set()
+    text = page()
+    assert all(f"`{file.name}`: " in text for file in sentences)
 
 
 def test_files_that_the_text_names_exist():

@@ -1,10 +1,11 @@
-"""Which causes and remarks belong to which findings, without their words; and that all have words."""
+"""Which causes and remarks belong to which findings; and their words."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from pymc_austerity.diagnostics.reasons import Cause, Findings, Remark, causes_of, reason_for, remarks_of
+from pymc_austerity.diagnostics import reasons
+from pymc_austerity.diagnostics.reasons import Findings, causes_of, reason_for, remarks_of
 
 MOVES = 4
 
@@ -31,18 +32,18 @@ def findings(verdict="normal enough", *, missed=(), far=(), infinite=(), epsilon
 @pytest.mark.parametrize(
     ("found", "causes"),
     [
-        (findings(), [Cause.RARE_ERRORS]),
-        (findings(top_1=np.nan), [Cause.ALL_EQUAL]),
-        (findings("doubtful"), [Cause.SKEWED, Cause.FREQUENT_ERRORS]),
-        (findings("not normal"), [Cause.SKEWED, Cause.FREQUENT_ERRORS]),
-        (findings("not normal", missed=[1]), [Cause.MISSED_ROWS]),
-        (findings("not normal", missed=[1], error=0.2), [Cause.MISSED_ROWS, Cause.FREQUENT_ERRORS]),
-        (findings("not normal", far=[1]), [Cause.FAR_ROWS]),
-        (findings("not normal", far=[1], missed=[2]), [Cause.MISSED_ROWS]),
-        (findings("normal enough", far=[1], missed=[2]), [Cause.RARE_ERRORS]),
-        (findings("not normal", infinite=[3]), [Cause.NOT_FINITE]),
-        (findings("not normal", infinite=[3], missed=[2]), [Cause.NOT_FINITE, Cause.MISSED_ROWS]),
-        (findings("not normal", infinite=[3], error=0.2), [Cause.NOT_FINITE, Cause.FREQUENT_ERRORS]),
+        (findings(), [reasons.rare_errors]),
+        (findings(top_1=np.nan), [reasons.all_equal]),
+        (findings("doubtful"), [reasons.skewed, reasons.frequent_errors]),
+        (findings("not normal"), [reasons.skewed, reasons.frequent_errors]),
+        (findings("not normal", missed=[1]), [reasons.missed_rows]),
+        (findings("not normal", missed=[1], error=0.2), [reasons.missed_rows, reasons.frequent_errors]),
+        (findings("not normal", far=[1]), [reasons.far_rows]),
+        (findings("not normal", far=[1], missed=[2]), [reasons.missed_rows]),
+        (findings("normal enough", far=[1], missed=[2]), [reasons.rare_errors]),
+        (findings("not normal", infinite=[3]), [reasons.not_finite]),
+        (findings("not normal", infinite=[3], missed=[2]), [reasons.not_finite, reasons.missed_rows]),
+        (findings("not normal", infinite=[3], error=0.2), [reasons.not_finite, reasons.frequent_errors]),
     ],
 )
 def test_causes(found, causes):
@@ -53,12 +54,12 @@ def test_causes(found, causes):
     ("columns", "remarks"),
     [
         ({}, []),
-        ({"near": 0.05}, [Remark.FEW_NEAR]),
+        ({"near": 0.05}, [reasons.few_near]),
         ({"near": 0.05, "top_1": np.nan}, []),
-        ({"shapiro_pvalue": [1e-9, 0.5, 0.5, 0.5]}, [Remark.NOT_NORMAL]),
+        ({"shapiro_pvalue": [1e-9, 0.5, 0.5, 0.5]}, [reasons.not_normal]),
         ({"shapiro_pvalue": 0.0005}, []),  # the level is that of all moves together
-        ({"tail_index": 2.5}, [Remark.HEAVY_TAILS]),
-        ({"acceptance_error": [np.nan, 0.01, -0.02, np.nan]}, [Remark.EPSILON_ALONE]),
+        ({"tail_index": 2.5}, [reasons.heavy_tails]),
+        ({"acceptance_error": [np.nan, 0.01, -0.02, np.nan]}, [reasons.epsilon_alone]),
     ],
 )
 def test_remarks(columns, remarks):

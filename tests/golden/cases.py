@@ -281,7 +281,6 @@ CASES: dict[str, Callable[[], Arrays]] = {
         ],
     ),
     "scir_frozen": Chain(models.weights, lambda m: pa.SCIR(step_size=0.05, batch_size=300)),
-    "sgrld": Chain(models.shares, lambda m: pa.SGRLD(step_size=0.05, batch_size=100)),
     "gibbs_with_counts": Chain(models.mixture, gibbs_with_counts),
     "restricted_nuts": Chain(models.hierarchy, beside("tau", lambda v: pa.restricted_nuts(v))),
     "restricted_slice": Chain(models.hierarchy, beside("tau", lambda v: pa.restricted_slice(v))),

@@ -9,7 +9,7 @@ from scipy.special import expit, xlogy
 
 from pymc_austerity.mode import newton
 from pymc_austerity.mode.newton import (
-    Counted,
+    CountedDensity,
     NoMaximumError,
     climb,
     flat_direction,
@@ -176,7 +176,7 @@ def test_numbers_that_overflow_on_the_way(guard, monkeypatch):
         monkeypatch.setattr(newton, "_HUGE", np.inf)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        end, success = climb(Counted(steep), np.full(3, 10.0))
+        end, success = climb(CountedDensity(steep), np.full(3, 10.0))
     assert success
     np.testing.assert_allclose(end, 0.0, atol=1e-5)
 
@@ -186,7 +186,7 @@ def test_without_guards_numbers_overflow(monkeypatch):
     monkeypatch.setattr(newton, "minimize", loudly)
     monkeypatch.setattr(newton, "_HUGE", np.inf)
     with pytest.warns(RuntimeWarning, match="overflow"):
-        climb(Counted(steep), np.full(3, 10.0))
+        climb(CountedDensity(steep), np.full(3, 10.0))
 
 
 def test_curvature_that_underflows_on_the_way():
@@ -198,7 +198,7 @@ def test_curvature_that_underflows_on_the_way():
         gradient = np.array([5.0 - q[0], -1e-3])
         return -0.5 * (q[0] - 5.0) ** 2 - 1e-3 * q[1], gradient, -np.diag([1.0, curvature])
 
-    end, _ = climb(Counted(straight), np.zeros(2))
+    end, _ = climb(CountedDensity(straight), np.zeros(2))
     assert np.all(np.isfinite(end))
     assert abs(end[0] - 5.0) < 1e-3
 

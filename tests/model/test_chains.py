@@ -169,7 +169,7 @@ def test_chains_are_found(build):
     chain, model = chain_of(build)
     layout = chain.found.layout
     assert (len(layout.starts) - 1, layout.n_components, chain.is_linear) == MODELS[build]
-    assert sorted(layout.cells.ravel()) == list(range(layout.cells.size))
+    assert sorted(layout.elements.ravel()) == list(range(layout.elements.size))
     check_chain(chain, model)
 
 

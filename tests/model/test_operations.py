@@ -10,7 +10,7 @@ import pytest
 from pymc_austerity import work
 from pymc_austerity.mode.block_posterior import BlockPosterior
 from pymc_austerity.model.factorise import factorise
-from pymc_austerity.model.graph.elements import Elements, elements
+from pymc_austerity.model.graph.elements import ElementCounts, elements
 from pymc_austerity.model.structure.term_derivatives import operations_of_rows
 from pymc_austerity.model.structure.term_structure import TermStructure
 
@@ -21,8 +21,8 @@ def test_numbers_of_a_graph():
     rows = pt.exp(x * q)  # exp and product: 4 for each row
     total = (rows + pt.log(x)).sum(axis=1)  # a sum of 4, and what it adds up
     assert elements([total], [q]).of_row == 16
-    assert elements([pt.exp(q)], [q]) == Elements(0, 4)
-    assert elements([pt.log(x)], [q]) == Elements(0, 0)
+    assert elements([pt.exp(q)], [q]) == ElementCounts(0, 4)
+    assert elements([pt.log(x)], [q]) == ElementCounts(0, 0)
 
 
 def test_a_dense_design_costs_the_square_of_its_dimensions():

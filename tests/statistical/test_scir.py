@@ -9,8 +9,8 @@ from pymc.step_methods.compound import BlockedStep, Competence
 from scipy import special, stats
 
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
-from pymc_austerity.step_methods.gamma.scir import SCIR, ExactDynamics
-from pymc_austerity.step_methods.gamma.sgrld import SGRLD
+from pymc_austerity.step_methods.gamma.scir import SCIR
+from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from tests.statistical.errors import LIMIT, error_of_mean
 
 pytestmark = pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning")
@@ -227,23 +227,6 @@ def test_frozen_drift_of_a_dirichlet_variable():
     assert np.all(np.abs(ratios - 1.0) < 0.1), ratios
 
 
-def test_sgrld_is_right_where_it_can_be():
-    """A gamma variable far from zero and small steps; a component near zero it cannot reach."""
-    model, laws = poisson(300, np.random.default_rng(2))
-    with model:
-        step = SGRLD([model["x"]], step_size=0.05, steps_per_draw=20)
-    x, _ = sampled(model, step, 1000)
-    errors, ratios = compare_with_theory(x, laws, 1.0, effective_size(1000, 1.0))
-    assert np.all(np.abs(errors) < 4.0)
-    assert np.all(np.abs(ratios - 1.0) < 0.12)
-    with pm.Model() as model:
-        pm.Gamma("x", 0.1, 1.0)
-        sgrld, scir = (kind([model["x"]], step_size=0.1) for kind in (SGRLD, SCIR))
-    low = [np.mean(sampled(model, step, 4000)[0] < 1e-4) for step in (sgrld, scir)]
-    assert low[1] > 0.25  # exactly: 0.42
-    assert low[0] < 0.05
-
-
 class Allocations(BlockedStep):
     """Exact draws of all allocations of a mixture with known components, given the weight in the point."""
 
@@ -334,7 +317,7 @@ def test_topics_whose_number_of_tokens_changes():
 def test_hyperparameters_of_a_simplex(carried, monkeypatch):
     """Planted: totals carried along while the concentration of their prior changes; h is small."""
     if carried:
-        monkeypatch.setattr(ExactDynamics, "renews_total", lambda *_: False)
+        monkeypatch.setattr(VariableChain, "_renews_total", lambda *_: False)
     choices, y, n = np.array([1.0, 8.0]), np.array([0, 1, 1, 2, 1]), 2
     with pm.Model() as model:
         concentration = pt.as_tensor(choices)[pm.Bernoulli("k", 0.5)]

@@ -106,7 +106,7 @@ def test_small_groups_read_all_and_large_ones_do_not():
     point = model.initial_point()
     for _ in range(20):
         point, (stats,) = step.step(point)
-    assert step.engine.n_tested == 2  # of 250 and 900 rows; 60 are fewer than two batches
+    assert step.engine.inputs.n_tested == 2  # of 250 and 900 rows; 60 are fewer than two batches
     least = (SIZES[:5].sum() + 2 * 50) / N
     assert least <= stats["fraction_used"] < 1.0
 

@@ -7,7 +7,7 @@ from pymc_austerity.bounds.expressions.node import Expression
 
 
 def is_affine(x: Expression) -> bool:
-    """Whether it is a sum of predictors times what does not move."""
+    """Whether an expression is a sum of predictors times coefficients that do not move."""
     return not x.moves or all(_is_affine_term(term) for term in linear(x)[1])
 
 

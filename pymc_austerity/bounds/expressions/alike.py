@@ -32,13 +32,13 @@ def _curved(x: Expression) -> list[tuple[float, Expression]]:
 
 
 def _line(x: Expression) -> Expression:
-    """What is affine in a sum."""
+    """The affine part of a sum."""
     added, terms = linear(x)
     return sum_node(added, {term: c for term, c in terms.items() if is_affine(term)})
 
 
 def shape(x: Expression) -> str:
-    """What expressions must share to be the same function of affine values."""
+    """Text that expressions share which are the same function of affine values."""
     if _is_leaf(x):
         return "*"
     if not x.moves:
@@ -168,7 +168,7 @@ class Alike:
 
 
 def _fixed_rest(values: Values, *others: tuple[float, Values]) -> Values | None:
-    """What is left of the values without multiples of others, if it does not move in any case."""
+    """Values less multiples of others, in each case, if the difference does not move in any case."""
     rest: Values = []
     for case, value in enumerate(values):
         left = combined([(1.0, value), *((-c, other[case]) for c, other in others)])

@@ -55,7 +55,7 @@ def _of_arguments(added: float, terms: Mapping[Expression, float]) -> Expression
 
 
 def _without_positive(term: Expression) -> Expression:
-    """What is left of a product without its positive factors; itself if it is none, or all of them are."""
+    """A product without its positive factors; the product itself if it has none or no others."""
     left = [factor for factor in factors_of(term) if not factor.range.is_positive]
     return multiply(*left) if left and left != [term] else term
 
@@ -102,7 +102,7 @@ def truth(x: Expression) -> Expression:
 
 @over_cases
 def negated(a: Expression) -> Expression:
-    """Not."""
+    """Condition that holds where another one does not."""
     a = truth(a)
     if is_constant(a):
         return _number_of(number(a) == 0.0)
@@ -120,13 +120,13 @@ def _joined(op: str, absorbing: Expression, a: Expression, b: Expression) -> Exp
 
 @over_cases
 def both(a: Expression, b: Expression) -> Expression:
-    """And."""
+    """Condition that holds where two conditions hold."""
     return _joined("and", ZERO, a, b)
 
 
 @over_cases
 def either(a: Expression, b: Expression) -> Expression:
-    """Or."""
+    """Condition that holds where at least one of two conditions holds."""
     return _joined("or", ONE, a, b)
 
 
@@ -203,7 +203,7 @@ def not_equal(a: Expression, b: Expression) -> Expression:
 
 
 def is_infinite(a: Expression) -> Expression:
-    """Whether it is infinite."""
+    """Whether an expression is infinite, as a condition."""
     if math.isfinite(a.range.low) and math.isfinite(a.range.high):
         return ZERO
     return either(equal(a, constant(math.inf)), equal(a, constant(-math.inf)))

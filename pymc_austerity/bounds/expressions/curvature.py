@@ -17,12 +17,12 @@ _CONCAVE = {"log", "log1p", "log_ndtr"}
 
 
 def is_concave(x: Expression) -> bool:
-    """Whether it is concave in the predictors, by the rules."""
+    """Whether the rules show an expression to be concave in the predictors."""
     return _is_curved(x, upward=False)
 
 
 def _is_curved(x: Expression, *, upward: bool) -> bool:
-    """Whether it is convex, or else concave."""
+    """Whether the rules show an expression to be convex, or else to be concave."""
     if is_affine(x):
         return True
     if x.op == "sum":

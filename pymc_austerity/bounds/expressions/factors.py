@@ -43,7 +43,7 @@ class Factors:
         _TAKE.get(x.op, _take_factor)(self, x, e)
 
     def exponential(self) -> Expression:
-        """What the exponential is of."""
+        """The argument of the product's exponential factor."""
         return combined(self.exponents)
 
 
@@ -69,7 +69,7 @@ def _take_sum(f: Factors, x: Expression, e: float) -> None:
 
 
 def _content(x: Expression) -> float:
-    """What a sum can be divided by: the first coefficient of an affine form or a single term, else a sign."""
+    """Number to divide a sum by: the first coefficient of an affine form or single term, else its sign."""
     added, terms = linear(x)
     first = terms[x.args[0]]
     if (added == 0.0 and len(terms) == 1) or (x.moves and is_affine(x)):

@@ -107,17 +107,17 @@ __all__ = [
 
 
 def square(a: Expression) -> Expression:
-    """The square."""
+    """The square of an expression."""
     return to_the_power(a, 2.0)
 
 
 def sqrt(a: Expression) -> Expression:
-    """The square root."""
+    """The square root of an expression."""
     return to_the_power(a, 0.5)
 
 
 def reciprocal(a: Expression) -> Expression:
-    """1 / a."""
+    """The reciprocal 1 / a of an expression."""
     return to_the_power(a, -1.0)
 
 
@@ -137,15 +137,15 @@ def log10(a: Expression) -> Expression:
 
 
 def tanh(a: Expression) -> Expression:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent of an expression."""
     return subtract(scale(2.0, sigmoid(scale(2.0, a))), ONE)
 
 
 def sinh(a: Expression) -> Expression:
-    """The hyperbolic sine."""
+    """The hyperbolic sine of an expression."""
     return scale(0.5, subtract(exp(a), exp(negative(a))))
 
 
 def cosh(a: Expression) -> Expression:
-    """The hyperbolic cosine."""
+    """The hyperbolic cosine of an expression."""
     return scale(0.5, add(exp(a), exp(negative(a))))

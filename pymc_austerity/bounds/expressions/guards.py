@@ -33,7 +33,7 @@ def without_guards(root: Expression) -> tuple[Expression, tuple[Expression, ...]
 
 
 def _guard(x: Expression) -> tuple[Expression, Expression] | None:
-    """What has to be above zero, and what is left if it is; None for all other expressions."""
+    """Number that has to be above zero, and the expression where it is; None for all other expressions."""
     if x.op != "select" or x.args[0].op not in ("positive", "nonnegative"):
         return None
     condition, yes, no = x.args

@@ -23,7 +23,7 @@ def number(x: Expression) -> float:
 
 
 def is_constant(x: Expression) -> bool:
-    """Whether it is the same number for all rows."""
+    """Whether an expression is the same number for all rows."""
     return x.op == "constant"
 
 

@@ -197,7 +197,7 @@ def log1p_node(x: Expression) -> Expression:
 
 @over_cases
 def log(x: Expression) -> Expression:
-    """The logarithm."""
+    """The logarithm of an expression."""
     if not x.moves:
         return _log_of_data(x)
     known = structural(x)
@@ -241,7 +241,7 @@ def logaddexp(a: Expression, b: Expression) -> Expression:
 
 
 def _of_factor(x: Expression) -> Expression | None:
-    """What a factor brings into an exponential; a logarithm of which the value must be computed stays out."""
+    """Summand of an exponent that stands for a factor; None if its logarithm would have to be computed."""
     found = structural(x) if x.range.is_positive and x.op != "power" else None
     if found is None or any(term.op in ("log1p", "log") and term.moves for term in linear(found)[1]):
         return None

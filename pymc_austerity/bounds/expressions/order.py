@@ -30,5 +30,5 @@ def order_key(expression: Expression) -> Key:
 
 
 def in_order(expressions: tuple[Expression, ...]) -> list[Expression]:
-    """These expressions, each once, in this order."""
+    """Expressions sorted by `order_key`, each of them once."""
     return sorted(set(expressions), key=order_key)

@@ -180,7 +180,7 @@ def _mirrored(parts: list[Expression]) -> list[Expression]:
 
 
 def _distributed(still: Expression, moving: Expression) -> Expression:
-    """What does not move times an affine expression, as a sum of terms."""
+    """A fixed factor times an affine expression, as a sum of terms."""
     a, ones = linear(still)
     b, others = linear(moving)
     pairs = [(a * b, ONE)]
@@ -196,7 +196,7 @@ def _term(still: Expression, term: Expression) -> Expression:
 
 
 def built(f: Factors) -> Expression:
-    """The product put together."""
+    """The product of the factors, as one expression."""
     if f.number == 0.0:
         return ZERO
     moving = _moving(f)
@@ -236,7 +236,7 @@ def to_the_power(x: Expression, e: float) -> Expression:
 
 @over_cases
 def exp(x: Expression) -> Expression:
-    """The exponential."""
+    """The exponential of an expression."""
     if not x.moves:
         return constant(exp_of(number(x))) if is_constant(x) else exp_node(x)
     f = Factors()

@@ -37,7 +37,7 @@ def excludes_zero(r: Range) -> bool:
 
 
 def scaled(r: Range, by: float) -> Range:
-    """All numbers of the range times a number."""
+    """The range of a range's numbers times a number."""
     ends = sorted((_times(r.low, by), _times(r.high, by)))
     nonzero = by != 0.0 and excludes_zero(r)
     # Twice, half or minus a number is not rounded, nor is a product of small whole numbers.
@@ -59,7 +59,7 @@ def _sum_below(ends: list[float]) -> float:
 
 
 def total(added: float, parts: Iterable[Range]) -> Range:
-    """All sums of a number and one number from each range."""
+    """The range of sums of a number and one number from each range."""
     ranges = [r for r in parts if (r.low, r.high) != (0.0, 0.0)]
     if added != 0.0:
         ranges.append(Range(added, added, True))
@@ -74,20 +74,20 @@ def total(added: float, parts: Iterable[Range]) -> Range:
 
 
 def times(a: Range, b: Range) -> Range:
-    """All products of a number from each."""
+    """The range of products of one number from each of two ranges."""
     ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     return _made(min(ends), max(ends), 0.0, excludes_zero(a) and excludes_zero(b))
 
 
 def squared(r: Range) -> Range:
-    """All squares."""
+    """The range of the squares of a range's numbers."""
     ends = _times(r.low, r.low), _times(r.high, r.high)
     low = 0.0 if r.low <= 0.0 <= r.high else min(ends)
     return _made(low, max(ends), 0.0, excludes_zero(r))
 
 
 def inverse(r: Range) -> Range:
-    """All reciprocals; of a range on both sides of zero, everything."""
+    """The range of the reciprocals; of a range on both sides of zero, all numbers."""
     if not (r.low >= 0.0 or r.high <= 0.0) or (r.low, r.high) == (0.0, 0.0):
         return Range(-math.inf, math.inf, True)
     low = -math.inf if r.high == 0.0 else 1.0 / r.high
@@ -96,7 +96,7 @@ def inverse(r: Range) -> Range:
 
 
 def monotone(function: Callable[[float], float], r: Range, within: Range = EVERYWHERE) -> Range:
-    """All values of a monotone function whose values are known to be `within`."""
+    """The range of a monotone function whose values are known to be `within`."""
     ends = function(r.low), function(r.high)
     found = _made(
         min(ends), max(ends), 16 * _SLACK * sum(abs(end) for end in ends if math.isfinite(end)), False
@@ -105,7 +105,7 @@ def monotone(function: Callable[[float], float], r: Range, within: Range = EVERY
 
 
 def union(a: Range, b: Range) -> Range:
-    """What contains both."""
+    """The smallest range that contains two ranges."""
     if any(math.isnan(end) for end in (a.low, b.low)):
         return EVERYWHERE
     return Range(min(a.low, b.low), max(a.high, b.high), excludes_zero(a) and excludes_zero(b))

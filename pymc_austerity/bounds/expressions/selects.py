@@ -82,23 +82,23 @@ _SELECT: dict[str, Callable[[Expression, Expression, Expression], Expression]] =
 
 @over_cases
 def absolute(x: Expression) -> Expression:
-    """|x|."""
+    """The absolute value |x| of an expression."""
     return select(nonnegative(x), x, scale(-1.0, x))
 
 
 @over_cases
 def sign(x: Expression) -> Expression:
-    """1, 0 or -1."""
+    """The sign of an expression: 1, 0 or -1."""
     return select(positive(x), ONE, select(nonnegative(x), ZERO, scale(-1.0, ONE)))
 
 
 @over_cases
 def maximum(a: Expression, b: Expression) -> Expression:
-    """The larger."""
+    """The larger one of two expressions."""
     return select(nonnegative(subtract(a, b)), a, b)
 
 
 @over_cases
 def minimum(a: Expression, b: Expression) -> Expression:
-    """The smaller."""
+    """The smaller one of two expressions."""
     return select(nonnegative(subtract(a, b)), b, a)

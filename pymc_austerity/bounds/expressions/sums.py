@@ -68,13 +68,13 @@ def combined(pairs: list[tuple[float, Expression]]) -> Expression:
 
 @over_cases
 def add(*xs: Expression) -> Expression:
-    """The sum."""
+    """The sum of expressions."""
     return combined([(1.0, x) for x in xs])
 
 
 @over_cases
 def subtract(a: Expression, b: Expression) -> Expression:
-    """A - b."""
+    """The difference a - b."""
     return combined([(1.0, a), (-1.0, b)])
 
 
@@ -105,5 +105,5 @@ def _infinite(factor: float, x: Expression) -> Expression:
 
 
 def negative(a: Expression) -> Expression:
-    """-a."""
+    """The expression -a."""
     return scale(-1.0, a)

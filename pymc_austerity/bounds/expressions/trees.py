@@ -22,12 +22,12 @@ type Path = tuple[tuple[Expression, bool], ...]
 
 
 def is_cases(x: Expression) -> bool:
-    """Whether the data decide which of two moving expressions it is."""
+    """Whether an expression is a choice, by the data, between two expressions that move."""
     return x.op == "select" and not x.args[0].moves
 
 
 def floats(x: Expression) -> bool:
-    """Whether operations are applied in its branches: cases that move, and guards."""
+    """Whether operations on an expression are applied in its branches: cases that move, and guards."""
     return is_cases(x) and (x.moves or any(_is_guard(branch) for branch in x.args[1:]))
 
 
@@ -36,12 +36,12 @@ def _is_guard(x: Expression) -> bool:
 
 
 def select_node(condition: Expression, a: Expression, b: Expression) -> Expression:
-    """One or the other, as it stands."""
+    """Node for a choice of one of two expressions, which is not simplified."""
     return a if a is b else node("select", (condition, a, b), range=union(a.range, b.range))
 
 
 def tested(x: Expression) -> tuple[Expression, float, float]:
-    """What a condition asks of: (core, scale, offset) with argument = offset + scale * core."""
+    """Core, scale and offset of the argument of a condition, which is offset + scale * core."""
     added, terms = linear(x)
     if len(terms) != 1:
         return x, 1.0, 0.0
@@ -72,7 +72,7 @@ def decided_by_range(op: str, r: Range) -> bool | None:
 
 
 def implied(known: Expression, truth: bool, asked: Expression) -> bool | None:
-    """What a condition says of another one; None if nothing."""
+    """Truth of a condition given that of another one; None if it does not follow."""
     if known is asked:
         return truth
     core, scale, offset = tested(known.args[0])
@@ -90,7 +90,7 @@ def implied(known: Expression, truth: bool, asked: Expression) -> bool | None:
 
 
 def known_on(path: Path, asked: Expression) -> bool | None:
-    """What the conditions on the way say of another one."""
+    """Truth of a condition given those on the way to a case; None if it does not follow."""
     for atom, truth in path:
         answer = implied(atom, truth, asked)
         if answer is not None:
@@ -144,7 +144,7 @@ def over_cases(function: Callable[..., Expression]) -> Callable[..., Expression]
 
 
 def paths(x: Expression, path: Path = ()) -> Iterator[tuple[Path, Expression]]:
-    """All cases, each with the conditions on the way to it."""
+    """The cases of an expression, each with the conditions on the way to it."""
     x = pruned(x, path)
     if not floats(x):
         yield path, x

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import Family
 from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -14,7 +13,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 
 
 class EqualSlopes(BoundedSlopes):
-    """For slopes that other variables do not change."""
+    """Certificate of terms whose slopes other variables do not change."""
 
     n_factors = 0
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 # Relative error at which two numbers agree; intervals are widened by as much.
 TOLERANCE = 1e-6

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families import logistic
 from pymc_austerity.bounds.families.base import TOLERANCE, Family
 from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
 from pymc_austerity.bounds.families.range_certificate import exponential
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -42,7 +41,7 @@ def _sigmoid(eta: float) -> float:
 
 
 class LogisticResponses(BinaryResponses):
-    """For binary responses of logistic link."""
+    """Certificate of terms of binary responses with a logistic link."""
 
     @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:

@@ -11,17 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from pymc_austerity.bounds.enclosure import Enclosure, Matrix, extent, product
+from pymc_austerity.bounds.enclosure import Enclosure, extent, product
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate, step_between, with_one
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 # ``(response, low, high)``: the least and the largest slope of a term for eta from low to high.
 SlopesBetween = Callable[[int, float, float], tuple[float, float]]
 
 
 class BinaryResponses(RangeCertificate):
-    """For terms whose first constant is y_i; a subclass for each link defines `interval`."""
+    """Certificate of terms of binary responses y_i; a subclass for each link defines `interval`."""
 
     needs_offset = True
     n_factors = 0

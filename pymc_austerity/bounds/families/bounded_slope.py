@@ -8,18 +8,18 @@ The o_i do not matter, and may change with variables of other steps.
 
 from __future__ import annotations
 
-from pymc_austerity.bounds.enclosure import Matrix, extent, product
+from pymc_austerity.bounds.enclosure import extent, product
 from pymc_austerity.bounds.families.range_certificate import (
     RangeCertificate,
     step_between,
     without_offset,
 )
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 class BoundedSlopes(RangeCertificate):
-    """For terms of constants a_i and b_i, in this order."""
+    """Certificate of terms whose slopes are between two constants of the row, a_i and b_i in this order."""
 
     needs_offset = False
     n_factors = 2

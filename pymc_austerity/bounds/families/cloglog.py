@@ -10,12 +10,11 @@ import math
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
 from pymc_austerity.bounds.families.range_certificate import exponential
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -50,7 +49,7 @@ def _slope(eta: float) -> float:
 
 
 class CloglogResponses(BinaryResponses):
-    """For binary responses of complementary log-log link."""
+    """Certificate of terms of binary responses with a complementary log-log link."""
 
     @jitable
     def interval(self, q_new: Vector, q: Vector) -> tuple[float, float]:

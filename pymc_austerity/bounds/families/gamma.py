@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families import poisson
 from pymc_austerity.bounds.families.base import Family
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -27,7 +26,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 
 
 class ReflectedPoissonTerms(poisson.PoissonTerms):
-    """For terms of shapes a_i and weights b_i."""
+    """Certificate of terms with shapes a_i and weights b_i."""
 
     @staticmethod
     def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:

@@ -22,10 +22,9 @@ import math
 import numpy as np
 from scipy.special import expit
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 # Drops of the slope, relative to the slope, from which c_i is found to eight digits.
 _CLEAR = 1e-8

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix, extent_of_product, product
+from pymc_austerity.bounds.enclosure import extent_of_product, product
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate, step_between, with_one
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -27,7 +27,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 
 
 class NormalTerms(RangeCertificate):
-    """For terms of precisions s_i."""
+    """Certificate of terms with precisions s_i."""
 
     needs_offset = True
     n_factors = 1

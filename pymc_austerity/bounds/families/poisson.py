@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from pymc_austerity.bounds.enclosure import Matrix, extent, product
+from pymc_austerity.bounds.enclosure import extent, product
 from pymc_austerity.bounds.families.base import ROUNDING, Family, agree, value_at
 from pymc_austerity.bounds.families.range_certificate import (
     RangeCertificate,
@@ -26,7 +26,7 @@ from pymc_austerity.bounds.families.range_certificate import (
     without_offset,
 )
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
@@ -48,7 +48,7 @@ def identify(eta: Vector, slopes: Matrix) -> Matrix | None:
 
 
 class PoissonTerms(RangeCertificate):
-    """For terms of counts y_i and weights w_i."""
+    """Certificate of terms with counts y_i and weights w_i."""
 
     needs_offset = True
     n_factors = 2

@@ -15,11 +15,10 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.families.base import Family, agree, value_at
 from pymc_austerity.bounds.families.binary_response import BinaryResponses, interval_of_responses
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 _UNDERFLOWS = -25.0
 
@@ -68,7 +67,7 @@ def _hazard(t: float) -> float:
 
 
 class ProbitResponses(BinaryResponses):
-    """For binary responses of probit link, with the scale of eta as the second constant."""
+    """Certificate of terms of binary responses y_i with a probit link; the second constant scales eta."""
 
     @staticmethod
     def points(rows: Matrix, constants: Matrix) -> tuple[Matrix, Matrix]:

@@ -15,9 +15,9 @@ import numpy as np
 from numba import types
 from numba.extending import overload_method
 
-from pymc_austerity.bounds.enclosure import Enclosure, Matrix
+from pymc_austerity.bounds.enclosure import Enclosure
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 
 class _Record(NamedTuple):

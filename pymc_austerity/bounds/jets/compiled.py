@@ -13,12 +13,12 @@ _NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": 
 
 
 def entry[F: Callable[..., Any]](function: F) -> F:
-    """For what Python calls."""
+    """Compile a function that Python calls."""
     return compilation.entry(function, error_model="numpy")
 
 
 def inner[F: Callable[..., Any]](function: F) -> F:
-    """For what compiled code alone calls: it is in the cache of that.
+    """Compile a function that compiled code alone calls; it is kept in the caller's cache.
 
     Wrappers for Python, and files of its own, would take a quarter of the time to compile it.
     """

@@ -33,9 +33,7 @@ from pymc_austerity.bounds.jets.largest_form import Covering, covering, largest_
 from pymc_austerity.bounds.jets.machine import LANES, Block, Box, Slots, run, slots_for
 from pymc_austerity.bounds.jets.ranges import WORK
 from pymc_austerity.bounds.jets.tape import Tape, multi_indices
-from pymc_austerity.target import Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Vector
 
 _INFLATION = 1.0 + 1e-12
 # A predictor that is a multiple of another one: its own share is taken to be so large at least.
@@ -244,7 +242,7 @@ def _expanded(
 
 @inner
 def _last_term(tape: Tape, series: Expansion, slots: Slots, half: Vector, order: int, spread: Array) -> None:
-    """What the last term of the expansion, over the box, adds."""
+    """Add the last term of the expansion, which holds over the whole box."""
     for t in range(series.terms.shape[0]):
         if series.terms[t, 2] == order:
             _grow(tape, series, slots, half, t, spread)
@@ -263,7 +261,7 @@ def _grow(tape: Tape, series: Expansion, slots: Slots, half: Vector, t: int, spr
 
 @inner
 def _intersect(middle: Array, radius: Array, center: Array, spread: Array) -> None:
-    """What both enclosures have in common."""
+    """Replace enclosures by their intersection with others, number by number."""
     for k in range(middle.shape[0]):
         for lane in range(LANES):
             m, r, c, s = middle[k, lane], radius[k, lane], center[k, lane], spread[k, lane]

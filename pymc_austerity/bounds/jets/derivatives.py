@@ -10,12 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry, inner
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Array, Vector
 
-Array = npt.NDArray[np.float64]
 # (eta, data, result) -> None: f and its derivatives at some rows, as `source.source_of` has them.
 Program = Callable[[Array, Array, Array], None]
 

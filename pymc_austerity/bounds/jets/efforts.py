@@ -12,19 +12,16 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity import work
 from pymc_austerity.bounds.chunks import evenly_spaced
-from pymc_austerity.bounds.enclosure import Matrix
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms, expansion_order
 from pymc_austerity.bounds.jets.tabulated import TabulatedBounds
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Mask, Matrix, Vector
 
-Mask = npt.NDArray[np.bool_]
 # ``positions -> (predictors (m, p), directions (m, p, d), data (n_data, m))``.
 Sample = Callable[[Index], tuple[Matrix, Matrix, Matrix]]
 
@@ -109,14 +106,14 @@ class RowBounds:
         return bounds
 
     def _one_by_one(self, which: Mask | slice, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
-        """Those of some rows, without tables."""
+        """Bounds of some rows without tables of many: ndarray (R, m), a line for each radius."""
         some = eta[which], directions[which], data[:, which]
         if self._exact is not None:
             return looked_up(self._exact, self._degree, self._radii, *some)
         return self._by_jets(*some)
 
     def _by_jets(self, eta: Matrix, directions: Matrix, data: Matrix) -> Matrix:
-        """Those of some rows; infinite for radii at which nothing was found."""
+        """Bounds of some rows by interval jets: ndarray (R, m), infinite where none was found."""
         rows = _Rows(self._function, self._degree, eta, directions, data)
         bounds = np.full((len(self._radii), len(eta)), np.inf)
         for k, (radius, efforts) in enumerate(zip(self._radii, self.efforts, strict=True)):
@@ -165,7 +162,7 @@ def row_bounds(function: RowFunction, degree: int, radii: Vector, sample: Sample
 
 
 def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Effort]:
-    """What pays, for `share` times as many rows.
+    """The efforts that pay for `share` times as many rows.
 
     Without an expansion first, then with one, then the box is cut in two, again and again, along the
     coordinate that gains the most.
@@ -200,7 +197,7 @@ def _efforts(rows: _Rows, radius: float, share: float, *, far: bool) -> list[Eff
 
 
 def _size(bounds: Vector) -> tuple[int, float]:
-    """How many are infinite, and the sum of the others."""
+    """Number of infinite bounds, and the sum of the others."""
     return int(np.isinf(bounds).sum()), float(bounds[np.isfinite(bounds)].sum())
 
 
@@ -233,7 +230,7 @@ class _Rows:
         return TabulatedBounds.without_table(self._function.expression, self.degree)
 
     def exactly(self, exact: TabulatedBounds, radii: Vector) -> RowBounds:
-        """All rows by what is exact; from a table if they are many."""
+        """Bounds of all rows by exact derivatives; from a table if the rows are many."""
         own = self._looked_up(exact, np.append(radii, 0.0))
         looseness = (
             float(own[0].sum() / own[-1].sum()) if own[-1].any() and np.isfinite(own[-1]).all() else 1.0

@@ -45,7 +45,7 @@ _LOG_NDTR, _SIN, _COS, _ARCTAN, _RISING = codes.LOG_NDTR, codes.SIN, codes.COS, 
 
 @inner
 def elementary_derivatives(code: int, x: float, n: int, out: Vector, error: Vector) -> None:
-    """What the function with this number does, up to `LAST_ELEMENTARY`: the commonest, which compile fast."""
+    """Write n derivatives of function `code` up to `LAST_ELEMENTARY`: the commonest, which compile fast."""
     if code == _EXP:
         _exp(x, n, out, error)
     elif code == _EXPM1:
@@ -69,7 +69,7 @@ def elementary_derivatives(code: int, x: float, n: int, out: Vector, error: Vect
 
 @inner
 def derivatives(code: int, x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
-    """What the function with this number does. Numba keeps no table of functions in its cache."""
+    """Write n derivatives of function `code` at x. Numba keeps no table of functions in its cache."""
     if code <= LAST_ELEMENTARY:
         elementary_derivatives(code, x, n, out, error)
     elif code == _GAMMALN:
@@ -113,7 +113,7 @@ def _exp(x: float, n: int, out: Vector, error: Vector) -> None:
 
 @inner
 def _log(x: float, n: int, out: Vector, error: Vector) -> None:
-    """All but the value."""
+    """Derivatives of the logarithm, without its value."""
     inverse = 1.0 / x
     power = inverse
     for k in range(1, n + 1):
@@ -144,7 +144,7 @@ def _power(x: float, y: float, n: int, out: Vector, error: Vector) -> None:
 
 @inner
 def _sigmoid(x: float, n: int, out: Vector, error: Vector) -> None:
-    """In the smaller of s and 1 - s, with the parity of each derivative, so that tails keep their digits."""
+    """Derivatives as polynomials in the smaller of s and 1 - s, by parity: tails keep their digits."""
     e = math.exp(-abs(x))
     small = e / (1.0 + e)
     sign = -1.0 if x > 0.0 else 1.0

@@ -22,9 +22,7 @@ import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.tape import multi_indices
-from pymc_austerity.target import Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Vector
 
 # Points on half a circle; cells along each edge of the faces of a cube.
 _CIRCLE, _CUBE = 48, 16
@@ -32,7 +30,7 @@ _SQUARINGS = 5
 
 
 class Covering(NamedTuple):
-    """What is needed to bound forms of one degree in p variables.
+    """Numbers by which forms of one degree in p variables are bounded.
 
     Attributes
     ----------
@@ -119,7 +117,7 @@ def largest_forms(cover: Covering, middle: Array, radius: Array, result: Vector)
 
 @inner
 def _or_infinite(bound: float) -> float:
-    """Nothing is known where it is not a number."""
+    """A bound, or infinity where it is NaN."""
     return math.inf if math.isnan(bound) else bound
 
 

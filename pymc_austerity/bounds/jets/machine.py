@@ -20,7 +20,7 @@ from pymc_austerity.bounds.jets import tape as steps
 from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.ranges import ranges_of
 from pymc_austerity.bounds.jets.tape import Tape
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Array, Vector
 
 # Rows that are computed together.
 LANES = 16
@@ -37,8 +37,6 @@ _CONSTANT, _DATA, _PREDICTOR, _ADD = steps.CONSTANT, steps.DATA, steps.PREDICTOR
 _MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGHTEN, steps.TAYLOR
 _COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
 _NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
-
-Array = npt.NDArray[np.float64]
 
 
 class Block(NamedTuple):
@@ -89,7 +87,7 @@ class Slots(NamedTuple):
 
 
 def slots_for(tape: Tape) -> Slots:
-    """Room for a program."""
+    """Work space for the program of an expression."""
     shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, LANES)
     return Slots(np.zeros(shape), np.zeros(shape), np.zeros((tape.n_slots, LANES), dtype=np.int8))
 
@@ -298,7 +296,7 @@ def _compare(slots: Slots, out: int, a: int, code: int, moves: float) -> None:
 
 @inner
 def _connect(slots: Slots, out: int, a: int, b: int, code: int) -> None:
-    """Both, or one of two conditions."""
+    """Conjunction of two conditions, or their disjunction, in each lane."""
     for lane in range(LANES):
         one, two = slots.decided[a, lane], slots.decided[b, lane]
         strong = _FALSE if code == _AND else _TRUE

@@ -18,7 +18,7 @@ from pymc_austerity.bounds.jets.compiled import entry, inner
 from pymc_austerity.bounds.jets.functions import derivatives
 from pymc_austerity.bounds.jets.ranges import is_outside
 from pymc_austerity.bounds.jets.tape import Tape
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Array, Vector
 
 # Rows that are computed together, at most.
 BLOCK = 128
@@ -28,8 +28,6 @@ _MULTIPLY, _SQUARE, _TIGHTEN, _TAYLOR = steps.MULTIPLY, steps.SQUARE, steps.TIGH
 _COMPOSE, _POSITIVE, _NONNEGATIVE, _ZERO = steps.COMPOSE, steps.POSITIVE, steps.NONNEGATIVE, steps.ZERO
 _NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
 _EXP, _SOFTPLUS = codes.EXP, codes.SOFTPLUS
-
-Array = npt.NDArray[np.float64]
 
 
 class Points(NamedTuple):
@@ -50,7 +48,7 @@ class Points(NamedTuple):
 
 
 def points_for(tape: Tape) -> Points:
-    """Room for a program."""
+    """Work space for the program of an expression."""
     shape = (tape.n_slots, max(tape.n_coefficients, tape.order + 1) + 1, BLOCK)
     return Points(
         np.zeros(shape), np.zeros((tape.n_slots, BLOCK), dtype=np.bool_), np.zeros((3, 2 * LARGEST_ORDER + 4))
@@ -188,7 +186,7 @@ def _softplus(x: Vector, order: int, result: Array, m: int) -> None:
 
 @inner
 def _decide(points: Points, code: int, out: int, a: int, b: int, m: int) -> None:
-    """What a condition is; one on a number that is none does not hold."""
+    """Truth of a condition at m points; a condition on NaN does not hold."""
     decided, x = points.decided, points.coefficients[a, 0]
     for lane in range(m):
         if code == _POSITIVE:

@@ -6,12 +6,10 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 from numpy.polynomial import Polynomial
 
 from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array
 
 # Terms of the asymptotic series of erfcx and of log Phi.
 SERIES = 22

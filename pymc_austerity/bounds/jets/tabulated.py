@@ -16,7 +16,6 @@ import math
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.affine import is_affine
@@ -28,9 +27,7 @@ from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms, expansion_order
 from pymc_austerity.bounds.jets.ranges import largest_derivative
 from pymc_austerity.bounds.jets.tape import tape_of
-from pymc_austerity.target import Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Vector
 
 # Cells of a grid, and the largest power of two of them that is kept together.
 _CELLS, _LEVELS = 8192, 9
@@ -41,7 +38,7 @@ _ROUNDING = 1e-14
 
 
 class Separated(NamedTuple):
-    """g(data) h(eta).
+    """A product g(data) h(eta).
 
     Attributes
     ----------
@@ -103,7 +100,7 @@ def _is_one_in_each_row(expression: Expression) -> bool:
 
 
 class Elementary(NamedTuple):
-    """phi(b eta + c).
+    """An elementary function of an affine form, phi(b eta + c).
 
     Attributes
     ----------
@@ -119,7 +116,7 @@ class Elementary(NamedTuple):
 
     @classmethod
     def of(cls, function: Expression) -> Self | None:
-        """What a function of predictor 0 is, if it is of this form."""
+        """The record of a function of predictor 0 of this form; None for other functions."""
         if function.op not in FUNCTIONS or len(function.args) != 1:
             return None
         shift, terms = linear(function.args[0])
@@ -203,7 +200,7 @@ class TabulatedBounds:
 
     @classmethod
     def without_table(cls, expression: Expression, degree: int) -> Self | None:
-        """For rows that are a multiple of one elementary function each, of which all is known; else None."""
+        """Bounds for rows that are a multiple of one known elementary function each; else None."""
         parts = separated(expression)
         if not parts or not _is_one_in_each_row(expression):
             return None
@@ -212,7 +209,7 @@ class TabulatedBounds:
         return cls(degree, [*known]) if len(known) == len(found) else None
 
     def __call__(self, eta: Vector, length: Vector, radii: Vector, data: Array) -> Array:
-        """For eta_i +- radius times length_i, of shape (R, m); infinite where the tables end."""
+        """Bounds of m rows on eta_i +- radius times length_i: (R, m), infinite where the tables end."""
         result = np.zeros((len(radii), len(length)))
         for coefficient, part in self._parts:
             size = np.ascontiguousarray(
@@ -227,7 +224,7 @@ class TabulatedBounds:
 
 @entry
 def _add_some(bounds: Array, size: Vector, result: Array) -> None:
-    """Add multiples of bounds, of which zero is nothing."""
+    """Add multiples of bounds; zero times a bound adds nothing, even where the bound is infinite."""
     for k in range(bounds.shape[0]):
         for i in range(bounds.shape[1]):
             if size[i] > 0.0:

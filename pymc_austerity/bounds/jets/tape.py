@@ -277,7 +277,7 @@ class _Writer:
         return self._order > 1 and self._support[slot][-1] <= self._p
 
     def _at_zero(self, slot: int) -> list[tuple[int, int, int]]:
-        """What is affine has one more coefficient: its value at z = 0."""
+        """Coefficient that affine forms have beyond others, the value at z = 0, as a product to add."""
         last = len(self._position)
         return [(last, last, last)] if self._is_affine(slot) else []
 

@@ -39,7 +39,7 @@ class Cells(NamedTuple):
 
 
 class Displaced(NamedTuple):
-    """What levels add to the predictors of each group's rows, in one state.
+    """Sums that levels of other factors add to the predictors of each group's rows, in one state.
 
     Attributes
     ----------
@@ -57,13 +57,13 @@ class Displaced(NamedTuple):
 
 @jitable
 def not_displaced(n_groups: int) -> Displaced:
-    """Where levels are at the center, or where there are none."""
+    """Zero displacements, where levels are at the center, or where there are none."""
     return Displaced(np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups))
 
 
 @jitable
 def displace(cells: Cells, shares: Vector, d: Vector, result: Displaced) -> None:
-    """Write what is added at d; `shares` are means of the cells' columns."""
+    """Write what levels of other factors add to predictors at d; `shares` are means of the cells' columns."""
     starts, columns, (means, middles, farthest) = cells.starts, cells.columns, result
     n_factors = cells.n_factors
     for g in range(means.shape[0] if n_factors > 0 else 0):

@@ -33,7 +33,7 @@ from pymc_austerity.target import Target, Vector
 
 
 class ChainMemory(NamedTuple):
-    """What a chain goes on with.
+    """Memory of a chain on a plate: standardised effects, and the values that they belong to.
 
     Attributes
     ----------

@@ -80,7 +80,7 @@ def locations(sums: GroupSums, d: Vector, result: Vector) -> None:
 
 @jitable
 def quadratic_of_shared(sums: GroupSums, d: Vector, log_precision: float) -> float:
-    """What of the polynomial has d alone."""
+    """The part of the polynomial that d alone determines, without effects of groups."""
     n, total = int(sums.gradient.shape[0]), 0.0
     for k in range(n):
         inner = sums.gradient[k]
@@ -134,7 +134,7 @@ def effects_of(sums: GroupSums, d: Vector, tau: float, z: Vector, effects: Vecto
 
 @jitable
 def eps_of(sums: GroupSums, d: Vector, tau: float, log_precision: float, z: Vector, eps: Vector) -> None:
-    """Write eps_g of z_g."""
+    """Write eps_g of the standardised effects z_g, (G,)."""
     t2, precision, slopes, curvatures = tau * tau, math.exp(log_precision), sums.slopes, sums.curvatures
     locations(sums, d, eps)
     for g in range(eps.shape[0]):
@@ -147,7 +147,7 @@ def eps_of(sums: GroupSums, d: Vector, tau: float, log_precision: float, z: Vect
 def standardised_from_eps(
     sums: GroupSums, tau: float, log_precision: float, nu: Vector, eps: Vector, z: Vector
 ) -> None:
-    """Write z_g of eps_g."""
+    """Write standardised effects z_g of eps_g, (G,)."""
     t2, precision, slopes, curvatures = tau * tau, math.exp(log_precision), sums.slopes, sums.curvatures
     for g in range(eps.shape[0]):
         b = precision * curvatures[g]

@@ -87,7 +87,7 @@ def given_displacements(plate: Plate) -> None:
 
 @jitable
 def gradient_of_quadratic(sums: GroupSums, d: Vector, tau: float, log_precision: float) -> Vector:
-    """That of `coordinates.quadratic` by d, log tau^2 and the logarithm of the precision of residuals."""
+    """Gradient of `coordinates.quadratic` by d, log tau^2 and the log precision of residuals: (n + 2,)."""
     n, t2, precision = d.shape[0], tau * tau, math.exp(log_precision)
     result, nu = np.zeros(n + 2), np.empty(sums.slopes.shape[0])
     for k in range(n):

@@ -7,9 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 class Crossing(NamedTuple):
@@ -69,7 +67,7 @@ class Crossing(NamedTuple):
 
 
 def no_crossing() -> Crossing:
-    """Where there is no such factor."""
+    """An empty record, where there is no crossed factor."""
     none, integers, matrix = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0))
     return Crossing(
         none, integers, np.zeros(0, np.int32), none, matrix, none, none, none, none, none, none, none,

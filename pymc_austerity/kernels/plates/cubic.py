@@ -16,12 +16,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 class Cubic(NamedTuple):
@@ -49,7 +46,7 @@ class Cubic(NamedTuple):
 
 
 def no_cubic() -> Cubic:
-    """Without third-order terms."""
+    """An empty record, where there are no third-order terms."""
     nothing = np.zeros((0, 0))
     return Cubic(np.zeros(0, np.int64), np.zeros(0), nothing, nothing, np.zeros(0))
 
@@ -79,7 +76,7 @@ def room_for_cubic(cubic: Cubic) -> CubicAt:
 
 @jitable
 def cubic_at(cubic: Cubic, d: Vector, room: CubicAt) -> CubicAt:
-    """What it is at d; its vectors are written over."""
+    """Third-order terms at d, as functions of the levels e_g; the record's vectors are written over."""
     (columns, _, mixed, products, shared), (firsts, seconds, _) = cubic, room
     n_groups, n, pair, triple, constant = firsts.shape[0], columns.shape[0], 0, 0, 0.0
     firsts[:], seconds[:] = 0.0, 0.0
@@ -100,7 +97,7 @@ def cubic_at(cubic: Cubic, d: Vector, room: CubicAt) -> CubicAt:
 
 @jitable
 def add_cubic(cubic: Cubic, at: CubicAt, levels: Vector, sign: float, result: Vector) -> None:
-    """Add what has e_g to a number of each group, or subtract it."""
+    """Add the third-order terms that contain e_g to a number of each group, or subtract them."""
     (firsts, seconds, _), of_levels = at, cubic.levels
     for g in range(of_levels.shape[0]):
         e = levels[g]
@@ -109,7 +106,7 @@ def add_cubic(cubic: Cubic, at: CubicAt, levels: Vector, sign: float, result: Ve
 
 @jitable
 def cubic_change(cubic: Cubic, at: CubicAt, levels: Vector, new_at: CubicAt, new_levels: Vector) -> float:
-    """By how much all third-order terms together change."""
+    """The change of all third-order terms together."""
     changes = np.zeros(cubic.levels.shape[0])
     add_cubic(cubic, new_at, new_levels, 1.0, changes)
     add_cubic(cubic, at, levels, -1.0, changes)

@@ -35,7 +35,7 @@ Accepted = npt.NDArray[np.bool_]
 
 
 class Counts(NamedTuple):
-    """What a move did.
+    """Counts of what a move read and accepted.
 
     Attributes
     ----------

@@ -6,8 +6,8 @@ import numpy as np
 
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.plates.records import GroupedRows, GroupSums, Matrix, Workspace
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.kernels.plates.records import GroupedRows, GroupSums, Workspace
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 @jitable

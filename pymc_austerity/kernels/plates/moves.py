@@ -40,7 +40,7 @@ _OWN, _MORE_WALKS, _SMALLEST, _LARGEST = 0.1, 0.5, 0.5, 4.0
 
 
 class PlateState(NamedTuple):
-    """Where a chain is.
+    """State of a chain on a plate, with what follows from it.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ def propose_other(
     excess: float,
     width: float,
 ) -> tuple[float, float]:
-    """The same for a prior that is not normal; the ratio is without what it differs by.
+    """Propose eps_g for a prior that is not normal; the ratio leaves out what it differs by.
 
     Some proposals are draws of the prior itself: where a group has no rows, its tails are those of the
     posterior. Many are of random walks: with some rows, far from the others, eps_g is not near zero.

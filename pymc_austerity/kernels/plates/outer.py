@@ -41,6 +41,6 @@ class Outer(NamedTuple):
 
 
 def no_outer() -> Outer:
-    """Where groups are not nested."""
+    """An empty record, where groups are not nested."""
     none = np.zeros(0, np.int64)
     return Outer(none, none, 0, np.zeros(0), none, np.zeros((0, 0)), True)

@@ -20,10 +20,7 @@ from pymc_austerity.kernels.plates.crossing import Crossing
 from pymc_austerity.kernels.plates.cubic import Cubic
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.kernels.plates.outer import Outer
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
-Singles = npt.NDArray[np.float32]
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 
 class DispersionRows(NamedTuple):
@@ -157,7 +154,7 @@ class GroupSums(NamedTuple):
 
 
 class GroupBounds(NamedTuple):
-    """What is known of the remainders of each group. It has size G.
+    """Bounds on the remainders of each group. It has size G.
 
     Bounds of a tier hold for levels within its reach, and coefficients within its radius.
 
@@ -232,7 +229,7 @@ class EffectsDensity(NamedTuple):
 
 
 class PlateRule(NamedTuple):
-    """How moves are decided.
+    """Numbers that say how moves of a plate are made and decided.
 
     Attributes
     ----------
@@ -280,7 +277,7 @@ class Workspace(NamedTuple):
 
 
 class Plate(NamedTuple):
-    """All that a kernel is handed of a plate.
+    """Numbers of a plate that a kernel is handed: rows, sums, bounds, priors and proposals.
 
     Attributes
     ----------

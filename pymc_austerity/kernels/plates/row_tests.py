@@ -93,7 +93,7 @@ def read(
     which: tuple[int, int],
     level: float,
 ) -> tuple[Sample, int]:
-    """What is known of the changes of remainders of some rows, once the rule is satisfied; rows read.
+    """Sample of changes of remainders that satisfies the rule, and the number of rows that were read.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def to_zeta(proposal: SharedProposal, features: Vector, theta: Vector) -> float:
 
 @jitable
 def mean_and_scale(proposal: SharedProposal, features: Vector, j: int) -> tuple[float, float]:
-    """Of y_j."""
+    """Mean and standard deviation of y_j, coordinate j of the proposal, given the scales."""
     t2 = features[proposal.scales_at[j]] ** 2
     r = 1.0 / (1.0 + proposal.weights[j] * t2)
     return (proposal.slopes[j] * t2 + proposal.locations[j]) * r, math.sqrt(t2 * r)

@@ -20,14 +20,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.plates.coordinates import locations, prior_locations, quadratic_of_shared
 from pymc_austerity.kernels.plates.records import GroupSums
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 
 @jitable
@@ -159,7 +156,7 @@ def effects_with_slopes(sums: GroupSums, d: Vector, factor: Matrix, z: Vector, e
 def eps_with_slopes(
     sums: GroupSums, d: Vector, factor: Matrix, log_precision: float, z: Vector, eps: Vector
 ) -> None:
-    """Write eps_g of z_g."""
+    """Write eps_g of the standardised effects z_g, vectors of q numbers."""
     q, precision = factor.shape[0], math.exp(log_precision)
     slopes, curvatures = precision * sums.slopes, precision * sums.curvatures
     locations(sums, d, eps)
@@ -177,7 +174,7 @@ def eps_with_slopes(
 def standardised_from_eps_with_slopes(
     sums: GroupSums, factor: Matrix, log_precision: float, nu: Vector, eps: Vector, z: Vector
 ) -> None:
-    """Write z_g of eps_g."""
+    """Write standardised effects z_g of eps_g, vectors of q numbers."""
     q, precision = factor.shape[0], math.exp(log_precision)
     slopes, curvatures = precision * sums.slopes, precision * sums.curvatures
     weighted, root, y = np.zeros((q, q)), np.zeros((q, q)), np.zeros(q)
@@ -207,7 +204,7 @@ def levels_of(q: int, means: Vector, scales: Vector, eps: Vector, levels: Vector
 
 @jitable
 def lengths_of_pair(norms: Matrix, g: int, levels: Vector, new_levels: Vector) -> tuple[float, float, float]:
-    """Of A_g e in two states: the farther length, the root of the mean square, and the change's length."""
+    """Lengths of A_g e in two states: the farther, the root of the mean square, and the change's."""
     q = norms.shape[1]
     old, new, both, change = 0.0, 0.0, 0.0, 0.0
     for j in range(g * q, (g + 1) * q):

@@ -24,7 +24,7 @@ from pymc_austerity.target import Target, Vector
 
 
 class SweepOutcome(NamedTuple):
-    """What several sweeps in a row did; up to `psi` as in `kernels.metropolis.Outcome`."""
+    """Outcome of several sweeps in a row; up to `psi` as in `kernels.metropolis.Outcome`."""
 
     q: Vector
     n_accepted: int
@@ -119,7 +119,7 @@ def sweeps(
     decisions: Decisions,
     target: Target,
 ) -> SweepOutcome:
-    """The loop."""
+    """Make some sweeps: a move of what groups share, then a move of each group's effects."""
     state, other = begin(q, plate, memory, args, target)
     n_accepted = shared_n_used = plate_n_used = whole_groups = n_exhausted = n_clipped = 0
     plate_accepted, accepted, log_ratio = 0.0, False, math.nan

@@ -35,9 +35,9 @@ from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
 from pymc_austerity.kernels.plates.cells import Cells, Displaced, changes_of_levels
 from pymc_austerity.kernels.plates.evaluation import changes, moved, phi_at
-from pymc_austerity.kernels.plates.records import GroupBounds, Matrix, Plate, RowBounds, Singles
+from pymc_austerity.kernels.plates.records import GroupBounds, Plate, RowBounds
 from pymc_austerity.kernels.plates.slopes import lengths_of_pair
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 
 class GroupBoundError(CompiledError):
@@ -73,7 +73,7 @@ class Shift(NamedTuple):
 
 @jitable
 def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
-    """What w and w' have to do with each other."""
+    """Lengths of w and w', of what is between them, and the tier that contains both."""
     old, new, both, change = 0.0, 0.0, 0.0, 0.0
     for a in range(bounds.whitening.shape[0]):
         w, w_new = 0.0, 0.0
@@ -115,7 +115,7 @@ class Pair(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How many rows of each group are drawn for a move.
+    """Expected numbers of rows of each group that are drawn for a move.
 
     Attributes
     ----------
@@ -203,13 +203,13 @@ def first_above(cumulative: Singles, first: int, last: int, level: float) -> int
 
 @jitable
 def weight(cumulative: Singles, first: int, i: int) -> float:
-    """That of a row in a cumulative sum that begins at `first`."""
+    """Weight of row i, from cumulative sums that begin at row `first`."""
     before = np.float64(cumulative[i - 1]) if i > first else 0.0
     return np.float64(cumulative[i]) - before
 
 
 class Candidates(NamedTuple):
-    """What drawing a row needs of a plate.
+    """Arrays of a plate that drawing a row needs.
 
     A call counts references to all arrays that it hands over: for a whole plate, that takes longer than the
     rest of a draw.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.outer import no_outer
@@ -33,9 +32,7 @@ from pymc_austerity.mode.plates.theta_maximum import (
 from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.progress import stage
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Predictors, and other numbers of the likelihood, move by this much in a step at most: an expansion says
 # little of what is further.
@@ -50,7 +47,7 @@ _FIRST_ROWS, _WORTH = 50_000, 0.5
 
 
 class Center(NamedTuple):
-    """Where a plate is expanded.
+    """The point that a plate is expanded at.
 
     Attributes
     ----------
@@ -64,7 +61,7 @@ class Center(NamedTuple):
 
 
 class PlateSurvey:
-    """What is needed to expand a plate anywhere. It has size N.
+    """Rows, priors and derivatives of a plate, by which it is expanded anywhere. It has size N.
 
     Parameters
     ----------
@@ -108,7 +105,7 @@ class PlateSurvey:
         self._inner = mapped_coordinates(inner, locations, places)
 
     def location(self, theta: Vector) -> Vector:
-        """That of the effects."""
+        """Prior location of each effect at theta, (G,)."""
         base, coordinates, matrix = self.located
         found: Vector = base + matrix @ theta[coordinates]
         some = np.flatnonzero(self._parents >= 0)
@@ -121,7 +118,7 @@ class PlateSurvey:
         return np.random.default_rng(_SEED).standard_normal((_DRAWS, n))
 
     def maximum(self, sums: GroupSums, start: Vector, eps: Matrix) -> ThetaMaximum:
-        """That of the Laplace marginal for an expansion; `eps` are draws for what the prior adds."""
+        """Maximum of the Laplace marginal for an expansion; `eps` are draws for what the prior adds."""
         return maximum_at(
             self.plate.name, self.shared, sums, self._inner, self.outer, self.excess(eps), start
         )

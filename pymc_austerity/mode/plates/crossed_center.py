@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.center import (
@@ -26,9 +25,7 @@ from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.model.factorisation import CHUNK, point_of, vector_of
 from pymc_austerity.model.plates.crossed import CrossedModel
 from pymc_austerity.progress import stage
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 # Rounds of a search, and how little effects move in the last, in standard deviations. The center matters for
 # acceptance alone.
@@ -37,7 +34,7 @@ _SEED = 2033
 
 
 class CrossedSurvey:
-    """What is needed to expand two crossed plates anywhere. It has size N.
+    """Surveys of two crossed plates, by which they are expanded anywhere. It has size N.
 
     Parameters
     ----------

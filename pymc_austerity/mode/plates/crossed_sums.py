@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.crossing import Crossing
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit
-from pymc_austerity.mode.plates.sorted_rows import SortedRows
+from pymc_austerity.mode.plates.sorted_rows import Levels, SortedRows
 from pymc_austerity.mode.plates.theta_density import SharedTerms, quadratic_derivatives
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
-Levels = npt.NDArray[np.int32]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # The largest of so many standard normal displacements, and more: how far they are allowed for.
 _MARGIN = 2.0
@@ -41,7 +37,7 @@ class CrossedSums(NamedTuple):
 
     @property
     def groups(self) -> Index:
-        """Of each cell."""
+        """Group of each cell, ndarray of int."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def given(self, sums: GroupSums, displacements: Vector) -> GroupSums:
@@ -127,7 +123,7 @@ def _add_cells(
 
 
 def crossing_of(shared: SharedTerms, fit: SharedFit, sums: GroupSums, own: CrossedSums) -> Crossing:
-    """What the kernel is handed."""
+    """Record of the crossed factor that the kernel is handed."""
     at, n_columns, n = shared(fit.theta), len(sums.linear), len(fit.theta)
     d = fit.theta[sums.linear] - sums.center
     log_square, log_precision = at.log_square.value, at.log_precision.value

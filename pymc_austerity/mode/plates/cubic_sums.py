@@ -14,9 +14,7 @@ from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.model.plates.plate_model import PlateModel
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Columns that vary within groups, at most: a row has a product of any three of them.
 _MOST_VARYING = 12

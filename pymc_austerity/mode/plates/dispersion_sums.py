@@ -11,18 +11,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.records import DispersionRows
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 
 class DispersionSums(NamedTuple):
-    """What a plate's sums have besides, for n numbers phi.
+    """Sums over rows by n numbers phi, which a plate has besides.
 
     Attributes
     ----------
@@ -52,7 +49,7 @@ def no_dispersions(n: int, n_rows: int) -> DispersionRows:
 def dispersion_sums(
     of_rows: DispersionRows, rows: SortedRows, weights: Vector, means: Matrix, shares: Vector, n_columns: int
 ) -> DispersionSums:
-    """Add them up.
+    """Sums over rows of derivatives by the dispersions phi.
 
     Parameters
     ----------

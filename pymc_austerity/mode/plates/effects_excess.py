@@ -11,16 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln
 
 from pymc_austerity.kernels.plates.effects_density import LAPLACE, LOGISTIC, NORMAL, STUDENT_T
 from pymc_austerity.kernels.plates.records import EffectsDensity, GroupSums
 from pymc_austerity.mode.plates.group_means import location_slopes, locations
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 _KINDS = {
     "Normal": NORMAL, "StudentT": STUDENT_T, "Cauchy": STUDENT_T, "Laplace": LAPLACE, "Logistic": LOGISTIC,
@@ -32,7 +29,7 @@ _STEP = 1e-3
 
 
 def density_of(prior: EffectsPrior) -> EffectsDensity:
-    """As the kernels take it."""
+    """Prior density of effects in the form that kernels take."""
     return EffectsDensity(_KINDS[prior.family.name], prior.ratio)
 
 
@@ -59,7 +56,7 @@ class EffectsExcess(NamedTuple):
     def __call__(
         self, sums: GroupSums, d: Vector, log_square: float, log_precision: float, shape: float
     ) -> ExcessAt:
-        """At theta."""
+        """Excess at theta with gradient and Hessian, by d, log tau^2, log lambda and the shape."""
         n = len(d)
         if self.density.kind == NORMAL:
             return ExcessAt(0.0, np.zeros(n + 3), np.zeros((n + 3, n + 3)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity import work
 from pymc_austerity.bounds.expressions.node import Expression
@@ -20,9 +19,7 @@ from pymc_austerity.mode.plates.level_sums import add_levels
 from pymc_austerity.mode.plates.row_tables import fixed
 from pymc_austerity.mode.plates.slope_sums import add_groups_with_slopes
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # A group whose weights nearly cancel has no level that its rows see: it is not expanded.
 _LEAST_SHARE = 0.25
@@ -139,14 +136,14 @@ def expand(
 
 
 def with_phi(predictors: Vector, phi: Vector) -> Matrix:
-    """All arguments of f, for each row."""
+    """Arguments of f for each row: predictor and numbers phi, (1 + n, N)."""
     if not len(phi):  # without a copy
         return predictors[None]
     return np.vstack([predictors, np.broadcast_to(phi[:, None], (len(phi), len(predictors)))])
 
 
 def predictors_at(rows: SortedRows, beta: Vector, effects: Vector) -> Vector:
-    """eta_i."""
+    """Linear predictors eta_i of all rows."""
     predictors = np.empty(len(rows.offsets))
     _set_predictors(rows, beta[rows.dense], beta, effects, predictors)
     return predictors

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.exceptions import NoNormalApproximationError
 from pymc_austerity.kernels.plates.records import GroupSums
@@ -24,9 +23,7 @@ from pymc_austerity.mode.plates.shared_map import SharedMap
 from pymc_austerity.mode.plates.slope_levels import given_theta, scaled_eps, times_curvatures
 from pymc_austerity.mode.plates.theta_density import SharedTerms
 from pymc_austerity.model.plates.inner_effects import first_inner
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # Shifts in standard deviations beyond which the expansion moves, and how often it does.
 _FAR, _MOST_ROUNDS = 0.7, 6
@@ -72,7 +69,7 @@ class SharedFit(NamedTuple):
     first_inner: int
 
     def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
-        """A draw of theta."""
+        """A draw of theta from the fitted distribution."""
         z = self.factor @ rng.standard_normal(len(self.mean))
         for k, knots in zip(self.hyper, self.knots, strict=True):
             spread = np.linalg.norm(self.factor[k])
@@ -198,7 +195,7 @@ def _drift(
 def _with_slopes(
     survey: PlateSurvey, sums: GroupSums, theta: Vector, eps: Vector, slopes: tuple[Vector, Vector]
 ) -> Vector:
-    """The same from slopes by levels and by d, where levels of a group are a vector."""
+    """Slopes of theta and levels by what they depend on, where levels of a group are a vector."""
     of_levels, of_shared = slopes
     d = theta[sums.linear] - sums.center
     nu, (factor, _), terms = (

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity import work
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.bounds.jets.efforts import row_bounds
 from pymc_austerity.kernels.plates.cubic import Cubic
-from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBounds, Singles
+from pymc_austerity.kernels.plates.records import GroupBounds, GroupSums, RowBounds
 from pymc_austerity.kernels.plates.thinning import to_power
 from pymc_austerity.mode.plates.center import PlateSurvey
 from pymc_austerity.mode.plates.expansion import Expanded, with_phi
@@ -19,9 +18,7 @@ from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.slope_bounds import lengths_of_covariates, scales_and_norms
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.mode.plates.theta_density import SharedAt
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 # Tiers, as shares of the farthest reach.
 _TIERS = np.array([0.5, 1.0])
@@ -118,7 +115,7 @@ def _reach_of_levels(fit: SharedFit, sums: GroupSums, factors: list[Index]) -> f
 
 
 def _covariance(fit: SharedFit) -> Matrix:
-    """That of theta."""
+    """Covariance matrix of theta."""
     factor = fit.slopes @ fit.factor
     return factor @ factor.T
 
@@ -134,7 +131,7 @@ def _whitening(fit: SharedFit, sums: GroupSums, varying: Index) -> tuple[Matrix,
 
 
 def upper_scales(survey: PlateSurvey, fit: SharedFit, sums: GroupSums) -> tuple[Vector, Matrix]:
-    """s_g at the upper end of what tau may be: near tau = 0 no group would be within its reach; and A_g.
+    """Scales s_g for a large tau, so that each group is within its reach where tau is near 0; and A_g.
 
     With slopes s_g is that of the intercept, and |A_g e_g| is in its units.
     """
@@ -164,7 +161,7 @@ def _upper_factor(fit: SharedFit, at: SharedAt) -> tuple[Matrix, float]:
 
 
 def _lengths_of_phi(sums: GroupSums, unwhiten: Matrix) -> Vector:
-    """By how much each of the numbers phi changes with |w|, at most."""
+    """The most that each of the numbers phi changes per unit of |w|."""
     slopes = sums.phi_slopes[:, sums.dense[sums.varying]]
     found: Vector = np.linalg.norm(slopes @ unwhiten.T, axis=1)
     return found
@@ -219,7 +216,7 @@ def _constants(survey: PlateSurvey, at: Expanded, phi: Vector, box: Matrix, powe
 
 @entry
 def _lengths(rows: SortedRows, means: Matrix, varying: Index, unwhiten: Matrix, lengths: Singles) -> None:
-    """zeta_i, rounded up."""
+    """Bounds of |zeta_i| for all rows, rounded up."""
     x, covariates, starts, n = rows.x, rows.covariates, rows.starts, varying.shape[0]
     z, q = np.empty(n), covariates.shape[1] + 1
     for g in range(starts.shape[0] - 1):
@@ -271,7 +268,7 @@ def _rounded_up(x: float) -> float:
 
 
 def no_bounds(survey: PlateSurvey, sums: GroupSums) -> tuple[GroupBounds, RowBounds]:
-    """For a plate of which all rows are read, or none."""
+    """Empty bounds, for a plate of which all rows are read, or none."""
     n_groups, tiers = survey.plate.n_groups, len(_TIERS)
     nothing = np.zeros((tiers, n_groups))
     bounds = GroupBounds(

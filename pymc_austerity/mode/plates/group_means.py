@@ -24,7 +24,7 @@ def of_cells(cells: Cells, shares: npt.NDArray[np.float64], d: Vector, n_groups:
 
 
 def locations(sums: GroupSums, d: Vector) -> Vector:
-    """nu_g."""
+    """Prior locations nu_g of all groups at d, (G,)."""
     nu: Vector = sums.offsets + mean_shifts(sums, d) + sums.located @ d[sums.moved]
     some = np.flatnonzero(sums.parents >= 0)
     nu[some] += d[sums.parents[some]]

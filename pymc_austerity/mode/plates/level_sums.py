@@ -7,13 +7,10 @@ of products are sums over cells. A factor that has one level in a group does not
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 
 @entry

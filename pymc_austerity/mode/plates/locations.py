@@ -6,16 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.plates.inner_effects import FEWEST_OUTER
 from pymc_austerity.model.plates.plate_model import PlateModel, in_theta
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 class Located(NamedTuple):

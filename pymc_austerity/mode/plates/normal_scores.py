@@ -14,16 +14,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 from pymc_austerity.kernels.plates.scores import LAST, N_KNOTS
 from pymc_austerity.mode.newton import Density
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from pymc_austerity.target import Index, Mask, Matrix, Vector
 
 # Log density below its largest value at which a walk along a coordinate ends: beyond the last score.
 _FALL = 0.5 * LAST**2 + 4.0
@@ -65,7 +61,7 @@ class _Along(NamedTuple):
 
 
 class _Coordinate(NamedTuple):
-    """One coordinate of zeta, and the others.
+    """One coordinate of zeta, along which the density is integrated over the others.
 
     Attributes
     ----------
@@ -85,7 +81,7 @@ class _Coordinate(NamedTuple):
     integrated: Mask
 
     def at(self, zeta: Vector) -> _Along | None:
-        """By Laplace's approximation; None if the others have no maximum near zeta."""
+        """The marginal density by Laplace's approximation; None if the others have no maximum near zeta."""
         zeta = zeta.copy()
         for _ in range(_NEWTON_STEPS):
             found = self._one_step_from(zeta)
@@ -95,7 +91,7 @@ class _Coordinate(NamedTuple):
         return None
 
     def _one_step_from(self, zeta: Vector) -> tuple[_Along, float] | None:
-        """The same with one Newton step of the others, and what the density gains by that."""
+        """The marginal after one Newton step of the others, and what the density gains by that step."""
         others = self.others
         with np.errstate(all="ignore"):
             value, gradient, hessian = self.density(zeta)
@@ -206,7 +202,7 @@ def _saturating(x: Vector, spread: float) -> Vector:
 
 
 def _quantiles(x: Vector, log_density: Vector, scores: Vector) -> Vector:
-    """Where the distribution with this log density has the probabilities of normal scores."""
+    """Quantiles of the distribution with this log density at the probabilities of normal scores."""
     fine = np.linspace(x[0], x[-1], _POINTS)
     log_fine = PchipInterpolator(x, log_density)(fine)  # does not overshoot where a density ends abruptly
     density = np.exp(log_fine - log_fine.max())

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.bounds.jets.compiled import entry
@@ -20,15 +19,13 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.plates.inner_effects import FEWEST_OUTER, first_inner
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.structure.predictors import block_and_others
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 _TOLERANCE, _SEED = 1e-9, 2027
 
 
 class Surroundings(NamedTuple):
-    """Where effects of outer groups may be.
+    """Numbers of a plate among which effects of outer groups may be found.
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ class RowTable:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing more is written. The values go on."""
+        """Close the table: nothing more is written, but the values can still be read."""
         self.values = fixed(self.values)
         if self._table is not None:
             self._table.close()

@@ -16,17 +16,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.mode.plates.theta_density import SharedAt
 from pymc_austerity.model.structure.derivatives import Derivatives
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 class SharedMap(NamedTuple):
-    """theta(zeta).
+    """The map theta(zeta) from round coordinates zeta to theta.
 
     Attributes
     ----------
@@ -68,7 +65,7 @@ class SharedMap(NamedTuple):
         return theta
 
     def to_zeta(self, theta: Vector, squares: Vector) -> Vector:
-        """The inverse."""
+        """The vector zeta at theta: the inverse of `to_theta`."""
         _, means, scales = self.moments(squares)
         zeta, v = theta.copy(), theta[self.coordinates]
         zeta[self.coordinates] = (self.basis.T @ v - means) / scales
@@ -131,7 +128,7 @@ def squares_of(at: SharedAt) -> Vector:
 
 
 def no_map() -> SharedMap:
-    """Where theta is its own coordinates."""
+    """The identity, where theta is its own coordinates."""
     nothing, places = np.zeros(0), np.zeros(0, np.int64)
     return SharedMap(places, places, nothing, nothing, nothing, np.zeros((0, 0)), places, np.zeros((0, 0)))
 

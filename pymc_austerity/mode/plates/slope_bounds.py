@@ -6,13 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.kernels.plates.records import GroupSums, Singles
+from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.group_means import location_slopes
 from pymc_austerity.mode.plates.slope_levels import curvature_matrices, given_theta
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Singles, Vector
 
 # Lengths are rounded to single precision, and up.
 _UP = 1.0 + 1e-6

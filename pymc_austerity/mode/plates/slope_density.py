@@ -15,9 +15,7 @@ import numpy.typing as npt
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.kernels.plates.records import GroupSums
 from pymc_austerity.mode.plates.group_means import locations
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 
 def quadratic_derivatives_with_slopes(
@@ -101,7 +99,7 @@ def _write_local(
     at: tuple[Matrix, Vector, Vector, Vector],
     result: tuple[Vector, Matrix, npt.NDArray[np.float64]],
 ) -> None:
-    """alpha, beta and Gamma of the derivatives by nu, by C row by row, and by log lambda."""
+    """Write alpha, beta and Gamma of derivatives by nu, by C row by row, and by log lambda, for one group."""
     (weighted, z, e, score), (alpha, beta, gamma) = at, result
     q, place = z.shape[0], z.shape[0]
     gamma[:] = 0.0

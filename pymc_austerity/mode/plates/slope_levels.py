@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.kernels.plates.records import GroupSums
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Matrix, Vector
 
 
 def given_theta(sums: GroupSums, nu: Vector, factor: Matrix, precision: float) -> tuple[Vector, Array]:
@@ -35,13 +31,13 @@ def given_theta(sums: GroupSums, nu: Vector, factor: Matrix, precision: float) -
 
 
 def curvature_matrices(sums: GroupSums) -> Array:
-    """b_g, (G, q, q)."""
+    """Curvature matrices b_g of all groups, (G, q, q)."""
     q = sums.n_effects
     return sums.curvatures.reshape(-1, q, q)
 
 
 def scaled_eps(sums: GroupSums, scales: Array, eps: Array) -> Array:
-    """s_g eps_g, or F_g eps_g, of all groups."""
+    """Levels of all groups without their means: s_g eps_g, or F_g eps_g."""
     if sums.n_effects == 1:
         return scales * eps
     found: Array = np.einsum("gjk,gk->gj", scales, eps.reshape(len(scales), -1)).ravel()
@@ -49,7 +45,7 @@ def scaled_eps(sums: GroupSums, scales: Array, eps: Array) -> Array:
 
 
 def unscaled(sums: GroupSums, scales: Array, levels: Vector) -> Vector:
-    """The inverse of `scaled_eps`."""
+    """Levels before scaling: the inverse of `scaled_eps`."""
     if sums.n_effects == 1:
         return levels / scales
     found: Vector = np.linalg.solve(scales, levels.reshape(len(scales), -1, 1)).ravel()
@@ -57,7 +53,7 @@ def unscaled(sums: GroupSums, scales: Array, levels: Vector) -> Vector:
 
 
 def times_curvatures(sums: GroupSums, levels: Vector) -> Vector:
-    """b_g e_g, of all groups."""
+    """Products b_g e_g of curvatures and levels, of all groups."""
     if sums.n_effects == 1:
         return sums.curvatures * levels
     found: Vector = np.einsum(
@@ -72,5 +68,5 @@ def by_groups(effects: Vector, n_vectors: int) -> Vector:
 
 
 def by_effects(effects: Vector, n_vectors: int) -> Vector:
-    """The inverse of `by_groups`."""
+    """Levels in the order of effects: the inverse of `by_groups`."""
     return effects.reshape(-1, n_vectors).T.ravel()

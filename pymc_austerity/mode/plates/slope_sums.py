@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.jets.compiled import entry
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
-from pymc_austerity.target import Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix, Vector
 
 # A group whose weights nearly cancel is not expanded, and neither is one whose matrix b_g is not positive.
 _LEAST_SHARE, _NEGATIVE = 0.25, 1e-9

@@ -13,9 +13,8 @@ from pymc_austerity.exceptions import RowsOnDiskError, UnboundedError, Unsuitabl
 from pymc_austerity.kernels.plates.cells import Cells
 from pymc_austerity.mode.plates.row_tables import RowTable, fixed
 from pymc_austerity.model.plates.plate_model import PlateModel
-from pymc_austerity.target import Index, Vector
+from pymc_austerity.target import Index, Matrix, Vector
 
-Matrix = npt.NDArray[np.float64]
 Levels = npt.NDArray[np.int32]
 
 _CHUNK = 16_384

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
@@ -27,13 +26,11 @@ from pymc_austerity.model.plates.inner_effects import first_inner
 from pymc_austerity.model.plates.plate_model import in_theta
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.model.structure.derivatives import Derivatives, not_smooth, symmetric, with_derivatives
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 
 class SharedAt(NamedTuple):
-    """Terms of theta alone.
+    """Terms of theta alone, with gradient and Hessian each.
 
     Attributes
     ----------
@@ -74,7 +71,7 @@ class SharedTerms:
         self._point = shared.point_values(point)
 
     def __call__(self, theta: Vector) -> SharedAt:
-        """All of them at theta."""
+        """All terms that depend on theta alone, with their gradients and Hessians."""
         with np.errstate(all="ignore"):
             found = self._derivatives(*self._point, theta, *self._fact.leaf_values)
         prior, log_square, log_precision, shape, *others = (
@@ -84,7 +81,7 @@ class SharedTerms:
         return SharedAt(prior, log_square, log_precision, shape, tuple(inner), tuple(factor))
 
     def given(self, point: Mapping[str, Any]) -> SharedTerms:
-        """The same where variables outside of theta have other values; what is compiled is shared."""
+        """Terms with other values of the variables outside of theta; what is compiled is shared."""
         result = copy(self)
         result._point = self._fact.point_values(point)
         return result
@@ -94,7 +91,7 @@ class SharedTerms:
         return self._fact.coordinate(k)[0]
 
     def tau_and_precision(self, theta: Vector) -> tuple[float, float]:
-        """Both, tau and log lambda."""
+        """The scale tau and log lambda at theta."""
         found = self.features(theta)
         return float(found[0]), float(found[1])
 
@@ -106,11 +103,11 @@ class SharedTerms:
         return factor, float(features[self._first_inner - 2])
 
     def inner_scales(self, theta: Vector) -> Vector:
-        """Scales of inner effects."""
+        """Scales of inner effects at theta."""
         return self.features(theta)[self._first_inner :]
 
     def features(self, theta: Vector) -> Vector:
-        """All of them."""
+        """Values of all features at theta: tau, log lambda, and scales of inner effects."""
         return np.asarray(self._values(*self._point, theta, *self._fact.leaf_values))
 
     @cached_property

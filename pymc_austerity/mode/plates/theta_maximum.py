@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity import work
 from pymc_austerity.exceptions import NoNormalApproximationError
@@ -22,9 +21,7 @@ from pymc_austerity.mode.plates.theta_density import (
     marginal,
     quadratic_derivatives,
 )
-from pymc_austerity.target import Index, Vector
-
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Index, Matrix, Vector
 
 # What may be the matter, and what to do about it.
 WHY_NO_MODE = (

@@ -15,7 +15,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.chains.layout import ChainLayout, RowsRead, find_layout
-from pymc_austerity.model.chains.reads import ReadingTerm, cells_that_matter, reading_term
+from pymc_austerity.model.chains.reads import ReadingTerm, elements_that_matter, reading_term
 from pymc_austerity.model.chains.site_terms import SiteTerm, site_term
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.factorise import refuse_scaled_or_random, refuse_single_precision
@@ -112,26 +112,26 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
         if found.selections:
             readings.append(found)
     try:
-        cells = [reading.cells for reading in readings]
-        layout = find_layout(name, shape, _read(readings, cells))
+        elements = [reading.elements for reading in readings]
+        layout = find_layout(name, shape, _read(readings, elements))
     except FactorisationError:  # some of what is read may not matter
         inputs = [*values, *placeholders]
         numbers = [*jittered(graph), *data]
-        cells = [
-            reading.cells
+        elements = [
+            reading.elements
             if reading.is_single
-            else np.where(cells_that_matter(reading, inputs, numbers), reading.cells, -1)
+            else np.where(elements_that_matter(reading, inputs, numbers), reading.elements, -1)
             for reading in readings
         ]
-        layout = find_layout(name, shape, _read(readings, cells))
+        layout = find_layout(name, shape, _read(readings, elements))
     sorted_terms = [
-        site_term(r, own, layout) for r, own in zip(readings, cells, strict=True) if (own >= 0).any()
+        site_term(r, own, layout) for r, own in zip(readings, elements, strict=True) if (own >= 0).any()
     ]
     return FoundChain(name, graph, states, layout, sorted_terms, leaves, data)
 
 
-def _read(readings: Sequence[ReadingTerm], cells: Sequence[np.ndarray]) -> list[RowsRead]:
-    return [RowsRead(r.term.name, own) for r, own in zip(readings, cells, strict=True)]
+def _read(readings: Sequence[ReadingTerm], elements: Sequence[np.ndarray]) -> list[RowsRead]:
+    return [RowsRead(r.term.name, own) for r, own in zip(readings, elements, strict=True)]
 
 
 def _rows_of(graph: LogDensityGraph, states: Variable) -> tuple[list[LocalTerm], list[bool]]:

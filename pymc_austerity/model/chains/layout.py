@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pymc_austerity.exceptions import FactorisationError
-from pymc_austerity.model.chains.reads import Cells
+from pymc_austerity.target import Index
 
 # Components of a state.
 MOST_COMPONENTS = 4
@@ -24,17 +24,17 @@ MOST_COMPONENTS = 4
 
 @dataclass(frozen=True, eq=False)
 class RowsRead:
-    """What the rows of one term read.
+    """Elements that the rows of one term read.
 
     Attributes
     ----------
     name : str
-    cells : ndarray of int, shape (n_rows, k)
+    elements : ndarray of int, shape (n_rows, k)
         -1 for what does not matter.
     """
 
     name: str
-    cells: Cells
+    elements: Index
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,30 +47,30 @@ class ChainLayout:
         Of the variable.
     starts : ndarray of int, shape (n_series + 1,)
         The first site of each series, and the number of sites.
-    cells : ndarray of int, shape (n_sites, D)
+    elements : ndarray of int, shape (n_sites, D)
         The elements that are the state of each site.
     """
 
     shape: tuple[int, ...]
-    starts: Cells
-    cells: Cells
+    starts: Index
+    elements: Index
 
     @property
     def n_sites(self) -> int:
         """Number of states."""
-        return len(self.cells)
+        return len(self.elements)
 
     @property
     def n_components(self) -> int:
         """D, the components of a state."""
-        return int(self.cells.shape[1])
+        return int(self.elements.shape[1])
 
-    def places(self) -> tuple[Cells, Cells]:
-        """For each element, its site and its component."""
-        site = np.empty(self.cells.size, dtype=np.int64)
+    def places(self) -> tuple[Index, Index]:
+        """Site and component of each element."""
+        site = np.empty(self.elements.size, dtype=np.int64)
         component = np.empty_like(site)
-        site[self.cells] = np.arange(self.n_sites)[:, None]
-        component[self.cells] = np.arange(self.n_components)
+        site[self.elements] = np.arange(self.n_sites)[:, None]
+        component[self.elements] = np.arange(self.n_components)
         return site, component
 
     def is_first(self) -> np.ndarray:
@@ -81,16 +81,16 @@ class ChainLayout:
 
     def label(self, name: str, site: int) -> str:
         """A state as the user writes it."""
-        return element(name, self.shape, self.cells[site])
+        return element(name, self.shape, self.elements[site])
 
 
 class NoChainError(Exception):
     """Rows do not fit; the message says which row of which term, and what it reads."""
 
 
-def element(name: str, shape: Sequence[int], cells: Sequence[int] | Cells) -> str:
+def element(name: str, shape: Sequence[int], elements: Sequence[int] | Index) -> str:
     """Elements as the user writes them: ``h[3, 5]``."""
-    places = [np.unravel_index(int(cell), tuple(shape)) for cell in cells]
+    places = [np.unravel_index(int(one), tuple(shape)) for one in elements]
     return ", ".join(f"{name}[{', '.join(str(int(i)) for i in place)}]" for place in places)
 
 
@@ -132,8 +132,8 @@ def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRe
     after, before = np.full(size, -1), np.full(size, -1)
     pairs = []
     for term in rows:
-        low, high = _extremes(term.cells, size)
-        between = (term.cells >= 0) & (term.cells != low[:, None]) & (term.cells != high[:, None])
+        low, high = _extremes(term.elements, size)
+        between = (term.elements >= 0) & (term.elements != low[:, None]) & (term.elements != high[:, None])
         bad = np.flatnonzero(between.any(axis=1))
         if len(bad):
             raise NoChainError(_too_many(name, shape, term, int(bad[0])))
@@ -166,12 +166,12 @@ def _row_with(name: str, shape: tuple[int, ...], pair: tuple[int, int], pairs: l
     raise AssertionError("the pair is of some row")
 
 
-def _extremes(cells: Cells, size: int) -> tuple[Cells, Cells]:
+def _extremes(elements: Index, size: int) -> tuple[Index, Index]:
     """The first and last element of each row; (size, -1) if there is none."""
-    return np.where(cells < 0, size, cells).min(axis=1), cells.max(axis=1)
+    return np.where(elements < 0, size, elements).min(axis=1), elements.max(axis=1)
 
 
-def _in_order(after: Cells, before: Cells) -> tuple[Cells, Cells]:
+def _in_order(after: Index, before: Index) -> tuple[Index, Index]:
     """First sites of series, and the elements of all sites, by following links from their beginnings."""
     beginnings = np.flatnonzero(before < 0)
     current, position = beginnings, np.zeros(len(beginnings), dtype=np.int64)
@@ -212,7 +212,7 @@ def _fits(layout: ChainLayout, rows: Sequence[RowsRead]) -> bool:
     site, _ = layout.places()
     first = layout.is_first()
     for term in rows:
-        sites = np.where(term.cells < 0, -1, site[term.cells])
+        sites = np.where(term.elements < 0, -1, site[term.elements])
         last = sites.max(axis=1)
         earlier = np.where(sites < 0, last[:, None], sites).min(axis=1)
         if ((last - earlier > 1) | ((last != earlier) & first[last])).any():
@@ -221,5 +221,5 @@ def _fits(layout: ChainLayout, rows: Sequence[RowsRead]) -> bool:
 
 
 def _too_many(name: str, shape: tuple[int, ...], term: RowsRead, row: int) -> str:
-    read = sorted(set(term.cells[row][term.cells[row] >= 0].tolist()))
+    read = sorted(set(term.elements[row][term.elements[row] >= 0].tolist()))
     return f"row {row} of the term {term.name!r} contains {element(name, shape, read)}"

@@ -28,8 +28,8 @@ from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
+from pymc_austerity.target import Index
 
-Cells = npt.NDArray[np.int64]
 # Values of elements at which it is tried out whether a row depends on them.
 _SCALES = (0.3, 1.0, 3.0, 30.0)
 _SEED = 24
@@ -38,7 +38,7 @@ _MOVES_ELEMENTS = (AdvancedSubtensor, Subtensor, DimShuffle, SpecifyShape, Resha
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class SelectedElements:
     """One selection of elements of h in the graph of the rows of a term.
 
     Attributes
@@ -47,13 +47,13 @@ class Selection:
         ``h[position]``.
     row_axis : int or None
         The axis of `var` along which the rows are; None in a term of a single row.
-    cells : ndarray of int, shape (n_rows, k)
+    elements : ndarray of int, shape (n_rows, k)
         For each row, the numbers of the k elements that are selected for it, in the order of the other axes.
     """
 
     var: Variable
     row_axis: int | None
-    cells: Cells
+    elements: Index
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,18 +66,18 @@ class ReadingTerm:
         Its `index` is unused if there is one row alone, which is not lifted.
     is_single : bool
         Whether that is so: `rows` is then one number.
-    selections : list of Selection
+    selections : list of SelectedElements
         None of them, if the term does not depend on h.
     """
 
     term: LocalTerm
     is_single: bool
-    selections: list[Selection]
+    selections: list[SelectedElements]
 
     @property
-    def cells(self) -> Cells:
-        """For each row, the elements that it reads, those of all selections side by side."""
-        return np.concatenate([each.cells for each in self.selections], axis=1)
+    def elements(self) -> Index:
+        """The elements that each row reads, those of all selections side by side."""
+        return np.concatenate([each.elements for each in self.selections], axis=1)
 
 
 def reading_term(
@@ -128,7 +128,7 @@ def reading_term(
 
 def _selection(
     term: LocalTerm, var: Variable, h: Variable, name: str, leaves: dict[Variable, np.ndarray]
-) -> Selection:
+) -> SelectedElements:
     numbers = pt.constant(np.arange(np.prod(h.type.shape)).reshape(h.type.shape))
     (positions,) = rebuild([var], {h: numbers})
     inputs = [term.index, *leaves]
@@ -147,10 +147,10 @@ def _selection(
     short, long = at(2).shape, at(3).shape
     axes = [axis for axis, (a, b) in enumerate(zip(short, long, strict=True)) if a != b]
     if not axes:
-        cells = np.broadcast_to(at(1).ravel(), (term.size, int(np.prod(short))))
-        return Selection(var, None, cells)
-    cells = np.moveaxis(at(term.size), axes[0], 0).reshape(term.size, -1)
-    return Selection(var, axes[0], cells)
+        elements = np.broadcast_to(at(1).ravel(), (term.size, int(np.prod(short))))
+        return SelectedElements(var, None, elements)
+    elements = np.moveaxis(at(term.size), axes[0], 0).reshape(term.size, -1)
+    return SelectedElements(var, axes[0], elements)
 
 
 def replaced(reading: ReadingTerm, values: Sequence[Variable]) -> Variable:
@@ -160,13 +160,13 @@ def replaced(reading: ReadingTerm, values: Sequence[Variable]) -> Variable:
     ----------
     reading : ReadingTerm
     values : sequence of TensorVariable
-        One vector for each column of `reading.cells`, with one number for each row; of a single row, with any
-        number of them: the result has as many.
+        One vector for each column of `reading.elements`, with one number for each row; of a single row, with
+        any number of them: the result has as many.
     """
     left = iter(values)
     replace = {}
     for selection in reading.selections:
-        own = list(itertools.islice(left, selection.cells.shape[1]))
+        own = list(itertools.islice(left, selection.elements.shape[1]))
         replace[selection.var] = _shaped_as(selection, own)
     if not reading.is_single:
         return rebuild([reading.term.rows], replace)[0]
@@ -174,7 +174,7 @@ def replaced(reading: ReadingTerm, values: Sequence[Variable]) -> Variable:
     return rows.sum(axis=list(range(1, rows.type.ndim))) if rows.type.ndim > 1 else rows
 
 
-def _shaped_as(selection: Selection, columns: list[Variable]) -> Variable:
+def _shaped_as(selection: SelectedElements, columns: list[Variable]) -> Variable:
     """Columns of numbers in the shape of a selection."""
     axis = selection.row_axis
     shape = [k for a, k in enumerate(selection.var.type.shape) if a != axis]
@@ -184,7 +184,7 @@ def _shaped_as(selection: Selection, columns: list[Variable]) -> Variable:
     return pt.moveaxis(table, 0, axis or 0)
 
 
-def cells_that_matter(
+def elements_that_matter(
     reading: ReadingTerm, inputs: Sequence[Variable], values: Sequence[np.ndarray]
 ) -> npt.NDArray[np.bool_]:
     """Which of the elements that rows read change them; a factor of zero hides some.
@@ -198,14 +198,14 @@ def cells_that_matter(
 
     Returns
     -------
-    ndarray of bool, shape of `reading.cells`
+    ndarray of bool, shape of `reading.elements`
     """
-    columns = [pt.vector(f"column{k}") for k in range(reading.cells.shape[1])]
+    columns = [pt.vector(f"column{k}") for k in range(reading.elements.shape[1])]
     rows = replaced(reading, columns)
     function = function_of([*columns, reading.term.index, *inputs], rows, mode=INTERPRETED)
     rng = np.random.default_rng(_SEED)
     n_rows = reading.term.size
-    matters = np.zeros(reading.cells.shape, dtype=bool)
+    matters = np.zeros(reading.elements.shape, dtype=bool)
     with np.errstate(all="ignore"):
         for scale in _SCALES:
             at = rng.normal(scale=scale, size=(len(columns), n_rows))

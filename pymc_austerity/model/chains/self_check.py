@@ -89,10 +89,10 @@ def check_chain(chain: ChainModel, model: pm.Model) -> None:
     rng = np.random.default_rng(_SEED)
     ours, theirs = [], []
     for _ in range(2):
-        states = point[name].ravel()[layout.cells] + rng.normal(size=layout.cells.shape)
+        states = point[name].ravel()[layout.elements] + rng.normal(size=layout.elements.shape)
         ours.append(log_density_of_path(chain, point, states))
-        h = np.empty(layout.cells.size)
-        h[layout.cells] = states
+        h = np.empty(layout.elements.size)
+        h[layout.elements] = states
         at = {**point, name: h.reshape(layout.shape)}
         with np.errstate(all="ignore"):
             theirs.append(float(np.sum(full(*(at[v.name] for v in model.value_vars)))))

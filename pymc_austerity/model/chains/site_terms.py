@@ -13,10 +13,11 @@ from pytensor.tensor.type import TensorType
 
 from pymc_austerity.model.chains.derivatives import derivatives
 from pymc_austerity.model.chains.layout import ChainLayout
-from pymc_austerity.model.chains.reads import Cells, ReadingTerm, replaced
+from pymc_austerity.model.chains.reads import ReadingTerm, replaced
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 from pymc_austerity.model.refusal import NO_GRADIENT
+from pymc_austerity.target import Index
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +39,14 @@ class SiteTerm:
     """
 
     reading: ReadingTerm
-    rows: Cells
-    roles: Cells
+    rows: Index
+    roles: Index
     links: bool
     n_components: int
 
     @property
     def name(self) -> str:
-        """Of the model's term."""
+        """Name of the term in the model."""
         return self.reading.term.name
 
     def has_rows(self, sites: np.ndarray) -> np.ndarray:
@@ -63,30 +64,30 @@ class SiteTerm:
         return SiteTerm(self.reading, rows, self.roles, links, self.n_components)
 
 
-def site_term(reading: ReadingTerm, cells: Cells, layout: ChainLayout) -> SiteTerm:
+def site_term(reading: ReadingTerm, elements: Index, layout: ChainLayout) -> SiteTerm:
     """Sort the rows of a term by sites.
 
     Parameters
     ----------
     reading : ReadingTerm
-    cells : ndarray of int, shape (n_rows, k)
+    elements : ndarray of int, shape (n_rows, k)
         What each row reads; -1 for what does not matter.
     layout : ChainLayout
     """
     site, component = layout.places()
-    sites = np.where(cells < 0, -1, site[cells])
+    sites = np.where(elements < 0, -1, site[elements])
     own = sites.max(axis=1)
     is_before = sites < own[:, None]
-    roles = component[np.maximum(cells, 0)] + layout.n_components * is_before
-    links = bool((is_before & (cells >= 0)).any())
-    roles = np.where(cells < 0, -1, roles)
+    roles = component[np.maximum(elements, 0)] + layout.n_components * is_before
+    links = bool((is_before & (elements >= 0)).any())
+    roles = np.where(elements < 0, -1, roles)
     # What does not matter takes whatever the other rows take there.
     most = roles.max(axis=0)
     roles = np.where(roles < 0, np.maximum(most, 0), roles)
     return SiteTerm(reading, _by_site(own, layout.n_sites), roles, links, layout.n_components)
 
 
-def _by_site(own: Cells, n_sites: int) -> Cells:
+def _by_site(own: Index, n_sites: int) -> Index:
     """Numbers of the rows of each site, side by side; rows without any (-1) are left out."""
     rows = np.flatnonzero(own >= 0)
     order = rows[np.argsort(own[rows], kind="stable")]
@@ -125,7 +126,7 @@ class SiteGraphs:
         return self._sum([self._entries(term, 0)[0] for term in terms])
 
     def expansion(self, terms: Sequence[SiteTerm], n: int) -> tuple[Variable, list[Variable], list[Variable]]:
-        """The same with gradient and Hessian in the first n numbers of the states, entry by entry.
+        """Sums at each site with gradient and Hessian in the first n numbers of the states, by entry.
 
         Raises
         ------
@@ -176,7 +177,7 @@ class SiteGraphs:
         (rows,) = rebuild([replaced(term.reading, values)], {term.reading.term.index: index})
         return rows, number, unknown
 
-    def _row_numbers(self, rows: Cells) -> Variable:
+    def _row_numbers(self, rows: Index) -> Variable:
         """Numbers of rows of the sites, one site after the other; -1 where there is none."""
         if rows.shape[1] > 1:
             return self._table(rows)[self._sites].flatten()
@@ -186,7 +187,7 @@ class SiteGraphs:
             return self._sites + int(shift[0]) if shift[0] else self._sites
         return self._table(rows[:, 0])[self._sites]
 
-    def _by_role(self, roles: Cells, index: Variable, columns: list[Variable]) -> Variable:
+    def _by_role(self, roles: Index, index: Variable, columns: list[Variable]) -> Variable:
         """The number that each row takes in one of its places."""
         different = np.unique(roles)
         result = columns[different[0]]

@@ -1,1 +1,1 @@
-"""From graphs to machine code."""
+"""Compile graphs to machine code."""

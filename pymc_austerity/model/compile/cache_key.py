@@ -70,7 +70,7 @@ def _is_described(function: Any) -> bool:
 
 
 def modules_of(names: Iterable[str]) -> list[str]:
-    """These modules, and all of the package that they import, directly or not; sorted."""
+    """Modules with all modules of the package that they import, directly or not, sorted."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:

@@ -30,7 +30,7 @@ _FIELDS = ("state_address", "state", "fnptr_next_uint64", "fnptr_next_uint32", "
 
 
 def addresses_of(rng: np.random.Generator) -> Addresses:
-    """Where state and functions of a generator are, for `generator_at`; valid as long as `rng` exists."""
+    """Addresses of state and functions of a generator, for `generator_at`; valid as long as `rng` exists."""
     interface: Any = rng.bit_generator.ctypes
     functions = (interface.next_uint64, interface.next_uint32, interface.next_double)
     pointers = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
@@ -39,7 +39,7 @@ def addresses_of(rng: np.random.Generator) -> Addresses:
 
 @intrinsic
 def generator_at(typing_context: Any, addresses: Any) -> Any:
-    """In compiled code: the generator at some addresses. It is the caller's; nothing is counted."""
+    """The random generator at some addresses, in compiled code. It is the caller's; nothing is counted."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         (kind,), (value,) = signature.args, arguments
@@ -122,7 +122,7 @@ class NativeKernel:
         return self._outcome_of(args, entry_point(*self._given(args)))
 
     def _given(self, args: tuple[Any, ...]) -> list[Any]:
-        """What machine code is called with."""
+        """Arguments of the machine code: addresses in place of the generator and of the model's arguments."""
         rng = args[self._rng_at]
         generator = self._generator
         if generator[0] is not rng:

@@ -7,19 +7,20 @@ from functools import lru_cache
 
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.compiled import entry
-from pymc_austerity.bounds.jets.derivatives import Array, Program
+from pymc_austerity.bounds.jets.derivatives import Program
 from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_points
 from pymc_austerity.bounds.jets.source import source_of
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.model.compile.cache_key import key_of
 from pymc_austerity.model.compile.native import from_source
+from pymc_austerity.target import Array
 
 _ORDER = 2
 
 
 @lru_cache(maxsize=64)
 def program_of(expression: Expression, n_predictors: int) -> Program:
-    """That of an expression: compiled from source if that is short, and else run by the machine."""
+    """Program of an expression: compiled from source if that is short, and else run by the machine."""
     source = source_of(expression, n_predictors)
     if source is not None:
         environment = {"__name__": __name__, "math": math}

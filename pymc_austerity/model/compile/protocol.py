@@ -76,11 +76,11 @@ class Backend(Protocol):
 
     @property
     def takes_source(self) -> bool:
-        """See above."""
+        """Whether functions may be `WrittenFunction`, source code that the backend compiles."""
 
     @property
     def name(self) -> str:
-        """Of the backend."""
+        """Name of the backend, as users give it."""
 
     @property
     def mode(self) -> Any:
@@ -90,7 +90,7 @@ class Backend(Protocol):
         """A function of some graphs, for `entry` and `compile`."""
 
     def entry(self, function: Any) -> Callable[..., Any]:
-        """What Python calls to run a `function`: arrays in, a sequence of arrays out."""
+        """Function that Python calls to run a `function`: arrays in, a sequence of arrays out."""
 
     def compile(
         self, functions: Mapping[str, Any], kernel: Callable[..., Any], records: Records

@@ -50,7 +50,7 @@ def filled(record: Any, values: Iterator[Any]) -> Any:
 
 
 def call_parameters(kernel: Callable[..., Any], records: Records) -> list[str]:
-    """What a kernel is called with: its parameters, and of records the open fields."""
+    """Names of what a kernel is called with: its parameters, and of records the open fields."""
     names: list[str] = []
     for name in inspect.signature(kernel).parameters:
         names += [f"{name}_{field}" for field in open_fields(records[name])] if name in records else [name]
@@ -63,7 +63,7 @@ def constructor_source(record: Any) -> str:
 
 
 def constructor(record: Any) -> Callable[..., Any]:
-    """The same for compiled code, which no function can be handed to from outside."""
+    """A function for compiled code that makes the record of its open fields; others are compiled into it."""
     functions = {name: value for name, value in zip(record._fields, record, strict=True) if value is not ...}
     environment = {"__name__": type(record).__module__, "Record": type(record), **functions}
     made: Callable[..., Any] = jitable(

@@ -1,4 +1,4 @@
-"""From a `Factorisation` to the functions of a `Target`.
+"""Make the functions of a `Target` of a `Factorisation`.
 
 A kernel (`pymc_austerity.kernels`) is a plain function of plain functions. Here are the graphs of these
 functions, and their arguments at a point. A backend (`model.compile.protocol`) makes functions of the graphs,
@@ -108,7 +108,7 @@ class CompiledTarget:
         return [name for name in self.other_names if self.values[name] in used]
 
     def stored_at(self, rows: np.ndarray) -> np.ndarray:
-        """Where some rows of the population are stored."""
+        """Numbers under which some rows of the population are stored."""
         if not self._orders:
             return rows
         start, places = 0, []

@@ -50,7 +50,7 @@ def _parameters(name: str, states: types.Array) -> tuple[types.Type, ...]:
 
 
 def places_of(kinds: Sequence[Kind]) -> list[int]:
-    """Where in a table arrays of these types and dimensions begin."""
+    """Positions in a table at which arrays of these types and dimensions begin."""
     steps = [1 + n_dim for _, n_dim in kinds]
     return [int(place) for place in FIRST_ARRAY + np.cumsum([0, *steps])[:-1]]
 
@@ -139,13 +139,13 @@ def _number(context: Any, builder: Any, numbers: Any, k: int) -> Any:
 
 
 def as_vector(array: np.ndarray) -> Vector:
-    """In compiled code: the same numbers as `VECTOR`, copied if these are not in one piece."""
+    """The numbers of an array as a `VECTOR`, in compiled code; copied if they are not in one piece."""
     raise NotImplementedError
 
 
 @intrinsic
 def _as_contiguous(typing_context: Any, array: Any) -> Any:
-    """The same array, which is contiguous though its type does not say so."""
+    """The array with a type that says it is contiguous."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return impl_ret_borrowed(context, builder, VECTOR, arguments[0])

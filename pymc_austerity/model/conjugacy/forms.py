@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array
 
 # What is left of zero after cancellation, relative to what was cancelled.
 _ROUNDING = 1e-11
@@ -42,7 +41,7 @@ class Totals(NamedTuple):
 
 
 class Coordinates(Protocol):
-    """What a form asks of a variable: its natural values as a table, and what they stand for."""
+    """A variable as forms see it: its natural values as a table, and what they stand for."""
 
     n_rows: int
     n_parts: int
@@ -92,7 +91,7 @@ class LikelihoodForm(ABC):
     def references_at(
         self, coordinates: Coordinates, log_theta: Array, stored: tuple[Array, ...], *, constant: bool
     ) -> tuple[Array, ...]:
-        """Where derivatives are taken when the processes are at `log_theta`.
+        """Natural values at which derivatives are taken when the processes are at `log_theta`.
 
         Parameters
         ----------
@@ -154,18 +153,18 @@ class Counts(ConjugateForm):
         gradient: Callable[[Array], Array],
         prior: tuple[Array, Array],
     ) -> tuple[Array, ...]:
-        """One is enough: derivatives are the same everywhere."""
+        """One reference is enough: derivatives are the same everywhere."""
         return coordinates.reference_pair(start)[:1]
 
     def statistics(
         self, coordinates: Coordinates, derivatives: Sequence[Array], references: Sequence[Array]
     ) -> Totals:
-        """S is G."""
+        """Statistics s and t of counts: s is the gradient g."""
         table = coordinates.table(derivatives[0])
         return Totals(table, np.zeros((*table.shape[:-1], 1)))
 
     def residuals(self, coordinates: Coordinates, found: Totals, tables: Array, weights: Array) -> Array:
-        """G - s."""
+        """Derivatives less the statistics, g - s."""
         return tables - found.s
 
 
@@ -259,13 +258,13 @@ class Frozen(LikelihoodForm):
     def references_at(
         self, coordinates: Coordinates, log_theta: Array, stored: tuple[Array, ...], *, constant: bool
     ) -> tuple[Array, ...]:
-        """The present values."""
+        """The present natural values, at which the drift is frozen."""
         return (coordinates.natural(log_theta),)
 
     def gamma_parameters(
         self, coordinates: Coordinates, shape: Array, rate: Array, log_theta: Array, shift: float
     ) -> tuple[Array, Array]:
-        """With M on both sides of the drift, which keeps shapes positive."""
+        """Shapes and rates with M on both sides of the drift, which keeps shapes positive."""
         return coordinates.shifted(shape, rate, log_theta, shift)
 
 

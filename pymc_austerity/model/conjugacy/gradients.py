@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.gradient import grad
@@ -26,9 +25,7 @@ from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import rebuild, stable
 from pymc_austerity.model.refusal import NO_GRADIENT
-
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
+from pymc_austerity.target import Array, Index
 
 # No vector is so long: everything is evaluated in full.
 _NOTHING_LOCAL = 2**62
@@ -163,7 +160,7 @@ class LikelihoodGradient:
         return sum(self.sizes)
 
     def args(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
-        """What the functions take besides natural values and rows: other variables, data."""
+        """Arguments of the functions besides natural values and rows: other variables, data."""
         if not self.names:
             return ()
         others = []
@@ -180,13 +177,13 @@ class LikelihoodGradient:
         return self._local[term](natural, index, *args)[0]
 
     def short(self, natural: Array, args: tuple[Any, ...]) -> Array:
-        """Those of the terms that are not local, one in each row."""
+        """Derivatives of the terms that are not local, a row for each term."""
         if self._global is None:
             return np.zeros((0, self._size))
         return self._global(natural, *args)[0]
 
     def terms(self, natural: Array, args: tuple[Any, ...]) -> Array:
-        """Each term in full, in the order of `names`; (terms, size)."""
+        """Derivatives of each term in full, in the order of `names`; (terms, size)."""
         result = np.zeros((len(self.names), self._size))
         for k, size in enumerate(self.sizes):
             for start in range(0, size, CHUNK):

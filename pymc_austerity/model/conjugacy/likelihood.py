@@ -29,7 +29,7 @@ _SELECTIONS = (Subtensor, AdvancedSubtensor, DimShuffle, Reshape, SpecifyShape)
 
 
 class _FromNatural(Transform):
-    """From the natural values of a variable to itself. Nobody asks for its Jacobian."""
+    """Transform from the natural values of a variable to the variable. Nobody asks for its Jacobian."""
 
     name = "natural"
 

@@ -23,8 +23,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.model.conjugacy.families import FAMILIES, family_of
-from pymc_austerity.model.conjugacy.families.base import Array
 from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.target import Array
 
 
 class GammaPrior:
@@ -77,7 +77,7 @@ class GammaPrior:
         self._parameters: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is compiled."""
+        """Attributes without the compiled function of the parameters."""
         return {**self.__dict__, "_parameters": None}
 
     @property

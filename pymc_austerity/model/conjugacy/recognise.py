@@ -11,11 +11,12 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.conjugacy.families.base import GammaFamily
-from pymc_austerity.model.conjugacy.forms import FROZEN, Array, ConjugateForm
+from pymc_austerity.model.conjugacy.forms import FROZEN, ConjugateForm
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.statistics import Place, Structure
 from pymc_austerity.model.graph.rewrite import INTERPRETED
+from pymc_austerity.target import Array
 
 # Random points at which a form is verified, for each of several values of the other variables, which are
 # moved by up to these distances.

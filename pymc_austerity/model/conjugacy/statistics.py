@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.model.conjugacy.forms import Array, LikelihoodForm, Totals
+from pymc_austerity.model.conjugacy.forms import LikelihoodForm, Totals
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior
+from pymc_austerity.target import Array
 
 
 class Place(NamedTuple):
-    """Where derivatives are taken.
+    """A point at which derivatives of the likelihood are taken.
 
     Attributes
     ----------
@@ -49,7 +50,7 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What was found out about one variable. Nothing in it has size N.
+    """Form of the likelihood in one variable, as it was found out. Nothing in it has size N.
 
     Attributes
     ----------
@@ -105,7 +106,7 @@ class Conjugacy:
         return self.structure.form
 
     def place(self, log_theta: Array, point: Mapping[str, Any]) -> Place:
-        """Where derivatives are taken when the processes are at `log_theta`."""
+        """Point at which derivatives are taken when the processes are at `log_theta`."""
         structure = self.structure
         references = structure.form.references_at(
             self.prior.family, log_theta, structure.references, constant=structure.constant

@@ -31,7 +31,7 @@ def check_in_full(value: Variable, conditions: Sequence[Variable]) -> Variable:
 
 
 def checked_rows(var: Variable) -> tuple[Variable, Variable] | None:
-    """For ``switch(all(valid), value, -inf)``: `valid` in a shape that broadcasts to `value`, and `value`.
+    """Parts of ``switch(all(valid), value, -inf)``: `valid` in a shape that fits `value`, and `value`.
 
     None if `var` is something else, or the shapes do not fit.
     """

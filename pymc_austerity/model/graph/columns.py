@@ -18,7 +18,7 @@ type FittedTerms = dict[tuple[Variable, int, int], Variable | None]
 
 
 def parts_of_join(op: Split, inputs: list[Variable]) -> list[Variable] | None:
-    """What a join is split into, if these are its own parts; None if not. Increments of a walk are."""
+    """Parts that a join is split into again, as increments of a walk are; None for other splits."""
     joined, lengths = inputs[0], inputs[-1]
     is_join = joined.owner is not None and isinstance(joined.owner.op, Join)
     if not is_join or joined.owner.op.axis != op.axis or not isinstance(lengths, Constant):
@@ -29,7 +29,7 @@ def parts_of_join(op: Split, inputs: list[Variable]) -> list[Variable] | None:
 
 
 def single_column(node: Apply, inputs: list[Variable]) -> Variable | None:
-    """What a selection of one number along one axis selects from a join; None if it is not that.
+    """The part of a join that a selection of one number along one axis takes; None for others.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ OF_ELEMENT = 7.0
 OF_SHORT_ELEMENT = 2.0
 
 
-class Elements(NamedTuple):
+class ElementCounts(NamedTuple):
     """Numbers that a graph computes.
 
     Attributes
@@ -34,7 +34,7 @@ class Elements(NamedTuple):
     fixed: int
 
 
-def elements(graphs: Iterable[Variable], roots: Iterable[Variable]) -> Elements:
+def elements(graphs: Iterable[Variable], roots: Iterable[Variable]) -> ElementCounts:
     """Count the numbers of all operations that depend on `roots`: of each its largest input or output."""
     graphs = list(graphs)
     moving = depends_on(graphs, roots)
@@ -47,7 +47,7 @@ def elements(graphs: Iterable[Variable], roots: Iterable[Variable]) -> Elements:
         of_row += max((_size(shape) for shape in shapes if None in shape), default=0)
         if not any(None in shape for shape in shapes):
             fixed += max(map(_size, shapes), default=0)
-    return Elements(of_row, fixed)
+    return ElementCounts(of_row, fixed)
 
 
 def _size(shape: tuple[int | None, ...]) -> int:

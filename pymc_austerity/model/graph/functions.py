@@ -34,7 +34,7 @@ _MOST_NUMBERS = 5_000
 
 
 class Kept:
-    """What was made for some keys; those not used for longest are forgotten. Threads wait for each other."""
+    """Objects made for some keys; those not used for longest are forgotten. Threads wait for each other."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[Hashable, Any] = OrderedDict()
@@ -44,7 +44,7 @@ class Kept:
         return len(self._made)
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What is kept for a key, made now if it is not."""
+        """The object kept for a key, made now if there is none."""
         with self._lock:
             made = self._made.pop(key) if key in self._made else make()
             self._made[key] = made  # now the last to be forgotten
@@ -122,7 +122,7 @@ def kept_function(
     stabilised: bool = False,
     **options: Any,
 ) -> Any:
-    """As `function_of`, but a PyTensor function, of which data are a part."""
+    """PyTensor function of some graphs, kept as by `function_of`; data are a part of it."""
     listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
     structure = structure_of(inputs, listed)
     made = []
@@ -145,7 +145,7 @@ def kept_function(
 
 
 def structure_of(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Hashable | None:
-    """What two graphs have in common if they are the same function of their inputs.
+    """Key that two graphs have in common if they are the same function of their inputs.
 
     None if a graph has shared variables, constants of more than some thousand numbers, or arrays in a graph
     within an operation. Constants are the same if their bits are: -0.0 is not 0.0, and an array that was

@@ -59,7 +59,7 @@ def with_infinite_apart(outputs: list[Variable], leaves: Mapping[Variable, np.nd
 
 
 def _source(var: Variable) -> Variable:
-    """What a variable is a selection from, in another shape perhaps."""
+    """The variable that another one is a selection from, in another shape perhaps."""
     while var.owner is not None and isinstance(var.owner.op, DimShuffle | AdvancedSubtensor):
         var = var.owner.inputs[0]
     return var

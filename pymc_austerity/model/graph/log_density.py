@@ -68,7 +68,7 @@ class LogDensityGraph:
 
     @property
     def on_disk(self) -> list[Variable]:
-        """Those of `data` whose rows are on disk."""
+        """Variables of `data` whose rows are on disk."""
         return [typed for typed, shared in self.data.items() if rows_of(shared) is not None]
 
     def data_values(self) -> list[np.ndarray]:
@@ -190,7 +190,7 @@ def _longest(term: Variable) -> int:
 
 
 def _present(every_shared: Iterable[SharedVariable]) -> list[tuple[list[Any], Any]]:
-    """Where shared data have their values, and these."""
+    """Containers of shared data, and the values that they have now."""
     return [(shared.container.storage, shared.container.storage[0]) for shared in every_shared]
 
 

@@ -50,7 +50,7 @@ def difference_of_sums(node: Apply, inputs: list[Variable]) -> Variable | None:
 
 
 def _elements(x: Variable) -> tuple[np.ndarray, Variable] | None:
-    """Which elements of the cumulative sum of what a vector is; None if it is not that."""
+    """Numbers of elements of a cumulative sum, and its summands; None if a vector is no such selection."""
     if x.owner is None or not isinstance(x.owner.op, AdvancedSubtensor):
         return None
     summed, *index = x.owner.inputs

@@ -199,7 +199,7 @@ def _folded(node: Apply) -> list[Variable] | None:
 
 
 def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable]:
-    """Each of the variables `values` as a part of one vector."""
+    """The variables `values`, each as a part of one vector."""
     parts, start = {}, 0
     for value in values:
         size = int(np.prod(value.type.shape))
@@ -210,7 +210,7 @@ def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable
 
 
 def stable(rows: Variable) -> Variable:
-    """The same after rewrites that keep log(1 - sigmoid(eta)) from becoming log(0).
+    """Rows after rewrites that keep log(1 - sigmoid(eta)) from becoming log(0).
 
     Some patterns are only found before the graph is brought to a canonical form, some only after.
     """
@@ -236,7 +236,7 @@ def narrowed(outputs: Sequence[Variable]) -> list[Variable]:
 def depends_on(
     outputs: Iterable[Variable], roots: Iterable[Variable], *, by_shape: bool = False
 ) -> dict[Variable, bool]:
-    """For every variable of the graphs: does it depend on the value of `roots`, or on their shape?"""
+    """Whether each variable of the graphs depends on the value of `roots`, or on their shape."""
     outputs = list(outputs)
     found: dict[Variable, bool] = dict.fromkeys(roots, True)
     for node in toposort(outputs):

@@ -27,7 +27,7 @@ from pymc_austerity.exceptions import RowsOnDiskError
 
 
 class HeadVariable(TensorVariable):
-    """The result of `RowsOnDisk`."""
+    """The variable that stands for rows on disk, with the head of the rows as its value."""
 
     @property
     def data(self) -> np.ndarray:
@@ -97,7 +97,7 @@ class RowsOnDisk(Op):
         return self._mapped
 
     def refusal(self) -> RowsOnDiskError:
-        """What is raised where it is computed."""
+        """Error that is raised where the operation would be computed."""
         return RowsOnDiskError(
             f"{self.name!r} is on disk ({len(self.rows):,} rows, {self.rows.path}), and only TunaMH, "
             "MetropolisHastings, AusterityMH, MHSubLhd and MinibatchBarker read single rows there. What was "
@@ -121,17 +121,17 @@ class RowsOnDisk(Op):
         return [(node.inputs[1], *(pt.constant(k, dtype="int64") for k in node.outputs[0].type.shape[1:]))]
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Not while a model is built."""
+        """False: rows are not read while a model is built."""
         return False
 
 
 @numba_funcify.register(RowsOnDisk)
-def _(op: RowsOnDisk, **kwargs: Any) -> NoReturn:
+def _refuse_to_compute(op: RowsOnDisk, **kwargs: Any) -> NoReturn:
     raise op.refusal()
 
 
 def on_disk(outputs: Sequence[Variable]) -> dict[Variable, RowsOnDisk]:
-    """What in some graphs stands for rows on disk."""
+    """Variables of some graphs that stand for rows on disk, with their operations."""
     return {
         var: var.owner.op
         for var in ancestors(outputs)

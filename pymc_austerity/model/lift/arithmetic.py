@@ -27,7 +27,9 @@ _FEW_COLUMNS = 64
 
 
 @rule.register(Elemwise)
-def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_elementwise(
+    op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     checked = checked_rows(var)
     if checked is not None:
         valid, value = checked
@@ -39,23 +41,31 @@ def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index
 
 
 @rule.register(DimShuffle)
-def _(op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_dimshuffle(
+    op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     return lifter.take(node.inputs[0], op.new_order[axis], index).dimshuffle(op.new_order)
 
 
 @rule.register(SpecifyShape)
-def _(op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_specified_shape(
+    op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     return lifter.take(lifter.of_known_shape(node), axis, index)
 
 
 @rule.register(CheckAndRaise)
-def _(op: CheckAndRaise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_check(
+    op: CheckAndRaise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     return op(lifter.take(node.inputs[0], axis, index), *node.inputs[1:])
 
 
 @rule.register(CAReduce)
 @rule.register(Argmax)
-def _(op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_reduction(
+    op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     """Reductions over other axes: find the input axis that became output axis `axis`."""
     x = node.inputs[0]
     reduced = range(x.type.ndim) if op.axis is None else op.axis
@@ -65,14 +75,18 @@ def _(op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axis: int, index
 
 @rule.register(Softmax)
 @rule.register(LogSoftmax)
-def _(op: Softmax, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_softmax(
+    op: Softmax, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     if op.axis is None or axis in np.atleast_1d(op.axis):
         refuse(var, "softmax normalises over the rows")
     return op(lifter.take(node.inputs[0], axis, index))
 
 
 @rule.register(CumOp)
-def _(op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_cumulation(
+    op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     if op.axis is None or op.axis == axis:
         refuse(var, f"cum{op.mode}(...) accumulates over the rows")
     return op(lifter.take(node.inputs[0], axis, index))
@@ -80,21 +94,27 @@ def _(op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
 
 @rule.register(SortOp)
 @rule.register(ArgSortOp)
-def _(op: SortOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_sort(
+    op: SortOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     if op.axis == axis:
         refuse(var, "sort orders the rows by values that depend on the sampled variables")
     return op(lifter.take(node.inputs[0], axis, index))
 
 
 @rule.register(SearchsortedOp)
-def _(op: SearchsortedOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_searchsorted(
+    op: SearchsortedOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     """Each value is looked up by itself, among all the edges."""
     edges, values, *order = node.inputs
     return op(edges, lifter.take(values, axis, index), *order)
 
 
 @rule.register(ExtractDiag)
-def _(op: ExtractDiag, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_diagonal(
+    op: ExtractDiag, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x = node.inputs[0]
     batch = [a for a in range(x.type.ndim) if a not in (op.axis1, op.axis2)]
     if axis >= len(batch):
@@ -103,7 +123,9 @@ def _(op: ExtractDiag, lifter: Lifter, node: Apply, var: Variable, axis: int, in
 
 
 @rule.register(IfElse)
-def _(op: IfElse, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_ifelse(
+    op: IfElse, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     """One condition for all rows."""
     condition, *branches = node.inputs
     k = node.outputs.index(var)
@@ -112,14 +134,16 @@ def _(op: IfElse, lifter: Lifter, node: Apply, var: Variable, axis: int, index: 
 
 
 @rule.register(Scan)
-def _(op: Scan, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_scan(
+    op: Scan, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     if is_map(node):
         refuse(var, "a loop over the rows that cannot be written as operations on all rows")
     refuse(var, "scan computes each row from the rows before")
 
 
 @rule.register(Dot)
-def _(op: Dot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_dot(op: Dot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
     x, y = node.inputs
     return _times(op, lifter.take(x, 0, index), y) if axis == 0 else op(x, lifter.take(y, 1, index))
 
@@ -132,7 +156,9 @@ def _times(op: Dot | Blockwise, rows: Variable, y: Variable) -> Variable:
 
 
 @rule.register(Blockwise)
-def _(op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_batch(
+    op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     batch = op.batch_ndim(node)
     if axis < batch:
         rows = op.make_node(*[lifter.take(i, axis, index) for i in node.inputs])
@@ -154,7 +180,9 @@ def _(op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, inde
 
 
 @rule.register(Alloc)
-def _(op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_alloc(
+    op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     value = node.inputs[0]
     own_axis = axis - (var.type.ndim - value.type.ndim)
     if own_axis >= 0:
@@ -170,7 +198,9 @@ def _(op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
 
 
 @rule.register(MakeVector)
-def _(op: MakeVector, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_vector(
+    op: MakeVector, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     """A long vector of few different numbers, as ``pt.stack([a, b, c])[codes]`` becomes."""
     different = list(dict.fromkeys(node.inputs))
     if len(different) >= lifter.threshold:
@@ -180,7 +210,9 @@ def _(op: MakeVector, lifter: Lifter, node: Apply, var: Variable, axis: int, ind
 
 
 @rule.register(Join)
-def _(op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_join(
+    op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     if op.axis != axis:
         rows = [full_rows(lifter.take(piece, axis, index), axis, index) for piece in node.inputs]
         return op(*rows)
@@ -197,7 +229,9 @@ def _(op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Va
 
 
 @rule.register(Split)
-def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_split(
+    op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x, sizes = node.inputs[0], node.inputs[-1]
     k = node.outputs.index(var)
     if op.axis != axis:
@@ -210,5 +244,7 @@ def _(op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: V
 
 
 @rule.register(OpFromGraph)
-def _(op: OpFromGraph, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_inner_graph(
+    op: OpFromGraph, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     refuse(var, f"no rule computes single rows of {op}")

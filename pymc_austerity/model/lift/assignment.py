@@ -19,7 +19,9 @@ _MEMORY = 20
 
 @rule.register(IncSubtensor)
 @rule.register(AdvancedIncSubtensor)
-def _(op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_assignment(
+    op: IncSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     """Rows of the result are those of y where a cell was assigned, those of x elsewhere."""
     x, y = node.inputs[:2]
     entries = entries_of(lifter, node, x, 2)

@@ -20,7 +20,9 @@ type Indices = tuple[Variable, ...]
 
 
 @point_rule.register(Elemwise)
-def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
+def _cells_of_elementwise(
+    op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
     checked = checked_rows(var)
     if checked is not None:
         valid, value = checked
@@ -32,7 +34,9 @@ def _(op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indi
 
 
 @point_rule.register(DimShuffle)
-def _(op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
+def _cells_of_dimshuffle(
+    op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
     x = node.inputs[0]
     own = [op.new_order[a] for a in axes]
     cells = lifter.take_points(x, own, indices)
@@ -42,12 +46,16 @@ def _(op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axes: Axes, in
 
 
 @point_rule.register(SpecifyShape)
-def _(op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
+def _cells_of_specified_shape(
+    op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
     return lifter.take_points(lifter.of_known_shape(node), axes, indices)
 
 
 @point_rule.register(CAReduce)
-def _(op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
+def _cells_of_reduction(
+    op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
     x = node.inputs[0]
     reduced = list(range(x.type.ndim)) if op.axis is None else op.axis
     kept = [a for a in range(x.type.ndim) if a not in reduced]
@@ -59,7 +67,7 @@ def _(op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indi
 
 @point_rule.register(Dot)
 @point_rule.register(Blockwise)
-def _(
+def _cells_of_product(
     op: Dot | Blockwise, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
 ) -> Variable:
     """Cell (i, j) of a product is the sum over k of x[i, k] y[k, j]."""
@@ -82,7 +90,9 @@ def _(
 
 
 @point_rule.register(Alloc)
-def _(op: Alloc, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
+def _cells_of_alloc(
+    op: Alloc, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
     value = pt.shape_padleft(node.inputs[0], var.type.ndim - node.inputs[0].type.ndim)
     cells = lifter.take_points(value, axes, indices)
     return pt.alloc(cells, indices[0].shape[0], *(var.type.shape[a] for a in _others(var, axes)))

@@ -96,7 +96,7 @@ def _check_cost(outputs: Sequence[Variable], moving: Sequence[Variable], thresho
 
 
 def _n_looked_up(node: Apply) -> int:
-    """How many of the first inputs an operation only selects from."""
+    """Number of first inputs that an operation only selects from."""
     if isinstance(node.op, AdvancedSubtensor | Subtensor):
         return 1
     return 4 if isinstance(node.op, RowsTimes) else 0

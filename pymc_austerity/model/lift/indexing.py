@@ -29,7 +29,7 @@ EVERYTHING = slice(None)
 
 
 def entries_of(lifter: Lifter, node: Apply, x: Variable, first_index: int) -> list[Entry]:
-    """One slice or index for each axis of x; masks become the positions they select."""
+    """The slice or index of each axis of x; masks become the positions they select."""
     result: list[Entry] = []
     for entry in indices_from_subtensor(node.inputs[first_index:], node.op.idx_list):
         if isinstance(entry, slice) or entry.type.dtype != "bool":
@@ -53,7 +53,7 @@ def positions(lifter: Lifter, entry: slice, length: int) -> range:
 
 
 def output_layout(entries: list[Entry]) -> list[tuple[str, int]]:
-    """For each axis of x[entries]: the axis of the broadcast indices, or of x, that it comes from."""
+    """The axis of the broadcast indices, or of x, that each axis of x[entries] comes from."""
     fancy = [i for i, e in enumerate(entries) if not isinstance(e, slice)]
     broadcast = [("index", k) for k in range(max((entries[i].type.ndim for i in fancy), default=0))]
     front = _non_consecutive_adv_indexing(tuple(entries))
@@ -80,7 +80,9 @@ def _through_slice(
 
 
 @rule.register(Subtensor)
-def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_slices(
+    op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x = node.inputs[0]
     entries = entries_of(lifter, node, x, 1)
     p = [i for i, e in enumerate(entries) if isinstance(e, slice)][axis]
@@ -97,7 +99,9 @@ def _rows_of_slice(
 
 
 @point_rule.register(Subtensor)
-def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices) -> Variable:
+def _cells_of_slices(
+    op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
     x = node.inputs[0]
     entries = entries_of(lifter, node, x, 1)
     kept = [i for i, e in enumerate(entries) if isinstance(e, slice)]
@@ -109,7 +113,7 @@ def _(op: Subtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, ind
 
 
 @rule.register(AdvancedSubtensor)
-def _(
+def _rows_of_lookup(
     op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
 ) -> Variable:
     x = node.inputs[0]
@@ -156,7 +160,7 @@ def _(
 
 
 @point_rule.register(AdvancedSubtensor)
-def _(
+def _cells_of_lookup(
     op: AdvancedSubtensor, lifter: Lifter, node: Apply, var: Variable, axes: Axes, indices: Indices
 ) -> Variable:
     """Cell (i, j) of x[a, :] is x[a[i], j]."""

@@ -111,7 +111,7 @@ class Lifter:
         return self._data[var]
 
     def of_known_shape(self, node: Apply) -> Variable:
-        """What a `SpecifyShape` is applied to, as a variable of that shape: rules ask for shapes."""
+        """Input of a `SpecifyShape`, as a variable of that shape: rules ask for shapes."""
         (specified,) = node.outputs
         unknown = node.inputs[0]
         if unknown.owner is None:

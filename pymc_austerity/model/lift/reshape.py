@@ -48,7 +48,9 @@ def coordinates(position: Variable, shape: list[int]) -> list[Variable]:
 @rule.register(Reshape)
 @rule.register(JoinDims)
 @rule.register(SplitDims)
-def _(op: Reshape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_reshape(
+    op: Reshape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x = node.inputs[0]
     before, after = x.type.shape, var.type.shape
     if 0 in before:
@@ -83,7 +85,7 @@ def _(op: Reshape, lifter: Lifter, node: Apply, var: Variable, axis: int, index:
 @point_rule.register(Reshape)
 @point_rule.register(JoinDims)
 @point_rule.register(SplitDims)
-def _(
+def _cells_of_reshape(
     op: Reshape,
     lifter: Lifter,
     node: Apply,
@@ -106,7 +108,9 @@ def _(
 
 
 @rule.register(Repeat)
-def _(op: Repeat, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_repeat(
+    op: Repeat, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x, repeats = node.inputs
     own_axis = op.axis % x.type.ndim
     if own_axis != axis:

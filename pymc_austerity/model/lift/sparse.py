@@ -26,7 +26,9 @@ from pymc_austerity.model.lift.lifter import Lifter, NotData, refuse, rule
 
 @rule.register(SparseDot)
 @rule.register(StructuredDot)
-def _(op: SparseDot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_sparse_product(
+    op: SparseDot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     x, y = node.inputs
     if _is_sparse(y):  # y X is (X' y')'
         if _is_sparse(x) or axis != var.type.ndim - 1:
@@ -36,7 +38,9 @@ def _(op: SparseDot, lifter: Lifter, node: Apply, var: Variable, axis: int, inde
 
 
 @rule.register(SpSum)
-def _(op: SpSum, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
+def _rows_of_sparse_row_sums(
+    op: SpSum, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
+) -> Variable:
     """The sum over the columns of X * y is X @ y."""
     scaled = node.inputs[0].owner
     if op.axis != 1 or scaled is None or not isinstance(scaled.op, MultiplySparseDenseVector):
@@ -137,7 +141,7 @@ class TransposedRowsTimes(Op):
 
 
 @register_funcify_default_op_cache_key(RowsTimes)
-def _(op: RowsTimes, **kwargs: Any) -> Any:
+def _compiled_rows_times(op: RowsTimes, **kwargs: Any) -> Any:
     @numba_njit
     def vector(data, indices, indptr, y, index):  # type: ignore[no-untyped-def]
         result = np.zeros(index.shape[0])
@@ -159,7 +163,7 @@ def _(op: RowsTimes, **kwargs: Any) -> Any:
 
 
 @register_funcify_default_op_cache_key(TransposedRowsTimes)
-def _(op: TransposedRowsTimes, **kwargs: Any) -> Any:
+def _compiled_transposed_rows_times(op: TransposedRowsTimes, **kwargs: Any) -> Any:
     @numba_njit
     def vector(data, indices, indptr, g, index, n):  # type: ignore[no-untyped-def]
         result = np.zeros(n.item())

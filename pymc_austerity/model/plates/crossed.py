@@ -52,7 +52,7 @@ class CrossedModel:
 
     @property
     def name(self) -> str:
-        """Of the likelihood."""
+        """Name of the likelihood."""
         return self.plates[0].name
 
     @property
@@ -62,12 +62,12 @@ class CrossedModel:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """Of the value variables of the effects."""
+        """Names of the effects' value variables."""
         return tuple(one.effects[0] for one in self.plates)
 
     @property
     def n_groups(self) -> int:
-        """Groups of both."""
+        """Number of groups of both factors together."""
         return sum(one.n_groups for one in self.plates)
 
 
@@ -76,7 +76,7 @@ Plates = PlateModel | CrossedModel
 
 
 class _Side(NamedTuple):
-    """One of the two factors.
+    """The effects of one of the two factors, and the likelihood in them.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ class EffectsPrior(NamedTuple):
 
 
 def effects_prior(model: pm.Model, fact: Factorisation, name: str) -> EffectsPrior:
-    """That of the value variable `name`.
+    """Prior of the effects whose value variable is `name`.
 
     Raises
     ------

@@ -27,7 +27,7 @@ from pymc_austerity.model.plates.slopes import GroupEffects, group_effects, name
 
 
 class FoundEffects(NamedTuple):
-    """Where the effects of groups are.
+    """Effects of groups as they were found in a model.
 
     Attributes
     ----------
@@ -54,11 +54,11 @@ class FoundEffects(NamedTuple):
 
     @property
     def n_vectors(self) -> int:
-        """How many vectors effects are in; 1 if those of a group are side by side."""
+        """Number of vectors that effects are in; 1 if those of a group are side by side."""
         return 1 if self.matrix is not None and self.matrix.by_group else len(self.names)
 
     def priors(self, model: pm.Model, fact: Factorisation, gather: Gather) -> GroupEffects:
-        """Their priors; in the likelihood other effects may have taken the place of standardised ones.
+        """Priors of the effects; in the likelihood others may have taken the place of standardised ones.
 
         Raises
         ------

@@ -135,7 +135,7 @@ def _of_elements(rows: Variable) -> list[Apply]:
 
 
 def lookups(rows: Variable) -> list[Apply]:
-    """Where rows look one element of a vector up."""
+    """Operations by which rows look up one element of a vector."""
     return [node for node in _of_elements(rows) if node.op.idx_list == (0,)]
 
 

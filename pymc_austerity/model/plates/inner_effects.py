@@ -54,20 +54,20 @@ class Scaled(NamedTuple):
     features: Index
 
     def in_chain(self, theta: Vector, features: Vector) -> Vector:
-        """As the chain has theta, from what the model has; scales are the same in both."""
+        """The vector theta as the chain has it, from that of the model; scales are the same in both."""
         result = theta.copy()
         result[self.coordinates] *= features[self.features]
         return result
 
     def in_model(self, theta: Vector, features: Vector) -> Vector:
-        """The inverse."""
+        """The vector theta as the model has it: the inverse of `in_chain`."""
         result = theta.copy()
         result[self.coordinates] /= features[self.features]
         return result
 
 
 def scaled_coordinates(inner: Sequence[InnerEffects], n_effects: int) -> Scaled:
-    """Those of effects that the model has not centred."""
+    """Coordinates of effects that the model has not centred, and the features that scale them."""
     places = [one.coordinates if not one.is_centered else one.coordinates[:0] for one in inner]
     which = np.repeat(np.arange(len(inner)), [len(one) for one in places])
     none = np.zeros(0, np.int64)
@@ -77,7 +77,7 @@ def scaled_coordinates(inner: Sequence[InnerEffects], n_effects: int) -> Scaled:
 def inner_effects(
     model: pm.Model, fact: Factorisation, effects: tuple[str, ...], coefficients: Container[Variable]
 ) -> tuple[InnerEffects, ...]:
-    """Those among the variables of the block but the effects of the plate.
+    """Effects among the variables of the block other than the effects of the plate.
 
     Scales must not depend on other such variables, nor on coefficients: proposals move these together.
     """

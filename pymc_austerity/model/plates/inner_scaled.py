@@ -71,7 +71,7 @@ def _with_prior(model: pm.Model, own: ScaledGather, name: str) -> Factorisation:
 
 
 def _name(model: pm.Model, name: str) -> str:
-    """Of the random variable of a value variable."""
+    """Name of the random variable of a value variable."""
     return next(str(model.values_to_rvs[var].name) for var in model.value_vars if var.name == name)
 
 

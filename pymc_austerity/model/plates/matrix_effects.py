@@ -90,7 +90,7 @@ def matrix_effects(model: pm.Model, fact: Factorisation, fewest: int) -> MatrixE
 
 
 def matrix_group_effects(model: pm.Model, fact: Factorisation, found: MatrixEffects) -> GroupEffects:
-    """Their prior, as that of vectors; `fact` is the model's own factorisation.
+    """Prior of effects in a matrix, in the form of that of vectors; `fact` is the model's own factorisation.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def _is_table(table: Variable, value: Variable, rv: Variable) -> bool:
 
 
 def _factors(table: Variable) -> list[Variable] | None:
-    """Both factors of a product of matrices."""
+    """The two factors of a product of matrices."""
     node = table.owner
     if node is None or not isinstance(core_of(node.op), Dot):
         return None
@@ -229,7 +229,7 @@ def _as_vectors(fact: Factorisation, term: LocalTerm, value: Variable, table: Va
 
 
 def _of_all_groups(covariance: Variable) -> Variable:
-    """A matrix (q, q)."""
+    """The one matrix (q, q) that all groups share."""
     if any(size != 1 for size in covariance.type.shape[:-2]):
         raise NoPlate("effects of groups have covariances that differ by group")
     node = covariance.owner

@@ -103,7 +103,7 @@ class PlateModel:
 
     @property
     def n_shared(self) -> int:
-        """Length of theta."""
+        """Length of the vector theta."""
         return self.rows.n_shared
 
     @property
@@ -118,7 +118,7 @@ class PlateModel:
 
     @property
     def n_predictors(self) -> int:
-        """That of rows, and phi."""
+        """Number of predictors: the linear one, and the dispersions phi."""
         return 1 + len(self.dispersions.offsets)
 
     @cached_property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.evaluate import evaluate
@@ -19,13 +18,11 @@ from pymc_austerity.model.structure.direct_rows import DirectRows, direct_parts
 from pymc_austerity.model.structure.parts import Part
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import ScalarGraph
-from pymc_austerity.target import Index, Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Index, Vector
 
 
 class SomeRows(NamedTuple):
-    """Some rows of a plate.
+    """Rows of a plate as numbers.
 
     Attributes
     ----------
@@ -145,7 +142,7 @@ class PlateRows:
         )
 
     def _among_dense(self, part: Part) -> Part:
-        """With places among the dense coordinates."""
+        """A part of the predictor with places among the dense coordinates."""
         return part if part.places is None else part._replace(places=np.searchsorted(self.dense, part.places))
 
     def _slopes_differ(self) -> NoPlate:
@@ -178,7 +175,7 @@ class PlateRows:
         return own, tuple(others)
 
     def __call__(self, positions: Index) -> SomeRows:
-        """Some rows."""
+        """Rows of the plate at some positions, as numbers."""
         factors = dict(zip(self._numbers, self._factors(positions), strict=True))
         rows = np.zeros((len(positions), len(self.dense) + 1))
         for coefficient, design in self._designs:
@@ -198,7 +195,7 @@ class PlateRows:
         return result
 
     def levels(self, positions: Index) -> Index:
-        """Of each factor, the coordinate of theta that some rows look up: ndarray (F, m)."""
+        """Coordinates of theta that some rows look up, one line for each factor: ndarray (F, m)."""
         found = self._index_of_levels(positions)
         result = np.empty((len(self.factors), len(positions)), np.int64)
         for f, lookup in enumerate(self._lookups_of_levels):
@@ -206,7 +203,7 @@ class PlateRows:
         return result
 
     def groups(self, positions: Index) -> Index:
-        """Which group some rows belong to."""
+        """Number of the group that each of some rows belongs to."""
         groups = np.asarray(self._index_of_groups(positions)[self._lookup]).astype(np.int64)
         outside = (groups < -self.n_groups) | (groups >= self.n_groups)
         if outside.any():

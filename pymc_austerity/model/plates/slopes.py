@@ -88,7 +88,7 @@ def names_of_effects(fact: Factorisation, gather: Gather) -> tuple[str, ...]:
 def group_effects(
     model: pm.Model, fact: Factorisation, gather: Gather, names: tuple[str, ...]
 ) -> GroupEffects:
-    """Their priors, and the likelihood in effects that are not standardised.
+    """Priors of the effects, and the likelihood in effects that are not standardised.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def _require_own(fact: Factorisation, name: str, prior: EffectsPrior, values: di
 
 
 def clients(rows: Variable) -> dict[Variable, list[Apply]]:
-    """By which operations each variable of a graph is used."""
+    """The operations that use each variable of a graph."""
     found: dict[Variable, list[Apply]] = {}
     for node in toposort([rows]):
         for var in node.inputs:

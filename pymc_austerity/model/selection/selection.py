@@ -109,7 +109,7 @@ def _with_all(point: PointType, gamma: str) -> PointType:
 
 
 def _indicators(model: pm.Model, vars: Sequence[Variable], point: PointType) -> str:
-    """Name of the indicators."""
+    """Name of the vector of indicators."""
     found = [v for v in vars if np.dtype(v.type.dtype).kind in "iub"]
     names = ", ".join(repr(v.name) for v in vars)
     if not found:

@@ -41,7 +41,7 @@ class Slab(NamedTuple):
 
 
 def slab_of(model: pm.Model, fact: Factorisation, beta: str, gamma: str) -> Slab:
-    """That of the value variable `beta`, whose indicators are `gamma`.
+    """Prior of the coefficients `beta`, whose indicators are `gamma`; both are value variables.
 
     Raises
     ------

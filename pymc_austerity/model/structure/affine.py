@@ -153,7 +153,7 @@ def _is_shaped(node: Apply, moving: Container[Variable]) -> bool:
 
 
 def core_of(op: Op) -> Op:
-    """What a batched operation does to each element of the batch."""
+    """The operation that a batched one applies to each element of the batch."""
     return op.core_op if isinstance(op, Blockwise) else op
 
 

@@ -66,7 +66,7 @@ class DataOfRows(Compiled):
 
 
 def leaf_of(term: LocalTerm, var: Variable) -> Variable | None:
-    """What a variable is the rows of, perhaps in another type of numbers; None if it is something else."""
+    """The array that a variable holds rows of, perhaps in another type of numbers; None if there is none."""
     node = var.owner
     if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Cast):
         return leaf_of(term, node.inputs[0]) if var.type.dtype == "float64" else None

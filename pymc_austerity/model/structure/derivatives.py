@@ -44,7 +44,7 @@ def zero(n_dim: int) -> Derivatives:
 
 
 def symmetric(value: np.ndarray, gradient: np.ndarray, hessian: np.ndarray) -> Derivatives:
-    """What a compiled function returned, with a Hessian that rounding has left symmetric."""
+    """Value, gradient and Hessian of a compiled function; rounding has left the Hessian symmetric."""
     return Derivatives(float(value), gradient, (hessian + hessian.T) / 2.0)
 
 

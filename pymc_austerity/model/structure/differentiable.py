@@ -71,7 +71,7 @@ class Differentiable:
 
     @cached_property
     def prior_operations(self) -> float:
-        """Those of `prior`."""
+        """Operations of a call of `prior`."""
         fact = self.structure.factorisation
         return OF_SHORT_ELEMENT * self.n_dim * elements([fact.global_graph], block_of(fact)).fixed
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -26,9 +25,7 @@ from pymc_austerity.model.structure.affine import core_of
 from pymc_austerity.model.structure.data_of_rows import DataOfRows, neighbours
 from pymc_austerity.model.structure.parts import Coordinates, Part, Places
 from pymc_austerity.model.structure.scaled_columns import add_columns
-from pymc_austerity.target import Index, Vector
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array, Index, Vector
 
 
 class _Placed(NamedTuple):
@@ -73,7 +70,7 @@ class _Reader:
         self._found: dict[Variable, _Found] = {v: _Placed(p) for v, p in self._coordinates.of.items()}
 
     def parts(self) -> tuple[Part, ...]:
-        """Those of the whole predictor."""
+        """Parts of the whole predictor."""
         return self._coordinates.written_out(self._rows(self._eta).parts)
 
     def _moves(self, var: Variable) -> bool:
@@ -208,7 +205,7 @@ class _Reader:
         return _Rows((Part(found.places, lookup=indices[0]),))
 
     def _reshaped(self, node: Apply) -> _Found:
-        """The same numbers in the same order, in another shape."""
+        """The numbers in their order, in another shape."""
         found, shape = self._read(node.inputs[0]), node.outputs[0].type.shape
         if isinstance(found, _Placed):
             if isinstance(node.op, DimShuffle):
@@ -247,7 +244,7 @@ _COLUMN_RULES: dict[Any, Callable[[_Reader, Apply, int], _Rows]] = {
 
 
 def _rule(rules: dict[Any, Any], node: Apply) -> Any:
-    """That for the operation of a node."""
+    """The rule for the operation of a node."""
     op = core_of(node.op)
     found = next((rule for kind, rule in rules.items() if isinstance(op, kind)), None)
     if found is None:

@@ -39,7 +39,7 @@ _WITH_DOMAIN = ("log", "log1p", "log1mexp", "power", "gammaln", "digamma", "risi
 
 
 class Domain(NamedTuple):
-    """What an operation asks of its argument.
+    """Condition that an operation sets on its argument.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Domain(NamedTuple):
 
 
 def domains_of(node: Apply, args: Sequence[np.ndarray], results: np.ndarray) -> list[Domain]:
-    """What a node asks of its first argument, for all elements that move and may be negative."""
+    """Conditions that a node sets on its first argument, for all elements that move and may be negative."""
     if not isinstance(node.op, Elemwise) or type(node.op.scalar_op) not in _POSITIVE:
         return []
     inside, found = _POSITIVE[type(node.op.scalar_op)], []

@@ -50,7 +50,7 @@ class _Distributor:
         self._wide = {var for var, moves in found.items() if moves and var not in self._short}
 
     def result(self, rows: list[Variable]) -> list[Variable]:
-        """Rebuild bottom-up."""
+        """Rows rebuilt from the inputs on, with factors moved down."""
         memo: dict[Variable, Variable] = {}
         for node in toposort(rows):
             if not any(out in self._wide for out in node.outputs):

@@ -39,7 +39,7 @@ class FeatureMap(Protocol):
 
     @property
     def operations(self) -> float:
-        """Of `in_block`."""
+        """Operations of a call of `in_block`."""
 
     def __call__(self, q: Vector) -> Vector:
         """phi(q), of shape (p,)."""
@@ -52,7 +52,7 @@ class FeatureMap(Protocol):
 
 
 class Identity:
-    """phi(q) = q.
+    """The identity as feature map, phi(q) = q.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class Identity:
         return q
 
     def jacobian(self, q: Vector) -> np.ndarray:
-        """The identity matrix."""
+        """The identity matrix, (D, D)."""
         return np.eye(self.n_features)
 
     def in_block(self, q: Vector, of_features: Derivatives) -> Derivatives:
-        """The same function."""
+        """The function as it is: phi(q) is q."""
         return of_features
 
 
@@ -99,7 +99,7 @@ class CompiledFeatures(Compiled):
 
     @cached_property
     def operations(self) -> float:
-        """Of `in_block`: derivatives of phi, and products of matrices."""
+        """Operations of a call of `in_block`: derivatives of phi, and products of matrices."""
         n, n_dim = self.n_features, int(self._q.type.shape[0])
         of_graph = elements([self._vector], self._block).fixed * (n + n_dim)
         return OF_SHORT_ELEMENT * of_graph + OF_FLOP * n * n_dim * (n + n_dim)

@@ -93,7 +93,7 @@ class Features(NamedTuple):
 
 
 def feature_candidates(fact: Factorisation, most: int) -> list[Features]:
-    """What the features of a block may be, the simplest first.
+    """Vectors that may be the features of a block, the simplest first.
 
     Parameters
     ----------

@@ -23,9 +23,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on
 from pymc_austerity.model.refusal import operation_name
-from pymc_austerity.model.structure.incidence_table import NO_ELEMENT, RowNumbers, count, fill
+from pymc_austerity.model.structure.incidence_table import NO_ELEMENT, count, fill
 from pymc_austerity.model.structure.used_rows import used_rows
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, RowNumbers
 
 # More elements than this in every row of a term are no lookup but a sum.
 _MOST_FIXED = 64
@@ -146,7 +146,7 @@ class Lookups:
 
 
 def _positions(rows: Variable, value: Variable) -> Iterator[tuple[Variable, Variable]]:
-    """What elements are looked up by, and the result, for every lookup."""
+    """Indices by which elements are looked up, and the result, for every lookup."""
     for node in toposort([rows]):
         if value not in node.inputs or isinstance(node.op, Shape | Shape_i):
             continue

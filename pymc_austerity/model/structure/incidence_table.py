@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import entry
-from pymc_austerity.target import Index
+from pymc_austerity.target import Index, RowNumbers
 
-RowNumbers = npt.NDArray[np.int32]
 # In the place of an element that a row does not contain.
 NO_ELEMENT = -1
 

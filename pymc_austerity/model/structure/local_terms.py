@@ -23,7 +23,7 @@ class LocalTerms:
         ]
 
     def __call__(self, point: Mapping[str, Any], positions: Index | None = None) -> Vector:
-        """Those at `positions` of the population, in order; by default all, of shape (N,)."""
+        """Local terms at `positions` of the population, in order; by default all, of shape (N,)."""
         values, leaves = self._fact.point_values(point), self._fact.leaf_values
         parts, first = [], 0
         with np.errstate(all="ignore"):
@@ -36,6 +36,6 @@ class LocalTerms:
 
 
 def rows_within(positions: Index, first: int, size: int) -> Index:
-    """Those positions of the population that belong to a term, counted within it."""
+    """The positions of the population that belong to a term, counted within it."""
     inside: Index = positions[(positions >= first) & (positions < first + size)] - first
     return inside

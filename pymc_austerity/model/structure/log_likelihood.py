@@ -121,13 +121,13 @@ class LogLikelihood:
         self._last: tuple[Vector, LikelihoodAt] | None = None
 
     def __call__(self, q: Vector) -> Derivatives:
-        """As a function of q."""
+        """Sum of the terms at q, with gradient and Hessian by q."""
         found = self.at(self.features(q)).total
         work.spend(self.features.operations, "The search for the mode")
         return self.features.in_block(q, found)
 
     def at(self, phi: Vector) -> LikelihoodAt:
-        """As a function of the features."""
+        """Sum of the terms at the features phi, with gradient and Hessian by phi, and slopes of rows."""
         if self._last is None or not np.array_equal(self._last[0], phi):
             work.spend(self.operations, "The search for the mode")
             self.passes += 1
@@ -153,7 +153,7 @@ class LogLikelihood:
         return list(self._blocks(phi, numbers, [term.no_slopes(False) for term in self._sums]))
 
     def slopes(self, phi: Vector) -> tuple[Slopes, ...]:
-        """Those of `at`: if they are not known, by a pass over terms that have some."""
+        """Slopes of all rows at phi: as `at` found them, or by a pass over terms that have some."""
         if self._elsewhere is None and self._last is not None and np.array_equal(self._last[0], phi):
             return self._last[1].slopes
         slopes = [term.no_slopes(self._stores_slopes) for term in self._sums]
@@ -182,7 +182,7 @@ class _Stored:
         self._stored: dict[int, np.ndarray] = {}
 
     def of_chunk(self, k: int) -> np.ndarray:
-        """That of chunk number k."""
+        """Numbers of the rows of chunk k."""
         if k in self._stored:
             return self._stored[k]
         found = self._read(_positions(self._chunks[k]))
@@ -230,7 +230,7 @@ class _SumByPredictor(_Blocks):
         self._rows = _Stored(term.design, chunks, stores=stores)
 
     def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
-        """See the base class."""
+        """Sums over a block, by the derivatives of rows by their predictor."""
         sums = no_sums(len(phi))
         for k in self._chunks_of(number):
             rows = self._rows.of_chunk(k)[:, None]
@@ -256,7 +256,7 @@ class _SumByRowFunction(_Blocks):
         self._guards = None if function.guards is None else _Stored(function.guards, chunks, stores=stores)
 
     def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
-        """See the base class."""
+        """Sums over a block, by the program of the row function."""
         sums = no_sums(len(phi))
         for k in self._chunks_of(number):
             own = add_rows(self._program, self._rows.of_chunk(k), self._data.of_chunk(k), phi, sums)
@@ -276,7 +276,7 @@ class _SumByCoordinates(_Blocks):
         self._term = term
 
     def of_block(self, phi: Vector, number: int, slopes: Slopes) -> Derivatives:
-        """See the base class."""
+        """Sums over a block, by derivatives along all coordinates."""
         total = zero(len(phi))
         for k in self._chunks_of(number):
             total = total.plus(self._term.of_rows(phi, _positions(self._chunks[k])))

@@ -20,10 +20,9 @@ from pytensor.graph.traversal import ancestors
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import INTERPRETED, parts_of, rebuild
 from pymc_austerity.model.structure.predictors import block_and_others
-from pymc_austerity.target import Vector
+from pymc_austerity.target import Matrix, Vector
 
 Places = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.float64]
 
 # Of how many coordinates numbers may be made: a function is evaluated for each. And times these numbers: a
 # matrix is filled.

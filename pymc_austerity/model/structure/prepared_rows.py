@@ -57,7 +57,7 @@ def _equal_indices(fact: Factorisation, term: LocalTerm, rows: Variable) -> dict
 
 
 def _numbers_of_equals(fact: Factorisation, term: LocalTerm, variables: Sequence[Variable]) -> list[int]:
-    """For each variable, the number of the first that is equal to it in all rows."""
+    """Number of the first variable that is equal to each one in all rows."""
     function = fact.compile(list(variables), [term.index], mode=INTERPRETED)
     point = fact.point_values(fact.graph.point)
     result = [0] * len(variables)
@@ -143,7 +143,7 @@ def _without_shifts(rows: Variable) -> Variable:
 
 
 def _log_sum_exp(node: Apply, inputs: list[Variable]) -> Variable | None:
-    """The same without the shift; None if this is not such a sum."""
+    """log(sum(exp(x))) in place of log(sum(exp(x - max))) + max; None if this is not such a sum."""
     if not _is(node, Add) or len(inputs) != 2:
         return None
     for logarithm, shift in (inputs, inputs[::-1]):

@@ -128,7 +128,7 @@ class RowData:
 
     @cached_property
     def _summary(self) -> list[_Summary]:
-        """Of each variable, what is known of the numbers of its rows."""
+        """Summary of the numbers that rows have, for each variable."""
         variables = self._values.variables
         is_compared = sum(_size(var) for var in variables if None in var.type.shape) > 1
         result = [_Summary(_size(var), is_compared=is_compared) for var in variables]
@@ -188,7 +188,7 @@ class RowData:
         return data(self._column(Column(number, k, "filled"), (key, "filled")), min(low, 0.0), max(high, 0.0))
 
     def _column(self, column: Column, key: Hashable) -> int:
-        """Its number; that of an equal one, if there is one."""
+        """Number of a column; of an equal one, if there is one."""
         if key not in self._known:
             self._known[key] = len(self.columns)
             self.columns.append(column)
@@ -217,7 +217,7 @@ class Columns:
     columns: list[Column]
 
     def __call__(self, positions: Index) -> npt.NDArray[np.float64]:
-        """Of some rows, an array (n_data, m)."""
+        """Data of m rows, an array (n_data, m)."""
         result = np.empty((len(self.columns), len(positions)))
         if self.columns:
             values = self.values(positions)
@@ -276,7 +276,7 @@ class _Summary:
                 _add_to(digest, column)
 
     def digest(self, k: int) -> bytes | None:
-        """That of column k, which equal columns share; None if it is not compared with others."""
+        """Digest of column k, which equal columns share; None if it is not compared with others."""
         return self._digests[k].digest() if self._is_compared else None
 
     def shifted(self, k: int) -> tuple[bytes, float] | None:

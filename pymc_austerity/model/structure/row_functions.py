@@ -46,7 +46,7 @@ Point = list[np.ndarray]
 
 
 def row_function(fact: Factorisation, term: LocalTerm, points: Sequence[Point]) -> RowFunction:
-    """That of one local term.
+    """One local term as a function of few linear predictors.
 
     Raises
     ------

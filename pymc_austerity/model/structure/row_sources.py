@@ -56,7 +56,7 @@ class _Reader:
         self._term, self._leaves = term, {leaf.placeholder for leaf in fact.leaves}
 
     def columns(self, columns: Any) -> dict[int, Read]:
-        """Where columns of data are."""
+        """Array and element that each column of data is read from, by number of the column."""
         if not isinstance(columns, Columns):
             raise _Elsewhere
         result = {}

@@ -138,7 +138,7 @@ class _Names:
 
 
 def _moving_nodes(rows: Variable, sources: Iterable[Variable]) -> list[Apply]:
-    """What depends on the sources, in order."""
+    """Nodes that depend on the sources, in order."""
     sources = set(sources)
     moving = depends_on([rows], sources)
     return [

@@ -8,15 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity.compilation import entry
-from pymc_austerity.target import Vector
-
-Array = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int64]
+from pymc_austerity.target import Array, Index, Vector
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-def add_columns(result: Array, places: Places, values: npt.NDArray[Any], scale: Vector | float) -> None:
+def add_columns(result: Array, places: Index, values: npt.NDArray[Any], scale: Vector | float) -> None:
     """Add them where they belong.
 
     Parameters
@@ -43,7 +40,7 @@ def add_columns(result: Array, places: Places, values: npt.NDArray[Any], scale: 
 
 @entry
 def _add_neighbours(result: Array, first: int, values: Array, scale: Vector) -> None:
-    """The same in one pass over the data, which makes no arrays."""
+    """Add neighbouring columns in one pass over the data, which makes no arrays."""
     for i in range(values.shape[0]):
         for k in range(values.shape[1]):
             result[i, first + k] += scale[i] * values[i, k]

@@ -27,7 +27,7 @@ _MOST_CHOICES = 64
 
 @tensor_rule.register(Subtensor)
 @tensor_rule.register(AdvancedSubtensor)
-def _(op: Any, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_selection(op: Any, node: Apply, args: Arrays) -> np.ndarray:
     x, *rest = args
     entries = _entries(node, node.inputs[0], node.inputs[1:], rest)
     return _selected(x, entries, type(op).__name__)
@@ -35,7 +35,7 @@ def _(op: Any, node: Apply, args: Arrays) -> np.ndarray:
 
 @tensor_rule.register(IncSubtensor)
 @tensor_rule.register(AdvancedIncSubtensor)
-def _(op: Any, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_assignment(op: Any, node: Apply, args: Arrays) -> np.ndarray:
     x, y, *rest = args
     entries = _entries(node, node.inputs[0], node.inputs[2:], rest)
     name = type(op).__name__

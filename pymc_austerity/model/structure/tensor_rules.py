@@ -73,14 +73,14 @@ def elementwise(function: Callable[..., Expression], *args: np.ndarray) -> np.nd
 
 
 @tensor_rule.register(Elemwise)
-def _(op: Elemwise, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_elementwise(op: Elemwise, node: Apply, args: Arrays) -> np.ndarray:
     dtypes = [var.type.dtype for var in node.inputs]
     function = scalar_rule(op.scalar_op, dtypes, node.outputs[0].type.dtype)
     return elementwise(function, *args)
 
 
 @tensor_rule.register(DimShuffle)
-def _(op: DimShuffle, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_dimshuffle(op: DimShuffle, node: Apply, args: Arrays) -> np.ndarray:
     (x,) = args
     kept = [axis for axis in op.new_order if axis != "x"]
     dropped = [axis for axis in range(x.ndim) if axis not in kept]
@@ -91,7 +91,7 @@ def _(op: DimShuffle, node: Apply, args: Arrays) -> np.ndarray:
 @tensor_rule.register(Reshape)
 @tensor_rule.register(JoinDims)
 @tensor_rule.register(SplitDims)
-def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_reshape(op: Op, node: Apply, args: Arrays) -> np.ndarray:
     if not keeps_rows_apart(node):
         raise NoForm(type(op).__name__)
     return args[0].reshape(abstract_shape(node.outputs[0]))
@@ -116,29 +116,29 @@ def _around_rows(shape: tuple[int | None, ...]) -> tuple[int, ...]:
 @tensor_rule.register(DeepCopyOp)
 @tensor_rule.register(TensorFromScalar)
 @tensor_rule.register(ScalarFromTensor)
-def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_unchanged(op: Op, node: Apply, args: Arrays) -> np.ndarray:
     return args[0]
 
 
 @tensor_rule.register(Alloc)
-def _(op: Alloc, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_alloc(op: Alloc, node: Apply, args: Arrays) -> np.ndarray:
     return np.broadcast_to(args[0], abstract_shape(node.outputs[0]))
 
 
 @tensor_rule.register(MakeVector)
-def _(op: MakeVector, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_vector(op: MakeVector, node: Apply, args: Arrays) -> np.ndarray:
     return np.array([arg.item() for arg in args], dtype=object)
 
 
 @tensor_rule.register(Join)
-def _(op: Join, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_join(op: Join, node: Apply, args: Arrays) -> np.ndarray:
     if any(var.type.shape[op.axis] is None for var in node.inputs):
         raise NoForm("Join")
     return np.concatenate(args, axis=op.axis)
 
 
 @tensor_rule.register(Split)
-def _(op: Split, node: Apply, args: Arrays) -> list[np.ndarray]:
+def _elements_of_split(op: Split, node: Apply, args: Arrays) -> list[np.ndarray]:
     sizes = [var.type.shape[op.axis] for var in node.outputs]
     if None in sizes:
         raise NoForm("Split")
@@ -146,7 +146,7 @@ def _(op: Split, node: Apply, args: Arrays) -> list[np.ndarray]:
 
 
 @tensor_rule.register(CAReduce)
-def _(op: CAReduce, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_reduction(op: CAReduce, node: Apply, args: Arrays) -> np.ndarray:
     (x,), (var,), (out,) = args, node.inputs, node.outputs
     axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
     if any(var.type.shape[axis] is None for axis in axes):
@@ -176,7 +176,7 @@ def _folded(function: Callable[..., Expression], table: np.ndarray) -> np.ndarra
 
 
 @tensor_rule.register(CumOp)
-def _(op: CumOp, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_cumulation(op: CumOp, node: Apply, args: Arrays) -> np.ndarray:
     (x,) = args
     if node.inputs[0].type.shape[op.axis] is None:
         raise NoForm("CumOp")
@@ -190,7 +190,7 @@ def _(op: CumOp, node: Apply, args: Arrays) -> np.ndarray:
 
 @tensor_rule.register(LogSoftmax)
 @tensor_rule.register(Softmax)
-def _(op: LogSoftmax | Softmax, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_softmax(op: LogSoftmax | Softmax, node: Apply, args: Arrays) -> np.ndarray:
     (x,) = args
     axes = range(x.ndim) if op.axis is None else np.atleast_1d(op.axis) % x.ndim
     if any(node.inputs[0].type.shape[axis] is None for axis in axes):
@@ -208,7 +208,7 @@ def _(op: LogSoftmax | Softmax, node: Apply, args: Arrays) -> np.ndarray:
 
 @tensor_rule.register(Dot)
 @tensor_rule.register(BatchedDot)
-def _(op: Op, node: Apply, args: Arrays) -> np.ndarray:
+def _elements_of_product(op: Op, node: Apply, args: Arrays) -> np.ndarray:
     a, b = node.inputs
     if a.type.shape[-1] is None or b.type.shape[-2 if b.type.ndim > 1 else 0] is None:
         raise NoForm(type(op).__name__)
@@ -221,8 +221,8 @@ def _matrix_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @tensor_rule.register(Blockwise)
-def _(op: Blockwise, node: Apply, args: Arrays) -> Any:
-    """Of operations on each element of a batch, products of matrices."""
+def _elements_of_batch(op: Blockwise, node: Apply, args: Arrays) -> Any:
+    """Elements of a product of matrices for each element of a batch; other operations have no form."""
     if not isinstance(op.core_op, Dot):
         raise NoForm(type(op.core_op).__name__)
     return tensor_rule(op.core_op, node, args)

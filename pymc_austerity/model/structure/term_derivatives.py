@@ -69,7 +69,7 @@ class ByPredictor(Compiled):
         self._input = eta.type("eta")
 
     def operations(self, n_rows: int) -> float:
-        """Those of a pass over some rows."""
+        """Operations of a pass over `n_rows` rows."""
         return n_rows * operations_of_rows(self.design(evenly_spaced(self.size, _SOME_ROWS))[:, None])
 
     def of_rows(self, eta: Vector, positions: Index) -> list[Vector]:
@@ -114,7 +114,7 @@ class ByRowFunction:
         self.size, self.n_predictors = function.n_rows, function.n_predictors
 
     def operations(self, n_rows: int) -> float:
-        """Those of a pass over some rows."""
+        """Operations of a pass over `n_rows` rows."""
         return n_rows * operations_of_rows(self.function.rows(evenly_spaced(self.size, _SOME_ROWS)))
 
 
@@ -145,7 +145,7 @@ class ByCoordinates(Compiled):
         self._n_dim = sum(int(np.prod(var.type.shape)) for var in self._block)
 
     def operations(self, n_rows: int) -> float:
-        """Those of a pass over some rows."""
+        """Operations of a pass over `n_rows` rows."""
         found = elements([self._form.term.rows], self._block)
         each = n_rows * found.of_row + math.ceil(n_rows / CHUNK) * found.fixed
         return OF_ELEMENT * self._n_dim * each
@@ -179,7 +179,7 @@ def is_differentiated_by_rows(structure: TermStructure, number: int) -> bool:
 
 
 def term_derivatives(structure: TermStructure, number: int, point: list[np.ndarray]) -> TermDerivatives:
-    """By the row function of a term, else by its one linear predictor, else along all coordinates."""
+    """Derivatives by the row function of a term, its one linear predictor, or along all coordinates."""
     form = structure.forms[number]
     if is_differentiated_by_rows(structure, number):
         return ByRowFunction(structure.row_function(number))

@@ -1,4 +1,4 @@
-"""In which rows of a term a part of its graph is used.
+"""Rows of a term in which a part of its graph is used.
 
 Rows of vectors that were joined, or written over, are a choice by row number between parts, each of which is
 computed for all rows. A row contains what its own part contains, and nothing of the others.
@@ -17,7 +17,7 @@ from pymc_austerity.model.graph.rewrite import depends_on
 
 
 def used_rows(rows: Variable, values: Iterable[Variable]) -> dict[Variable, Variable | None]:
-    """For every variable of a graph the rows that use it.
+    """The rows that use each variable of a graph.
 
     Parameters
     ----------

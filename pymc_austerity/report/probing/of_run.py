@@ -20,7 +20,7 @@ from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 
 @dataclass(frozen=True, eq=False)
 class Probed:
-    """What a probe of a step has found.
+    """Result of a probe of a step.
 
     Attributes
     ----------

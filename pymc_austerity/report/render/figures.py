@@ -145,7 +145,7 @@ class Album:
         ]
 
     def normality(self, run: Run, probe: Probed) -> list[Figure]:
-        """Quantiles of batch means."""
+        """Quantiles of batch means against those of a normal distribution."""
         if probe.log_ratios is None:
             return []
         ratios = probe.log_ratios

@@ -110,5 +110,5 @@ def _cell(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """On one line, with what Markdown or HTML would take for markup escaped."""
+    """Text on one line, in which what Markdown or HTML would take for markup is escaped."""
     return re.sub(r"([\\`*<])", r"\\\1", " ".join(text.split()))

@@ -46,7 +46,7 @@ NORMALITY_NOTE = (
 
 
 def headline(comparison: Results) -> str:
-    """What was compared with what."""
+    """First line of a comparison: the steps, and the reference."""
     n = len(comparison.results)
     run = comparison.standard
     what = {
@@ -132,7 +132,7 @@ def share_of(run: Run) -> str:
 
 
 def cost_note(comparison: Results) -> str:
-    """What the numbers of the table of costs are."""
+    """Note on what the numbers of the table of costs are."""
     runs = [comparison.standard, *(run for run, _, _ in comparison.results)]
     return COST_NOTE + (SWEEP_NOTE if any(run.moves > 1 for run in runs) else "")
 
@@ -191,7 +191,7 @@ def decisions_table(run: Run) -> pd.DataFrame | None:
 
 
 def reliability(comparison: Results) -> list[str]:
-    """What the comparison can tell, and what it cannot."""
+    """Remarks on what the comparison can tell, and what it cannot."""
     tables = [j.table for _, j, _ in comparison.results if j.table is not None]
     lines = []
     if tables:

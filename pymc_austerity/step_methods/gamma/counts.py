@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from pymc_austerity.model.conjugacy.forms import COUNTS, Totals
 from pymc_austerity.model.conjugacy.statistics import Conjugacy
-from pymc_austerity.step_methods.gamma.estimates import Anchor, Array, Estimate
+from pymc_austerity.step_methods.gamma.estimates import Anchor, Estimate
+from pymc_austerity.target import Array
 
 
 class Counter(Protocol):

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_noise
 from pymc_austerity.model.conjugacy.families import GammaFamily
 from pymc_austerity.model.conjugacy.forms import Totals
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Groups
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array
 
 
 class Anchor(NamedTuple):
-    """Where statistics were last taken in full.
+    """Point at which statistics were last taken in full, and these.
 
     Attributes
     ----------
@@ -62,7 +60,7 @@ class Estimate(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Where statistics come from."""
+    """Source of a likelihood's statistics: all rows, or minibatches."""
 
     @property
     def is_subsampled(self) -> bool:

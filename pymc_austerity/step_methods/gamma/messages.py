@@ -11,15 +11,10 @@ from pymc_austerity.exceptions import warn
 from pymc_austerity.model.conjugacy.forms import ConjugateForm
 from pymc_austerity.model.conjugacy.recognise import wrong_terms_at
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Groups, Place
-from pymc_austerity.step_methods.gamma.estimates import (
-    Array,
-    Estimate,
-    conditional,
-    noise_ratio,
-    variance_inflation,
-)
+from pymc_austerity.step_methods.gamma.estimates import Estimate, conditional, noise_ratio, variance_inflation
 from pymc_austerity.step_methods.gamma.minibatches import RowsHere, minibatch_estimate
 from pymc_austerity.step_methods.gamma.options import GammaOptions
+from pymc_austerity.target import Array
 
 _SEED = 2018
 # Minibatches from which the coefficient of variation of a rate is told.

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from pymc_austerity.model.conjugacy.forms import Totals
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Groups, Place
-from pymc_austerity.step_methods.gamma.estimates import Anchor, Array, Estimate
+from pymc_austerity.step_methods.gamma.estimates import Anchor, Estimate
+from pymc_austerity.target import Array
 
 # A minibatch is split into so many groups; the variance of an estimate is told from their differences.
 _GROUPS = 4

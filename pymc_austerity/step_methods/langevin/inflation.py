@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Matrix = npt.NDArray[np.float64]
+from pymc_austerity.target import Matrix
 
 # Decreasing step sizes: the ratio is computed for so many step sizes in each halving, and interpolated.
 _PER_HALVING = 8

@@ -1,4 +1,4 @@
-"""Austerity Metropolis-Hastings."""
+"""Austerity Metropolis-Hastings: decisions by a sequential test."""
 
 from __future__ import annotations
 

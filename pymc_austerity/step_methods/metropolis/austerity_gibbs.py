@@ -135,7 +135,7 @@ class AusterityGibbs(SubsampledStep):
         return planned(options, terms, bound, fewest, in_order=True)
 
     def _numbers_of_values(self, point: PointType) -> np.ndarray:
-        """How many values each site has."""
+        """Number of values of each site."""
         counts = [number_of_values(self._model, value, point) for value in self._vars]
         return np.repeat(counts, [np.size(point[value.name]) for value in self._vars])
 

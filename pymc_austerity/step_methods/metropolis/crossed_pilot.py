@@ -27,7 +27,7 @@ _SETTLE, _COUNTED, _STATES = 40, 100, 4
 
 
 class CrossedPilot(NamedTuple):
-    """A short run.
+    """A short run of sweeps over crossed plates, and what it measured.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ def _eps(
 
 
 def _of_sweep(turns: list[PlatePrediction], n_shared: int) -> PlatePrediction:
-    """Both turns: rows add up; theta is that of both."""
+    """Prediction for a sweep of both turns: rows add up, and theta is that of both."""
     first, second = turns
     n = first.n_groups + second.n_groups
     return PlatePrediction(

@@ -222,7 +222,7 @@ def checked_options(
 
 
 def checked_rule(acceptance: AcceptanceRule) -> AcceptanceRule:
-    """Check `acceptance`."""
+    """Check the option `acceptance`."""
     if isinstance(acceptance, type) or not all(
         hasattr(acceptance, a) for a in ("bind", "functions", "target_accept")
     ):
@@ -238,14 +238,14 @@ def default_batch(options: RuleOptions) -> int | None:
 
 
 def control_variate_of(given: Any) -> Taylor | None:
-    """Check `control_variate`."""
+    """Check the option `control_variate`."""
     if given is not None and not isinstance(given, Taylor):
         raise TypeError(f"control_variate must be None or Taylor(), got {given!r}.")
     return given
 
 
 def subsample_of(given: Any) -> Subsample | None:
-    """Check `subsample`."""
+    """Check the option `subsample`."""
     if given is not None and given not in get_args(Subsample):
         raise ValueError(f'subsample must be "gather", "block" or None, got {given!r}.')
     chosen: Subsample | None = given

@@ -118,7 +118,7 @@ class PlatePrediction(NamedTuple):
 
 
 class Pilot(NamedTuple):
-    """A short run.
+    """A short run of sweeps over a plate, and what it measured.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Pilot(NamedTuple):
 
 
 def with_kappa(arrays: Plate, kappa: float) -> Plate:
-    """The same with another number of rows for the shared move."""
+    """A plate with another number of rows for the shared move."""
     return arrays._replace(rule=arrays.rule._replace(kappa=kappa))
 
 

@@ -275,7 +275,7 @@ def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
 
 
 def _reading_all(survey: PlateSurvey, arrays: Plate) -> Plate:
-    """The same, with decisions on all rows."""
+    """A plate whose decisions read all rows."""
     bounds, weights = no_bounds(survey, arrays.sums)
     rows = arrays.rows._replace(thirds=np.zeros(0))
     return with_kappa(arrays._replace(rows=rows, cubic=no_cubic(), bounds=bounds, weights=weights), KAPPAS[0])

@@ -65,7 +65,7 @@ _BUILT: dict[str, LogLikelihood] = {}
 
 
 def sums_of_blocks(content: bytes, key: str, phi: Vector, first: int, last: int) -> list[Derivatives]:
-    """What a worker does: the sums over some blocks.
+    """Sums over some blocks, computed by a worker.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def sums_of_blocks(content: bytes, key: str, phi: Vector, first: int, last: int)
 
 
 def forget(key: str) -> None:
-    """What a worker does at the end.
+    """Drop the terms that a worker has built for a set-up.
 
     Parameters
     ----------

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.model.conjugacy.forms import ConjugateForm
-
-Array = npt.NDArray[np.float64]
+from pymc_austerity.target import Array
 
 
 class GammaFamily(ABC):
@@ -83,7 +82,7 @@ class GammaFamily(ABC):
 
     @abstractmethod
     def value(self, log_theta: Array) -> Array:
-        """What a point holds, from logarithms of theta, (n_rows, n_parts); of a simplex up to a factor."""
+        """A point's value, from logarithms of theta, (n_rows, n_parts); of a simplex up to a factor."""
 
     @abstractmethod
     def with_total(self, log_theta: Array, log_total: Array) -> Array:
@@ -144,10 +143,6 @@ class GammaFamily(ABC):
     @abstractmethod
     def shifted(self, shape: Array, rate: Array, log_theta: Array, shift: float) -> tuple[Array, Array]:
         """Shapes and rates of a drift with M w_j, or M theta, added to both sides of it."""
-
-    @abstractmethod
-    def projected_shape(self, theta: Array, shape: Array, alpha: Array) -> Array:
-        """Shapes in the drift of Patterson & Teh: statistics of the likelihood do not move a total."""
 
     @abstractmethod
     def relevant_noise(self, noise: Array, shape: Array) -> Array:

@@ -12,8 +12,8 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import BetaRV
 from scipy.special import log_expit
 
-from pymc_austerity.model.conjugacy.families.base import Array
 from pymc_austerity.model.conjugacy.families.simplex import SimplexFamily
+from pymc_austerity.target import Array
 
 
 class Beta(SimplexFamily):
@@ -40,12 +40,12 @@ class Beta(SimplexFamily):
         return np.concatenate(pair, axis=1)
 
     def value(self, log_theta: Array) -> Array:
-        """Log odds, or p."""
+        """Log odds of p, or p itself, as a point holds it."""
         logs = log_theta[:, 0] - log_theta[:, 1]
         return (logs if self.transformed else np.exp(log_expit(logs))).reshape(self.array_shape)
 
     def natural(self, log_gammas: Array) -> Array:
-        """Log odds."""
+        """Log odds of p."""
         return log_gammas[:, 0] - log_gammas[:, 1]
 
     def from_natural(self, natural: Variable) -> Variable:

@@ -12,9 +12,9 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import DirichletRV
 from scipy.special import logsumexp
 
-from pymc_austerity.model.conjugacy.families.base import Array
 from pymc_austerity.model.conjugacy.families.simplex import SimplexFamily
 from pymc_austerity.model.conjugacy.forms import AFFINE, COUNTS
+from pymc_austerity.target import Array
 
 
 class Dirichlet(SimplexFamily):
@@ -38,7 +38,7 @@ class Dirichlet(SimplexFamily):
         return np.array(alpha), np.ones((self.n_rows, 1))
 
     def log_gammas(self, value: npt.ArrayLike) -> Array:
-        """Log w."""
+        """Logarithms of the shares w, (n_rows, n_parts)."""
         x = np.asarray(value, dtype=np.float64)
         if not self.transformed:
             with np.errstate(divide="ignore"):
@@ -55,7 +55,7 @@ class Dirichlet(SimplexFamily):
         return np.exp(log_theta - logsumexp(log_theta, axis=1, keepdims=True)).reshape(self.array_shape)
 
     def natural(self, log_gammas: Array) -> Array:
-        """Log w, flat."""
+        """Logarithms of the shares w, flat."""
         return (log_gammas - logsumexp(log_gammas, axis=1, keepdims=True)).ravel()
 
     def from_natural(self, natural: Variable) -> Variable:
@@ -63,7 +63,7 @@ class Dirichlet(SimplexFamily):
         return pt.exp(natural)
 
     def central_natural(self) -> Array:
-        """Equal shares."""
+        """Logarithms of equal shares."""
         return np.log(np.full(self.array_shape, 1.0 / self.n_parts))
 
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
@@ -85,6 +85,6 @@ class Dirichlet(SimplexFamily):
         return table - weights * table.sum(axis=-1, keepdims=True)
 
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
-        """At least the largest sum of the s_j of a row."""
+        """M of a frozen drift: at least the largest sum of the s_j of a row."""
         per_row = self.table(derivatives.sum(axis=0)).sum(axis=1)
         return max(super().default_shift(derivatives, n_terms), float(per_row.max()))

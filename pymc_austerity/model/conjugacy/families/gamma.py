@@ -13,7 +13,7 @@ from pymc_austerity.model.conjugacy.families.positive import PositiveFamily
 
 
 class Gamma(PositiveFamily):
-    """x = theta."""
+    """Gamma variables, x = theta."""
 
     distributions = (GammaRV, ExponentialRV)
     pymc_names = ("Gamma", "Exponential", "ChiSquared")
@@ -24,9 +24,9 @@ class Gamma(PositiveFamily):
         return [*(shape or [pt.constant(1.0)]), 1.0 / scale]
 
     def log_theta_of(self, log_x: Any) -> Any:
-        """Log x."""
+        """The logarithm of theta, which is log x."""
         return log_x
 
     def log_x_of(self, log_theta: Any) -> Any:
-        """Log theta."""
+        """The logarithm of x, which is log theta."""
         return log_theta

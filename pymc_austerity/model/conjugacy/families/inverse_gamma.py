@@ -16,9 +16,9 @@ class InverseGamma(PositiveFamily):
     pymc_names = ("InverseGamma",)
 
     def log_theta_of(self, log_x: Any) -> Any:
-        """-log x."""
+        """The logarithm of theta, which is -log x."""
         return -log_x
 
     def log_x_of(self, log_theta: Any) -> Any:
-        """-log theta."""
+        """The logarithm of x, which is -log theta."""
         return -log_theta

@@ -12,8 +12,9 @@ import pytensor.tensor as pt
 from pymc.logprob.transforms import LogTransform
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.model.conjugacy.families.base import Array, GammaFamily
+from pymc_austerity.model.conjugacy.families.base import GammaFamily
 from pymc_austerity.model.conjugacy.forms import RATE
+from pymc_austerity.target import Array
 
 # Half of the distance over which log x is differentiated by log theta.
 _SMALL = 1e-4
@@ -55,7 +56,7 @@ class PositiveFamily(GammaFamily):
         return np.array(self.log_theta_of(logs)).reshape(-1, 1)
 
     def value(self, log_theta: Array) -> Array:
-        """What a point holds, as an array of its own."""
+        """A point's value, from logarithms of theta, as an array of its own."""
         logs = np.array(self.log_x_of(log_theta))
         return (logs if self.transformed else np.exp(logs)).reshape(self.array_shape)
 
@@ -64,13 +65,13 @@ class PositiveFamily(GammaFamily):
         return log_theta
 
     def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
-        """That of log theta, less the logarithm of the derivative of the value by log theta."""
+        """Log density of theta, less the logarithm of the derivative of the value by log theta."""
         above, below = (np.asarray(self.log_x_of(log_theta + h)) for h in (_SMALL, -_SMALL))
         logs = alpha * log_theta - rate * np.exp(log_theta) - np.log(np.abs(above - below) / (2.0 * _SMALL))
         return (logs if self.transformed else logs - self.log_x_of(log_theta)).ravel()
 
     def natural(self, log_gammas: Array) -> Array:
-        """Log theta, flat."""
+        """Logarithms of theta, flat."""
         return log_gammas.ravel()
 
     def from_natural(self, natural: Variable) -> Variable:
@@ -78,7 +79,7 @@ class PositiveFamily(GammaFamily):
         return pt.exp(self.log_x_of(natural))
 
     def central_natural(self) -> Array:
-        """Theta = 1."""
+        """Logarithms of theta = 1."""
         return np.zeros(self.array_shape)
 
     def reference_pair(self, near: Array) -> tuple[Array, Array]:
@@ -86,7 +87,7 @@ class PositiveFamily(GammaFamily):
         return near, near + np.log(2.0)
 
     def weights(self, natural: Array) -> Array:
-        """Theta."""
+        """Values of theta, (n_rows, 1)."""
         return np.exp(natural).reshape(self.n_rows, 1)
 
     def tangent(self, table: Array, weights: Array) -> Array:
@@ -94,29 +95,25 @@ class PositiveFamily(GammaFamily):
         return table
 
     def to_rate_one(self, log_theta: Array, rate: Array) -> Array:
-        """Log theta and log rate."""
+        """Logarithms of rate times theta: log theta plus log rate."""
         return log_theta + np.log(rate)
 
     def from_rate_one(self, log_theta: Array, rate: Array) -> Array:
-        """Without log rate."""
+        """Logarithms of theta, from which log rate is subtracted."""
         return log_theta - np.log(rate)
 
     def default_shift(self, derivatives: Array, n_terms: int) -> float:
-        """None."""
+        """M of a frozen drift: 0."""
         return 0.0
 
     def shifted(self, shape: Array, rate: Array, log_theta: Array, shift: float) -> tuple[Array, Array]:
         """M theta added to the shape, and M to the rate."""
         return shape + shift * np.exp(log_theta), rate + shift
 
-    def projected_shape(self, theta: Array, shape: Array, alpha: Array) -> Array:
-        """The shapes themselves."""
-        return shape
-
     def relevant_noise(self, noise: Array, shape: Array) -> Array:
-        """All of it."""
+        """The noise as it is: no direction of it is without effect."""
         return noise
 
     def variance(self, shape: Array) -> Array:
-        """That of Gamma(a, 1), which is a."""
+        """Variance of Gamma(a, 1), which is a."""
         return shape

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_austerity.model.conjugacy.families.base import Array, GammaFamily
+from pymc_austerity.model.conjugacy.families.base import GammaFamily
 from pymc_austerity.model.conjugacy.forms import AFFINE, ConjugateForm
+from pymc_austerity.target import Array
 
 
 class SimplexFamily(GammaFamily):
@@ -23,11 +24,11 @@ class SimplexFamily(GammaFamily):
         """Derivatives along the simplex, whatever the graph is outside of it."""
 
     def with_total(self, log_theta: Array, log_total: Array) -> Array:
-        """The same shares of another total in each row."""
+        """The table of shares with another total in each row."""
         return log_theta - logsumexp(log_theta, axis=1, keepdims=True) + log_total
 
     def log_density(self, log_theta: Array, alpha: Array, rate: Array) -> Array:
-        """That of the shares; the Jacobian of PyMC's transforms to log ratios is the product of shares."""
+        """Log density of the shares; the Jacobian of PyMC's log ratios is the product of shares."""
         log_shares = log_theta - logsumexp(log_theta, axis=1, keepdims=True)
         return ((alpha if self.transformed else alpha - 1.0) * log_shares).sum(axis=1)
 
@@ -47,11 +48,6 @@ class SimplexFamily(GammaFamily):
         """M w_j added to the shapes."""
         theta = np.exp(log_theta)
         return shape + shift * theta / theta.sum(axis=1, keepdims=True), rate
-
-    def projected_shape(self, theta: Array, shape: Array, alpha: Array) -> Array:
-        """Shapes whose sum is that of alpha."""
-        weights = theta / theta.sum(axis=1, keepdims=True)
-        return shape - weights * (shape - alpha).sum(axis=1, keepdims=True)
 
     def relevant_noise(self, noise: Array, shape: Array) -> Array:
         """Noise along the simplex: that in the total does not move w."""

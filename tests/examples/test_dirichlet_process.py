@@ -8,27 +8,28 @@ where p(block) is Dirichlet-multinomial and alpha has its prior. The mean of alp
 distribution follow.
 """
 
+import doctest
 import itertools
 import math
 from functools import cache
 
+import dirichlet_process
 import numba
 import numpy as np
 import pytest
-from numba.extending import register_jitable
-from scipy import stats
-from scipy.special import gammaln
-
-from pymc_austerity.applications.dirichlet_process import slice as dp_slice
-from pymc_austerity.applications.dirichlet_process.mixture import (
+from dirichlet_process import (
     DirichletProcessMixture,
+    Units,
+    cir_step,
     compiled,
     compiled_sweeps,
     log_predictive,
     start,
 )
-from pymc_austerity.applications.dirichlet_process.slice import cir_step, sgrld_step
-from pymc_austerity.applications.dirichlet_process.state import Units
+from dp_mixture_msweb import sgrld_step
+from numba.extending import register_jitable
+from scipy import stats
+from scipy.special import gammaln
 
 D, A = 3, 0.7
 ALPHA_PRIOR = 2.0, 1.5
@@ -133,10 +134,10 @@ def compiled_averages(step):
 
 
 def interpreted_averages():
-    """Exact transitions, a hundred times slower, around whatever functions `dp_slice` has by now."""
+    """Exact transitions, a hundred times slower, around whatever functions `dirichlet_process` has by now."""
 
     def sweeps(n, rng, state, *rest):
-        return dp_slice.slice_sweep(rng, state, *rest, cir_step)
+        return dirichlet_process.slice_sweep(rng, state, *rest, cir_step)
 
     return make_averages(sweeps, log_predictive)
 
@@ -189,7 +190,7 @@ def test_sgrld_is_biased():
 # Planted bugs -------------------------------------------------------------------------------------------
 
 
-right_components = dp_slice.draw_components
+right_components = dirichlet_process.draw_components
 
 
 @register_jitable
@@ -221,12 +222,12 @@ def allocate_by_weight(rng, state, units, batch, log_u):
     for k in range(batch.shape[0]):
         log_p = np.empty(state.n_drawn[0])
         for j in range(log_p.shape[0]):
-            log_p[j] = state.log_w[j] + dp_slice.log_likelihood(state, units, batch[k], j)
+            log_p[j] = state.log_w[j] + dirichlet_process.log_likelihood(state, units, batch[k], j)
             if state.log_w[j] <= log_u[k]:
                 log_p[j] = -np.inf
         p = np.cumsum(np.exp(log_p - log_p.max()))
         j = np.searchsorted(p, rng.random() * p[-1])
-        dp_slice.move(state, units, batch[k], j)
+        dirichlet_process.move(state, units, batch[k], j)
 
 
 BUGS = {
@@ -243,15 +244,15 @@ def test_an_interpreted_chain_has_the_exact_posterior():
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bug_is_noticed(bug, monkeypatch):
-    monkeypatch.setattr(dp_slice, *BUGS[bug])
+    monkeypatch.setattr(dirichlet_process, *BUGS[bug])
     found = sample(interpreted_averages(), n_stretches=50, length=60)
     assert np.max(np.abs(errors_off(found))) > 2 * LIMIT
 
 
 @pytest.mark.slow("compiles the slice sampler anew around the wrong function")
 def test_a_small_planted_bug_is_noticed(monkeypatch):
-    monkeypatch.setattr(dp_slice, "draw_components", one_component_rarely_short)
-    fresh = numba.njit(dp_slice.slice_sweep)
+    monkeypatch.setattr(dirichlet_process, "draw_components", one_component_rarely_short)
+    fresh = numba.njit(dirichlet_process.slice_sweep)
 
     @numba.njit
     def sweeps(n, rng, state, units, prior, alpha_prior, batch_size, step_size, stick_step_size):
@@ -305,8 +306,8 @@ def test_components_are_added_until_the_rest_is_short():
     rng = np.random.default_rng(5)
     for log_u in (-0.5, -3.0, -12.0):
         state = start(rng, UNITS, PRIOR, 3.0, 2)
-        log_rest = dp_slice.break_sticks(state.log_sticks, state.log_w, 2)
-        state = dp_slice.draw_components(rng, state, PRIOR, 2, log_rest, log_u)
+        log_rest = dirichlet_process.break_sticks(state.log_sticks, state.log_w, 2)
+        state = dirichlet_process.draw_components(rng, state, PRIOR, 2, log_rest, log_u)
         k = state.n_drawn[0]
         sums = np.cumsum(np.exp(state.log_w[:k]))
         assert np.all(sums[2 : k - 1] <= 1 - math.exp(log_u))
@@ -318,19 +319,19 @@ def test_scaled_counts():
     starts, categories, n_categories = data()
     z = np.random.default_rng(6).integers(0, 4, 60)
     units = Units(starts, categories)
-    n_units, n_categories_of = dp_slice.scaled_counts(units, z, np.arange(60), 4, n_categories)
+    n_units, n_categories_of = dirichlet_process.scaled_counts(units, z, np.arange(60), 4, n_categories)
     np.testing.assert_array_equal(n_units, np.bincount(z))
     table = np.zeros((4, n_categories))
     np.add.at(table, (np.repeat(z, np.diff(starts)), categories), 1)
     np.testing.assert_array_equal(n_categories_of, table)
     batch = np.array([3, 17, 40])
-    n_units, n_categories_of = dp_slice.scaled_counts(units, z, batch, 4, n_categories)
+    n_units, n_categories_of = dirichlet_process.scaled_counts(units, z, batch, 4, n_categories)
     np.testing.assert_allclose(n_units, 20 * np.bincount(z[batch], minlength=4))
     assert n_categories_of.sum() == pytest.approx(20 * np.diff(starts)[batch].sum())
 
 
 def test_counts_behind():
-    np.testing.assert_array_equal(dp_slice.counts_behind(np.array([5.0, 0.0, 2.0])), [2, 2, 0])
+    np.testing.assert_array_equal(dirichlet_process.counts_behind(np.array([5.0, 0.0, 2.0])), [2, 2, 0])
 
 
 def test_predictive_probabilities_sum_to_one():
@@ -350,7 +351,7 @@ def test_interpreted_and_compiled_draws_are_the_same(step):
     state = start(rng, units, prior, 1.0, 3)
     for _ in range(5):
         mixture.sweep()
-        state = dp_slice.slice_sweep(rng, state, units, prior, (1.0, 1.0), 20, 0.1, 0.1, step)
+        state = dirichlet_process.slice_sweep(rng, state, units, prior, (1.0, 1.0), 20, 0.1, 0.1, step)
         np.testing.assert_array_equal(mixture.state.z, state.z)
         np.testing.assert_allclose(mixture.state.log_theta, state.log_theta, rtol=1e-9)
         assert mixture.alpha == pytest.approx(state.alpha[0])
@@ -396,8 +397,13 @@ def test_bad_options(options, message):
         ([0, 1], [0, 1], "starts must rise from 0 to the 2 categories"),
         ([0, 2, 1, 2], [0, 1], "starts must rise"),
         ([0], [], "at least one unit"),
+        ([0, 2], [0, 0.5], "whole numbers"),
     ],
 )
 def test_bad_units(starts, categories, message):
     with pytest.raises(ValueError, match=message):
         DirichletProcessMixture(starts, categories, D)
+
+
+def test_the_example_in_the_docstring():
+    assert doctest.testmod(dirichlet_process) == (0, 6)

@@ -11,10 +11,11 @@ where n_dk counts its tokens with topic k, without token i. With a batch of n of
     s_kw = (L / n) sum over the batch of E[n_dkw | phi],    a_hat_kw = beta + s_kw
 
 (`shape_estimates`), a_hat is without bias for beta + E[n_kw | phi], which drives a Cox-Ingersoll-Ross process
-(`cir`) for each k and w; phi_kw is its share in the sum over all words. SCIR draws from the transition of the
-process with a_hat held fixed; SGRLD (Patterson & Teh 2013) discretises it (`sgrld`).
+for each k and w; phi_kw is its share in the sum over all words. `scir_update` draws from the transition of
+the process with a_hat held fixed. The exact reference is collapsed Gibbs sampling (`collapsed_sweep`).
 
-Tables are V x K, because a token needs one word for all topics.
+Tables are V x K, because a token needs one word for all topics. The functions are Python that numba compiles:
+wrap in `numba.njit` those that you call. `lda_kos.py` has chains, held-out documents and rivals.
 
 Guarantee
 ---------
@@ -37,24 +38,120 @@ like all samplers of topics it stays near one of many modes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
+import numpy.typing as npt
+from numba.extending import register_jitable
 
-from pymc_austerity.applications.topics.corpus import Corpus
-from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions
-from pymc_austerity.kernels.langevin import sgrld_transition
 from pymc_austerity.kernels.subsample import draw_without_replacement
-from pymc_austerity.target import Index
 
-Table = NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+Table = npt.NDArray[np.float64]
+
+
+# Documents as sequences of tokens ---------------------------------------------------------------------
+
+
+class Corpus(NamedTuple):
+    """Documents as sequences of tokens.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (L + 1,)
+        Tokens of document d are those from ``starts[d]`` to before ``starts[d + 1]``.
+    words : ndarray of int64, shape (number of tokens,)
+        Which word each token is.
+    """
+
+    starts: Index
+    words: Index
+
+
+def corpus_of(indptr: npt.ArrayLike, indices: npt.ArrayLike, counts: npt.ArrayLike, n_words: int) -> Corpus:
+    """Write out a table of counts, documents x words in sparse rows.
+
+    Parameters
+    ----------
+    indptr : array_like of int, shape (L + 1,)
+    indices : array_like of int, shape (number of pairs,)
+        The words, from 0.
+    counts : array_like of int, shape (number of pairs,)
+    n_words : int
+        V.
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other, or a word is not one of `n_words`.
+    """
+    indptr, indices, counts = (
+        whole_numbers(x, name) for x, name in ((indptr, "indptr"), (indices, "indices"), (counts, "counts"))
+    )
+    if len(indptr) < 2 or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(np.diff(indptr) < 0):
+        raise ValueError(
+            f"indptr must rise from 0 to {len(indices)}, the number of pairs in indices, got "
+            f"{len(indptr)} numbers from {indptr[:1]} to {indptr[-1:]}."
+        )
+    if len(counts) != len(indices) or np.any(counts < 0):
+        raise ValueError(
+            f"counts must be {len(indices)} numbers, one for each pair in indices, none of them negative; "
+            f"got {len(counts)}, the least {counts.min(initial=0)}."
+        )
+    if np.any((indices < 0) | (indices >= n_words)):
+        raise ValueError(
+            f"indices must be words from 0 to n_words - 1 = {n_words - 1}, got {indices.min()} to "
+            f"{indices.max()}. Subtract 1 if they are counted from 1."
+        )
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    return Corpus(ends[indptr], np.repeat(indices, counts))
+
+
+def whole_numbers(values: npt.ArrayLike, name: str) -> Index:
+    """The values as integers, refusing fractions."""
+    array = np.asarray(values)
+    result = array.astype(np.int64)
+    if np.any(result != array):
+        raise ValueError(f"{name} must hold whole numbers, got {array[result != array].ravel()[0]}.")
+    return result
+
+
+def from_documents(documents: Iterable[Index]) -> Corpus:
+    """Put documents, each an array of words, one after the other."""
+    documents = list(documents)
+    starts = np.cumsum([0, *(len(words) for words in documents)])
+    return Corpus(starts, np.concatenate([*documents, np.empty(0, np.int64)]).astype(np.int64))
+
+
+def subcorpus(corpus: Corpus, documents: Iterable[int]) -> Corpus:
+    """Some of the documents, in this order."""
+    return from_documents(corpus.words[corpus.starts[d] : corpus.starts[d + 1]] for d in documents)
+
+
+def halves(rng: np.random.Generator, corpus: Corpus) -> tuple[Corpus, Corpus]:
+    """Split the tokens of each document at random, into a half that is seen and one that is put aside.
+
+    Of an odd number the larger part is seen.
+    """
+    seen, aside = [], []
+    for d in range(len(corpus.starts) - 1):
+        words = rng.permutation(corpus.words[corpus.starts[d] : corpus.starts[d + 1]])
+        seen.append(words[len(words) // 2 :])
+        aside.append(words[: len(words) // 2])
+    return from_documents(seen), from_documents(aside)
 
 
 # One document ----------------------------------------------------------------------------------------------
 
 
-@jitable
-def first_above(cumulative: NDArray[np.float64], value: float) -> int:
+@register_jitable
+def first_above(cumulative: Table, value: float) -> int:
     """The first place where `cumulative` is above `value`, or the last place."""
     k = 0
     while k < cumulative.shape[0] - 1 and cumulative[k] <= value:
@@ -62,7 +159,7 @@ def first_above(cumulative: NDArray[np.float64], value: float) -> int:
     return k
 
 
-@jitable
+@register_jitable
 def start_document(
     rng: np.random.Generator, words: Index, phi: Table, z: Index, n_k: Table, work: Table
 ) -> None:
@@ -77,7 +174,7 @@ def start_document(
         n_k[z[i]] += 1.0
 
 
-@jitable
+@register_jitable
 def sweep_document(
     rng: np.random.Generator, words: Index, phi: Table, alpha: float, z: Index, n_k: Table, work: Table
 ) -> None:
@@ -95,7 +192,7 @@ def sweep_document(
 # Many documents --------------------------------------------------------------------------------------------
 
 
-@jitable
+@register_jitable
 def topic_counts(
     rng: np.random.Generator,
     corpus: Corpus,
@@ -139,7 +236,7 @@ def topic_counts(
     return counts
 
 
-@jitable
+@register_jitable
 def completion(
     rng: np.random.Generator,
     seen: Corpus,
@@ -148,7 +245,7 @@ def completion(
     alpha: float,
     burn_in: int,
     n_sweeps: int,
-) -> NDArray[np.float64]:
+) -> Table:
     """Probability of each token put aside, given phi and the tokens of its document that were seen.
 
     It is sum_k E[theta_dk | seen, phi] phi_kw, with E[theta_dk | z] = (n_dk + alpha) / (n_d + K alpha) and
@@ -190,7 +287,7 @@ def completion(
 # Topics ----------------------------------------------------------------------------------------------------
 
 
-@jitable
+@register_jitable
 def shape_estimates(
     rng: np.random.Generator,
     corpus: Corpus,
@@ -230,7 +327,7 @@ def shape_estimates(
     return shapes
 
 
-@jitable
+@register_jitable
 def centred_shapes(shapes: Table, phi: Table, beta: float) -> Table:
     """a_hat for which the distribution of phi is the posterior in the limit of small steps.
 
@@ -254,7 +351,7 @@ def centred_shapes(shapes: Table, phi: Table, beta: float) -> Table:
     return shapes + (of_topics.sum() - of_topics) * phi
 
 
-@jitable
+@register_jitable
 def topics(log_theta: Table) -> Table:
     """phi, the shares of words in topics: exp(log_theta), each column scaled to sum to one."""
     phi = np.empty(log_theta.shape)
@@ -265,7 +362,7 @@ def topics(log_theta: Table) -> Table:
     return phi
 
 
-@jitable
+@register_jitable
 def scir_update(rng: np.random.Generator, log_theta: Table, shapes: Table, step_size: float) -> None:
     """Move all K V processes over one step of the exact transition, in place.
 
@@ -288,30 +385,82 @@ def scir_update(rng: np.random.Generator, log_theta: Table, shapes: Table, step_
         log_theta[w] = cir_transitions(rng, log_theta[w], shapes[w], step_size)
 
 
-@jitable
-def sgrld_update(
-    rng: np.random.Generator, theta: Table, shapes: Table, beta: float, centred: bool, step_size: float
+# Collapsed Gibbs sampling -----------------------------------------------------------------------------
+
+
+# With the topics phi integrated out too, the topic of a token of word w in document d has, given the others,
+#
+#     P(z_i = k | other z) proportional to (n_dk + alpha) (n_kw + beta) / (n_k + V beta),
+#
+# the counts without token i (Griffiths & Steyvers 2004). The distribution of the topics given the words is
+# invariant. A sweep reads all tokens, and many sweeps are needed to leave one of the modes.
+
+
+class Allocation(NamedTuple):
+    """The topics of all tokens, and what they add up to.
+
+    Parameters
+    ----------
+    z : ndarray of int64, shape (number of tokens,)
+    of_documents : ndarray of shape (L, K)
+        n_dk, tokens of document d that have topic k.
+    of_words : ndarray of shape (V, K)
+        n_kw, tokens of word w that have topic k.
+    of_topics : ndarray of shape (K,)
+        n_k.
+    """
+
+    z: Index
+    of_documents: Table
+    of_words: Table
+    of_topics: Table
+
+
+def allocation_of(corpus: Corpus, z: Index, n_words: int, n_topics: int) -> Allocation:
+    """Count the given topics of the tokens."""
+    document = np.repeat(np.arange(len(corpus.starts) - 1), np.diff(corpus.starts))
+    of_documents = np.zeros((len(corpus.starts) - 1, n_topics))
+    of_words = np.zeros((n_words, n_topics))
+    np.add.at(of_documents, (document, z), 1.0)
+    np.add.at(of_words, (corpus.words, z), 1.0)
+    return Allocation(np.array(z, dtype=np.int64), of_documents, of_words, of_words.sum(axis=0))
+
+
+@register_jitable
+def collapsed_sweep(
+    rng: np.random.Generator, corpus: Corpus, allocation: Allocation, alpha: float, beta: float
 ) -> None:
-    """Move all K V processes over one step of the discretisation, in place.
+    """Draw the topic of each token given those of the others, in place.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-    theta : ndarray of shape (V, K)
-    shapes : ndarray of shape (V, K)
-        a_hat.
-    beta : float
-    centred : bool
-        The drift is beta - theta + (L / n) sum of E[n_dkw - phi_kw n_dk], as in Patterson & Teh, whose
-        limit for small steps is the posterior; the sum of theta over words is drawn to V beta. Otherwise
-        it is a_hat - theta, that of SCIR; the sum is drawn to V beta and the tokens of the topic.
-    step_size : float
-        h.
+    corpus : Corpus
+    allocation : Allocation
+    alpha, beta : float
+        Of the Dirichlet priors of topics in documents, and of words in topics.
     """
-    total, pull = theta.sum(axis=0), np.zeros(theta.shape[1])
-    if centred:
-        pull = (shapes - beta).sum(axis=0)
-    for w in range(theta.shape[0]):
-        for k in range(theta.shape[1]):
-            drift = shapes[w, k] - theta[w, k] - pull[k] * theta[w, k] / total[k]
-            theta[w, k] = sgrld_transition(rng, theta[w, k], drift, step_size)
+    z, of_documents, of_words, of_topics = allocation
+    n_words, n_topics = of_words.shape
+    work = np.empty(n_topics)
+    for d in range(corpus.starts.shape[0] - 1):
+        for i in range(corpus.starts[d], corpus.starts[d + 1]):
+            w = corpus.words[i]
+            of_documents[d, z[i]] -= 1.0
+            of_words[w, z[i]] -= 1.0
+            of_topics[z[i]] -= 1.0
+            total = 0.0
+            for k in range(n_topics):
+                share = (of_words[w, k] + beta) / (of_topics[k] + n_words * beta)
+                total += (of_documents[d, k] + alpha) * share
+                work[k] = total
+            z[i] = first_above(work, rng.random() * total)
+            of_documents[d, z[i]] += 1.0
+            of_words[w, z[i]] += 1.0
+            of_topics[z[i]] += 1.0
+
+
+def drawn_topics(rng: np.random.Generator, allocation: Allocation, beta: float) -> Table:
+    """Draw phi given the topics of all tokens: Dirichlet(beta + n_kw); shape (V, K)."""
+    theta = rng.standard_gamma(allocation.of_words + beta)
+    return theta / theta.sum(axis=0)

@@ -4,14 +4,14 @@ import itertools
 import math
 from functools import cache
 
+import lda
+import lda_kos
 import numba
 import numpy as np
 import pytest
+from lda import Corpus, corpus_of, from_documents, halves, subcorpus
 from scipy.special import gammaln
 
-from pymc_austerity.applications.topics import collapsed as collapsed_lda
-from pymc_austerity.applications.topics import lda
-from pymc_austerity.applications.topics.corpus import Corpus, corpus_of, from_documents, halves, subcorpus
 from tests.statistical.errors import LIMIT, error_of_mean
 
 K, V, ALPHA, BETA = 3, 4, 0.4, 0.3
@@ -23,7 +23,7 @@ PHI = np.random.default_rng(4).dirichlet(np.ones(V), size=K).T
 @cache
 def both(name):
     """A kernel function as it is, and compiled."""
-    function = getattr(lda, name, None) or getattr(collapsed_lda, name)
+    function = getattr(lda, name, None) or getattr(lda_kos, name)
     return function, numba.njit(function)
 
 
@@ -63,7 +63,7 @@ def collapsed_law(corpus, n_words, n_topics, alpha, beta):
     states = np.array(list(itertools.product(range(n_topics), repeat=len(corpus.words))))
     log_p = np.empty(len(states))
     for s, z in enumerate(states):
-        _, n_dk, n_wk, n_k = collapsed_lda.allocation_of(corpus, z, n_words, n_topics)
+        _, n_dk, n_wk, n_k = lda.allocation_of(corpus, z, n_words, n_topics)
         log_p[s] = gammaln(n_dk + alpha).sum() + gammaln(n_wk + beta).sum()
         log_p[s] -= gammaln(n_k + n_words * beta).sum()
     p = np.exp(log_p - log_p.max())
@@ -246,7 +246,7 @@ def test_sgrld_step(h, centred):
     noise = np.random.default_rng(7).standard_normal((V, K))
     drift = BETA - theta + counts - centred * phi * counts.sum(axis=0)
     expected = np.abs(theta + h * drift + np.sqrt(2 * h * theta) * noise)
-    lda.sgrld_update(np.random.default_rng(7), theta, BETA + counts, BETA, centred, h)
+    lda_kos.sgrld_update(np.random.default_rng(7), theta, BETA + counts, BETA, centred, h)
     np.testing.assert_allclose(theta, expected, rtol=1e-12)
 
 
@@ -268,7 +268,7 @@ def visited_states(rng, corpus, allocation, alpha, beta, length):
     """Numbers of the states in the order of `itertools.product`."""
     found = np.empty(length, np.int64)
     for m in range(length):
-        collapsed_lda.collapsed_sweep(rng, corpus, allocation, alpha, beta)
+        lda.collapsed_sweep(rng, corpus, allocation, alpha, beta)
         number = 0
         for topic in allocation.z:
             number = number * allocation.of_topics.shape[0] + topic
@@ -278,7 +278,7 @@ def visited_states(rng, corpus, allocation, alpha, beta, length):
 
 @pytest.fixture(scope="module")
 def visits():
-    start = collapsed_lda.allocation_of(SMALL, np.zeros(5, np.int64), 3, 2)
+    start = lda.allocation_of(SMALL, np.zeros(5, np.int64), 3, 2)
     return visited_states(np.random.default_rng(6), SMALL, start, ALPHA, BETA, 100_000)
 
 
@@ -300,7 +300,7 @@ def test_collapsed_sampler_of_another_law_is_noticed(visits, n_words, alpha, bet
     states = np.array(list(itertools.product(range(2), repeat=5)))
     log_p = []
     for z in states:
-        _, n_dk, n_wk, n_k = collapsed_lda.allocation_of(SMALL, z, 3, 2)
+        _, n_dk, n_wk, n_k = lda.allocation_of(SMALL, z, 3, 2)
         log_p.append(
             gammaln(n_dk + alpha).sum() + gammaln(n_wk + beta).sum() - gammaln(n_k + n_words * beta).sum()
         )
@@ -310,19 +310,17 @@ def test_collapsed_sampler_of_another_law_is_noticed(visits, n_words, alpha, bet
 
 def test_counts_stay_those_of_the_topics():
     rng = np.random.default_rng(1)
-    allocation = collapsed_lda.allocation_of(CORPUS, rng.integers(K, size=7), V, K)
+    allocation = lda.allocation_of(CORPUS, rng.integers(K, size=7), V, K)
     for _ in range(20):
         compiled("collapsed_sweep")(rng, CORPUS, allocation, ALPHA, BETA)
-    for found, expected in zip(
-        allocation, collapsed_lda.allocation_of(CORPUS, allocation.z, V, K), strict=True
-    ):
+    for found, expected in zip(allocation, lda.allocation_of(CORPUS, allocation.z, V, K), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
 def test_topics_are_drawn_given_counts():
-    allocation = collapsed_lda.allocation_of(CORPUS, np.array([0, 1, 2, 0, 0, 1, 1]), V, K)
+    allocation = lda.allocation_of(CORPUS, np.array([0, 1, 2, 0, 0, 1, 1]), V, K)
     rng = np.random.default_rng(2)
-    draws = np.array([collapsed_lda.drawn_topics(rng, allocation, BETA) for _ in range(6000)])
+    draws = np.array([lda.drawn_topics(rng, allocation, BETA) for _ in range(6000)])
     a = allocation.of_words + BETA
     assert np.abs(z_scores(draws, a / a.sum(axis=0))).max() < LIMIT
 
@@ -333,7 +331,7 @@ def test_topics_are_drawn_given_counts():
 def run_everything(rng, functions):
     topic_shapes, completion, scir, sgrld, topics, sweep = functions
     log_theta, theta, phi = np.zeros((V, K)), np.full((V, K), 0.3), PHI.copy()
-    allocation = collapsed_lda.allocation_of(CORPUS, np.zeros(7, np.int64), V, K)
+    allocation = lda.allocation_of(CORPUS, np.zeros(7, np.int64), V, K)
     population = np.arange(2)
     results = []
     for _ in range(5):
