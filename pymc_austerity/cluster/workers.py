@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pymc_austerity.data.elsewhere import path_here
+from pymc_austerity.data.files import path_here
 
 # Draws depend on what these compute.
 _PACKAGES = ("pymc_austerity", "pymc", "pytensor", "numba", "numpy")

@@ -9,7 +9,6 @@ have elements, however many elements there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import NO_ROWS, Rows, restore_order
+from pymc_austerity.proposals.elements import ElementProposal
 from pymc_austerity.target import CHUNK, Index, RowNumbers, Target
 
 # An element of which all rows are read at once, and nothing is tested.
@@ -55,24 +55,6 @@ class Elements(NamedTuple):
     first_stage: Index
     population: Index
     order: Index
-
-
-class ElementProposal(NamedTuple):
-    """How an element moves.
-
-    Attributes
-    ----------
-    state : NamedTuple of ndarrays
-    propose : callable
-        ``(state, rng, e, q_new, start, stop) -> None`` writes a symmetric proposal for element e over the
-        coordinates from `start` to `stop`.
-    adapt : callable
-        ``(state, e, accepted) -> None``, while tuning.
-    """
-
-    state: Any
-    propose: Callable[[Any, np.random.Generator, int, npt.NDArray[Any], int, int], None]
-    adapt: Callable[[Any, int, bool], None]
 
 
 class ElementOutcome(NamedTuple):

@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
+from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
 from pymc_austerity.proposals.laplace import times_upper
-from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
 from pymc_austerity.target import Target, Vector
 
 

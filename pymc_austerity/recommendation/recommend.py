@@ -13,11 +13,9 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError, SubsamplingWarning, warn
+from pymc_austerity.model.checks import explained, refuse_data, require_start, warn_of_long_deterministics
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.impossible import require_start
-from pymc_austerity.model.lookups import lookups_explained
-from pymc_austerity.model.observations import refuse_data
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.recommendation.announcement import announce
@@ -25,7 +23,7 @@ from pymc_austerity.recommendation.choice import choose
 from pymc_austerity.recommendation.evidence import Evidence, gather
 from pymc_austerity.recommendation.mixing import that_mixes
 from pymc_austerity.recommendation.nuts import NUTS
-from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
 
@@ -142,7 +140,7 @@ def recommend(
     refuse_discrete(block)
     refuse_data(model)
     budget = checked_budget(set_up_budget)
-    with watched("recommend", bool(progressbar)), many_graphs(), lookups_explained(model), budgeted(budget):
+    with watched("recommend", bool(progressbar)), many_graphs(), explained(model), budgeted(budget):
         stage("reading the model")
         point = default_point(model)
         warn_of_long_deterministics(model, point)

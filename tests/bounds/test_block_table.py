@@ -1,4 +1,4 @@
-"""Tables of blocks draw every position with its probability; planted bugs are noticed."""
+"""Tables of blocks draw every position with its probability; planted faults are noticed."""
 
 import inspect
 import math
@@ -114,13 +114,14 @@ def planted():
 
 
 @pytest.mark.parametrize("bug", planted())
-def test_planted_bugs_are_noticed(bug):
+def test_planted_faults_are_noticed(bug):
     weights = SMALL[::-1].copy() if bug == "other weights" else SMALL
     assert p_of_counts(counts(planted()[bug], weights), SMALL / SMALL.sum(dtype=float)) < P_LIMIT
 
 
 def test_sums_of_single_precision_are_noticed():
     """A scan that adds in single precision does not end where its block ends."""
+    # Planted fault: sums of single precision.
     source = inspect.getsource(draw_weighted).replace("np.float64(weights[i])", "weights[i]")
     names = dict(vars(module))
     exec(source.replace("reached = 0.0", "reached = np.float32(0.0)"), names)

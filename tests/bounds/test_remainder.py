@@ -240,7 +240,7 @@ def test_remainders_are_within(make, design, order):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("make", SMOOTH)
-def test_planted_bug_is_noticed(make, order):
+def test_planted_fault_is_noticed(make, order):
     """Rows of either sign, or at right angles, of equal f and of short v_i: the bound is nearly sharp."""
     rng = np.random.default_rng(3)
     family = make(rng)

@@ -81,7 +81,7 @@ def test_nuts_is_recommended():
     check_posterior(solved, steps)
 
 
-# Planted bugs -------------------------------------------------------------------------------------
+# Planted faults -------------------------------------------------------------------------------------
 
 
 class HalfOfTheRows(TunaMH):

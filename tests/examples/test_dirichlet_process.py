@@ -187,7 +187,7 @@ def test_sgrld_is_biased():
     assert np.max(np.abs(errors_off(found))) > 4 * LIMIT
 
 
-# Planted bugs -------------------------------------------------------------------------------------------
+# Planted faults
 
 
 right_components = dirichlet_process.draw_components
@@ -243,14 +243,14 @@ def test_an_interpreted_chain_has_the_exact_posterior():
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_planted_bug_is_noticed(bug, monkeypatch):
+def test_planted_fault_is_noticed(bug, monkeypatch):
     monkeypatch.setattr(dirichlet_process, *BUGS[bug])
     found = sample(interpreted_averages(), n_stretches=50, length=60)
     assert np.max(np.abs(errors_off(found))) > 2 * LIMIT
 
 
 @pytest.mark.slow("compiles the slice sampler anew around the wrong function")
-def test_a_small_planted_bug_is_noticed(monkeypatch):
+def test_a_small_planted_fault_is_noticed(monkeypatch):
     monkeypatch.setattr(dirichlet_process, "draw_components", one_component_rarely_short)
     fresh = numba.njit(dirichlet_process.slice_sweep)
 

@@ -1,4 +1,4 @@
-"""Kernels of latent Dirichlet allocation against enumerations; planted bugs are noticed."""
+"""Kernels of latent Dirichlet allocation against enumerations; planted faults are noticed."""
 
 import itertools
 import math
@@ -92,6 +92,7 @@ def test_topic_counts(counts):
 
 
 def test_other_laws_of_topics_are_noticed(counts):
+    """Planted fault: another prior; a token that counts itself."""
     own_token_counted = np.zeros((V, K))  # topics drawn given the words only
     for w in CORPUS.words:
         own_token_counted[w] += PHI[w] / PHI[w].sum()
@@ -129,6 +130,7 @@ def completions():
 
 
 def test_completion(completions):
+    """Planted fault: the documents change places."""
     expected = [
         *expected_completion(DOCUMENTS[0], [0, 2]),
         *expected_completion(DOCUMENTS[1], [1]),
@@ -219,6 +221,7 @@ def test_chain_of_one_topic():
 
 def test_chain_without_scale_is_noticed():
     """As if the counts of a batch were those of the corpus."""
+    # Planted fault: counts of a batch are not scaled to the corpus.
     found = chain_with_one_topic(2 / 6)
     assert errors_of_chain(found)[0].max() > 2 * LIMIT
 
@@ -297,6 +300,7 @@ def test_collapsed_sampler(visits):
 )
 def test_collapsed_sampler_of_another_law_is_noticed(visits, n_words, alpha, beta):
     """The first is a denominator of n_k + beta, with the V forgotten."""
+    # Planted fault: the law of other numbers of words, or of other priors.
     states = np.array(list(itertools.product(range(2), repeat=5)))
     log_p = []
     for z in states:

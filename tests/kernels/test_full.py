@@ -13,8 +13,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk, SubsamplingWarning
 from pymc_austerity.acceptance import Exact, ExactBarker
-from pymc_austerity.acceptance.base import RuleFunctions
-from pymc_austerity.acceptance.exact import logistic
+from pymc_austerity.acceptance.base import RuleFunctions, logistic
 from pymc_austerity.compilation import entry
 from pymc_austerity.kernels.full_data import Current, full_transitions, total, unknown_sum
 from pymc_austerity.kernels.metropolis import transitions
@@ -459,7 +458,7 @@ MATRICES = {"exact": metropolis_matrix(), "barker": barker_matrix()}
 
 @register_jitable
 def flat_logistic(rng):
-    """A planted bug: a logistic variable of twice the scale."""
+    """A planted fault: a logistic variable of twice the scale."""
     return 2.0 * logistic(rng)
 
 
@@ -506,7 +505,7 @@ def test_transition_probabilities_of_three_states_are_exact(name):
         {"kept": TERMS[0].sum()},  # the sum of another state
     ],
 )
-def test_planted_bugs_change_the_law_of_three_states(bug, name):
+def test_planted_faults_change_the_law_of_three_states(bug, name):
     matrix = full_matrix(RULES[name].functions.draw, **bug)
     assert np.abs(stationary(matrix) - LAW).max() > 0.02
 

@@ -1,4 +1,4 @@
-"""Sweeps of particle Gibbs on a linear Gaussian chain whose posterior is known; planted errors must show."""
+"""Sweeps of particle Gibbs on a linear Gaussian chain whose posterior is known; planted faults must show."""
 
 import math
 
@@ -95,7 +95,7 @@ class TestInvariance:
         "bug", [{"normalise": without_the_path_that_is_kept}, {"link": without_the_transition}]
     )
     @pytest.mark.covering(1)
-    def test_planted_errors_are_noticed(self, bug):
+    def test_planted_faults_are_noticed(self, bug):
         assert largest_error(draws(5, **bug)) > 2 * LIMIT
 
 

@@ -15,7 +15,7 @@ from pymc_austerity.kernels.stochastic_gradient import (
     langevin_transitions,
     times_transposed,
 )
-from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
+from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
 from pymc_austerity.step_methods.langevin.inflation import Inflation, linear_dynamics
 from pymc_austerity.target import Target
 from tests.statistical.errors import LIMIT, p_of_counts

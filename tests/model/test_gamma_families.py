@@ -123,6 +123,7 @@ def test_noise_in_totals_is_left_out_on_a_simplex(family):
 @EACH
 def test_forms_predict_their_own_derivatives(family):
     """Statistics follow from derivatives at the references, and derivatives elsewhere from statistics."""
+    # Planted fault: twice the statistics.
     rng = np.random.default_rng(3)
     s = rng.gamma(2.0, size=(family.n_rows, family.n_parts))
     t = rng.gamma(2.0, size=(family.n_rows, 1))

@@ -133,7 +133,7 @@ def test_minibatches(define, n):
 
 
 def test_a_forgotten_inflation_is_noticed():
-    """Planted: predictions without the noise of minibatches."""
+    """Planted fault: predictions without the noise of minibatches."""
     model, laws = categorical(2000, np.random.default_rng(2000))
     with model:
         step = SCIR([model["x"]], step_size=1.0, batch_size=100)
@@ -143,7 +143,7 @@ def test_a_forgotten_inflation_is_noticed():
 
 
 def test_a_wrong_scale_of_minibatches_is_noticed(monkeypatch):
-    """Planted: counts of a minibatch without the factor N / n."""
+    """Planted fault: counts of a minibatch without the factor N / n."""
     import pymc_austerity.step_methods.gamma.estimates as module
 
     plus = module.Totals.plus
@@ -315,7 +315,7 @@ def test_topics_whose_number_of_tokens_changes():
 @pytest.mark.slow("15,000 draws or more, each a step of Python")
 @pytest.mark.parametrize("carried", [False, True])
 def test_hyperparameters_of_a_simplex(carried, monkeypatch):
-    """Planted: totals carried along while the concentration of their prior changes; h is small."""
+    """Planted fault: totals carried along while the concentration of their prior changes; h is small."""
     if carried:
         monkeypatch.setattr(VariableChain, "_renews_total", lambda *_: False)
     choices, y, n = np.array([1.0, 8.0]), np.array([0, 1, 1, 2, 1]), 2

@@ -90,6 +90,7 @@ def test_chains(model, built):
 
 def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):
     """Constants for other coordinates than those in which distances are measured."""
+    # Planted fault: constants for other coordinates.
 
     def wrong(*args):
         whitening, directions = feature_factors(*args)
@@ -101,6 +102,7 @@ def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):
 
 
 def test_too_small_constants_are_noticed(model, built):
+    """Planted fault: constants of a thousandth."""
     step = fresh(built)
     state = built._engine.inputs.rows.state
     small = state._replace(constants=state.constants * 1e-3)

@@ -30,7 +30,7 @@ RNG = np.random.default_rng(7)
 X = RNG.standard_t(4, size=(N, D)).astype(np.float32)
 SOURCE = {"X": X, "y": (RNG.random(N) < 1 / (1 + np.exp(-X @ [0.4, -0.2, 0.1]))).astype("int8")}
 POINT = {"beta": np.zeros(D)}
-# A block of rows whose bounds a planted bug makes too low.
+# A block of rows whose bounds a planted fault makes too low.
 BLOCK_OF_ROWS = slice(5000, 17_000)
 P_LIMIT = 1e-6
 

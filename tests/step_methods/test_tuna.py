@@ -392,6 +392,7 @@ def too_small(low, high, rows):
 
 @INTERPRETED
 def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
+    """Planted fault: a curvature that is too small."""
     step = TunaMH(model=model, curvature={"y": too_small}, rng=1)
     with pytest.raises(ValueError, match="the bound is wrong") as raised:
         move(fresh(step), near, 5000)
@@ -410,6 +411,7 @@ def test_a_wrong_curvature_is_an_error_while_sampling(model, near):
 @INTERPRETED
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
+    """Planted fault: a curvature that is too small."""
     step = TunaMH(model=model, curvature={"y": too_small}, debug=True, steps_per_draw=100, rng=1)
     _, stats_ = move(fresh(step), near, 50)
     assert 0 < total(stats_, "bound_violations") <= 100 * total(stats_, "n_used")
@@ -417,6 +419,7 @@ def test_a_wrong_curvature_is_counted_in_debug_mode(model, near):
 
 @INTERPRETED
 def test_a_wrong_bound_is_an_error(model, near, monkeypatch):
+    """Planted fault: bounds that are too small."""
     right = BoundsByJets.constants
     monkeypatch.setattr(BoundsByJets, "constants", lambda self, rows: right(self, rows) / 200)
     step = TunaMH(model=model, steps_per_draw=100, rng=1)
@@ -740,9 +743,9 @@ def test_several_terms(several):
     np.testing.assert_allclose(q.std(axis=0), sd, rtol=0.1)
 
 
-@pytest.mark.slow("a planted bug that compiles a kernel of its own")
+@pytest.mark.slow("a planted fault that compiles a kernel of its own")
 def test_rows_of_another_term_are_noticed(several, monkeypatch):
-    """A planted bug: the terms come in the other order than their bounds."""
+    """A planted fault: the terms come in the other order than their bounds."""
     step = fresh(several[0])
     sampler = step._engine.inputs.rows.state
     turned = np.concatenate([sampler.constants[:, 1500:], sampler.constants[:, :1500]], axis=1)

@@ -16,6 +16,7 @@ from pymc.initial_point import PointType
 from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
+from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
 from pymc_austerity.model.conjugacy.priors import GammaPrior, gamma_priors
 from pymc_austerity.model.conjugacy.recognise import analyse
@@ -29,7 +30,7 @@ from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows
 from pymc_austerity.step_methods.configuration import plain
 from pymc_austerity.step_methods.gamma.counts import Counter, CountsOfStep, require_counts
-from pymc_austerity.step_methods.gamma.estimates import AllRows, Anchor, Array, Estimator, variance_inflation
+from pymc_austerity.step_methods.gamma.estimates import AllRows, Anchor, Estimator, variance_inflation
 from pymc_austerity.step_methods.gamma.messages import require_form, warn_of_errors, warn_of_unused
 from pymc_austerity.step_methods.gamma.minibatches import AnchoredMinibatch, Minibatch, allotted_rows
 from pymc_austerity.step_methods.gamma.options import ControlVariate, checked_options
@@ -40,9 +41,10 @@ from pymc_austerity.step_methods.gamma.state import (
     progress_updates,
 )
 from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
-from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
+from pymc_austerity.target import Array
 
 # The order of rows and random points of a build: the same in every process.
 _SEED = 2018

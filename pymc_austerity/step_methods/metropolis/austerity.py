@@ -7,7 +7,7 @@ from typing import Literal, Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.acceptance.ttest import TTest, check_stages
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import StepOptions, default_batch

@@ -19,18 +19,17 @@ from pymc_austerity.acceptance.base import AcceptanceRule, never_clipped
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.model.checks import explained, warn_of_long_deterministics
 from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.impossible import impossible_explained
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.messages import warn_of_long_deterministics, warn_of_temperature
-from pymc_austerity.step_methods.metropolis import drift_watch, fit_watch, mixing_watch
+from pymc_austerity.step_methods.messages import warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
 from pymc_austerity.step_methods.metropolis.options import (
@@ -48,6 +47,15 @@ from pymc_austerity.step_methods.metropolis.statistics import (
     progress_updates,
     statistics,
 )
+from pymc_austerity.step_methods.metropolis.watch import (
+    DriftWatch,
+    Expected,
+    FitWatch,
+    MixingWatch,
+    Watch,
+    look,
+    n_tuning,
+)
 from pymc_austerity.step_methods.metropolis.which_plan import plan
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.step_methods.siblings import has_moved
@@ -64,9 +72,7 @@ class SubsampledState(StepMethodState):
     tune: bool
     start_checked: bool
     proposal_state: Any
-    drift: Any
-    fit: Any
-    mixing_watch: Any
+    watches: Any
 
 
 class SubsampledStep(RebuiltStep):
@@ -101,8 +107,6 @@ class SubsampledStep(RebuiltStep):
     _factorisation: Factorisation | None = None
     _engine: CompiledKernel | None = None
     _recipe: Recipe
-    # Begins with a chain, and is over after its last draw.
-    mixing_watch: mixing_watch.Watched = mixing_watch.start(0, 0, 0)
     # Why `recommend` chose the step, if it did.
     recommendation: Recommendation | None = None
 
@@ -320,18 +324,24 @@ class SubsampledStep(RebuiltStep):
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
         self.tune = bool(tune)
-        self.mixing_watch = mixing_watch.start(self._recipe.n_watched, draws if self._efficiency else 0, tune)
+        if self._efficiency and draws:
+            self.watches.append(MixingWatch(draws, self._recipe.n_watched, has_tuned=self.tune))
 
     def reset_tuning(self) -> None:
         """Forget what the proposal has learnt."""
-        self._begin_chain(int(self.drift.counts[1]))
+        later = [watch for watch in self.watches if not watch.of_tuning]
+        self._begin_chain(n_tuning(self.watches))
+        self.watches += later
 
     def _begin_chain(self, n_tune: int) -> None:
         n_tune = self._recipe.tuning(n_tune)
         self.proposal_state: Any = deepcopy(self._recipe.proposal_state)
+        self.watches: list[Watch] = []
+        if n_tune and self.control_variate is not None:
+            self.watches.append(FitWatch(n_tune))
         # Elements have walks of their own, of which some are slow by chance.
-        self.drift = drift_watch.start(self._recipe.n_dim, 0 if self._recipe.sweep > 1 else n_tune)
-        self.fit = fit_watch.start(n_tune if self.control_variate is not None else 0)
+        if n_tune and self._recipe.sweep == 1:
+            self.watches.append(DriftWatch(n_tune, self._recipe.n_dim))
         self.start_checked = False
         if self._engine is not None:
             self._engine.restart()
@@ -340,20 +350,17 @@ class SubsampledStep(RebuiltStep):
         """Make `steps_per_draw` transitions from `point`."""
         goes_on = self.start_checked
         if self.require_built(point):  # other data: shapes and mode may differ
-            self._begin_chain(int(self.drift.counts[1]))
-            self.mixing_watch = mixing_watch.start(self._recipe.n_watched, 0, 0)
+            self._begin_chain(n_tuning(self.watches))
         if not self.start_checked:
             has_moved()
-            with impossible_explained(self._model, point, by_start=False):
+            with explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
             point = point if goes_on else self._first_point(point)
             self.start_checked = True
         n = self.steps_per_draw
         outcome = self._run(n, self.tune and self._options.tune, point)
-        if self.fit.counts[1] or self.drift.counts[1]:
-            self._watch(outcome, n)
-        if not self.tune and self.mixing_watch.counts[1]:
-            self._watch_mixing(outcome.q)
+        if self.watches:
+            look(self.watches, outcome, n, tunes=self.tune, expected=self._expected)
         new_point = point_of(self.factorisation, outcome.q, point)
         return new_point, [self._statistics(outcome, n)]
 
@@ -365,21 +372,21 @@ class SubsampledStep(RebuiltStep):
             engine.restart()
             raise
 
-    def _watch(self, outcome: Outcome, n: int) -> None:
-        """While the chain tunes, notice an expansion that does not fit, and a chain that is on its way."""
-        engine = self.engine
-        if self.fit.counts[1] and fit_watch.watch(self.fit, outcome, n, engine.n_others):
-            fit_watch.warn_if_unlike(
-                self.fit,
-                self.mode_fit,
-                self._recipe.independent_moves,
-                reads_all=engine.reads_all,
-                needs_range=engine.needs_range,
-            )
-            self.fit = fit_watch.start(0)
-        if self.drift.counts[1] and drift_watch.watch(self.drift, outcome.q):
-            drift_watch.warn_if_drifting(self.drift, n, self.factorisation.coordinate)
-            self.drift = drift_watch.start(len(outcome.q), 0)
+    def _expected(self) -> Expected:
+        """What a chain of the step is compared with."""
+        engine, fact = self.engine, self.factorisation
+        return Expected(
+            report=self.mode_fit,
+            independent_moves=self._recipe.independent_moves,
+            reads_all=engine.reads_all,
+            needs_range=engine.needs_range,
+            n_others=engine.n_others,
+            n_transitions=self.steps_per_draw,
+            efficiency=self._efficiency or 0.0,
+            is_plate=self._recipe.is_plate,
+            value_name=lambda k: fact.coordinate(k)[0],
+            name=self.name_of,
+        )
 
     def _first_point(self, point: PointType) -> PointType:
         """Where a chain begins that was told to begin at `point`."""
@@ -389,14 +396,6 @@ class SubsampledStep(RebuiltStep):
         return self._recipe.start(
             self.factorisation, self.engine, point, lambda: default_point(self._model), self.rng, names
         )
-
-    def _watch_mixing(self, q: Any) -> None:
-        """After tuning, notice a chain that mixes far worse than was announced."""
-        if mixing_watch.watch(self.mixing_watch, q):
-            mixing_watch.warn_if_slow(
-                self.mixing_watch, self._efficiency or 0.0, self.name_of, is_plate=self._recipe.is_plate
-            )
-            self.mixing_watch = mixing_watch.start(0, 0, 0)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""

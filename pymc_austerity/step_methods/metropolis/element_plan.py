@@ -8,10 +8,8 @@ import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.acceptance.base import AcceptanceRule, all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
-from pymc_austerity.kernels.elements import ElementProposal
 from pymc_austerity.model.element_terms import ElementTerms
 from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
@@ -113,7 +111,7 @@ def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
     elif isinstance(given, AdaptiveRandomWalk):
         rate = rate if given.target_accept is None else given.target_accept
     state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
-    return BoundElements(state, walk, adapt, ElementProposal)
+    return BoundElements(state, walk, adapt)
 
 
 def _scales(given: RandomWalk, terms: ElementTerms) -> np.ndarray:

@@ -18,8 +18,7 @@ from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_move
-from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps
-from pymc_austerity.proposals.slab import slab_precision
+from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps, slab_precision
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
 from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for

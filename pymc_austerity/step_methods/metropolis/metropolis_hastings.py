@@ -9,8 +9,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.acceptance.base import AcceptanceRule, Exact
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import Subsample, checked_rule

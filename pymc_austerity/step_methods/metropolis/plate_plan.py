@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
-from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_size
 from pymc_austerity.bounds.jets.tape import tape_of
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.plates.crossing import no_crossing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.model.factorisation import Factorisation, vector_of
 from pymc_austerity.model.plates.crossed import Plates, crossed_model
 from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate

@@ -11,7 +11,7 @@ from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.screened_draws import mean_share
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
-from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
+from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
 from pymc_austerity.step_methods.messages import few_digits
 
 # Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.

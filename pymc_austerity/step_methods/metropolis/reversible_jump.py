@@ -9,11 +9,9 @@ import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.acceptance.base import AcceptanceRule, Exact
 from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.proposals.jumps import COUNTS, KINDS, Jumps, Redraw
-from pymc_austerity.step_methods.metropolis import drift_watch
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.jump_plan import plan_jumps
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, checked_rule
@@ -157,9 +155,8 @@ class ReversibleJump(SubsampledStep):
         return plan_jumps(self._options, point, self._jumps, recipe)
 
     def _begin_chain(self, n_tune: int) -> None:
-        super()._begin_chain(n_tune)
         # Dummies and indicators say nothing of where a chain is going.
-        self.drift = drift_watch.start(self._recipe.n_dim, 0)
+        super()._begin_chain(n_tune=0)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         state = self.proposal_state

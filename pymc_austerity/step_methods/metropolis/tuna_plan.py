@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.exact import Exact
+from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.bounds.constants_table import ConstantsTable, InMemory, NewTable, positions_of_largest
 from pymc_austerity.bounds.group_draws import grouped
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, above
-from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.acceptance.base import AcceptanceRule, above, all_seen
 from pymc_austerity.kernels.full_data import Current, full_transitions, unknown_sum
 from pymc_austerity.kernels.metropolis import Outcome, Rule, transitions
 from pymc_austerity.kernels.subsample import Rows, in_blocks, rows_of

@@ -9,8 +9,7 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 
-from pymc_austerity.model.impossible import require_start
-from pymc_austerity.model.observations import refuse_data
+from pymc_austerity.model.checks import refuse_data, require_start
 
 N = 300
 RNG = np.random.default_rng(1)
