@@ -14,7 +14,7 @@ from tests.test_house import module_of, sources
 
 METROPOLIS = ["AusterityGibbs", "AusterityMH", "MHSubLhd", "MetropolisHastings", "MinibatchBarker", "TunaMH"]
 # Files that a step may reach. The aims are 180 for TunaMH and 150 for AusterityMH.
-MOST = {"TunaMH": 195, "AusterityMH": 180}
+MOST = {"TunaMH": 182, "AusterityMH": 167}
 
 
 def imported(source, known):
