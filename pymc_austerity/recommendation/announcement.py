@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.recommendation import Recommendation
 
 # Below PyMC's logger, which shows messages as `pm.sample` does.

@@ -22,6 +22,7 @@ from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
 from pymc_austerity.recommendation.evidence import Evidence, first_sentence, why_not_normal
 from pymc_austerity.recommendation.nuts import NUTS, why_no_gradient
 from pymc_austerity.recommendation.plates import of_plate, why_no_sweeps
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import (
@@ -30,7 +31,6 @@ from pymc_austerity.step_methods.metropolis.options import (
     checked_options,
 )
 from pymc_austerity.step_methods.metropolis.plan import Survey, plan_metropolis, survey
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.metropolis.tuna_plan import TAYLOR
 from pymc_austerity.step_methods.recommendation import Recommendation
@@ -137,7 +137,7 @@ def of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) -> 
         "all rows."
     )
     if prediction.is_loose(report):
-        otherwise = prediction.advice(report, plan.survey.factorisation.n_rows)
+        otherwise = prediction.advice(report, plan.factorisation.n_rows)
     if evidence.no_plate:
         no_plate = _no_plate(evidence)
         otherwise = f"{no_plate[0].upper()}{no_plate[1:]}. {otherwise}"
@@ -169,7 +169,8 @@ def approximately(
         model=model,
         set_up_budget=evidence.budget,
     )
-    plan = plan_metropolis(options, point, survey(options, point, factorisation=evidence.factorisation))
+    surveyed = survey(options, point, factorisation=evidence.factorisation)
+    plan = plan_metropolis(options, point, surveyed=surveyed)
     why = blank._replace(
         step="AusterityMH(control_variate=Taylor())",
         reason=f"approximate=True was given, and {costly.reason}",
@@ -201,7 +202,7 @@ def of_all_rows(
         written = "proposal=Laplace()"
         options = checked_options(block, Exact(), proposal=Laplace(), model=model, set_up_budget=budget)
         surveyed = without_expansion(surveyed, options.proposal)
-    plan = plan_metropolis(options, point, surveyed)
+    plan = plan_metropolis(options, point, surveyed=surveyed)
     why = blank._replace(
         step=f"MetropolisHastings({written})",
         reason=f"the normal distribution at the mode fits, but {costly.reason}",

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pymc as pm
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.model.plates.gathers import FEWEST_IF_SLOW
+from pymc_austerity.model.factorisation import FEWEST_IF_SLOW
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.recommendation.candidate import Choice
 from pymc_austerity.recommendation.choice import blank_record, by_nuts
 from pymc_austerity.recommendation.evidence import MOST_ROWS, Evidence
 from pymc_austerity.recommendation.nuts import NUTS, why_no_gradient
 from pymc_austerity.recommendation.plates import of_plate
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import checked_options
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, plan_plates
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
-from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR, checked_tuna_options
 
 # Less than this speaks against a plate. Where groups hardly differ a pilot of the block is too confident, so
 # that a plate with half of its effective draws is preferred.
@@ -73,13 +75,19 @@ def _small_plate(
     fact = evidence.factorisation
     assert fact is not None
     options = checked_options(
-        block, EXACT, control_variate=TAYLOR, model=model, set_up_budget=evidence.budget
+        block,
+        EXACT,
+        control_variate=TAYLOR,
+        model=model,
+        set_up_budget=evidence.budget,
+        tuna=checked_tuna_options(switch_above=MOST_ROWS),
     )
+    options = replace(options, fewest_groups=FEWEST_IF_SLOW)
     try:
-        found = plate_for(options, fact, point, FEWEST_IF_SLOW)
+        found = plate_for(options, fact, point)
         if not isinstance(found, PlateModel):
             return None
-        plan = plan_plates(options, PlateDecision(MOST_ROWS, debug=False), found, point)
+        plan = plan_plates(options, point, found)
     except UnsuitableError:
         return None
     other = of_plate(plan, blank_record(evidence, model, block, point), point)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pymc.initial_point import PointType
 
 from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.recommendation.candidate import EXACT_GUARANTEE, Choice
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, with_all_rows_of_groups
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.plate_plan import (
@@ -13,7 +16,6 @@ from pymc_austerity.step_methods.metropolis.plate_plan import (
     PlatePlan,
     PlateRecipe,
 )
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.recommendation import Recommendation
 
@@ -99,4 +101,5 @@ def _of_all_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, point: Po
         otherwise="TunaMH(), where there are more rows for each group, and rows share one number at most.",
         plate=plan.recipe.prediction,
     )
-    return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search=True)
+    whole = replace(plan, options=replace(plan.options, switch_above=0.0))
+    return Choice(why, lambda: MetropolisHastings.from_plan(whole, point), is_of_search=True)

@@ -13,8 +13,8 @@ from xarray import DataTree
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.factorise import factorise
-from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.report.budget import Budget

@@ -229,8 +229,8 @@ class Planted(ReversibleJump):
 
     move = staticmethod(jumps.jump_or_redraw)
 
-    def _planned(self, point):
-        plan = super()._planned(point)
+    def _planned(self, point, recipe=None):
+        plan = super()._planned(point, recipe)
         return replace(plan, bound=replace(plan.bound, move=self.move))
 
 
