@@ -193,7 +193,7 @@ class Inputs:
         """Forget the last state, and what an interrupted decision left in disorder."""
 
     def copy(self) -> Self:
-        """The same, for another chain, which begins with `restart`."""
+        """Copy of the kernel for another chain, which begins with `restart`."""
         return copy(self)
 
     def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class ElementInputs(Inputs):
         return int(np.count_nonzero(self._made[1].first_stage != READS_ALL))
 
     def copy(self) -> ElementInputs:
-        """The same with work space of its own."""
+        """Copy of the engine with work space of its own."""
         clone = super().copy()
         clone._order, clone._made = self._order.copy(), None
         return clone
