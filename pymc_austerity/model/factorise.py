@@ -17,15 +17,13 @@ from pytensor.tensor.random.type import RandomType
 from pymc_austerity.exceptions import FactorisationError
 from pymc_austerity.model.checks import require_sound_rows
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
-from pymc_austerity.model.graph.infinite import with_infinite_apart
-from pymc_austerity.model.graph.leaves import extract_leaves, leaf_values
+from pymc_austerity.model.graph.leaves import extract_leaves, leaf_values, with_infinite_apart
 from pymc_austerity.model.graph.log_density import LogDensityGraph, raw_terms, typed_log_density
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.graph.terms import Piece, long_axes, split
-from pymc_austerity.model.lift.cost import check_cost_of_global, check_cost_of_rows
 from pymc_austerity.model.lift.indexing import select_early
 from pymc_austerity.model.lift.lifter import Lifter
-from pymc_austerity.model.lift.rows import lift_cells, lift_piece
+from pymc_austerity.model.lift.rows import check_cost_of_global, check_cost_of_rows, lift_cells, lift_piece
 from pymc_austerity.model.refusal import Coupled
 from pymc_austerity.model.row_by_row import (
     heads,

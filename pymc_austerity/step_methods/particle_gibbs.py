@@ -22,10 +22,9 @@ from pymc_austerity.kernels.particle_gibbs import (
     normalise,
     particle_gibbs,
 )
-from pymc_austerity.model.chains.chain_model import ChainModel
+from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
 from pymc_austerity.model.chains.found import find_chain
 from pymc_austerity.model.chains.proposal import divide
-from pymc_austerity.model.chains.self_check import check_chain
 from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables

@@ -6,10 +6,9 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_austerity.exceptions import FactorisationError, SelfCheckError
-from pymc_austerity.model.chains.chain_model import ChainModel
+from pymc_austerity.model.chains.chain_model import ChainModel, check_chain
 from pymc_austerity.model.chains.found import find_chain
 from pymc_austerity.model.chains.proposal import divide
-from pymc_austerity.model.chains.self_check import check_chain
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorise import factorise
 

@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 from pytensor.graph.traversal import toposort
 
 from pymc_austerity import factorise
-from pymc_austerity.model.graph.merging import merged
+from pymc_austerity.model.graph.rewrite import merged
 
 T = 40
 

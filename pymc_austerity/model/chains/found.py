@@ -14,8 +14,15 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.exceptions import FactorisationError
-from pymc_austerity.model.chains.layout import ChainLayout, RowsRead, find_layout
-from pymc_austerity.model.chains.reads import ReadingTerm, elements_that_matter, reading_term
+from pymc_austerity.model.chains.layout import (
+    ChainLayout,
+    ReadingTerm,
+    RowsRead,
+    elements_that_matter,
+    find_layout,
+    no_chain,
+    reading_term,
+)
 from pymc_austerity.model.chains.site_terms import SiteTerm, site_term
 from pymc_austerity.model.factorisation import LocalTerm
 from pymc_austerity.model.factorise import refuse_scaled_or_random, refuse_single_precision
@@ -35,25 +42,11 @@ _LONG_DATA = 1000
 
 @dataclass(frozen=True, eq=False)
 class FoundChain:
-    """A latent chain of a model.
+    """A latent chain of a model."""
 
-    Attributes
-    ----------
-    name : str
-        Of the random variable.
-    graph : LogDensityGraph
-        Of the terms that contain it.
-    states : TensorVariable
-        The variable, in that graph.
-    layout : ChainLayout
-    terms : list of SiteTerm
-    leaves : list of Leaf
-    leaf_values : list of ndarray
-    """
-
-    name: str
-    graph: LogDensityGraph
-    states: Variable
+    name: str  # Of the random variable
+    graph: LogDensityGraph  # Of the terms that contain it
+    states: Variable  # The variable, in that graph
     layout: ChainLayout
     terms: list[SiteTerm]
     leaves: list[Leaf]
@@ -72,10 +65,7 @@ class FoundChain:
 def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain:
     """Take all terms that contain a variable apart, and find the chains that their rows form.
 
-    Raises
-    ------
-    FactorisationError
-        If they form none; it says which term is in the way.
+    If they form none, a `FactorisationError` says which term is in the way.
     """
     name = model.values_to_rvs[value].name
     refuse_single_precision(model)
@@ -94,10 +84,7 @@ def find_chain(model: pm.Model, value: Variable, point: PointType) -> FoundChain
         terms, single = _rows_of(graph, states)
     except FactorisationError as error:
         reason = str(error).split(" Use another step method")[0].rstrip(".")
-        raise FactorisationError(
-            f"The states {name!r} are not a chain: {reason}. ParticleGibbs needs terms whose rows contain "
-            "one state, or a state and the next."
-        ) from error
+        raise no_chain(name, reason) from error
     values = list(graph.values.values())
     leaves, rows = extract_leaves(
         [term.rows for term in terms], [*values, *(term.index for term in terms)], _LONG_DATA

@@ -1,5 +1,10 @@
 """Which elements of a latent variable are states of which chain, found from what the rows of terms read.
 
+The log density of a model is a sum of tables, each with one number for each row, cell by cell where possible
+(`graph.terms.tables`). Their rows are lifted, as those of local terms are. What is left of the variable h in
+the graph of a row are selections ``h[position]``, in one step or several. The same selections of
+a table of numbers 0, 1, 2, ... say which elements are read.
+
 A *site* is a time of a series. A row reads one site, or a site and the one before. A state is one element,
 or a few that stand along an axis of the variable. Rows of single elements are tried first: their pairs are
 the links of the chains, in whatever order the elements are stored.
@@ -14,46 +19,181 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.model.factorisation import LocalTerm
+from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 from pymc_austerity.target import Index
 
+# Values of elements at which it is tried out whether a row depends on them.
+_SCALES = (0.3, 1.0, 3.0, 30.0)
+_SEED = 24
+# Operations of which each element of the result is one of the input.
+_MOVES_ELEMENTS = (AdvancedSubtensor, Subtensor, DimShuffle, SpecifyShape, Reshape, JoinDims, SplitDims)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedElements:
+    """One selection of elements of h in the graph of the rows of a term."""
+
+    var: Variable  # ``h[position]``
+    row_axis: int | None  # The axis of `var` along which the rows are; None in a term of a single row
+    # (n_rows, k): for each row, the numbers of the k elements that are selected for it, in the order of the
+    # other axes
+    elements: Index
+
+
+@dataclass(frozen=True, eq=False)
+class ReadingTerm:
+    """A vector of terms of the log density that contain h, and what each of its rows reads."""
+
+    term: LocalTerm  # Its `index` is unused if there is one row alone, which is not lifted
+    is_single: bool  # Whether that is so: `rows` is then one number
+    selections: list[SelectedElements]  # None of them, if the term does not depend on h
+
+    @property
+    def elements(self) -> Index:
+        """The elements that each row reads, those of all selections side by side."""
+        return np.concatenate([each.elements for each in self.selections], axis=1)
+
+
+def reading_term(
+    term: LocalTerm, h: Variable, *, name: str, is_single: bool, leaves: dict[Variable, np.ndarray]
+) -> ReadingTerm:
+    """Find the selections of h, a variable of a known shape, in the rows of a term.
+
+    `name` is that of h, for errors. With `is_single`, there is one row alone, which is not a function of an
+    index. Positions may depend on `leaves`, data with their values. `FactorisationError` is raised if h is
+    used otherwise than element by element, or which elements are read depends on parameters.
+    """
+    (simple,) = rewrite_graph([term.rows], include=("canonicalize", "specialize"), clone=True)
+    if not depends_on([simple], [h]).get(simple, False):  # as of pm.Flat
+        return ReadingTerm(term, is_single, [])
+    moved, found = {h}, []
+    for node in toposort([term.rows]):
+        if isinstance(node.op, _MOVES_ELEMENTS) and node.inputs[0] in moved:
+            moved.add(node.outputs[0])
+            continue
+        found += [given for given in node.inputs if given in moved]
+    found += [term.rows] if term.rows in moved else []
+    if h in found:
+        raise no_chain(name, f"the term {term.name!r} takes all of them in one row")
+    selections = [_selection(term, var, h, name, leaves) for var in dict.fromkeys(found)]
+    if not is_single and any(each.row_axis is None for each in selections):
+        raise no_chain(name, f"all rows of the term {term.name!r} read the same state")
+    return ReadingTerm(term, is_single, selections)
+
+
+def _selection(
+    term: LocalTerm, var: Variable, h: Variable, name: str, leaves: dict[Variable, np.ndarray]
+) -> SelectedElements:
+    numbers = pt.constant(np.arange(np.prod(h.type.shape)).reshape(h.type.shape))
+    (positions,) = rebuild([var], {h: numbers})
+    inputs = [term.index, *leaves]
+    unknown = [v for v in ancestors([positions]) if v.owner is None and not hasattr(v, "data")]
+    if not set(unknown) <= set(inputs):
+        others = ", ".join(sorted(str(v.name) for v in unknown if v not in inputs))
+        raise FactorisationError(
+            f"The states {name!r} are not a chain: which of them a row of the term {term.name!r} reads "
+            f"depends on {others}."
+        )
+    function = function_of(inputs, positions)
+
+    def at(n_rows: int) -> np.ndarray:
+        return np.asarray(function(np.arange(n_rows) % term.size, *leaves.values()))
+
+    short, long = at(2).shape, at(3).shape
+    axes = [axis for axis, (a, b) in enumerate(zip(short, long, strict=True)) if a != b]
+    if not axes:
+        elements = np.broadcast_to(at(1).ravel(), (term.size, int(np.prod(short))))
+        return SelectedElements(var, None, elements)
+    elements = np.moveaxis(at(term.size), axes[0], 0).reshape(term.size, -1)
+    return SelectedElements(var, axes[0], elements)
+
+
+def replaced(reading: ReadingTerm, values: Sequence[Variable]) -> Variable:
+    """The rows of a term with values of their own in place of the elements that they read.
+
+    These are one vector for each column of `reading.elements`, with one number for each row; of a single row,
+    with any number of them: the result has as many.
+    """
+    left = iter(values)
+    replace = {}
+    for selection in reading.selections:
+        own = list(itertools.islice(left, selection.elements.shape[1]))
+        replace[selection.var] = _shaped_as(selection, own)
+    if not reading.is_single:
+        return rebuild([reading.term.rows], replace)[0]
+    rows = vectorize_graph(reading.term.rows, replace)
+    return rows.sum(axis=list(range(1, rows.type.ndim))) if rows.type.ndim > 1 else rows
+
+
+def _shaped_as(selection: SelectedElements, columns: list[Variable]) -> Variable:
+    """Columns of numbers in the shape of a selection."""
+    axis = selection.row_axis
+    shape = [k for a, k in enumerate(selection.var.type.shape) if a != axis]
+    if not shape:
+        return columns[0]
+    table = pt.stack(columns, axis=1).reshape((columns[0].shape[0], *shape), ndim=1 + len(shape))
+    return pt.moveaxis(table, 0, axis or 0)
+
+
+def elements_that_matter(
+    reading: ReadingTerm, inputs: Sequence[Variable], values: Sequence[np.ndarray]
+) -> npt.NDArray[np.bool_]:
+    """Which of the elements that rows read change them; a factor of zero hides some.
+
+    The result has the shape of `reading.elements`, for a term of several rows. `inputs` and `values` are what
+    else the rows depend on, and the values of these.
+    """
+    columns = [pt.vector(f"column{k}") for k in range(reading.elements.shape[1])]
+    rows = replaced(reading, columns)
+    function = function_of([*columns, reading.term.index, *inputs], rows, mode=INTERPRETED)
+    rng = np.random.default_rng(_SEED)
+    n_rows = reading.term.size
+    matters = np.zeros(reading.elements.shape, dtype=bool)
+    with np.errstate(all="ignore"):
+        for scale in _SCALES:
+            at = rng.normal(scale=scale, size=(len(columns), n_rows))
+            old = function(*at, np.arange(n_rows), *values)
+            for k in range(len(columns)):
+                moved = at.copy()
+                moved[k] = rng.normal(scale=scale, size=n_rows)
+                new = function(*moved, np.arange(n_rows), *values)
+                matters[:, k] |= ~((new == old) | (np.isnan(new) & np.isnan(old)))
+    return matters
+
+
 # Components of a state.
-MOST_COMPONENTS = 4
+_MOST_COMPONENTS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class RowsRead:
-    """Elements that the rows of one term read.
-
-    Attributes
-    ----------
-    name : str
-    elements : ndarray of int, shape (n_rows, k)
-        -1 for what does not matter.
-    """
+    """Elements that the rows of one term read."""
 
     name: str
-    elements: Index
+    elements: Index  # (n_rows, k): -1 for what does not matter
 
 
 @dataclass(frozen=True, eq=False)
 class ChainLayout:
-    """The sites of all series, one series after the other, each in the order of time.
+    """The sites of all series, one series after the other, each in the order of time."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the variable.
-    starts : ndarray of int, shape (n_series + 1,)
-        The first site of each series, and the number of sites.
-    elements : ndarray of int, shape (n_sites, D)
-        The elements that are the state of each site.
-    """
-
-    shape: tuple[int, ...]
-    starts: Index
-    elements: Index
+    shape: tuple[int, ...]  # Of the variable
+    starts: Index  # (n_series + 1,): the first site of each series, and the number of sites
+    elements: Index  # (n_sites, D): the elements that are the state of each site
 
     @property
     def n_sites(self) -> int:
@@ -81,42 +221,41 @@ class ChainLayout:
 
     def label(self, name: str, site: int) -> str:
         """A state as the user writes it."""
-        return element(name, self.shape, self.elements[site])
+        return _element(name, self.shape, self.elements[site])
 
 
 class NoChainError(Exception):
     """Rows do not fit; the message says which row of which term, and what it reads."""
 
 
-def element(name: str, shape: Sequence[int], elements: Sequence[int] | Index) -> str:
+def no_chain(name: str, reason: object) -> FactorisationError:
+    """The error that says why a latent variable is no chain."""
+    return FactorisationError(
+        f"The states {name!r} are not a chain: {reason}. ParticleGibbs needs terms whose rows contain one "
+        "state, or a state and the next."
+    )
+
+
+def _element(name: str, shape: Sequence[int], elements: Sequence[int] | Index) -> str:
     """Elements as the user writes them: ``h[3, 5]``."""
     places = [np.unravel_index(int(one), tuple(shape)) for one in elements]
     return ", ".join(f"{name}[{', '.join(str(int(i)) for i in place)}]" for place in places)
 
 
 def find_layout(name: str, shape: tuple[int, ...], rows: Sequence[RowsRead]) -> ChainLayout:
-    """The chains that all rows fit into.
-
-    Raises
-    ------
-    FactorisationError
-        If there are none; it says which row of which term is in the way.
-    """
+    """The chains that all rows fit into; else an error says which row of which term is in the way."""
     try:
         found = _of_single_elements(name, shape, rows)
     except NoChainError as error:
         fitting = (layout for layout in _along_axes(shape) if _fits(layout, rows))
         vectors = next(fitting, None)
         if vectors is None:
-            raise FactorisationError(
-                f"The states {name!r} are not a chain: {error}. ParticleGibbs needs terms whose rows contain "
-                "one state, or a state and the next."
-            ) from None
+            raise no_chain(name, error) from None
         found = vectors
-    if found.n_components > MOST_COMPONENTS:
+    if found.n_components > _MOST_COMPONENTS:
         raise FactorisationError(
             f"The states {name!r} have {found.n_components} components each. ParticleGibbs draws states of "
-            f"at most {MOST_COMPONENTS}: with more, particles are too far apart."
+            f"at most {_MOST_COMPONENTS}: with more, particles are too far apart."
         )
     if np.diff(found.starts).max() < 2:
         raise FactorisationError(
@@ -145,7 +284,7 @@ def _of_single_elements(name: str, shape: tuple[int, ...], rows: Sequence[RowsRe
         bad = np.flatnonzero((after[low] != high) | (before[high] != low))
         if len(bad):
             k = int(bad[0])
-            read = element(name, shape, [low[k], high[k]])
+            read = _element(name, shape, [low[k], high[k]])
             if after[low[k]] != high[k]:
                 other = int(low[k]), int(after[low[k]])
             else:
@@ -162,7 +301,9 @@ def _row_with(name: str, shape: tuple[int, ...], pair: tuple[int, int], pairs: l
     for name_of_term, links, low, high in pairs:
         found = np.flatnonzero((low == pair[0]) & (high == pair[1]))
         if len(found):
-            return f"row {links[found[0]]} of the term {name_of_term!r} contains {element(name, shape, pair)}"
+            return (
+                f"row {links[found[0]]} of the term {name_of_term!r} contains {_element(name, shape, pair)}"
+            )
     raise AssertionError("the pair is of some row")
 
 
@@ -222,4 +363,4 @@ def _fits(layout: ChainLayout, rows: Sequence[RowsRead]) -> bool:
 
 def _too_many(name: str, shape: tuple[int, ...], term: RowsRead, row: int) -> str:
     read = sorted(set(term.elements[row][term.elements[row] >= 0].tolist()))
-    return f"row {row} of the term {term.name!r} contains {element(name, shape, read)}"
+    return f"row {row} of the term {term.name!r} contains {_element(name, shape, read)}"

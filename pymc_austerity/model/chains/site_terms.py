@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.tensor.type import TensorType
 
-from pymc_austerity.model.chains.derivatives import derivatives
-from pymc_austerity.model.chains.layout import ChainLayout
-from pymc_austerity.model.chains.reads import ReadingTerm, replaced
+from pymc_austerity.model.chains.layout import ChainLayout, ReadingTerm, replaced
 from pymc_austerity.model.graph.leaves import Leaf
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 from pymc_austerity.model.refusal import NO_GRADIENT
@@ -22,37 +21,20 @@ from pymc_austerity.target import Index
 
 @dataclass(frozen=True, eq=False)
 class SiteTerm:
-    """The rows of a term by the site that they belong to: the later of those that they read.
-
-    Attributes
-    ----------
-    reading : ReadingTerm
-    rows : ndarray of int, shape (n_sites, K)
-        The rows of each site; -1 where a site has fewer than K.
-    roles : ndarray of int, shape (n_rows, k)
-        For each element that a row reads, its column among the D components of the site's state, and the D
-        of the state before.
-    links : bool
-        Whether a row reads the state before.
-    n_components : int
-        D.
-    """
+    """The rows of a term by the site that they belong to: the later of those that they read."""
 
     reading: ReadingTerm
-    rows: Index
+    rows: Index  # (n_sites, K): the rows of each site; -1 where a site has fewer than K
+    # (n_rows, k): for each element that a row reads, its column among the D components of the site's state,
+    # and the D of the state before
     roles: Index
-    links: bool
-    n_components: int
+    links: bool  # Whether a row reads the state before
+    n_components: int  # D
 
     @property
     def name(self) -> str:
         """Name of the term in the model."""
         return self.reading.term.name
-
-    def has_rows(self, sites: np.ndarray) -> np.ndarray:
-        """Whether any row belongs to each of some sites."""
-        result: np.ndarray = self.rows[sites].max(axis=1) >= 0
-        return result
 
     def only(self, sites: np.ndarray) -> SiteTerm | None:
         """The part that belongs to some sites, given as a mask; None if there is none."""
@@ -67,12 +49,7 @@ class SiteTerm:
 def site_term(reading: ReadingTerm, elements: Index, layout: ChainLayout) -> SiteTerm:
     """Sort the rows of a term by sites.
 
-    Parameters
-    ----------
-    reading : ReadingTerm
-    elements : ndarray of int, shape (n_rows, k)
-        What each row reads; -1 for what does not matter.
-    layout : ChainLayout
+    `elements`, of shape (n_rows, k), are what each row reads; -1 for what does not matter.
     """
     site, component = layout.places()
     sites = np.where(elements < 0, -1, site[elements])
@@ -101,25 +78,15 @@ def _by_site(own: Index, n_sites: int) -> Index:
 class SiteGraphs:
     """Sums of terms at some sites, and their derivatives in the states.
 
-    Parameters
-    ----------
-    sites : TensorVariable
-        Numbers of sites, an integer vector of any length m.
-    among : ndarray of bool, shape (n_sites,)
-        The sites that are asked for: only for these it matters whether rows are missing.
-    states : sequence of TensorVariable
-        For each component m numbers: the states there, and after all components those at the sites before.
-
-    Attributes
-    ----------
-    tables : list of Leaf
-        Data that the graphs read; `source` are constants.
+    `sites` are numbers of sites, an integer vector of any length m. `among`, of shape (n_sites,), says which
+    sites are asked for: only for these it matters whether rows are missing. `states` has m numbers for each
+    component: the states there, and after all components those at the sites before.
     """
 
     def __init__(self, sites: Variable, among: np.ndarray, states: Sequence[Variable]) -> None:
         self._sites, self._among = sites, among
         self._states = list(states)
-        self.tables: list[Leaf] = []
+        self.tables: list[Leaf] = []  # data that the graphs read; `source` are constants
 
     def total(self, terms: Sequence[SiteTerm]) -> Variable:
         """Sum of the rows of terms at each site, (m,)."""
@@ -128,10 +95,7 @@ class SiteGraphs:
     def expansion(self, terms: Sequence[SiteTerm], n: int) -> tuple[Variable, list[Variable], list[Variable]]:
         """Sums at each site with gradient and Hessian in the first n numbers of the states, by entry.
 
-        Raises
-        ------
-        NotImplementedError, NullTypeGradError, MethodNotDefined
-            If a term has no derivatives.
+        One of `NO_GRADIENT` is raised if a term has no derivatives.
         """
         entries = [self._entries(term, n) for term in terms]
         sums = [self._sum([own[k] for own in entries]) for k in range(1 + n + n * n)]
@@ -141,7 +105,7 @@ class SiteGraphs:
         """Is each row a quadratic function of the first n numbers, as the graph of its Hessian shows?"""
         rows, _, unknown = self._rows(term)
         try:
-            _, hessian = derivatives(rows, unknown[:n])
+            _, hessian = _derivatives(rows, unknown[:n])
         except NO_GRADIENT:
             return False
         simple = rewrite_graph(hessian, include=("canonicalize", "stabilize", "specialize"), clone=True)
@@ -158,7 +122,7 @@ class SiteGraphs:
         rows, number, unknown = self._rows(term)
         entries = [rows]
         if n:
-            gradient, hessian = derivatives(rows, unknown[:n])
+            gradient, hessian = _derivatives(rows, unknown[:n])
             entries += [*gradient, *hessian]
         n_rows = term.rows.shape[1]
         columns = [pt.repeat(column, n_rows) for column in self._states] if n_rows > 1 else self._states
@@ -180,25 +144,22 @@ class SiteGraphs:
     def _row_numbers(self, rows: Index) -> Variable:
         """Numbers of rows of the sites, one site after the other; -1 where there is none."""
         if rows.shape[1] > 1:
-            return self._table(rows)[self._sites].flatten()
+            return data_leaf(rows, self.tables)[self._sites].flatten()
         numbers = np.flatnonzero(self._among)
         shift = rows[numbers, 0] - numbers
         if (shift == shift[0]).all():  # they are in the same order
             return self._sites + int(shift[0]) if shift[0] else self._sites
-        return self._table(rows[:, 0])[self._sites]
+        return data_leaf(rows[:, 0], self.tables)[self._sites]
 
     def _by_role(self, roles: Index, index: Variable, columns: list[Variable]) -> Variable:
         """The number that each row takes in one of its places."""
         different = np.unique(roles)
         result = columns[different[0]]
         if len(different) > 1:
-            role = self._table(roles)[index]
+            role = data_leaf(roles, self.tables)[index]
             for number in different[1:]:
                 result = pt.switch(pt.eq(role, int(number)), columns[number], result)
         return result
-
-    def _table(self, values: np.ndarray) -> Variable:
-        return data_leaf(values, self.tables)
 
 
 def data_leaf(values: np.ndarray, leaves: list[Leaf]) -> Variable:
@@ -206,3 +167,21 @@ def data_leaf(values: np.ndarray, leaves: list[Leaf]) -> Variable:
     table = pt.constant(np.ascontiguousarray(values, dtype=np.int64))
     leaves.append(Leaf(TensorType("int64", (None,) * table.type.ndim)(name=f"table{len(leaves)}"), table))
     return leaves[-1].placeholder
+
+
+def _derivatives(rows: Variable, columns: Sequence[Variable]) -> tuple[list[Variable], list[Variable]]:
+    """Gradient and Hessian of each row in its own numbers: n and n * n entries, (m,) each.
+
+    Row i of `rows` (m,) depends on number i of each of `columns`, n vectors (m,). One of `NO_GRADIENT` is
+    raised if an operation has no gradient.
+    """
+    gradient = _slopes(rows, columns)
+    n = len(columns)
+    upper = {
+        (a, b): second for a in range(n) for b, second in enumerate(_slopes(gradient[a], columns[a:]), a)
+    }
+    return gradient, [upper[min(a, b), max(a, b)] for a in range(n) for b in range(n)]
+
+
+def _slopes(rows: Variable, columns: Sequence[Variable]) -> list[Variable]:
+    return [pt.as_tensor(x) for x in grad(rows.sum(), list(columns), disconnected_inputs="ignore")]

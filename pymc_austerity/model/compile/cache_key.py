@@ -31,19 +31,10 @@ _BEGAN = time.time()
 
 
 def key_of(parts: Iterable[Any], functions: Iterable[Any]) -> str | None:
-    """The name of an engine.
+    """The name of an engine; None if not all that is compiled in can be known: then it is not kept on disk.
 
-    Parameters
-    ----------
-    parts : iterable
-        Texts and numbers that decide what is compiled, in order; None in place of one that is not known.
-    functions : iterable of callable
-        Functions and classes that are compiled in.
-
-    Returns
-    -------
-    str or None
-        None if not all that is compiled in can be known: then nothing may be kept on disk.
+    `parts` are texts and numbers that decide what is compiled, in order; None in place of one that is not
+    known. `functions` has all functions and classes that are compiled in.
     """
     parts, functions = list(parts), list(functions)
     if None in parts or not all(map(_is_described, functions)):

@@ -72,16 +72,10 @@ def returns_state(kernel: Callable[..., Any]) -> bool:
 class NativeKernel:
     """A compiled kernel.
 
-    Parameters
-    ----------
-    engine : callable
-        Compiled from the source that `numba_backend.engine_source` returns.
-    kernel : callable
-        Returns a NamedTuple of numbers, of which the first may be the state q.
-    own : list of str
-        Names of what it is called with. If it returns q, that array is written over.
-    table_of : callable
-        What the engine gets in place of the tuple `args`: see `target_table.TableMaker`.
+    `engine` is compiled from the source that `numba_backend.engine_source` returns. `kernel` returns a
+    NamedTuple of numbers, of which the first may be the state q: that array is written over. `own` has the
+    names of what it is called with. `table_of` makes what the engine gets in place of the tuple `args`: see
+    `target_table.TableMaker`.
     """
 
     def __init__(

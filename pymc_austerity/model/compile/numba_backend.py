@@ -56,18 +56,21 @@ from pymc_austerity.target import TARGET_PARAMETERS
 _functions, _targets = Kept(), Kept()
 
 
+def _array_sources(kinds: Sequence[Kind]) -> list[str]:
+    """Sources of the arguments of a function of a `Target`, which are made from its table."""
+    places = zip(places_of(kinds), kinds, strict=True)
+    return [f"array_at(table, {place}, {dtype!r}, {n_dim})" for place, (dtype, n_dim) in places]
+
+
 def target_function_source(name: str, kinds: Sequence[Kind], *, is_number: bool) -> str:
     """Source of a function of a `Target`, which returns a number or a vector, around that of PyTensor."""
     *own, _ = TARGET_PARAMETERS[name]
-    arrays = [
-        f"array_at(table, {place}, {dtype!r}, {n_dim}), "
-        for place, (dtype, n_dim) in zip(places_of(kinds), kinds, strict=True)
-    ]
+    arrays = "".join(f"{array}, " for array in _array_sources(kinds))
     called = f"{name}_function({', '.join([*own, '*args'])})[0]"
     result = f"{called}.item()" if is_number else f"as_vector({called})"
     lines = [
         f"def {name}({', '.join([*own, 'table'])}):",
-        f"    args = ({''.join(arrays)})",
+        f"    args = ({arrays})",
         f"    return {result}",
     ]
     return "\n".join(lines)
@@ -116,11 +119,9 @@ class NumbaBackend:
         structure = structure_of(inputs, outputs)
         if structure is None:
             return pytensor_function(inputs, outputs, self.mode)
-
-        def make() -> Any:
-            return pytensor_function(inputs, with_own_constants(inputs, outputs), self.mode)
-
-        return _functions.get(structure, make)
+        return _functions.get(
+            structure, lambda: pytensor_function(inputs, with_own_constants(inputs, outputs), self.mode)
+        )
 
     def entry(self, function: Any) -> Callable[..., Any]:
         """The compiled code, without PyTensor's checks."""
@@ -171,16 +172,11 @@ def _table_maker(functions: Mapping[str, Any]) -> TableMaker:
 
 def _from_source(name: str, function: WrittenFunction) -> tuple[Any, Signature]:
     """A function of a `Target` that is written, and its signature."""
-    arrays = [
-        f"array_at(table, {place}, {dtype!r}, {n_dim})"
-        for place, (dtype, n_dim) in zip(places_of(function.kinds), function.kinds, strict=True)
-    ]
-    source = cast(str, function.source(arrays.__getitem__))
+    source = cast(str, function.source(_array_sources(function.kinds).__getitem__))
     key = key_of([source], [TableMaker])
     environment = {"__name__": TableMaker.__module__, "array_at": array_at, "math": math, "np": np}
     signature = signature_of(name, "float64", is_number=False)
-    made = from_source(source, name, environment, key, from_python=False, error_model="numpy")
-    return made, signature
+    return from_source(source, name, environment, key, from_python=False, error_model="numpy"), signature
 
 
 def _target_function(name: str, graph: FunctionGraph, kinds: Sequence[Kind]) -> tuple[Any, Signature]:

@@ -28,18 +28,11 @@ def pytensor_function(inputs: Sequence[Variable], outputs: Sequence[Variable], m
 
 
 class WrittenFunction(NamedTuple):
-    """A function of a target that is known as source code.
+    """A function of a target that is known as source code."""
 
-    Attributes
-    ----------
-    source : callable
-        ``(array) -> str``: the source, in which ``array(k)`` is that of argument k.
-    kinds : list of (str, int)
-        Type of the numbers and dimensions of each argument.
-    """
-
+    # ``(array) -> str``: the source, in which ``array(k)`` is that of argument k
     source: Callable[[Callable[[int], str]], str | None]
-    kinds: list[tuple[str, int]]
+    kinds: list[tuple[str, int]]  # Type of the numbers and dimensions of each argument
 
 
 class ReadyKernel(Protocol):
@@ -59,16 +52,6 @@ class ReadyKernel(Protocol):
 class Backend(Protocol):
     """A way to run what is made from a model: compile(functions of a target, kernel, records).
 
-    Attributes
-    ----------
-    name : str
-    mode : Mode or str
-        PyTensor's mode for functions of the model.
-    takes_source : bool
-        Whether functions may be `WrittenFunction`.
-
-    Notes
-    -----
     `model.compile.target` makes the graphs of a `Target`, and asks for `function` of each that is called. A
     backend that does not hold the rows in memory changes these and nothing else: kernels read rows only by
     ``log_ratios(q_new, q, index, args)`` and ``log_terms(q, index, args)``, at most `CHUNK` rows at a time.
@@ -84,7 +67,7 @@ class Backend(Protocol):
 
     @property
     def mode(self) -> Any:
-        """PyTensor's mode, or its name."""
+        """PyTensor's mode for functions of the model, or its name."""
 
     def function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
         """A function of some graphs, for `entry` and `compile`."""
@@ -97,12 +80,7 @@ class Backend(Protocol):
     ) -> ReadyKernel:
         """Put a kernel around a target and records.
 
-        Parameters
-        ----------
-        functions : dict of str to function
-            Each made by `function`, by its name in `Target`. The others remain stubs.
-        kernel : callable
-            Its last parameter is `target`.
-        records : dict of str to NamedTuple
-            By the name of the kernel's parameter; see `records`.
+        `functions` are made by `function`, each by its name in `Target`; the others remain stubs. The last
+        parameter of the kernel is `target`. `records` has a NamedTuple for some of its parameters, by their
+        names.
         """

@@ -24,63 +24,32 @@ class Read(NamedTuple):
 
 
 class Summand(NamedTuple):
-    """A number a row, affine in the block.
+    """A number a row, affine in the block."""
 
-    Attributes
-    ----------
-    first, length : int
-        Which coordinates of the block it has: neighbours; none if `length` is 0.
-    values : TensorVariable, optional
-        A leaf (n, length) that multiplies them; by default ones.
-    lookup : TensorVariable, optional
-        A leaf (n,) of integers: which one of them it is.
-    factors : tuple of (Read or float)
-        Multiply all of it.
-    """
-
+    # first, length: which coordinates of the block it has: neighbours; none if `length` is 0
     first: int
     length: int
-    values: Variable | None
-    lookup: Variable | None
-    factors: tuple[Read | float, ...]
+    values: Variable | None  # A leaf (n, length) that multiplies them; by default ones
+    lookup: Variable | None  # A leaf (n,) of integers: which one of them it is
+    factors: tuple[Read | float, ...]  # Multiply all of it
 
 
 class AffineRows(NamedTuple):
-    """A predictor: the offset, and the sum over k of coefficient k times the sum of some summands.
-
-    Attributes
-    ----------
-    offset : Expression
-    terms : tuple of (Expression, tuple of Summand)
-    """
+    """A predictor: the offset, and the sum over k of coefficient k times the sum of some summands."""
 
     offset: Expression
     terms: tuple[tuple[Expression, tuple[Summand, ...]], ...]
 
 
 class RemainderSource(NamedTuple):
-    """The remainders of a term: f(eta; data) without its Taylor polynomial in the predictors.
+    """The remainders of a term: f(eta; data) without its Taylor polynomial in the predictors."""
 
-    Attributes
-    ----------
-    expression : Expression
-        f.
-    data : dict of int to Read
-        The columns of data in f.
-    predictors : tuple of AffineRows
-    numbers : dict of int to Read
-        The columns of data in the predictors.
-    center : TensorVariable
-        The leaf (D,) about which terms are expanded.
-    slopes : tuple of TensorVariable
-        Leaves (n,): derivatives of each row by its predictors at the center, then second ones by j <= k.
-    """
-
-    expression: Expression
-    data: Mapping[int, Read]
+    expression: Expression  # f
+    data: Mapping[int, Read]  # The columns of data in f
     predictors: tuple[AffineRows, ...]
-    numbers: Mapping[int, Read]
-    center: Variable
+    numbers: Mapping[int, Read]  # The columns of data in the predictors
+    center: Variable  # The leaf (D,) about which terms are expanded
+    # Leaves (n,): derivatives of each row by its predictors at the center, then second ones by j <= k
     slopes: tuple[Variable, ...]
 
 
@@ -89,14 +58,8 @@ def log_ratios_source(
 ) -> str | None:
     """The function ``log_ratios(q_new, q, index, table)`` of a `Target`; None if it would be long.
 
-    Parameters
-    ----------
-    terms : sequence of (int, RemainderSource)
-        The local terms, in their order, and the number of rows of each.
-    n_dim : int
-        Length D of the block.
-    array : callable
-        Source of a leaf, made from `table`.
+    `terms` are the local terms, in their order, each after its number of rows; `n_dim` is the length D of the
+    block. `array` gives the source of a leaf, made from `table`.
     """
     names: dict[Variable, str] = {}
     branches, first = [], 0
@@ -180,7 +143,8 @@ class _Row:
         return True
 
     def _summand(self, j: int, one: Summand, coefficient: str) -> None:
-        factor = " * ".join([coefficient, *map(self._factor, one.factors)])
+        factors = [self._read(f) if isinstance(f, Read) else f"({f!r})" for f in one.factors]
+        factor = " * ".join([coefficient, *factors])
         if not one.length:
             self._lines.append(f"c{j} += {factor}")
             return
@@ -205,9 +169,6 @@ class _Row:
             f"{indent}t{j} += x * there[w]",
             f"{indent}s{j} += x * here[w]",
         ]
-
-    def _factor(self, factor: Read | float) -> str:
-        return self._read(factor) if isinstance(factor, Read) else f"({factor!r})"
 
     def _read(self, one: Read) -> str:
         place = "i" if one.column is None else f"i, {one.column}"

@@ -7,24 +7,24 @@ and puts the kernel around them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import grad
-from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.model.compile.backend import current_backend
+from pymc_austerity.model.compile.backend import InterpretedKernel, current_backend, target_function
 from pymc_austerity.model.compile.native import interruptible
 from pymc_austerity.model.compile.protocol import ReadyKernel, WrittenFunction
-from pymc_austerity.model.compile.python_backend import InterpretedKernel, target_function
 from pymc_austerity.model.compile.records import Records
 from pymc_austerity.model.compile.remainders import log_ratios_source
-from pymc_austerity.model.compile.row_order import in_random_order
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.leaves import extract_given
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild, stable
@@ -32,66 +32,43 @@ from pymc_austerity.model.population import Positions
 from pymc_austerity.model.refusal import NO_GRADIENT
 from pymc_austerity.target import TARGET_PARAMETERS, Target
 
+# The order of rows has to be the same in every process that works on one chain.
+_SEED = 2014
 # Made from the log densities when they are asked for.
 _GRADIENTS = ("global_gradient", "local_gradient")
-
-
-def state_type(block: Iterable[Variable]) -> str:
-    """The type of the numbers of q: integers if all of the variables are discrete."""
-    return "int64" if all(np.dtype(value.type.dtype).kind in "iub" for value in block) else "float64"
 
 
 class CompiledTarget:
     """Log ratios of a block of variables, as functions of one vector q.
 
-    Parameters
-    ----------
-    factorisation : Factorisation
-        Its `var_names` are the block, in this order in q.
-    shuffle : bool, default False
-        Store rows in a fixed random order, so that neighbours are a random sample of each term.
-
-    Attributes
-    ----------
-    other_names : list of str
-        Value variables outside the block that the terms depend on.
-    leaf_values : tuple of ndarray
-        Data, contiguous, one for each leaf.
-    given : list of Leaf
-        Parts that depend on other variables only and take long vectors to compute: once for each draw.
-    backend : Backend
-        Who runs the functions and kernels.
+    The block is that of the factorisation, in this order in q. With `shuffle`, rows are stored in a fixed
+    random order, so that neighbours are a random sample of each term.
     """
 
     def __init__(self, factorisation: Factorisation, *, shuffle: bool = False) -> None:
-        self.backend = current_backend()
+        self.backend = current_backend()  # runs the functions and kernels
         self.factorisation = factorisation
         self.values = factorisation.graph.values
         terms: list[LocalTerm] = list(factorisation.locals)
-        stored: dict[Variable, np.ndarray] = {}
+        placeholders = (leaf.placeholder for leaf in factorisation.leaves)
+        data = dict(zip(placeholders, factorisation.leaf_values, strict=True))
         self._orders: list[np.ndarray] = []
         if shuffle:
-            terms, stored, self._orders = in_random_order(factorisation)
+            terms, stored, self._orders = _in_random_order(terms, data)
+            data |= stored
         graphs = [*(term.rows for term in terms), factorisation.global_graph]
         moving = [*(self.values[n] for n in factorisation.var_names), *(term.index for term in terms)]
+        # Parts that depend on other variables only and take long vectors to compute: once for each draw.
         self.given, graphs = extract_given(graphs, moving, factorisation.threshold)
         outputs = self._differences(terms, graphs)
         used = set(ancestors([*outputs.values(), *(given.source for given in self.given)]))
         block = set(factorisation.var_names)
+        # Value variables outside the block that the terms depend on.
         self.other_names = [n for n, v in self.values.items() if n not in block and v in used]
         types = [self.values[n].type for n in self.other_names]
         self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
-        original = dict(
-            zip(
-                (leaf.placeholder for leaf in factorisation.leaves),
-                factorisation.leaf_values,
-                strict=True,
-            )
-        )
-        leaves = [leaf for leaf in {**original, **stored} if leaf in used]
-        self.leaf_values = tuple(
-            np.asarray(stored[leaf] if leaf in stored else original[leaf], order="C") for leaf in leaves
-        )
+        leaves = [leaf for leaf in data if leaf in used]
+        self.leaf_values = tuple(np.asarray(data[leaf], order="C") for leaf in leaves)  # contiguous
         self._args = [*(self.values[n] for n in self.other_names), *leaves]
         args = [*self._args, *(given.placeholder for given in self.given)]
         self._outputs = outputs
@@ -131,7 +108,8 @@ class CompiledTarget:
         fact = self.factorisation
         block = [self.values[n] for n in fact.var_names]
         n_dim = sum(int(np.prod(value.type.shape)) for value in block)
-        kind = state_type(block)
+        is_discrete = all(np.dtype(value.type.dtype).kind in "iub" for value in block)
+        kind = "int64" if is_discrete else "float64"
         self._q_new, self._q = (pt.vector(name, shape=(n_dim,), dtype=kind) for name in ("q_new", "q"))
         self._index = pt.vector("index", dtype="int64")
         positions = Positions(self._index, [term.size for term in terms])
@@ -193,10 +171,7 @@ class CompiledTarget:
         return Target(**{name: self._called_from_python(name) for name in Target._fields if self._has(name)})
 
     def _called_from_python(self, name: str) -> Callable[..., Any]:
-        @cache
-        def entry() -> Callable[..., Any]:
-            return self.backend.entry(self._function(name))
-
+        entry = cache(lambda: self.backend.entry(self._function(name)))
         return target_function(lambda *args: entry()(*args))
 
     def interpret(self, kernel: Callable[..., Any], records: Records) -> InterpretedKernel:
@@ -208,19 +183,9 @@ class CompiledTarget:
     ) -> ReadyKernel:
         """Put a kernel around this target; numba compiles it when it is first called.
 
-        Parameters
-        ----------
-        kernel : callable
-            Its last parameter is `target`.
-        records : dict of str to NamedTuple
-            Functions that the kernel takes, such as a proposal and a decision rule; see `records`.
-        target_functions : iterable of str
-            Functions of the `Target` that are called. The others are stubs.
-
-        Returns
-        -------
-        ReadyKernel
-            The kernel as a function of what `records.call_parameters` says.
+        The last parameter of `kernel` is `target`. `records` has functions that it takes, such as a proposal
+        and a decision rule; see `records`. Of the `Target`, it calls the `target_functions`: the others are
+        stubs. What is returned is the kernel as a function of what `records.call_parameters` says.
         """
         wanted = [name for name in target_functions if self._has(name)]
         functions = {
@@ -241,8 +206,54 @@ class CompiledTarget:
         def source(array: Callable[[int], str]) -> str | None:
             return log_ratios_source(terms, n_dim, lambda leaf: array(places[leaf]))
 
-        return (
-            None
-            if source(str) is None
-            else WrittenFunction(source, [(v.type.dtype, v.type.ndim) for v in args])
-        )
+        kinds = [(v.type.dtype, v.type.ndim) for v in args]
+        return None if source(str) is None else WrittenFunction(source, kinds)
+
+
+def _in_random_order(
+    old_terms: Sequence[LocalTerm], values: Mapping[Variable, np.ndarray]
+) -> tuple[list[LocalTerm], dict[Variable, np.ndarray], list[np.ndarray]]:
+    """Renumber the rows of every local term at random, so that a block of neighbours is a random sample.
+
+    Data that a term reads at its own row number are stored in the new order. Whatever else depends on
+    the row number (a neighbour in a series, a latent value) looks up the old one.
+
+    Returns the same rows as functions of the new row number; new leaves, and their values; and for each term
+    the old row number of each new one.
+    """
+    rng = np.random.default_rng(_SEED)
+    terms: list[LocalTerm] = []
+    stored: dict[Variable, np.ndarray] = {}
+    orders = []
+    for k, term in enumerate(old_terms):
+        order = rng.permutation(term.size)
+        orders.append(order)
+        index = term.index.clone()
+        old = pt.vector(f"order{k}", dtype="int64", shape=(term.size,))
+        stored[old] = order
+        moved: dict[Variable, Variable] = {}
+        replace: dict[Variable, Variable] = {term.index: old[index]}
+        for node in toposort([term.rows]):
+            if _reads_own_row(node, term, values):
+                leaf = node.inputs[0]
+                if leaf not in moved:
+                    moved[leaf] = leaf.type(name=f"{leaf.name}_of_term{k}")
+                    stored[moved[leaf]] = np.take(values[leaf], order, axis=0)
+                replace[node.outputs[0]] = moved[leaf][index]
+            elif isinstance(node.op, Shape | Shape_i) and node.inputs[0] is term.index:
+                replace[node.outputs[0]] = node.op(index)
+        (rows,) = rebuild([term.rows], replace)
+        terms.append(LocalTerm(term.name, term.size, index, rows))
+    return terms, stored, orders
+
+
+def _reads_own_row(node: Apply, term: LocalTerm, leaves: Mapping[Variable, np.ndarray]) -> bool:
+    """Is this leaf[index], with one row of the leaf for each row of the term?"""
+    return (
+        isinstance(node.op, AdvancedSubtensor)
+        and node.inputs[0] in leaves
+        and len(node.inputs) == 2
+        and node.inputs[1] is term.index
+        and node.op.idx_list[0] == 0
+        and node.inputs[0].type.shape[0] == term.size
+    )

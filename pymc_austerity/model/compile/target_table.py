@@ -58,19 +58,14 @@ def places_of(kinds: Sequence[Kind]) -> list[int]:
 class TableMaker:
     """Makes the tables of one model.
 
-    Parameters
-    ----------
-    functions : dict of str to dispatcher
-        Of the target, with the signature of each: compiled, or loaded from the disk, for the first table.
-    kinds : sequence of (str, int)
-        Type of the numbers and dimensions of each argument.
+    `functions` are dispatchers of the target, with the signature of each: they are compiled, or loaded from
+    the disk, for the first table. `kinds` has the type of the numbers and the dimensions of each argument.
     """
 
     def __init__(self, functions: Mapping[str, tuple[Any, Signature]], kinds: Sequence[Kind]) -> None:
         self._functions = functions
-        self._kinds = [
-            (np.dtype(dtype), place) for (dtype, _), place in zip(kinds, places_of(kinds), strict=True)
-        ]
+        places = places_of(kinds)
+        self._kinds = [(np.dtype(dtype), place) for (dtype, _), place in zip(kinds, places, strict=True)]
         self._size = FIRST_ARRAY + sum(1 + n_dim for _, n_dim in kinds)
         self._made: tuple[list[Any], Addresses] | None = None
 
@@ -206,65 +201,60 @@ def _call(name: str, result: Any) -> Callable[..., Any]:
     return call
 
 
-_global_log_ratio = _call("global_log_ratio", types.float64)
-_log_ratios = _call("log_ratios", VECTOR)
-_log_terms = _call("log_terms", VECTOR)
-_global_gradient = _call("global_gradient", VECTOR)
-_features = _call("features", VECTOR)
-_local_gradient = _call("local_gradient", VECTOR)
-_transitions = _call("transitions", VECTOR)
-_slab = _call("slab", VECTOR)
-
-
-@jitable
-def global_log_ratio(q_new: Vector, q: Vector, table: Any) -> float:
-    """`Target.global_log_ratio` of a table."""
-    return _global_log_ratio((q_new, q, table))
-
-
-@jitable
-def log_ratios(q_new: Vector, q: Vector, index: Index, table: Any) -> Vector:
-    """`Target.log_ratios` of a table."""
-    return _log_ratios((q_new, q, index, table))
-
-
-@jitable
-def log_terms(q: np.ndarray, index: Index, table: Any) -> Vector:
-    """`Target.log_terms` of a table."""
-    return _log_terms((q, index, table))
-
-
-@jitable
-def global_gradient(q: Vector, table: Any) -> Vector:
-    """`Target.global_gradient` of a table."""
-    return _global_gradient((q, table))
-
-
-@jitable
-def features(q: Vector, table: Any) -> Vector:
-    """`Target.features` of a table; the state itself if it has none."""
-    return _features((q, table)) if table[_FEATURES] != 0 else q
-
-
-@jitable
-def local_gradient(q: Vector, index: Index, table: Any) -> Vector:
-    """`Target.local_gradient` of a table."""
-    return _local_gradient((q, index, table))
-
-
-@jitable
-def transitions(q: Vector, index: Index, table: Any) -> Vector:
-    """`Target.transitions` of a table."""
-    return _transitions((q, index, table))
-
-
-@jitable
-def slab(q: Vector, table: Any) -> Vector:
-    """`Target.slab` of a table."""
-    return _slab((q, table))
-
-
+_call_global_log_ratio = _call("global_log_ratio", types.float64)
+_call_log_ratios = _call("log_ratios", VECTOR)
+_call_log_terms = _call("log_terms", VECTOR)
+_call_global_gradient = _call("global_gradient", VECTOR)
+_call_features = _call("features", VECTOR)
+_call_local_gradient = _call("local_gradient", VECTOR)
+_call_transitions = _call("transitions", VECTOR)
+_call_slab = _call("slab", VECTOR)
 _FEATURES = Target._fields.index("features")
+
+# The functions of a `Target`, with a table in place of its arguments.
+
+
+@jitable
+def _global_ratio(q_new: Vector, q: Vector, table: Any) -> float:
+    return _call_global_log_ratio((q_new, q, table))
+
+
+@jitable
+def _log_ratios(q_new: Vector, q: Vector, index: Index, table: Any) -> Vector:
+    return _call_log_ratios((q_new, q, index, table))
+
+
+@jitable
+def _log_terms(q: np.ndarray, index: Index, table: Any) -> Vector:
+    return _call_log_terms((q, index, table))
+
+
+@jitable
+def _global_gradient(q: Vector, table: Any) -> Vector:
+    return _call_global_gradient((q, table))
+
+
+@jitable
+def _features(q: Vector, table: Any) -> Vector:
+    """The state itself if the target has no features."""
+    return _call_features((q, table)) if table[_FEATURES] != 0 else q
+
+
+@jitable
+def _local_gradient(q: Vector, index: Index, table: Any) -> Vector:
+    return _call_local_gradient((q, index, table))
+
+
+@jitable
+def _transitions(q: Vector, index: Index, table: Any) -> Vector:
+    return _call_transitions((q, index, table))
+
+
+@jitable
+def _slab(q: Vector, table: Any) -> Vector:
+    return _call_slab((q, table))
+
+
 TARGET = Target(
-    global_log_ratio, log_ratios, log_terms, global_gradient, features, local_gradient, transitions, slab
+    _global_ratio, _log_ratios, _log_terms, _global_gradient, _features, _local_gradient, _transitions, _slab
 )

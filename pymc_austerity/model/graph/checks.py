@@ -18,7 +18,9 @@ import pytensor.scalar as ps
 import pytensor.scalar.math as psm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import Op
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All
 
 
@@ -38,8 +40,7 @@ def checked_rows(var: Variable) -> tuple[Variable, Variable] | None:
     if not is_elemwise(var, ps.Switch) or not is_minus_infinity(var.owner.inputs[2]):
         return None
     condition, value, _ = var.owner.inputs
-    while condition.owner is not None and isinstance(condition.owner.op, pt.elemwise.DimShuffle):
-        condition = condition.owner.inputs[0]
+    condition = behind(condition, DimShuffle)
     node = condition.owner
     if node is None or not isinstance(node.op, All) or condition.type.ndim:
         return None
@@ -75,8 +76,7 @@ def _without_sigmoid(condition: Variable) -> Variable:
 
 def _single_constant(var: Variable) -> float | None:
     """Value of a constant of one element, under any number of broadcast axes."""
-    while var.owner is not None and isinstance(var.owner.op, pt.elemwise.DimShuffle):
-        var = var.owner.inputs[0]
+    var = behind(var, DimShuffle)
     return float(var.data.item()) if isinstance(var, Constant) and var.data.size == 1 else None
 
 
@@ -110,11 +110,14 @@ def is_infinite(var: Variable) -> bool:
     return _single_constant(var) in (-np.inf, np.inf)
 
 
+def behind(var: Variable, *ops: type[Op]) -> Variable:
+    """The variable that `var` is made from by operations of these kinds, each of the first input alone."""
+    while var.owner is not None and isinstance(var.owner.op, ops):
+        var = var.owner.inputs[0]
+    return var
+
+
 def is_elemwise(var: Variable, *scalar_ops: type[ps.ScalarOp]) -> bool:
     """Is `var` the result of an element-wise operation of one of these kinds?"""
-    node = var.owner
-    return (
-        node is not None
-        and isinstance(node.op, pt.elemwise.Elemwise)
-        and isinstance(node.op.scalar_op, scalar_ops)
-    )
+    op = None if var.owner is None else var.owner.op
+    return isinstance(op, Elemwise) and isinstance(op.scalar_op, scalar_ops)

@@ -20,18 +20,10 @@ OF_SHORT_ELEMENT = 2.0
 
 
 class ElementCounts(NamedTuple):
-    """Numbers that a graph computes.
+    """Numbers that a graph computes."""
 
-    Attributes
-    ----------
-    of_row : int
-        For each row of data, whose number is not known.
-    fixed : int
-        Once.
-    """
-
-    of_row: int
-    fixed: int
+    of_row: int  # For each row of data, whose number is not known
+    fixed: int  # Once
 
 
 def elements(graphs: Iterable[Variable], roots: Iterable[Variable]) -> ElementCounts:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
@@ -64,26 +64,14 @@ def function_of(
     stabilised: bool = False,
     **options: Any,
 ) -> Any:
-    """``pytensor.function(inputs, outputs, mode=mode)``, in which not all inputs need be used.
+    """``pytensor.function(inputs, outputs, mode=mode, **options)``, in which not all inputs need be used.
 
-    Parameters
-    ----------
-    inputs : sequence of Variable
-    outputs : Variable or sequence of Variable
-    mode : Mode or str, optional
-        By default nothing is compiled; None is PyTensor's own default.
-    stabilised : bool
-        Rewrite the outputs by `rewrite.stable` first.
-    **options
-        Further arguments of `pytensor.function`.
-
-    Returns
-    -------
-    callable
-        Takes values of the inputs.
+    By default nothing is compiled; mode None is PyTensor's own default. With `stabilised`, the outputs are
+    rewritten by `rewrite.stable` first.
     """
     listed = [outputs] if isinstance(outputs, Variable) else list(outputs)
-    data = _data_of(inputs, listed)
+    ends = graph_inputs(listed, blockers=inputs)
+    data = [one for one in ends if isinstance(one, TensorConstant) and one.data.size > _SHORT]
     if not data:
         return kept_function(inputs, outputs, mode, stabilised=stabilised, **options)
     own = {(id(one.data), one.type): one for one in data}  # those of one array are one input
@@ -99,19 +87,14 @@ def function_of(
     return _WithData(function, [one.data for one in own.values()])
 
 
-class _WithData:
+class _WithData(NamedTuple):
     """A function with data as its last arguments, which it reads at every call."""
 
-    def __init__(self, function: Any, data: Sequence[Any]) -> None:
-        self._function, self._data = function, data
+    function: Any
+    data: Sequence[Any]
 
     def __call__(self, *values: Any) -> Any:
-        return self._function(*values, *self._data)
-
-
-def _data_of(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> list[TensorConstant]:
-    ends = graph_inputs(outputs, blockers=inputs)
-    return [one for one in ends if isinstance(one, TensorConstant) and one.data.size > _SHORT]
+        return self.function(*values, *self.data)
 
 
 def kept_function(

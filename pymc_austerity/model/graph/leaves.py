@@ -7,13 +7,20 @@ log-factorials of counts. That is why operations that couple rows are allowed on
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+import pytensor.scalar as ps
+import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import DenseTensorType
 
+from pymc_austerity.model.graph.checks import behind, is_elemwise
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
@@ -108,3 +115,38 @@ def leaf_values(graph: LogDensityGraph, leaves: list[Leaf]) -> list[np.ndarray]:
         function = function_of(list(shared), computed)
         values.update(zip(computed, function(*shared.values()), strict=True))
     return [np.asarray(values[leaf.source]) for leaf in leaves]
+
+
+def with_infinite_apart(outputs: list[Variable], leaves: Mapping[Variable, np.ndarray]) -> list[Variable]:
+    """Rewrite sums with data that are infinite in some rows, as the logarithm of an exposure of zero.
+
+    Such rows are a case of their own, in which nothing moves: ``o + X @ b`` is o where o is infinite. Else
+    they would have predictors that are infinite, and remainders of infinity minus infinity.
+    """
+
+    @cache
+    def infinities(leaf: Variable) -> tuple[float, ...]:
+        """Which of the two are among the numbers of a leaf."""
+        value = leaves.get(leaf)
+        if value is None or value.dtype.kind != "f" or not value.size:
+            return ()
+        return tuple(end for end in (float(value.min()), float(value.max())) if np.isinf(end))
+
+    memo: dict[Variable, Variable] = {}
+    for node in toposort(outputs):
+        inputs = [memo.get(var, var) for var in node.inputs]
+        is_sum = is_elemwise(node.outputs[0], ps.Add, ps.Sub)
+        found = [infinities(behind(v, DimShuffle, AdvancedSubtensor)) for v in inputs] if is_sum else []
+        if any(found):
+            finite = [
+                pt.switch(pt.isinf(x), 0.0, x) if at else x for x, at in zip(inputs, found, strict=True)
+            ]
+            result = node.op(*finite)
+            for place, (x, at) in enumerate(zip(inputs, found, strict=True)):
+                sign = -1.0 if place and is_elemwise(node.outputs[0], ps.Sub) else 1.0
+                for infinity in dict.fromkeys(at):
+                    result = pt.switch(pt.eq(x, infinity), sign * infinity, result)
+            memo[node.outputs[0]] = result
+        elif inputs != node.inputs:
+            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs).outputs, strict=True))
+    return [memo.get(out, out) for out in outputs]

@@ -23,8 +23,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
 from pymc_austerity.model.graph.functions import function_of
-from pymc_austerity.model.graph.merging import merged
-from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, narrowed, rebuild
+from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, merged, narrowed, rebuild
 from pymc_austerity.model.graph.rows_on_disk import rows_of, with_rows
 from pymc_austerity.model.graph.terms import split
 from pymc_austerity.model.refusal import named
@@ -32,39 +31,22 @@ from pymc_austerity.model.refusal import named
 
 @dataclass(frozen=True, eq=False)
 class LogDensityGraph:
-    """The terms of a model's log density, with static shapes throughout.
+    """The terms of a model's log density, with static shapes throughout."""
 
-    Attributes
-    ----------
-    values : dict of str to TensorVariable
-        Value variables, by name, in the order of ``model.value_vars``.
-    data : dict of TensorVariable to SharedVariable
-        Typed stand-ins of the model's shared data, and where their values live.
-    shared : list of SharedVariable
-        All shared data, with those (lengths, integers) that became constants of the graph.
-    seen : list of (list, ndarray)
-        Where each of them has its value, and the value when the graph was built, not copied.
-    point : dict of str to ndarray
-        The point at which unknown shapes were measured.
-    terms : dict of str to TensorVariable
-        One graph per model term, by name, in the order of PyMC (free, observed, potentials).
-    raw : dict of str to TensorVariable
-        The same terms as PyMC built them, in the model's own variables.
-    variables : dict of str to str
-        Names of the free variables, which are those of their priors' terms, by names of value variables.
-    likelihood : dict of str to int
-        How many rows each other term has: observed variables and potentials.
-    """
-
-    values: dict[str, Variable]
+    values: dict[str, Variable]  # Value variables, by name, in the order of ``model.value_vars``
+    # Typed stand-ins of the model's shared data, and where their values live
     data: dict[Variable, SharedVariable]
+    # All shared data, with those (lengths, integers) that became constants of the graph
     shared: list[SharedVariable]
+    # Where each of them has its value, and the value when the graph was built, not copied
     seen: list[tuple[list[Any], Any]]
-    point: dict[str, np.ndarray]
+    point: dict[str, np.ndarray]  # The point at which unknown shapes were measured
+    # One graph per model term, by name, in the order of PyMC (free, observed, potentials)
     terms: dict[str, Variable]
-    raw: dict[str, Variable]
+    raw: dict[str, Variable]  # The same terms as PyMC built them, in the model's own variables
+    # Names of the free variables, which are those of their priors' terms, by names of value variables
     variables: dict[str, str]
-    likelihood: dict[str, int]
+    likelihood: dict[str, int]  # How many rows each other term has: observed variables and potentials
 
     @property
     def on_disk(self) -> list[Variable]:
@@ -145,10 +127,8 @@ def typed_log_density(model: pm.Model, raw: dict[str, Variable], point: Mapping[
         else:
             memo[shared] = typed = TensorType(shared.type.dtype, value.shape)(shared.name)
             data[typed] = shared
-    inputs = {
-        **dict(zip(values.values(), point.values(), strict=True)),
-        **{typed: shared.get_value(borrow=True) for typed, shared in data.items()},
-    }
+    inputs = dict(zip(values.values(), point.values(), strict=True))
+    inputs |= {typed: shared.get_value(borrow=True) for typed, shared in data.items()}
     measure = ShapeMeasure(inputs, list(values.values()))
     terms = {}
     for name, term in raw.items():

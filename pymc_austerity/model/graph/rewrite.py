@@ -2,15 +2,16 @@
 
 Three things are in the way in the graphs that PyMC makes: unknown shapes, operations that hide others
 (`OpFromGraph`, labelled tensors, a `Scan` that is only a loop over rows), and parameter checks, which couple
-all rows of a term although they only say "minus infinity here". `rebuild` removes all of them.
+all rows of a term although they only say "minus infinity here". `rebuild` removes all of them. Before that,
+`merged` writes every part of a graph once, and `narrowed` splits long sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import batched
-from typing import Any
+from itertools import accumulate, batched
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
@@ -20,24 +21,23 @@ from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.scan.op import Scan
-from pytensor.tensor.basic import Split
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.basic import Join, Split
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
-from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.type import DenseTensorType
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from pytensor.xtensor.type import XTensorConstant
 
 from pymc_austerity.model.graph.checks import check_in_full, is_elemwise
-from pymc_austerity.model.graph.columns import parts_of_join, single_column
-from pymc_austerity.model.graph.loops import is_map, written_out
-from pymc_austerity.model.graph.partial_sums import difference_of_sums
 from pymc_austerity.model.refusal import Coupled
 
 # Symbolic operations that `lift` understands as a whole.
@@ -46,6 +46,8 @@ _KEPT_WHOLE = (Softmax, LogSoftmax)
 _OPERANDS = 16
 # Integer subgraphs of constants up to this size are evaluated (shapes, slice bounds, split sizes).
 _FOLD_LIMIT = 1000
+# Partial sums are rows of a matrix of zeros and ones, with this many numbers at most.
+_MOST = 10_000
 
 # Graphs that are evaluated once, over all rows, run operation by operation: nothing is compiled.
 # Sums stay as they are: see `narrowed`.
@@ -73,11 +75,8 @@ class Compiled:
     """Functions that are compiled when first used, and not pickled."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            k: v
-            for k, v in self.__dict__.items()
-            if not isinstance(getattr(type(self), k, None), cached_property)
-        }
+        kind, state = type(self), vars(self).items()
+        return {k: v for k, v in state if not isinstance(getattr(kind, k, None), cached_property)}
 
 
 def rebuild(
@@ -89,15 +88,9 @@ def rebuild(
 ) -> list[Variable]:
     """Rebuild graphs bottom-up after replacing variables, so that static shapes spread upwards.
 
-    Parameters
-    ----------
-    outputs : iterable of Variable
-    memo : dict of Variable to Variable
-        Replacements. Everything rebuilt is added to it, so that later calls can share it.
-    measure : ShapeMeasure, optional
-        Finds a shape that an operation does not tell.
-    drop_checks : bool, default False
-        Leave parameter checks out, as ``pm.Model(check_bounds=False)`` asks for.
+    `memo` has the replacements. Everything rebuilt is added to it, so that later calls can share it.
+    `measure` finds a shape that an operation does not tell. With `drop_checks`, parameter checks are left
+    out, as ``pm.Model(check_bounds=False)`` asks for.
     """
     outputs = list(outputs)
     for node in toposort(outputs, blockers=list(memo)):
@@ -109,31 +102,22 @@ def rebuild(
     return [memo.get(o, o) for o in outputs]
 
 
-class ShapeMeasure:
-    """Finds unknown shapes by evaluating a graph once.
+class ShapeMeasure(NamedTuple):
+    """Finds unknown shapes by evaluating a graph once."""
 
-    Parameters
-    ----------
-    example : dict of Variable to ndarray
-        A value for every input of the graphs.
-    parameters : list of Variable
-        Inputs that change while sampling: a shape must not depend on their values.
-    """
-
-    def __init__(self, example: Mapping[Variable, np.ndarray], parameters: Sequence[Variable]) -> None:
-        self._example = example
-        self._parameters = set(parameters)
+    example: Mapping[Variable, np.ndarray]  # A value for every input of the graphs
+    # Inputs that change while sampling: a shape must not depend on their values
+    parameters: Sequence[Variable]
 
     def with_shape(self, out: Variable) -> Variable:
         """`out` with its shape fixed to the measured one."""
-        function = pytensor.function(
-            list(self._example), out.shape, mode=INTERPRETED, on_unused_input="ignore"
-        )
+        inputs, changing = list(self.example), set(self.parameters)
+        function = pytensor.function(inputs, out.shape, mode=INTERPRETED, on_unused_input="ignore")
         graph = function.maker.fgraph
-        for var, own in zip(self._example, graph.inputs, strict=False):
-            if var in self._parameters and graph.clients[own]:
+        for var, own in zip(inputs, graph.inputs, strict=False):
+            if var in changing and graph.clients[own]:
                 raise Coupled(out, "its length may depend on the sampled variables")
-        return pt.specify_shape(out, [int(k) for k in function(*self._example.values())])
+        return pt.specify_shape(out, [int(k) for k in function(*self.example.values())])
 
 
 def _rebuild_node(
@@ -146,17 +130,17 @@ def _rebuild_node(
         return [first]
     if isinstance(op, TensorFromXTensor | XTensorFromTensor):  # labels say nothing about the numbers
         return [pt.constant(first.data) if isinstance(first, XTensorConstant) else first]
-    if isinstance(op, Scan) and is_map(node) and (rows := written_out(node, new_inputs)):
+    if isinstance(op, Scan) and is_map(node) and (rows := _written_out(node, new_inputs)):
         return rebuild(rows, {}, measure, drop_checks=drop_checks)
     if isinstance(op, Shape) and None not in shape:
         return [pt.constant(np.array(shape, dtype="int64"))]
     if isinstance(op, Shape_i) and shape[op.i] is not None:
         return [pt.constant(np.array(shape[op.i], dtype="int64"))]
-    if isinstance(op, Subtensor) and (column := single_column(node, new_inputs)) is not None:
+    if isinstance(op, Subtensor) and (column := _single_column(node, new_inputs)) is not None:
         return [column]
-    if isinstance(op, Split) and (parts := parts_of_join(op, new_inputs)) is not None:
+    if isinstance(op, Split) and (parts := _parts_of_join(op, new_inputs)) is not None:
         return parts
-    if isinstance(op, Elemwise) and (sums := difference_of_sums(node, new_inputs)) is not None:
+    if isinstance(op, Elemwise) and (sums := _difference_of_sums(node, new_inputs)) is not None:
         return [sums]
     if isinstance(op, CheckParameterValue) and drop_checks:
         return [first]
@@ -198,24 +182,181 @@ def _folded(node: Apply) -> list[Variable] | None:
     return [out.type.make_constant(cell[0]) for out, cell in zip(node.outputs, storage, strict=True)]
 
 
-def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable]:
-    """The variables `values`, each as a part of one vector."""
-    parts, start = {}, 0
-    for value in values:
-        size = int(np.prod(value.type.shape))
-        part = q[start : start + size].reshape(value.type.shape)
-        parts[value] = part if part.type.dtype == value.type.dtype else part.astype(value.type.dtype)
-        start += size
-    return parts
+# Operations that can be written in another way --------------------------------------------------------------
 
 
-def stable(rows: Variable) -> Variable:
-    """Rows after rewrites that keep log(1 - sigmoid(eta)) from becoming log(0).
+def is_map(node: Apply) -> bool:
+    """Does each step of a `Scan` depend on its own rows only?
 
-    Some patterns are only found before the graph is brought to a canonical form, some only after.
+    `pm.CustomDist(dist=...)` with a loop inside, or PyMC's density of an observed time series that is
+    generated by a loop, comes as such a loop over rows.
     """
-    rows = rewrite_graph(rows, include=("stabilize",), clone=True)
-    return rewrite_graph(rows, include=("canonicalize", "stabilize"), clone=True)
+    info = node.op.info
+    recurrent = (info.n_mit_mot, info.n_mit_sot, info.n_sit_sot, info.n_untraced_sit_sot)
+    return not any(recurrent) and not info.as_while and info.n_nit_sot == len(node.outputs)
+
+
+def _written_out(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+    """The outputs of a map, computed for all rows at once; None if PyTensor cannot vectorise it."""
+    op, info = node.op, node.op.info
+    n_steps = inputs[0]
+    sequences = inputs[1 : 1 + info.n_seqs]
+    constant = op.outer_non_seqs(inputs)
+    inside = op.fgraph.unfreeze()  # frozen nodes cannot be copied, which PyTensor does on the way
+    rows = {
+        inner: outer[:n_steps] for inner, outer in zip(op.inner_seqs(inside.inputs), sequences, strict=True)
+    }
+    same = dict(zip(op.inner_non_seqs(inside.inputs), constant, strict=True))
+    try:
+        results = vectorize_graph(inside.outputs, {**rows, **same})
+    except NotImplementedError:  # an operation inside knows no batches
+        return None
+    # What does not depend on the sequences is the same in every row.
+    return [
+        out if out.type.ndim > inner.type.ndim else pt.alloc(out, n_steps, *out.shape)
+        for inner, out in zip(inside.outputs, results, strict=True)
+    ]
+
+
+# Columns that were looked for: of which variable, along which axis, and which; None if there was no join.
+type Columns = dict[tuple[Variable, int, int], Variable | None]
+
+
+def _parts_of_join(op: Split, inputs: list[Variable]) -> list[Variable] | None:
+    """Parts that a join is split into again, as increments of a walk are; None for other splits."""
+    joined, lengths = inputs[0], inputs[-1]
+    is_join = joined.owner is not None and isinstance(joined.owner.op, Join)
+    if not is_join or joined.owner.op.axis != op.axis or not isinstance(lengths, Constant):
+        return None
+    parts = list(joined.owner.inputs)
+    own = [part.type.shape[op.axis] for part in parts]
+    return parts if own == [int(k) for k in lengths.data] else None
+
+
+def _single_column(node: Apply, inputs: list[Variable]) -> Variable | None:
+    """The part of a join that a `Subtensor` of one number along one axis takes; None for others.
+
+    In a model of several equations the means are often stacked to a table, and each response takes a column
+    of it: ``pt.stack([m0, m1], axis=1)[:, 0]``. Without this each response would compute all equations.
+    """
+    entries = indices_from_subtensor(inputs[1:], node.op.idx_list)
+    chosen = [(a, e) for a, e in enumerate(entries) if e != slice(None)]
+    if len(chosen) != 1 or not isinstance(chosen[0][1], Constant) or chosen[0][1].type.ndim:
+        return None
+    (axis, entry), x = chosen[0], inputs[0]
+    length, k = x.type.shape[axis], int(entry.data)
+    if length is None or not -length <= k < length:
+        return None
+    return _column(x, axis, k % length, {})
+
+
+def _column(x: Variable, axis: int, k: int, memo: Columns) -> Variable | None:
+    """Column number `k` along `axis`; None if no join is found above it."""
+    key = x, axis, k
+    if key not in memo:
+        memo[key] = _found(x, axis, k, memo)
+    return memo[key]
+
+
+def _found(x: Variable, axis: int, k: int, memo: Columns) -> Variable | None:
+    node = x.owner
+    if node is None or x.type.shape[axis] is None:
+        return None
+    if isinstance(node.op, Join) and node.op.axis == axis:
+        lengths = [part.type.shape[axis] for part in node.inputs]
+        if None in lengths:
+            return None
+        for part, stop, length in zip(node.inputs, accumulate(lengths), lengths, strict=True):
+            if k < stop:
+                return _selected(part, axis, k - stop + length, memo)
+    if isinstance(node.op, DimShuffle) and node.op.new_order[axis] != "x":
+        inner = node.op.new_order[axis]
+        column = _column(node.inputs[0], inner, k, memo)
+        if column is None:
+            return None
+        order = [a if a == "x" else a - (a > inner) for a in node.op.new_order if a != inner]
+        return column.dimshuffle(*order)
+    if isinstance(node.op, Elemwise) and len(node.outputs) == 1:
+        at = [0 if var.type.shape[axis] == 1 else k for var in node.inputs]
+        if any(_column(var, axis, i, memo) is not None for var, i in zip(node.inputs, at, strict=True)):
+            parts = [_selected(var, axis, i, memo) for var, i in zip(node.inputs, at, strict=True)]
+            return node.op(*parts)
+    return None
+
+
+def _selected(x: Variable, axis: int, k: int, memo: Columns) -> Variable:
+    """The column, by a selection if nothing better is known."""
+    if x.owner is not None and isinstance(x.owner.op, DimShuffle) and x.owner.op.new_order[axis] == "x":
+        order = x.owner.op.new_order
+        return x.owner.inputs[0].dimshuffle(*order[:axis], *order[axis + 1 :])
+    column = _column(x, axis, k, memo)
+    return x[(slice(None),) * axis + (k,)] if column is None else column
+
+
+def _difference_of_sums(node: Apply, inputs: list[Variable]) -> Variable | None:
+    """The sums that a difference of elements of one cumulative sum is; None if it is not that.
+
+    `pm.LKJCholeskyCov` takes the squared scale of each row of its factor as the difference of two cumulative
+    sums over all rows. Where a scale is less than 1e-8 of the one before, nothing is left of it, and the log
+    density is plus infinity instead of a moderate number. The sum of the row's own squares loses nothing.
+    """
+    if len(inputs) != 2 or not is_elemwise(node.outputs[0], ps.Sub):
+        return None
+    of_last, of_first = (_elements(x) for x in inputs)
+    if of_last is None or of_first is None:
+        return None
+    (last, source), (first, other) = of_last, of_first
+    if source is not other or len(last) != len(first):
+        return None
+    (n,) = source.type.shape
+    if n is None or n * len(last) > _MOST:
+        return None
+    if any(np.any((k < -n) | (k >= n)) for k in (last, first)) or source.type.dtype != "float64":
+        return None
+    last, first, places = last % n, first % n, np.arange(n)
+    if np.any(last < first):
+        return None
+    is_summed = (places > first[:, None]) & (places <= last[:, None])
+    return pt.switch(pt.constant(is_summed), source, 0.0).sum(axis=-1)
+
+
+def _elements(x: Variable) -> tuple[np.ndarray, Variable] | None:
+    """Numbers of elements of a cumulative sum, and its summands; None if a vector is no such selection."""
+    if x.owner is None or not isinstance(x.owner.op, AdvancedSubtensor):
+        return None
+    summed, *index = x.owner.inputs
+    op = getattr(summed.owner, "op", None)
+    if not isinstance(op, CumOp) or op.mode != "add" or summed.type.ndim != 1 or len(index) != 1:
+        return None
+    if not isinstance(index[0], Constant) or index[0].type.ndim != 1 or index[0].type.dtype == "bool":
+        return None
+    return index[0].data.astype(np.int64), summed.owner.inputs[0]
+
+
+# Graphs as a whole ------------------------------------------------------------------------------------------
+
+
+def merged(outputs: Sequence[Variable]) -> list[Variable]:
+    """The same graphs, with parts that are equal written once; one pass over them.
+
+    PyMC builds the log density of each variable on a copy of its own of all that leads there. The terms of a
+    panel of countries, or of the equations of one model, would be mostly copies.
+    """
+    first: dict[Hashable, Apply] = {}
+    constants: dict[Hashable, Variable] = {}
+    memo: dict[Variable, Variable] = {}
+
+    def only(var: Variable) -> Variable:
+        if isinstance(var, Constant):
+            return constants.setdefault(var.signature(), var)
+        return memo.get(var, var)
+
+    for node in toposort(outputs):
+        inputs = [only(var) for var in node.inputs]
+        own = node if inputs == node.inputs else node.clone_with_new_inputs(inputs)
+        same = first.setdefault((node.op, *inputs, *(out.type for out in own.outputs)), own)
+        memo.update(zip(node.outputs, same.outputs, strict=True))
+    return [only(out) for out in outputs]
 
 
 def narrowed(outputs: Sequence[Variable]) -> list[Variable]:
@@ -231,6 +372,26 @@ def narrowed(outputs: Sequence[Variable]) -> list[Variable]:
         elif new != node.inputs:
             memo.update(zip(node.outputs, node.clone_with_new_inputs(new).outputs, strict=True))
     return [memo.get(out, out) for out in outputs]
+
+
+def stable(rows: Variable) -> Variable:
+    """Rows after rewrites that keep log(1 - sigmoid(eta)) from becoming log(0).
+
+    Some patterns are only found before the graph is brought to a canonical form, some only after.
+    """
+    rows = rewrite_graph(rows, include=("stabilize",), clone=True)
+    return rewrite_graph(rows, include=("canonicalize", "stabilize"), clone=True)
+
+
+def parts_of(q: Variable, values: Sequence[Variable]) -> dict[Variable, Variable]:
+    """The variables `values`, each as a part of one vector."""
+    parts, start = {}, 0
+    for value in values:
+        size = int(np.prod(value.type.shape))
+        part = q[start : start + size].reshape(value.type.shape)
+        parts[value] = part if part.type.dtype == value.type.dtype else part.astype(value.type.dtype)
+        start += size
+    return parts
 
 
 def depends_on(

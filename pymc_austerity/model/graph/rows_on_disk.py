@@ -50,22 +50,14 @@ class HeadVariable(TensorVariable):
 class RowsOnDisk(Op):
     """Stands for all rows of an array on disk, and is applied to the head. To compute it is an error.
 
-    Parameters
-    ----------
-    name : str
-        Of the data in the model.
-    rows : Rows
-
-    Attributes
-    ----------
-    length : SharedVariable
-        How many rows there are. As a constant, PyMC would write it into the graph of a model in many places.
+    `name` is that of the data in the model.
     """
 
     def __init__(self, name: str, rows: Rows) -> None:
         self.name = name
         self._rows: Rows | None = rows
         self._opened_by: Any = None
+        # The number of rows. As a constant, PyMC would write it into the graph of a model in many places.
         self.length = pytensor.shared(np.array(len(rows)), name=f"{name}_rows")
         self._mapped: SharedVariable | None = None
 
@@ -147,7 +139,8 @@ def with_rows(outputs: Sequence[Variable]) -> list[Variable]:
         return outputs
     # A frozen model has a constant for the length.
     lengths = {var.owner.inputs[1]: op.length for var, op in found.items()}
-    return _replaced(outputs, {**lengths, **{var: op.mapped for var, op in found.items()}})
+    mapped = {var: op.mapped for var, op in found.items()}
+    return clone_replace(outputs, {**lengths, **mapped}, copy_inputs_over=True)
 
 
 def with_arrays(
@@ -160,7 +153,7 @@ def with_arrays(
     for mapped, array in arrays.items():
         instead[mapped] = pytensor.shared(array, name=mapped.name, shape=mapped.type.shape)
         instead[mapped.tag.rows_on_disk.length] = pytensor.shared(np.array(len(array)))
-    return _replaced(outputs, instead)
+    return clone_replace(list(outputs), instead, copy_inputs_over=True)
 
 
 def rows_of(shared: Variable) -> Rows | None:
@@ -175,8 +168,3 @@ def refuse_rows(outputs: Sequence[Variable]) -> None:
         op = getattr(var.tag, "rows_on_disk", None)
         if isinstance(op, RowsOnDisk):
             raise op.refusal()
-
-
-def _replaced(outputs: Sequence[Variable], instead: Mapping[Variable, Variable]) -> list[Variable]:
-    result: list[Variable] = clone_replace(list(outputs), dict(instead), copy_inputs_over=True)
-    return result

@@ -16,12 +16,8 @@ Fingerprint = list[tuple[str, tuple[int, ...], str, bytes]]
 def fingerprint(graph: LogDensityGraph) -> Fingerprint:
     """Name, shape, dtype and content hash of each piece of shared data.
 
-    Rows on disk are not read: what is compared is their files, which must not have changed.
-
-    Raises
-    ------
-    ValueError
-        If a file was cut, written to or replaced since it was opened.
+    Rows on disk are not read: what is compared is their files. `ValueError` is raised if a file was cut,
+    written to or replaced since it was opened.
     """
     prints = []
     for shared in graph.shared:

@@ -43,24 +43,14 @@ def long_axes(var: Variable, threshold: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A part of a model term.
+    """A part of a model term."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the term.
-    graph : TensorVariable
-    axes : tuple of int
-        The axes whose cells are local terms: one for a vector or the rows of a table, two for the cells
-        of a table that is long both ways, or in cells alone, none for a part that is evaluated in full.
-    kept : bool
-        Whether the part contains a variable of the block.
-    """
-
-    name: str
+    name: str  # Name of the term
     graph: Variable
+    # The axes whose cells are local terms: one for a vector or the rows of a table, two for the cells of a
+    # table that is long both ways, or in cells alone, none for a part that is evaluated in full
     axes: tuple[int, ...]
-    kept: bool
+    kept: bool  # Whether the part contains a variable of the block
 
     @property
     def is_local(self) -> bool:
@@ -135,38 +125,28 @@ def _open(var: Variable, inner: Callable[[Variable], list[Variable]]) -> list[Va
     if node is None:
         return None
     op, inputs = node.op, node.inputs
-
-    def each(x: Variable, wrap: Callable[[Variable], Variable]) -> list[Variable]:
-        return [wrap(piece) for piece in inner(x)]
-
-    if isinstance(op, Sum):
-        x = inputs[0]
-        if isinstance(x.owner.op if x.owner else None, Join):
-            return [p.astype(var.type.dtype) for part in x.owner.inputs for p in inner(part)]
-        return [piece.astype(var.type.dtype) for piece in inner(x)]
-    if isinstance(op, Join):
-        return [p.astype(var.type.dtype) for part in inputs for p in inner(part)]
-    if isinstance(op, SpecifyShape):
-        return inner(inputs[0])
-    if isinstance(op, DimShuffle):  # axes of length one come and go without changing the sum
+    if isinstance(op, Sum | Join):
+        joined = inputs[0].owner if isinstance(op, Sum) else node
+        parts = joined.inputs if joined is not None and isinstance(joined.op, Join) else inputs
+        return [piece.astype(var.type.dtype) for part in parts for piece in inner(part)]
+    if isinstance(op, SpecifyShape | DimShuffle):  # axes of length one do not change the sum
         return inner(inputs[0])
     if isinstance(op, CheckAndRaise):
-        return each(inputs[0], lambda piece: op(piece, *inputs[1:]))
+        return [op(piece, *inputs[1:]) for piece in inner(inputs[0])]
     if _is_product(op):
         return _inner_product(*inputs)
     if is_elemwise(var, ps.Neg):
-        return each(inputs[0], pt.neg)
+        return [pt.neg(piece) for piece in inner(inputs[0])]
     if is_elemwise(var, ps.Add, ps.Sub) and all(x.type.shape == var.type.shape for x in inputs):
-        minus = is_elemwise(var, ps.Sub)
-        pieces = each(inputs[0], lambda piece: piece)
+        pieces = list(inner(inputs[0]))
         for x in inputs[1:]:
-            pieces += each(x, pt.neg if minus else lambda piece: piece)
+            pieces += [pt.neg(piece) for piece in inner(x)] if is_elemwise(var, ps.Sub) else inner(x)
         return pieces
     if is_elemwise(var, ps.Mul, ps.TrueDiv):
-        return _multiple(var, inner, each)
+        return _multiple(var, inner)
     if is_elemwise(var, ps.Switch) and _is_single(inputs[0]) and is_minus_infinity(inputs[2]):
         condition = _scalar(inputs[0])
-        return each(inputs[1], lambda piece: pt.switch(condition, piece, -np.inf))
+        return [pt.switch(condition, piece, -np.inf) for piece in inner(inputs[1])]
     return None
 
 
@@ -175,17 +155,13 @@ def _is_written_out(var: Variable) -> bool:
     return var.owner is not None and isinstance(var.owner.op, MakeVector) and var.type.shape[0] < _WRITTEN_OUT
 
 
-def _multiple(
-    var: Variable,
-    inner: Callable[[Variable], list[Variable]],
-    each: Callable[[Variable, Callable[[Variable], Variable]], list[Variable]],
-) -> list[Variable] | None:
+def _multiple(var: Variable, inner: Callable[[Variable], list[Variable]]) -> list[Variable] | None:
     """C * x and x / c, with c a single number."""
     inputs = var.owner.inputs
     if is_elemwise(var, ps.TrueDiv):
         x, c = inputs
         if _is_single(c) and x.type.shape == var.type.shape:
-            return each(x, lambda piece: piece / _scalar(c))
+            return [piece / _scalar(c) for piece in inner(x)]
         return None
     for k, x in enumerate(inputs):
         rest = [c for i, c in enumerate(inputs) if i != k]

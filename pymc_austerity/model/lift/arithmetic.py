@@ -1,12 +1,15 @@
-"""Rules of `lift` for arithmetic, reductions, linear algebra and joining."""
+"""Rules of `lift` for arithmetic, reductions, linear algebra and joining: of rows, and of single cells."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.conditional.op import IfElse
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
+from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scan.op import Scan
 from pytensor.sparse.type import SparseTensorType
@@ -20,54 +23,55 @@ from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pymc_austerity.model.graph.checks import checked_rows
-from pymc_austerity.model.graph.loops import is_map
-from pymc_austerity.model.lift.lifter import Lifter, NotData, along, full_rows, gather, refuse, rule
+from pymc_austerity.model.graph.rewrite import is_map
+from pymc_austerity.model.lift.lifter import (
+    Axes,
+    Indices,
+    Lifter,
+    NotData,
+    along,
+    full_rows,
+    gather,
+    point_rule,
+    refuse,
+    rule,
+)
 
 _FEW_COLUMNS = 64
 
 
 @rule.register(Elemwise)
-def _rows_of_elementwise(
-    op: Elemwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _rows_of_elemwise(op: Elemwise, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     checked = checked_rows(var)
     if checked is not None:
         valid, value = checked
         if lifter.depends(valid) and valid.type.shape[axis] != 1:
             lifter.add_condition(lifter.take(valid, axis, index), axis)
             return lifter.take(value, axis, index)
-    rows = op.make_node(*[lifter.take(i, axis, index) for i in node.inputs])
-    return rows.outputs[node.outputs.index(var)]
+    rows = op.make_node(*[lifter.take(i, axis, index) for i in var.owner.inputs])
+    return rows.outputs[var.owner.outputs.index(var)]
 
 
 @rule.register(DimShuffle)
-def _rows_of_dimshuffle(
-    op: DimShuffle, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    return lifter.take(node.inputs[0], op.new_order[axis], index).dimshuffle(op.new_order)
+def _rows_of_new_axes(op: DimShuffle, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    return lifter.take(var.owner.inputs[0], op.new_order[axis], index).dimshuffle(op.new_order)
 
 
 @rule.register(SpecifyShape)
-def _rows_of_specified_shape(
-    op: SpecifyShape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    return lifter.take(lifter.of_known_shape(node), axis, index)
+def _rows_of_shaped(op: SpecifyShape, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    return lifter.take(lifter.of_known_shape(var), axis, index)
 
 
 @rule.register(CheckAndRaise)
-def _rows_of_check(
-    op: CheckAndRaise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    return op(lifter.take(node.inputs[0], axis, index), *node.inputs[1:])
+def _rows_of_check(op: CheckAndRaise, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    return op(lifter.take(var.owner.inputs[0], axis, index), *var.owner.inputs[1:])
 
 
 @rule.register(CAReduce)
 @rule.register(Argmax)
-def _rows_of_reduction(
-    op: CAReduce, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _rows_of_reduction(op: CAReduce, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     """Reductions over other axes: find the input axis that became output axis `axis`."""
-    x = node.inputs[0]
+    x = var.owner.inputs[0]
     reduced = range(x.type.ndim) if op.axis is None else op.axis
     kept = [a for a in range(x.type.ndim) if a not in reduced]
     return op(lifter.take(x, kept[axis], index))
@@ -75,47 +79,30 @@ def _rows_of_reduction(
 
 @rule.register(Softmax)
 @rule.register(LogSoftmax)
-def _rows_of_softmax(
-    op: Softmax, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    if op.axis is None or axis in np.atleast_1d(op.axis):
-        refuse(var, "softmax normalises over the rows")
-    return op(lifter.take(node.inputs[0], axis, index))
-
-
 @rule.register(CumOp)
-def _rows_of_cumulation(
-    op: CumOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    if op.axis is None or op.axis == axis:
-        refuse(var, f"cum{op.mode}(...) accumulates over the rows")
-    return op(lifter.take(node.inputs[0], axis, index))
-
-
 @rule.register(SortOp)
 @rule.register(ArgSortOp)
-def _rows_of_sort(
-    op: SortOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    if op.axis == axis:
+def _rows_of_axiswise(op: Op, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    """An operation along an axis takes each row by itself, unless the rows lie along that axis."""
+    if op.axis is not None and axis not in np.atleast_1d(op.axis):
+        return op(lifter.take(var.owner.inputs[0], axis, index))
+    if isinstance(op, CumOp):
+        refuse(var, f"cum{op.mode}(...) accumulates over the rows")
+    if isinstance(op, SortOp | ArgSortOp):
         refuse(var, "sort orders the rows by values that depend on the sampled variables")
-    return op(lifter.take(node.inputs[0], axis, index))
+    refuse(var, "softmax normalises over the rows")
 
 
 @rule.register(SearchsortedOp)
-def _rows_of_searchsorted(
-    op: SearchsortedOp, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _rows_of_bins(op: SearchsortedOp, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     """Each value is looked up by itself, among all the edges."""
-    edges, values, *order = node.inputs
+    edges, values, *order = var.owner.inputs
     return op(edges, lifter.take(values, axis, index), *order)
 
 
 @rule.register(ExtractDiag)
-def _rows_of_diagonal(
-    op: ExtractDiag, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    x = node.inputs[0]
+def _rows_of_diagonal(op: ExtractDiag, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    x = var.owner.inputs[0]
     batch = [a for a in range(x.type.ndim) if a not in (op.axis1, op.axis2)]
     if axis >= len(batch):
         refuse(var, "a diagonal along the rows")
@@ -123,28 +110,24 @@ def _rows_of_diagonal(
 
 
 @rule.register(IfElse)
-def _rows_of_ifelse(
-    op: IfElse, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _rows_of_ifelse(op: IfElse, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     """One condition for all rows."""
-    condition, *branches = node.inputs
-    k = node.outputs.index(var)
+    condition, *branches = var.owner.inputs
+    k = var.owner.outputs.index(var)
     then, otherwise = (lifter.take(b, axis, index) for b in (branches[k], branches[op.n_outs + k]))
     return pt.switch(condition, then, otherwise).astype(var.type.dtype)
 
 
 @rule.register(Scan)
-def _rows_of_scan(
-    op: Scan, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    if is_map(node):
+def _rows_of_scan(op: Scan, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    if is_map(var.owner):
         refuse(var, "a loop over the rows that cannot be written as operations on all rows")
     refuse(var, "scan computes each row from the rows before")
 
 
 @rule.register(Dot)
-def _rows_of_dot(op: Dot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
-    x, y = node.inputs
+def _rows_of_dot(op: Dot, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    x, y = var.owner.inputs
     return _times(op, lifter.take(x, 0, index), y) if axis == 0 else op(x, lifter.take(y, 1, index))
 
 
@@ -156,14 +139,12 @@ def _times(op: Dot | Blockwise, rows: Variable, y: Variable) -> Variable:
 
 
 @rule.register(Blockwise)
-def _rows_of_batch(
-    op: Blockwise, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    batch = op.batch_ndim(node)
+def _rows_of_batch(op: Blockwise, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    batch = op.batch_ndim(var.owner)
     if axis < batch:
-        rows = op.make_node(*[lifter.take(i, axis, index) for i in node.inputs])
-        return rows.outputs[node.outputs.index(var)]
-    x, *rest = node.inputs
+        rows = op.make_node(*[lifter.take(i, axis, index) for i in var.owner.inputs])
+        return rows.outputs[var.owner.outputs.index(var)]
+    x, *rest = var.owner.inputs
     core = type(op.core_op).__name__
     if isinstance(x.type, SparseTensorType):  # it has no `@` that can be evaluated
         refuse(var, "@ of a sparse matrix; use pytensor.sparse.dot(X, b)")
@@ -180,10 +161,8 @@ def _rows_of_batch(
 
 
 @rule.register(Alloc)
-def _rows_of_alloc(
-    op: Alloc, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    value = node.inputs[0]
+def _rows_of_alloc(op: Alloc, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    value = var.owner.inputs[0]
     own_axis = axis - (var.type.ndim - value.type.ndim)
     if own_axis >= 0:
         value = lifter.take(value, own_axis, index)
@@ -198,26 +177,22 @@ def _rows_of_alloc(
 
 
 @rule.register(MakeVector)
-def _rows_of_vector(
-    op: MakeVector, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _rows_of_vector(op: MakeVector, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     """A long vector of few different numbers, as ``pt.stack([a, b, c])[codes]`` becomes."""
-    different = list(dict.fromkeys(node.inputs))
+    different = list(dict.fromkeys(var.owner.inputs))
     if len(different) >= lifter.threshold:
         refuse(var, "a long vector of different expressions")
-    which = pt.constant(np.array([different.index(i) for i in node.inputs], dtype="int64"))
+    which = pt.constant(np.array([different.index(i) for i in var.owner.inputs], dtype="int64"))
     return op(*different)[gather(which, 0, index)]
 
 
 @rule.register(Join)
-def _rows_of_join(
-    op: Join, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _rows_of_join(op: Join, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     if op.axis != axis:
-        rows = [full_rows(lifter.take(piece, axis, index), axis, index) for piece in node.inputs]
+        rows = [full_rows(lifter.take(piece, axis, index), axis, index) for piece in var.owner.inputs]
         return op(*rows)
     result, offset = None, 0
-    for piece in node.inputs:
+    for piece in var.owner.inputs:
         length = piece.type.shape[axis]
         if length == 0:
             continue
@@ -229,11 +204,9 @@ def _rows_of_join(
 
 
 @rule.register(Split)
-def _rows_of_split(
-    op: Split, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    x, sizes = node.inputs[0], node.inputs[-1]
-    k = node.outputs.index(var)
+def _rows_of_split(op: Split, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    x, sizes = var.owner.inputs[0], var.owner.inputs[-1]
+    k = var.owner.outputs.index(var)
     if op.axis != axis:
         return op(lifter.take_selection(x, axis, index), sizes, return_list=True)[k]
     try:
@@ -244,7 +217,85 @@ def _rows_of_split(
 
 
 @rule.register(OpFromGraph)
-def _rows_of_inner_graph(
-    op: OpFromGraph, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _rows_of_graph(op: OpFromGraph, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     refuse(var, f"no rule computes single rows of {op}")
+
+
+# Single cells of a table: ``x[rows, columns]`` without computing rows or columns ------------------------
+
+
+@point_rule.register(Elemwise)
+def _cells_of_elemwise(op: Elemwise, lifter: Lifter, var: Variable, axes: Axes, indices: Indices) -> Variable:
+    checked = checked_rows(var)
+    if checked is not None:
+        valid, value = checked
+        if lifter.depends(valid) and any(valid.type.shape[a] != 1 for a in axes):
+            lifter.add_condition(lifter.take_points(valid, axes, indices), 0)
+            return lifter.take_points(value, axes, indices)
+    cells = op.make_node(*[lifter.take_points(i, axes, indices) for i in var.owner.inputs])
+    return cells.outputs[var.owner.outputs.index(var)]
+
+
+@point_rule.register(DimShuffle)
+def _cells_of_new_axes(
+    op: DimShuffle, lifter: Lifter, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
+    x = var.owner.inputs[0]
+    own = [op.new_order[a] for a in axes]
+    cells = lifter.take_points(x, own, indices)
+    place = {a: 1 + k for k, a in enumerate(_others(x, own))}
+    rest = [op.new_order[a] for a in _others(var, axes)]
+    return cells.dimshuffle([0, *("x" if a == "x" else place[a] for a in rest)])
+
+
+@point_rule.register(SpecifyShape)
+def _cells_of_shaped(
+    op: SpecifyShape, lifter: Lifter, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
+    return lifter.take_points(lifter.of_known_shape(var), axes, indices)
+
+
+@point_rule.register(CAReduce)
+def _cells_of_sums(op: CAReduce, lifter: Lifter, var: Variable, axes: Axes, indices: Indices) -> Variable:
+    x = var.owner.inputs[0]
+    reduced = list(range(x.type.ndim)) if op.axis is None else op.axis
+    kept = [a for a in range(x.type.ndim) if a not in reduced]
+    own = [kept[a] for a in axes]
+    place = {a: 1 + k for k, a in enumerate(_others(x, own))}
+    cells = lifter.take_points(x, own, indices)
+    return op.clone(axis=tuple(place[a] for a in reduced))(cells)
+
+
+@point_rule.register(Dot)
+@point_rule.register(Blockwise)
+def _cells_of_product(
+    op: Dot | Blockwise, lifter: Lifter, var: Variable, axes: Axes, indices: Indices
+) -> Variable:
+    """Cell (i, j) of a product is the sum over k of x[i, k] y[k, j]."""
+    row, column = var.type.ndim - 2, var.type.ndim - 1
+    if not isinstance(getattr(op, "core_op", op), Dot) or not {row, column} & set(axes):
+        return point_rule.dispatch(object)(op, lifter, var, axes, indices)
+    x, y = (pt.expand_dims(i, tuple(range(var.type.ndim - i.type.ndim))) for i in var.owner.inputs)
+    chosen = dict(zip(axes, indices, strict=True))
+
+    def cells(factor: Variable, other: int) -> Variable:
+        own = [a for a in axes if a != other]
+        return lifter.take_points(factor, own, [chosen[a] for a in own])
+
+    left, right = cells(x, column), cells(y, row)  # (cells, ..., [rows,] k) and (cells, ..., k, [columns])
+    if row not in chosen:
+        right = pt.expand_dims(right, -2)
+    if column not in chosen:
+        left, right = pt.expand_dims(left, -2), right.mT
+    return (left * right).sum(axis=-1)
+
+
+@point_rule.register(Alloc)
+def _cells_of_alloc(op: Alloc, lifter: Lifter, var: Variable, axes: Axes, indices: Indices) -> Variable:
+    value = pt.shape_padleft(var.owner.inputs[0], var.type.ndim - var.owner.inputs[0].type.ndim)
+    cells = lifter.take_points(value, axes, indices)
+    return pt.alloc(cells, indices[0].shape[0], *(var.type.shape[a] for a in _others(var, axes)))
+
+
+def _others(var: Variable, axes: Sequence[int]) -> list[int]:
+    return [a for a in range(var.type.ndim) if a not in axes]

@@ -3,7 +3,7 @@
 `Lifter.take(var, axis, index)` gives a graph equal to ``pt.take(var, index, axis)`` that costs
 O(len(index)): instead of computing all rows and selecting some, it selects rows of the leaves (data
 and value variables) and computes only these. `Lifter.take_points` does the same for single cells of a
-table, ``var[rows, columns]``. One rule for each kind of operation; they are in the modules `lift_*`. An
+table, ``var[rows, columns]``. One rule for each kind of operation; the other modules have them. An
 operation for which row i needs other rows has no rule, and is refused.
 """
 
@@ -28,29 +28,36 @@ from pytensor.tensor.math import Dot
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.refusal import Coupled
 
+type Axes = tuple[int, ...]
+type Indices = tuple[Variable, ...]
+
 
 class NotData(Exception):  # noqa: N818 - it is caught, and becomes a refusal
     """A graph has no value of its own: it depends on the sampled variables."""
 
 
+class _Dependence:
+    """Whether variables depend on the value of `roots`, found once for each."""
+
+    def __init__(self, outputs: list[Variable], roots: Iterable[Variable]) -> None:
+        self._roots = list(roots)
+        self._found = depends_on(outputs, self._roots)
+
+    def __call__(self, var: Variable) -> bool:
+        if var not in self._found:
+            self._found.update(depends_on([var], self._roots))
+        return self._found.get(var, False)
+
+
 class Lifter:
     """Take rows of graphs of one model.
 
-    Parameters
-    ----------
-    outputs : iterable of TensorVariable
-        The graphs that will be taken apart.
-    values : iterable of TensorVariable
-        Value variables: whatever does not depend on them is data.
-    block : iterable of TensorVariable
-        Value variables that the step moves. What depends on others only stays as it is during a step, and
-        may be computed in full where its rows cannot be had one by one.
-    threshold : int
-        Axes at least this long must not be computed in full.
-    evaluate : callable, optional
-        Value of a graph of data. Without it, only constants are known.
-    on_disk : iterable of TensorVariable, optional
-        Data whose rows are on disk. What is computed from these is computed for single rows.
+    `outputs` are the graphs that will be taken apart. Whatever does not depend on `values`, the value
+    variables, is data. `block` has those that the step moves: what depends on others only stays as it is
+    during a step, and may be computed in full where its rows cannot be had one by one. Axes of at least
+    `threshold` must not be computed in full. `evaluate` gives the value of a graph of data; without it, only
+    constants are known. What is computed from `on_disk`, data whose rows are on disk, is computed for single
+    rows.
     """
 
     def __init__(
@@ -63,12 +70,10 @@ class Lifter:
         on_disk: Iterable[Variable] = (),
     ) -> None:
         self.threshold = threshold
-        self._values, self._block = list(values), list(block)
         outputs = list(outputs)
-        self._depends = depends_on(outputs, self._values)
-        self._moves = depends_on(outputs, self._block)
-        self._on_disk = list(on_disk)
-        self._reads_disk = depends_on(outputs, self._on_disk)
+        self.depends = _Dependence(outputs, values)  # does a variable change while sampling?
+        self.moves = _Dependence(outputs, block)  # does it change during a step?
+        self._reads_disk = _Dependence(outputs, on_disk)  # is it computed from rows on disk?
         self._memo: dict[tuple[Any, ...], Variable] = {}
         self._evaluate = evaluate
         self._data: dict[Variable, np.ndarray] = {}
@@ -77,24 +82,6 @@ class Lifter:
         self._origin: dict[Variable, tuple[Variable, int, int]] = {}
         self._selecting = 0
         self.conditions: list[Variable] = []
-
-    def depends(self, var: Variable) -> bool:
-        """Does `var` change while sampling?"""
-        if var not in self._depends:
-            self._depends.update(depends_on([var], self._values))
-        return self._depends.get(var, False)
-
-    def moves(self, var: Variable) -> bool:
-        """Does `var` change during a step?"""
-        if var not in self._moves:
-            self._moves.update(depends_on([var], self._block))
-        return self._moves.get(var, False)
-
-    def reads_disk(self, var: Variable) -> bool:
-        """Is `var` computed from rows on disk?"""
-        if var not in self._reads_disk:
-            self._reads_disk.update(depends_on([var], self._on_disk))
-        return self._reads_disk.get(var, False)
 
     def is_short(self, var: Variable) -> bool:
         """Are all axes of `var` below the threshold?"""
@@ -110,10 +97,9 @@ class Lifter:
             self._data[var] = self._evaluate(var)
         return self._data[var]
 
-    def of_known_shape(self, node: Apply) -> Variable:
+    def of_known_shape(self, specified: Variable) -> Variable:
         """Input of a `SpecifyShape`, as a variable of that shape: rules ask for shapes."""
-        (specified,) = node.outputs
-        unknown = node.inputs[0]
+        unknown = specified.owner.inputs[0]
         if unknown.owner is None:
             return unknown
         if specified not in self._known:
@@ -206,15 +192,15 @@ class Lifter:
         node = var.owner
         if node is None:
             return gather(var, axis, index)
-        if is_constant_arange(node):
+        if _is_constant_arange(node):
             start, _, step = (int(i.data) for i in node.inputs)
             return (start + step * index).astype(var.type.dtype)
-        if not (self.depends(var) or self.reads_disk(var) or _is_free_view(node)):
+        if not (self.depends(var) or self._reads_disk(var) or _is_free_view(node)):
             return gather(var, axis, index)
         if not self.moves(var) and self._contracts(node):
             return gather(var, axis, index)
         try:
-            return rule(node.op, self, node, var, axis, index)
+            return rule(node.op, self, var, axis, index)
         except Coupled:
             if self.is_short(var) or not self.moves(var):
                 return gather(var, axis, index)
@@ -228,12 +214,12 @@ class Lifter:
             return any(x.type.shape[a] >= self.threshold for a in reduced)
         return isinstance(op, Dot | Blockwise) and (x.type.shape[-1:] or (0,))[0] >= self.threshold
 
-    def _take_points(self, var: Variable, axes: tuple[int, ...], indices: tuple[Variable, ...]) -> Variable:
+    def _take_points(self, var: Variable, axes: Axes, indices: Indices) -> Variable:
         node = var.owner
-        if node is None or not (self.depends(var) or self.reads_disk(var) or _is_free_view(node)):
+        if node is None or not (self.depends(var) or self._reads_disk(var) or _is_free_view(node)):
             return gather_points(var, axes, indices)
         try:
-            return point_rule(node.op, self, node, var, axes, indices)
+            return point_rule(node.op, self, var, axes, indices)
         except Coupled:
             if self.is_short(var) or not self.moves(var):
                 return gather_points(var, axes, indices)
@@ -245,8 +231,7 @@ def as_position(index: Variable) -> Variable:
     return index if index.type.dtype == "int64" else index.astype("int64")
 
 
-def is_constant_arange(node: Apply) -> bool:
-    """Is this ``arange`` of constant integers?"""
+def _is_constant_arange(node: Apply) -> bool:
     return isinstance(node.op, ARange) and all(
         isinstance(i, Constant) and np.asarray(i.data).dtype.kind in "iu" for i in node.inputs
     )
@@ -266,7 +251,7 @@ def gather(var: Variable, axis: int, index: Variable) -> Variable:
     return var[(slice(None),) * axis + (index,)]
 
 
-def gather_points(var: Variable, axes: tuple[int, ...], indices: tuple[Variable, ...]) -> Variable:
+def gather_points(var: Variable, axes: Axes, indices: Indices) -> Variable:
     """Select cells of a leaf."""
     entries: list[Any] = [slice(None)] * (axes[-1] + 1)
     for a, i in zip(axes, indices, strict=True):
@@ -284,16 +269,14 @@ def _is_free_view(node: Apply) -> bool:
 
 
 @singledispatch
-def rule(op: Op, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable) -> Variable:
-    """Rows of `var`, a result of `node`. Dispatches on the operation."""
+def rule(op: Op, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    """Rows of `var`, a result of the operation `op`, which decides on the rule."""
     refuse(var, "no rule computes single rows of this operation")
 
 
 @singledispatch
-def point_rule(
-    op: Op, lifter: Lifter, node: Apply, var: Variable, axes: tuple[int, ...], indices: tuple[Variable, ...]
-) -> Variable:
-    """Cells of `var`, a result of `node`: by default, of rows along the longest of `axes`."""
+def point_rule(op: Op, lifter: Lifter, var: Variable, axes: Axes, indices: Indices) -> Variable:
+    """Cells of `var`, a result of `op`: by default, of rows along the longest of `axes`."""
     longest = max(range(len(axes)), key=lambda k: var.type.shape[axes[k]])
     with lifter.selection():
         rows = pt.moveaxis(lifter.take(var, axes[longest], indices[longest]), axes[longest], 0)
@@ -301,9 +284,6 @@ def point_rule(
     others = [(a + (a < axes[longest]), i) for a, i in zip(axes, indices, strict=True) if a != axes[longest]]
     number = pt.arange(indices[longest].shape[0])
     return gather_points(rows, (0, *(a for a, _ in others)), (number, *(i for _, i in others)))
-
-
-Rule = Callable[[Any, Lifter, Apply, Variable, int, Variable], Variable]
 
 
 def refuse(var: Variable, reason: str) -> NoReturn:

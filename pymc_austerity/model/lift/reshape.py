@@ -10,17 +10,15 @@ import math
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.tensor.extra_ops import Repeat
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape
 
-from pymc_austerity.model.lift.lifter import Lifter, NotData, gather, point_rule, refuse, rule
-
-type Group = tuple[range, range]
+from pymc_austerity.model.lift.lifter import Axes, Indices, Lifter, NotData, gather, point_rule, refuse, rule
 
 
-def _group(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> Group:
+def _group(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> tuple[range, range]:
     """The fewest neighbouring axes, before and after, that hold the same elements and include `axis`."""
     start_in = start_out = 0
     while True:
@@ -48,10 +46,8 @@ def coordinates(position: Variable, shape: list[int]) -> list[Variable]:
 @rule.register(Reshape)
 @rule.register(JoinDims)
 @rule.register(SplitDims)
-def _rows_of_reshape(
-    op: Reshape, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    x = node.inputs[0]
+def _rows_of_reshape(op: Reshape, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    x = var.owner.inputs[0]
     before, after = x.type.shape, var.type.shape
     if 0 in before:
         refuse(var, "an empty vector is reshaped")
@@ -85,19 +81,12 @@ def _rows_of_reshape(
 @point_rule.register(Reshape)
 @point_rule.register(JoinDims)
 @point_rule.register(SplitDims)
-def _cells_of_reshape(
-    op: Reshape,
-    lifter: Lifter,
-    node: Apply,
-    var: Variable,
-    axes: tuple[int, ...],
-    indices: tuple[Variable, ...],
-) -> Variable:
-    x = node.inputs[0]
+def _cells_of_reshape(op: Reshape, lifter: Lifter, var: Variable, axes: Axes, indices: Indices) -> Variable:
+    x = var.owner.inputs[0]
     before, after = x.type.shape, var.type.shape
     inside, outside = _group(before, after, axes[0])
     if 0 in before or [a for a in outside if after[a] != 1] != list(axes):
-        return point_rule.dispatch(object)(op, lifter, node, var, axes, indices)
+        return point_rule.dispatch(object)(op, lifter, var, axes, indices)
     position = pt.constant(0)
     for a, i in zip(axes, indices, strict=True):
         position = position * after[a] + i
@@ -108,10 +97,8 @@ def _cells_of_reshape(
 
 
 @rule.register(Repeat)
-def _rows_of_repeat(
-    op: Repeat, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    x, repeats = node.inputs
+def _rows_of_repeat(op: Repeat, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    x, repeats = var.owner.inputs
     own_axis = op.axis % x.type.ndim
     if own_axis != axis:
         return op(lifter.take(x, axis, index), repeats)

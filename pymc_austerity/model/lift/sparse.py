@@ -26,10 +26,8 @@ from pymc_austerity.model.lift.lifter import Lifter, NotData, refuse, rule
 
 @rule.register(SparseDot)
 @rule.register(StructuredDot)
-def _rows_of_sparse_product(
-    op: SparseDot, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
-    x, y = node.inputs
+def _rows_of_product(op: SparseDot, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
+    x, y = var.owner.inputs
     if _is_sparse(y):  # y X is (X' y')'
         if _is_sparse(x) or axis != var.type.ndim - 1:
             refuse(var, "a product with a sparse matrix mixes the rows")
@@ -38,11 +36,9 @@ def _rows_of_sparse_product(
 
 
 @rule.register(SpSum)
-def _rows_of_sparse_row_sums(
-    op: SpSum, lifter: Lifter, node: Apply, var: Variable, axis: int, index: Variable
-) -> Variable:
+def _rows_of_row_sums(op: SpSum, lifter: Lifter, var: Variable, axis: int, index: Variable) -> Variable:
     """The sum over the columns of X * y is X @ y."""
-    scaled = node.inputs[0].owner
+    scaled = var.owner.inputs[0].owner
     if op.axis != 1 or scaled is None or not isinstance(scaled.op, MultiplySparseDenseVector):
         refuse(var, "a sum of a sparse matrix; use pytensor.sparse.dot(X, b)")
     x, y = scaled.inputs
@@ -68,16 +64,23 @@ def _is_sparse(var: Variable) -> bool:
     return isinstance(var.type, SparseTensorType)
 
 
-class RowsTimes(Op):
-    """``X[index] @ y``, for X in compressed rows and a vector or matrix y.
-
-    Its inputs are the data, column indices and row pointers of X, y, and the index.
-    """
+class _OfRows(Op):
+    """An operation on compressed rows and dense numbers, input 3, of one or two axes."""
 
     __props__ = ("ndim",)
 
     def __init__(self, ndim: int) -> None:
         self.ndim = ndim
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        return [[k == 3] for k in range(len(node.inputs))]
+
+
+class RowsTimes(_OfRows):
+    """``X[index] @ y``, for X in compressed rows and a vector or matrix y.
+
+    Its inputs are the data, column indices and row pointers of X, y, and the index.
+    """
 
     def make_node(self, *inputs: Any) -> Apply:
         inputs = tuple(map(pt.as_tensor, inputs))
@@ -101,20 +104,12 @@ class RowsTimes(Op):
     def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> list[Variable]:
         return [self(*inputs[:3], tangents[3], inputs[4])]
 
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        return [[k == 3] for k in range(5)]
 
-
-class TransposedRowsTimes(Op):
+class TransposedRowsTimes(_OfRows):
     """``X[index].T @ g``, for X in compressed rows, and a vector or matrix g.
 
     Its inputs are the data, column indices and row pointers of X, g, the index, and the columns of X.
     """
-
-    __props__ = ("ndim",)
-
-    def __init__(self, ndim: int) -> None:
-        self.ndim = ndim
 
     def make_node(self, *inputs: Any) -> Apply:
         inputs = tuple(map(pt.as_tensor, inputs))
@@ -132,9 +127,6 @@ class TransposedRowsTimes(Op):
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         slope = RowsTimes(self.ndim)(*inputs[:3], cotangents[0], inputs[4])
         return [slope if k == 3 else disconnected_type() for k in range(6)]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        return [[k == 3] for k in range(6)]
 
 
 # The loops for matrices are written out: sums of whole rows would allocate.

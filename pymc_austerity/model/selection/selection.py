@@ -7,45 +7,55 @@ of all sub-models: each is the full one with some coefficients zero.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.scalar as ps
 import pytensor.tensor as pt
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.initial_point import PointType
-from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.basic import BernoulliRV
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.random.basic import BernoulliRV, LaplaceRV, NormalRV, StudentTRV
+from pytensor.tensor.shape import SpecifyShape
 
-from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.exceptions import SelfCheckError, UnsuitableError
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.factorise import build
+from pymc_austerity.model.graph.checks import is_elemwise
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import rebuild
-from pymc_austerity.model.selection.gates import uses
-from pymc_austerity.model.selection.slab import Slab, slab_of
-from pymc_austerity.proposals.jumps import LAPLACE, STUDENT_T
+from pymc_austerity.model.plates.effects_prior import evaluate, typed
+from pymc_austerity.model.self_check import jittered
+from pymc_austerity.proposals.jumps import LAPLACE, NORMAL, STUDENT_T, log_slab
+
+_FAMILIES: dict[type, int] = {NormalRV: NORMAL, LaplaceRV: LAPLACE, StudentTRV: STUDENT_T}
+_KNOWN = "pm.Normal, pm.Laplace or pm.StudentT"
+_TOLERANCE = 1e-8
+
+
+class Slab(NamedTuple):
+    """The prior of p coefficients."""
+
+    family: int  # See `proposals.jumps`
+    # Locations, scales and degrees of freedom, of shape (3 p,), as a graph of value variables
+    parameters: Variable
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A model of variable selection.
+    """A model of variable selection."""
 
-    Attributes
-    ----------
-    factorisation : Factorisation
-        By (gamma, beta, others), with the parameters of the slab.
-    full : Factorisation
-        The full model, by (beta, others), with the normal distribution that stands for the slab in proposals.
-    slab : Slab
-    n_coefficients : int
-        p.
-    """
-
-    factorisation: Factorisation
+    factorisation: Factorisation  # By (gamma, beta, others), with the parameters of the slab
+    # The full model, by (beta, others), with the normal distribution that stands for the slab in proposals
     full: Factorisation
     slab: Slab
-    n_coefficients: int
+    n_coefficients: int  # p
 
     def full_point(self, point: PointType) -> PointType:
         """A point with all coefficients in the model."""
@@ -61,24 +71,11 @@ def find_selection(
     temperature: float,
     check: bool,
 ) -> Selection:
-    """Find indicators and coefficients among variables, and what of the model contains them.
+    """Find indicators and coefficients among value variables, and what of the model contains them.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    vars : sequence of value variables
-    point : dict
-        Values of all variables.
-    threshold, temperature, check
-        Of `factorise.build`.
-
-    Raises
-    ------
-    ValueError
-        If the variables are not indicators, coefficients and others of the likelihood. The message names
-        those in the way.
-    FactorisationError
-        If rows of a term cannot be computed one by one.
+    `point` has values of all variables; the keywords are those of `factorise.build`. `ValueError` is raised
+    if the variables are not indicators, coefficients and others of the likelihood; it names those in the way.
+    `FactorisationError` is raised if rows of a term cannot be computed one by one.
     """
     gamma = _indicators(model, vars, point)
     p = np.size(point[gamma])
@@ -97,7 +94,7 @@ def find_selection(
     )
     beta = _coefficients(fact, gamma)
     others = [name for name in fact.var_names if name not in (gamma, beta)]
-    slab = slab_of(model, fact, beta, gamma)
+    slab = _slab_of(model, fact, beta, gamma)
     _require_gated(fact, gamma, beta)
     _require_local(fact, others)
     fact = replace(fact, var_names=(gamma, beta, *others), slab=slab.parameters)
@@ -144,7 +141,7 @@ def _coefficients(fact: Factorisation, gamma: str) -> str:
     names = [name for name in fact.var_names if name != gamma]
     for name in names:
         value = fact.graph.values[name]
-        if value.type.ndim == 1 and uses(fact.graph.terms.values(), value, gate)[0]:
+        if value.type.ndim == 1 and _uses(fact.graph.terms.values(), value, gate)[0]:
             found.append(name)
     lengths = {name: fact.graph.values[name].type.shape for name in (gamma, *names)}
     shapes = ", ".join(f"{name!r} has shape {tuple(shape)}" for name, shape in lengths.items())
@@ -173,9 +170,9 @@ def _require_gated(fact: Factorisation, gamma: str, beta: str) -> None:
     in_rows = {term.name for term in fact.locals}
     for name, term in fact.graph.terms.items():
         if name != beta:
-            _refuse_outside(name, uses([term], values[beta], values[gamma])[1], beta, f"{gamma} * {beta}")
+            _refuse_outside(name, _uses([term], values[beta], values[gamma])[1], beta, f"{gamma} * {beta}")
         if name in in_rows:
-            _refuse_outside(name, uses([term], values[gamma], values[beta])[1], gamma, f"{gamma} * {beta}")
+            _refuse_outside(name, _uses([term], values[gamma], values[beta])[1], gamma, f"{gamma} * {beta}")
 
 
 def _refuse_outside(term: str, found: list, name: str, product: str) -> None:
@@ -220,3 +217,113 @@ def _normal_slab(slab: Slab, beta: Variable) -> Variable:
     if slab.family == STUDENT_T:
         weight = (degrees + 1.0) / (degrees + 3.0)
     return -0.5 * weight * ((beta - location) / scale) ** 2
+
+
+def _slab_of(model: pm.Model, fact: Factorisation, beta: str, gamma: str) -> Slab:
+    """Prior of the coefficients `beta`, whose indicators are `gamma`; both are names of value variables.
+
+    `UnsuitableError` is raised if it is improper, of another family, or depends on the coefficients or on
+    their indicators.
+    """
+    value = fact.graph.values[beta]
+    rv = model.values_to_rvs[next(var for var in model.value_vars if var.name == beta)]
+    op: Any = getattr(rv.owner, "op", None)
+    kind = type(op).__name__.removesuffix("RV")
+    if isinstance(op, FlatRV | HalfFlatRV):
+        raise UnsuitableError(
+            f"The slab of {rv.name!r} is improper (pm.{kind}): a coefficient that is not in the model would "
+            f"have no distribution, and sub-models no probabilities. Give {rv.name!r} a prior of {_KNOWN}."
+        )
+    if type(op) not in _FAMILIES:
+        raise UnsuitableError(
+            f"The slab of {rv.name!r} is {kind}, and must be {_KNOWN}, which coefficients that are not in "
+            "the model are drawn from."
+        )
+    if model.rvs_to_transforms.get(rv) is not None:
+        raise UnsuitableError(
+            f"The coefficients {rv.name!r} have a transform, so that they are not distributed as their prior "
+            f"in the coordinates of the chain. Write {rv.name!r} without transform=."
+        )
+    *shapes, location, scale = typed(model, fact, op.dist_params(rv.owner))
+    degrees = shapes[0] if shapes else pt.constant(0.0)
+    p = int(value.type.shape[0])
+    parts = [pt.broadcast_to(part.astype("float64"), (p,)) for part in (location, scale, degrees)]
+    parameters = pt.specify_shape(pt.concatenate(parts), (3 * p,))
+    for name in (beta, gamma):
+        if fact.graph.values[name] in set(ancestors([parameters])):
+            raise UnsuitableError(
+                f"The slab of {rv.name!r} depends on {name!r}: coefficients that are not in the model would "
+                "not be independent of the others. Write a prior whose location and scale do not."
+            )
+    slab = Slab(_FAMILIES[type(op)], parameters)
+    _check_slab(fact, beta, rv.name, slab)
+    return slab
+
+
+@np.errstate(all="ignore")
+def _check_slab(fact: Factorisation, beta: str, name: str, slab: Slab) -> None:
+    """Compare the slab with the model's own term at a point."""
+    values = jittered(fact.graph)
+    function = function_of([*fact.graph.values.values(), *fact.graph.data], fact.graph.terms[name].sum())
+    expected = float(function(*values, *fact.graph.data_values()))
+    parameters = evaluate(fact, slab.parameters, values)
+    x = values[list(fact.graph.values).index(beta)]
+    found = sum(log_slab(slab.family, parameters, j, float(x[j])) for j in range(len(x)))
+    if not np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):
+        raise SelfCheckError(
+            f"Self-check failed for the term {name!r}: its log density is {expected!r}, that of the slab "
+            f"{found!r}. This is a defect of pymc_austerity: please report the model."
+        )
+
+
+def _uses(terms: Iterable[Variable], vector: Variable, gate: Variable) -> tuple[list[Apply], list[Apply]]:
+    """The operations that take a vector, or products of it and other numbers.
+
+    Those of the first list are products of `vector` and `gate`, element by element. Those of the second are
+    reached by `vector` on another way than through such products. An axis is counted from the last one.
+    """
+    clients: dict[Variable, list[Apply]] = defaultdict(list)
+    for node in toposort(list(terms)):
+        for given in dict.fromkeys(node.inputs):
+            clients[given].append(node)
+    gated, others = [], []
+    waiting: list[tuple[Variable, int]] = [(vector, 0)]
+    while waiting:
+        var, axis = waiting.pop()
+        for node in clients[var]:
+            moved = _moved(node, axis)
+            if moved is not None:
+                waiting.append((node.outputs[0], moved))
+            elif not is_elemwise(node.outputs[0], ps.Mul):
+                others.append(node)
+            elif any(_has_factor(given, gate, axis) for given in node.inputs if given is not var):
+                gated.append(node)
+            else:
+                waiting.append((node.outputs[0], axis))
+    return gated, others
+
+
+def _moved(node: Apply, axis: int) -> int | None:
+    """Where the elements of the first input lie in the result, if it has the same elements."""
+    if isinstance(node.op, SpecifyShape) or is_elemwise(node.outputs[0], ps.Cast):
+        return axis
+    if isinstance(node.op, DimShuffle):
+        place = node.inputs[0].type.ndim - 1 - axis
+        order = node.op.new_order
+        return len(order) - 1 - order.index(place) if place in order else None
+    return None
+
+
+def _has_factor(var: Variable, gate: Variable, axis: int) -> bool:
+    """Is `var` a product of numbers, of which one is `gate` along this axis?"""
+    node = var.owner
+    if node is None:
+        return var is gate and axis == 0
+    if isinstance(node.op, DimShuffle):
+        place = node.op.new_order[len(node.op.new_order) - 1 - axis]
+        if place == "x":
+            return False
+        return _has_factor(node.inputs[0], gate, node.inputs[0].type.ndim - 1 - place)
+    if isinstance(node.op, SpecifyShape) or is_elemwise(var, ps.Cast):
+        return _has_factor(node.inputs[0], gate, axis)
+    return is_elemwise(var, ps.Mul) and any(_has_factor(given, gate, axis) for given in node.inputs)
