@@ -50,26 +50,13 @@ def some_rows(size: int, at_most: float) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class LocalTerm:
-    """One vector of the population: its rows as a graph of `index`.
+    """One vector of the population: its rows as a graph of `index`."""
 
-    Attributes
-    ----------
-    name : str
-        Model term it belongs to.
-    size : int
-        Number of rows.
-    index : TensorVariable
-        Row numbers, an integer vector of any length m.
-    rows : TensorVariable
-        l_i for i in `index`, of shape (m,), a function of value variables and leaves.
-    source : RemainderSource, optional
-        The same of a remainder, if it is known how its rows are read; see `model.compile.remainders`.
-    """
-
-    name: str
-    size: int
-    index: Variable
-    rows: Variable
+    name: str  # Model term it belongs to
+    size: int  # Number of rows
+    index: Variable  # Row numbers, an integer vector of any length m
+    rows: Variable  # l_i for i in `index`, of shape (m,), a function of value variables and leaves
+    # The same of a remainder, if it is known how its rows are read; see `model.compile.remainders`
     source: Any = None
 
 

@@ -17,47 +17,27 @@ _WIDTH, _INDENT = 79, 15
 
 
 class Recommendation(NamedTuple):
-    """What `recommend` chose, and why.
+    """What `recommend` chose, and why."""
 
-    Attributes
-    ----------
-    step : str
-        The step, as one would write it.
-    reason : str
-    vars, others : tuple of str
-        Variables that it updates, and those that are left to `pymc.sample`.
-    n_local : int or None
-        N, the rows of the likelihood, without elements of priors; None if their shapes cannot be found.
-    n_dim : int
-        D, the dimensions of `vars`.
-    certificate : str
-        Which bound is known for what a row adds to the normal distribution at the mode, or why none is.
-    rows : float or None
-        Rows that a transition is expected to read; None for `pm.NUTS`, which reads all at each leapfrog step.
-    fit : ModeReport or None
-        How well the normal distribution at the mode fits; None if it was not found.
-    guarantee : str
-    otherwise : str
-        What would change the choice, and which parameters are in the way; for `pm.NUTS` also what is faster.
-    plate : PlatePrediction or None
-        Rows and acceptance rates of either move, by a pilot run, if effects are moved as a plate.
-    mixing : Mixing or None
-        Effective draws for a draw, by a pilot run; None where there was none.
-    """
-
-    step: str
+    step: str  # The step, as one would write it
     reason: str
+    # vars, others: variables that it updates, and those that are left to `pymc.sample`
     vars: tuple[str, ...]
     others: tuple[str, ...]
+    # N, the rows of the likelihood, without elements of priors; None if their shapes cannot be found
     n_local: int | None
-    n_dim: int
+    n_dim: int  # D, the dimensions of `vars`
+    # Which bound is known for what a row adds to the normal distribution at the mode, or why none is
     certificate: str
+    # Rows that a transition is expected to read; None for `pm.NUTS`, which reads all at each leapfrog step
     rows: float | None
-    fit: ModeReport | None
+    fit: ModeReport | None  # How well the normal distribution at the mode fits; None if it was not found
     guarantee: str
+    # What would change the choice, and which parameters are in the way; for `pm.NUTS` also what is faster
     otherwise: str
+    # Rows and acceptance rates of either move, by a pilot run, if effects are moved as a plate
     plate: PlatePrediction | None = None
-    mixing: Mixing | None = None
+    mixing: Mixing | None = None  # Effective draws for a draw, by a pilot run; None where there was none
 
     def __str__(self) -> str:
         rows = "all, at each leapfrog step"

@@ -14,13 +14,7 @@ from weakref import WeakValueDictionary
 
 
 class Range(NamedTuple):
-    """A range of numbers; with `nonzero` zero is left out of it.
-
-    Attributes
-    ----------
-    low, high : float
-    nonzero : bool
-    """
+    """A range of numbers; with `nonzero` zero is left out of it."""
 
     low: float
     high: float

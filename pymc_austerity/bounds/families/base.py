@@ -39,20 +39,12 @@ FINE_GRID = np.union1d(
 
 @dataclass(frozen=True)
 class Family:
-    """One form of the slopes, and how log ratios of terms of this form are bounded.
-
-    Attributes
-    ----------
-    name : str
-    identify : callable
-        ``(eta (K,), slopes (K, m)) -> ndarray (m, n)``: the constants of m rows, or None.
-    certificate : type of RangeCertificate
-        How log ratios are bounded, from the constants of all rows.
-    """
+    """One form of the slopes, and how log ratios of terms of this form are bounded."""
 
     name: str
+    # callable: ``(eta (K,), slopes (K, m)) -> ndarray (m, n)``: the constants of m rows, or None
     identify: Callable[[Vector, Matrix], Matrix | None]
-    certificate: type[RangeCertificate]
+    certificate: type[RangeCertificate]  # How log ratios are bounded, from the constants of all rows
 
 
 def value_at(eta: Vector, slopes: Matrix, where: float) -> Vector:

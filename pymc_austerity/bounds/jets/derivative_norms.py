@@ -44,38 +44,22 @@ _ORDER = 2
 
 
 class Expansion(NamedTuple):
-    """How coefficients of degree g are expanded at the midpoint of a box.
+    """How coefficients of degree g are expanded at the midpoint of a box."""
 
-    Attributes
-    ----------
-    first, last : int
-        The coefficients of degree g in the list of all.
-    terms : ndarray of int (T, 3 + p)
-        For a coefficient alpha of degree g and a beta with 1 <= |beta| <= J: which alpha, the place of
-        alpha + beta, |beta|, and beta.
-    weights : ndarray (T,)
-        (alpha + beta)! / (alpha! beta!).
-    """
-
+    # first, last: the coefficients of degree g in the list of all
     first: int
     last: int
+    # (T, 3 + p): for a coefficient alpha of degree g and a beta with 1 <= |beta| <= J: which alpha, the place
+    # of alpha + beta, |beta|, and beta
     terms: npt.NDArray[np.int64]
-    weights: Vector
+    weights: Vector  # (T,): (alpha + beta)! / (alpha! beta!)
 
 
 class Effort(NamedTuple):
-    """How much is computed for a row.
+    """How much is computed for a row."""
 
-    Attributes
-    ----------
-    extra : int
-        J, the order of the expansion; 0 for none.
-    parts : tuple of int
-        Into how many parts the box is cut along each coordinate.
-    """
-
-    extra: int
-    parts: tuple[int, ...]
+    extra: int  # J, the order of the expansion; 0 for none
+    parts: tuple[int, ...]  # Into how many parts the box is cut along each coordinate
 
 
 def expansion_order(degree: int) -> int:

@@ -19,19 +19,11 @@ Program = Callable[[Array, Array, Array], None]
 
 
 class Sums(NamedTuple):
-    """Sums over rows, which passes add to.
+    """Sums over rows, which passes add to."""
 
-    Attributes
-    ----------
-    value : ndarray (1,)
-    gradient : ndarray (D,)
-    hessian : ndarray (D, D)
-        Its lower triangle.
-    """
-
-    value: Vector
-    gradient: Vector
-    hessian: Array
+    value: Vector  # (1,)
+    gradient: Vector  # (D,)
+    hessian: Array  # (D, D): its lower triangle
 
 
 def no_sums(n_dim: int) -> Sums:

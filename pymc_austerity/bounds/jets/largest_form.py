@@ -30,24 +30,13 @@ _SQUARINGS = 5
 
 
 class Covering(NamedTuple):
-    """Numbers by which forms of one degree in p variables are bounded.
+    """Numbers by which forms of one degree in p variables are bounded."""
 
-    Attributes
-    ----------
-    monomials : ndarray (G, m)
-        g! x^alpha at the points of the covering; no rows in four variables.
-    tensor : ndarray of int (p, p^(g - 1))
-        Where in the list of the alphas the elements of U are.
-    factors : ndarray (m,)
-        alpha!, by which coefficients become derivatives.
-    inflation : float
-        1 / cos(g delta).
-    """
-
+    # (G, m): g! x^alpha at the points of the covering; no rows in four variables
     monomials: npt.NDArray[np.float64]
-    tensor: npt.NDArray[np.int64]
-    factors: Vector
-    inflation: float
+    tensor: npt.NDArray[np.int64]  # (p, p^(g - 1)): where in the list of the alphas the elements of U are
+    factors: Vector  # (m,): alpha!, by which coefficients become derivatives
+    inflation: float  # 1 / cos(g delta)
 
 
 @lru_cache

@@ -40,50 +40,29 @@ _NOT, _AND, _OR = steps.NOT, steps.AND, steps.OR
 
 
 class Block(NamedTuple):
-    """Some rows: `LANES` of them.
+    """Some rows: `LANES` of them."""
 
-    Attributes
-    ----------
-    eta : ndarray (p, LANES)
-        Predictors at the center.
-    factor : ndarray (p, p, LANES)
-        L, lower triangular.
-    data : ndarray (n_data, LANES)
-    """
-
-    eta: Array
-    factor: Array
-    data: Array
+    eta: Array  # (p, LANES): predictors at the center
+    factor: Array  # (p, p, LANES): L, lower triangular
+    data: Array  # (n_data, LANES)
 
 
 class Box(NamedTuple):
-    """A box of z, of which the part with |z| <= rho matters.
+    """A box of z, of which the part with |z| <= rho matters."""
 
-    Attributes
-    ----------
-    at : ndarray (p,)
-    half : ndarray (p,)
-        Half of its width along each coordinate. Zero for the midpoint alone; may be infinite.
-    rho : float
-    """
-
-    at: Vector
+    at: Vector  # (p,)
+    # (p,): half of its width along each coordinate. Zero for the midpoint alone; may be infinite.
     half: Vector
     rho: float
 
 
 class Slots(NamedTuple):
-    """Jets, and conditions, of a program.
+    """Jets, and conditions, of a program."""
 
-    Attributes
-    ----------
-    middle, radius : ndarray (n_slots, n_coefficients + 1, LANES)
-    decided : ndarray of int8 (n_slots, LANES)
-    """
-
+    # middle, radius (n_slots, n_coefficients + 1, LANES)
     middle: Array
     radius: Array
-    decided: npt.NDArray[np.int8]
+    decided: npt.NDArray[np.int8]  # (n_slots, LANES)
 
 
 def slots_for(tape: Tape) -> Slots:

@@ -31,20 +31,12 @@ _EXP, _SOFTPLUS = codes.EXP, codes.SOFTPLUS
 
 
 class Points(NamedTuple):
-    """Taylor coefficients of everything in a program, at a block of rows.
+    """Taylor coefficients of everything in a program, at a block of rows."""
 
-    Attributes
-    ----------
-    coefficients : ndarray (n_slots, n_coefficients + 1, BLOCK)
-        Those of affine values have one more, which only intervals need.
-    decided : ndarray of bool (n_slots, BLOCK)
-        Conditions.
-    work : ndarray (3, 2 LARGEST_ORDER + 4)
-    """
-
+    # (n_slots, n_coefficients + 1, BLOCK): those of affine values have one more, which only intervals need
     coefficients: Array
-    decided: npt.NDArray[np.bool_]
-    work: Array
+    decided: npt.NDArray[np.bool_]  # (n_slots, BLOCK): conditions
+    work: Array  # (3, 2 LARGEST_ORDER + 4)
 
 
 def points_for(tape: Tape) -> Points:

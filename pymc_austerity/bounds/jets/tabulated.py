@@ -38,14 +38,9 @@ _ROUNDING = 1e-14
 
 
 class Separated(NamedTuple):
-    """A product g(data) h(eta).
+    """A product g(data) h(eta)."""
 
-    Attributes
-    ----------
-    coefficient, function : Expression
-        g and h.
-    """
-
+    # coefficient, function: g and h
     coefficient: Expression
     function: Expression
 
@@ -100,17 +95,10 @@ def _is_one_in_each_row(expression: Expression) -> bool:
 
 
 class Elementary(NamedTuple):
-    """An elementary function of an affine form, phi(b eta + c).
+    """An elementary function of an affine form, phi(b eta + c)."""
 
-    Attributes
-    ----------
-    code : int
-        Which phi.
-    slope, shift : float
-        b and c.
-    """
-
-    code: int
+    code: int  # Which phi
+    # slope, shift: b and c
     slope: float
     shift: float
 
@@ -134,22 +122,13 @@ class Elementary(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Bounds of |h^(g)| on a grid.
+    """Bounds of |h^(g)| on a grid."""
 
-    Attributes
-    ----------
-    low, width : float
-        Where the grid begins, and the width of a cell.
-    largest : ndarray (levels, cells)
-        Over cells k, ..., k + 2^l - 1, as far as these exist.
-    everywhere : float
-        Over all numbers; may be infinite.
-    """
-
+    # low, width: where the grid begins, and the width of a cell
     low: float
     width: float
-    largest: Array
-    everywhere: float
+    largest: Array  # (levels, cells): over cells k, ..., k + 2^l - 1, as far as these exist
+    everywhere: float  # Over all numbers; may be infinite
 
 
 def table_of(function: Expression, degree: int, low: float, high: float) -> Table:

@@ -36,29 +36,19 @@ STEPS = (
 
 
 class Tape(NamedTuple):
-    """A program. Jets are kept in slots, which are used again.
+    """A program. Jets are kept in slots, which are used again."""
 
-    Attributes
-    ----------
-    steps : ndarray of int (I, 6)
-        What is done; the slots of the result and of up to two arguments (or the number of a function, of a
-        predictor, of a column); and the range of the table of pairs that is gone through. The third
-        argument of a `taylor` or a `select` is in the place of the first pair.
-    numbers : ndarray (I,)
-        The constant of a step: a coefficient, or 1.0 if the result is added to what is in the slot.
-    pairs : ndarray of int (Q, 3)
-        Coefficients of the first and of the second argument, and that of the result to which their product
-        is added.
-    weights : ndarray (Q,)
-        How often.
-    n_slots, order, n_coefficients, root : int
-        `root` is the slot of the result.
-    """
-
+    # (I, 6): what is done; the slots of the result and of up to two arguments (or the number of a function,
+    # of a predictor, of a column); and the range of the table of pairs that is gone through. The third
+    # argument of a `taylor` or a `select` is in the place of the first pair.
     steps: Integers
+    # (I,): the constant of a step: a coefficient, or 1.0 if the result is added to what is in the slot
     numbers: Vector
+    # (Q, 3): coefficients of the first and of the second argument, and that of the result to which their
+    # product is added
     pairs: Integers
-    weights: Vector
+    weights: Vector  # (Q,): how often
+    # n_slots, order, n_coefficients, root: `root` is the slot of the result
     n_slots: int
     order: int
     n_coefficients: int

@@ -21,36 +21,19 @@ from pymc_austerity.target import Index, Vector
 
 
 class Cells(NamedTuple):
-    """Levels of other factors that occur in each group, factor by factor.
+    """Levels of other factors that occur in each group, factor by factor."""
 
-    Attributes
-    ----------
-    n_factors : int
-        F.
-    starts : ndarray of int (G F + 1,)
-        Where the list of each group and factor begins.
-    columns : ndarray of int32 (C,)
-        Which of the P columns has a one for rows with this level.
-    """
-
-    n_factors: int
-    starts: Index
-    columns: npt.NDArray[np.int32]
+    n_factors: int  # F
+    starts: Index  # (G F + 1,): where the list of each group and factor begins
+    columns: npt.NDArray[np.int32]  # (C,): which of the P columns has a one for rows with this level
 
 
 class Displaced(NamedTuple):
-    """Sums that levels of other factors add to the predictors of each group's rows, in one state.
+    """Sums that levels of other factors add to the predictors of each group's rows, in one state."""
 
-    Attributes
-    ----------
-    means : ndarray (G,)
-        q_g.
-    middles, farthest : ndarray (G,)
-        Half of the sums, and of the differences, of the largest and the smallest displacement of each factor:
-        what is added is at most so far from the middle.
-    """
-
-    means: Vector
+    means: Vector  # (G,): q_g
+    # middles, farthest (G,): half of the sums, and of the differences, of the largest and the smallest
+    # displacement of each factor: what is added is at most so far from the middle
     middles: Vector
     farthest: Vector
 

@@ -33,24 +33,12 @@ from pymc_austerity.target import Target, Vector
 
 
 class ChainMemory(NamedTuple):
-    """Memory of a chain on a plate: standardised effects, and the values that they belong to.
+    """Memory of a chain on a plate: standardised effects, and the values that they belong to."""
 
-    Attributes
-    ----------
-    q : ndarray (n,)
-        Values of the model that it returned; NaN before the first.
-    scales : ndarray (k + 1,)
-        The factor C, row by row, and T, of which z is.
-    z : ndarray (G q,)
-        z_g, one after the other.
-    outer : ndarray (H,)
-        z_h.
-    """
-
-    q: Vector
-    scales: Vector
-    z: Vector
-    outer: Vector
+    q: Vector  # (n,): values of the model that it returned; NaN before the first
+    scales: Vector  # (k + 1,): the factor C, row by row, and T, of which z is
+    z: Vector  # (G q,): z_g, one after the other
+    outer: Vector  # (H,): z_h
 
 
 def new_memory(plate: Plate, n_values: int) -> ChainMemory:

@@ -14,56 +14,32 @@ class Crossing(NamedTuple):
     """Effects of another factor, of H levels, which are kept while the plate is moved.
 
     They are measured without their location. d_h are their displacements from the center.
-
-    Attributes
-    ----------
-    displacements : ndarray (H,)
-        d_h, to be written before a turn.
-    starts : ndarray of int (G + 1,)
-        Where the list of occupied cells of each group begins.
-    levels : ndarray of int32 (C,)
-        Of each cell.
-    weights : ndarray (C,)
-        W_gh = sum of w_i of its rows.
-    cross : ndarray (H, P)
-        Sums of w_i z_i over the rows of each level.
-    level_slopes, level_weights : ndarray (H,)
-        Sums of f_i' and of w_i.
-    slopes, gradient : ndarray (G,), (P,)
-        a_g and c at the center of the other effects.
-    middles, farthest : ndarray (G,)
-        Half of the sum, and of the difference, of the largest and the smallest d_h in each group: they are
-        written anew in each turn.
-    d : ndarray (P,)
-        beta - beta* at the fitted mean of theta.
-    scale, log_precision : float
-        tau and the logarithm of the precision of residuals there.
-    pull : ndarray (n, P + 2)
-        By which the mean of the proposal follows the gradient of `coordinates.quadratic` by d, log tau^2 and
-        log precision.
-    base : ndarray (P + 2,)
-        That gradient, and
-    mean : ndarray (n,)
-        the mean of the proposal, at the center of the other effects.
     """
 
-    displacements: Vector
-    starts: Index
-    levels: npt.NDArray[np.int32]
-    weights: Vector
-    cross: Matrix
+    displacements: Vector  # (H,): d_h, to be written before a turn
+    starts: Index  # (G + 1,): where the list of occupied cells of each group begins
+    levels: npt.NDArray[np.int32]  # (C,): of each cell
+    weights: Vector  # (C,): W_gh = sum of w_i of its rows
+    cross: Matrix  # (H, P): sums of w_i z_i over the rows of each level
+    # level_slopes, level_weights (H,): sums of f_i' and of w_i
     level_slopes: Vector
     level_weights: Vector
+    # slopes, gradient (G,), (P,): a_g and c at the center of the other effects
     slopes: Vector
     gradient: Vector
+    # middles, farthest (G,): half of the sum, and of the difference, of the largest and the smallest d_h in
+    # each group: they are written anew in each turn
     middles: Vector
     farthest: Vector
-    d: Vector
+    d: Vector  # (P,): beta - beta* at the fitted mean of theta
+    # scale, log_precision: tau and the logarithm of the precision of residuals there
     scale: float
     log_precision: float
+    # (n, P + 2): by which the mean of the proposal follows the gradient of `coordinates.quadratic` by d, log
+    # tau^2 and log precision
     pull: Matrix
-    base: Vector
-    mean: Vector
+    base: Vector  # (P + 2,): that gradient, and
+    mean: Vector  # (n,): the mean of the proposal, at the center of the other effects
 
 
 def no_crossing() -> Crossing:

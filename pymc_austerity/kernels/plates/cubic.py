@@ -22,26 +22,16 @@ from pymc_austerity.target import Index, Matrix, Vector
 
 
 class Cubic(NamedTuple):
-    """The sums. Without third-order terms all are empty.
+    """The sums. Without third-order terms all are empty."""
 
-    Attributes
-    ----------
-    columns : ndarray of int (V,)
-        Which of the P columns z has, here.
-    levels : ndarray (G,)
-        T_g.
-    mixed : ndarray (V, G)
-        S_g.
-    products : ndarray (V (V + 1) / 2, G)
-        Q_g, of the products (0, 0), (1, 0), (1, 1), (2, 0), ...; those of different columns count twice.
-    shared : ndarray (V (V + 1) (V + 2) / 6,)
-        R, of the products (0, 0, 0), (1, 0, 0), (1, 1, 0), ..., as often as they occur.
-    """
-
-    columns: Index
-    levels: Vector
-    mixed: Matrix
+    columns: Index  # (V,): which of the P columns z has, here
+    levels: Vector  # (G,): T_g
+    mixed: Matrix  # (V, G): S_g
+    # (V (V + 1) / 2, G): Q_g, of the products (0, 0), (1, 0), (1, 1), (2, 0), ...; those of different columns
+    # count twice
     products: Matrix
+    # (V (V + 1) (V + 2) / 6,): R, of the products (0, 0, 0), (1, 0, 0), (1, 1, 0), ..., as often as they
+    # occur
     shared: Vector
 
 
@@ -52,19 +42,12 @@ def no_cubic() -> Cubic:
 
 
 class CubicAt(NamedTuple):
-    """The third-order terms at a d: a polynomial of each e_g.
+    """The third-order terms at a d: a polynomial of each e_g."""
 
-    Attributes
-    ----------
-    firsts, seconds : ndarray (G,)
-        d' Q_g d / 2 and S_g . d / 2.
-    constant : float
-        R(d) / 6.
-    """
-
+    # firsts, seconds (G,): d' Q_g d / 2 and S_g . d / 2.
     firsts: Vector
     seconds: Vector
-    constant: float
+    constant: float  # R(d) / 6
 
 
 @jitable

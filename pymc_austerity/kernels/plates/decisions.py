@@ -35,46 +35,27 @@ Accepted = npt.NDArray[np.bool_]
 
 
 class Counts(NamedTuple):
-    """Counts of what a move read and accepted.
+    """Counts of what a move read and accepted."""
 
-    Attributes
-    ----------
-    accepted : float
-        The share that was.
-    n_used, n_whole : int
-        Rows, and groups of which all were read.
-    n_clipped : int
-        Decisions that took a variance for smaller than it was.
-    log_ratio : float
-    """
-
-    accepted: float
+    accepted: float  # The share that was
+    # n_used, n_whole: rows, and groups of which all were read
     n_used: int
     n_whole: int
-    n_clipped: int
+    n_clipped: int  # Decisions that took a variance for smaller than it was
     log_ratio: float
 
 
 class Decisions(NamedTuple):
-    """How the two moves are decided.
+    """How the two moves are decided."""
 
-    Attributes
-    ----------
-    numbers : any
-        What the functions need besides the plate.
-    shared : callable
-        ``(rng, plate, numbers, pair, base) -> Counts``; `base` is the log ratio without remainders.
-    groups : callable
-        ``(rng, plate, numbers, pair, log_ratios, accepted) -> Counts``. `log_ratios` (G,) are those without
-        remainders, and may be written over; which groups move is written to `accepted` (G,).
-    outer : callable
-        ``(rng, plate, numbers, pair, of_groups, log_ratios, accepted) -> Counts``, the same for outer groups:
-        `log_ratios` and `accepted` (H,) are theirs, and `of_groups` (G,) is what groups add to them.
-    """
-
-    numbers: Any
+    numbers: Any  # What the functions need besides the plate
+    # callable: ``(rng, plate, numbers, pair, base) -> Counts``; `base` is the log ratio without remainders
     shared: Callable[[np.random.Generator, Plate, Any, Pair, float], Counts]
+    # callable: ``(rng, plate, numbers, pair, log_ratios, accepted) -> Counts``. `log_ratios` (G,) are those
+    # without remainders, and may be written over; which groups move is written to `accepted` (G,).
     groups: Callable[[np.random.Generator, Plate, Any, Pair, Vector, Accepted], Counts]
+    # callable: ``(rng, plate, numbers, pair, of_groups, log_ratios, accepted) -> Counts``, the same for outer
+    # groups: `log_ratios` and `accepted` (H,) are theirs, and `of_groups` (G,) is what groups add to them
     outer: Callable[[np.random.Generator, Plate, Any, Pair, Vector, Vector, Accepted], Counts]
 
 

@@ -40,46 +40,29 @@ _OWN, _MORE_WALKS, _SMALLEST, _LARGEST = 0.1, 0.5, 0.5, 4.0
 
 
 class PlateState(NamedTuple):
-    """State of a chain on a plate, with what follows from it.
+    """State of a chain on a plate, with what follows from it."""
 
-    Attributes
-    ----------
-    theta : ndarray (q,)
-    d : ndarray (P,)
-        Then displacements of a crossed factor.
-    delta, outer : ndarray (H,)
-        Of outer effects delta_h, and z_h (`nested`).
-    eps, levels, locations, means, scales : ndarray (G,)
-        eps_g, and e_g, nu_g, m_g, s_g that belong to theta; with slopes (G q,), and F_g (G q q,) in place of
-        s_g.
-    shifts, roots, excesses : ndarray (G,) or (0,)
-        y_g = shift_g + root_g eps_g, and what the prior of the effects differs by from the normal one; empty
-        if it is normal.
-    shape : float
-        Of the prior of the effects.
-    displaced : Displaced
-        What levels of other factors add in each group.
-    cubic : CubicAt
-    quadratic : float
-        What of the log density of theta is beside its prior; see `coordinates`, and `nested`.
-    """
-
-    theta: Vector
-    d: Vector
+    theta: Vector  # (q,)
+    d: Vector  # (P,): then displacements of a crossed factor
+    # delta, outer (H,): of outer effects delta_h, and z_h (`nested`)
     delta: Vector
     outer: Vector
+    # eps, levels, locations, means, scales (G,): eps_g, and e_g, nu_g, m_g, s_g that belong to theta; with
+    # slopes (G q,), and F_g (G q q,) in place of s_g
     eps: Vector
     levels: Vector
     locations: Vector
     means: Vector
     scales: Vector
+    # shifts, roots, excesses (G,) or (0,): y_g = shift_g + root_g eps_g, and what the prior of the effects
+    # differs by from the normal one; empty if it is normal
     shifts: Vector
     roots: Vector
     excesses: Vector
-    shape: float
-    displaced: Displaced
+    shape: float  # Of the prior of the effects
+    displaced: Displaced  # What levels of other factors add in each group
     cubic: CubicAt
-    quadratic: float
+    quadratic: float  # What of the log density of theta is beside its prior; see `coordinates`, and `nested`
 
 
 @jitable

@@ -14,30 +14,15 @@ class Outer(NamedTuple):
     """Effects v_h ~ N(n_h, T^2) of H outer groups, which are among the shared variables.
 
     Each group of the plate belongs to one outer group, or to none, and nu_g = v_h(g) + what has no v.
-
-    Attributes
-    ----------
-    parents : ndarray of int (G,)
-        h(g), or -1.
-    columns : ndarray of int (H,)
-        Which of the P columns is that of v_h.
-    scale_at : int
-        Which feature of theta is T.
-    base : ndarray (H,)
-        n_h = base_h + locations_h . theta[moved].
-    moved : ndarray of int (M,)
-    locations : ndarray (H, M)
-    is_centered : bool
-        Whether the model has v_h, else z_h = (v_h - n_h) / T.
     """
 
-    parents: Index
-    columns: Index
-    scale_at: int
-    base: Vector
-    moved: Index
-    locations: npt.NDArray[np.float64]
-    is_centered: bool
+    parents: Index  # (G,): h(g), or -1
+    columns: Index  # (H,): which of the P columns is that of v_h
+    scale_at: int  # Which feature of theta is T
+    base: Vector  # (H,): n_h = base_h + locations_h . theta[moved].
+    moved: Index  # (M,)
+    locations: npt.NDArray[np.float64]  # (H, M)
+    is_centered: bool  # Whether the model has v_h, else z_h = (v_h - n_h) / T
 
 
 def no_outer() -> Outer:

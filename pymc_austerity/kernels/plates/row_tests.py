@@ -27,19 +27,12 @@ from pymc_austerity.target import CHUNK, Index, Vector
 
 
 class RowTests(NamedTuple):
-    """The stages of the tests.
+    """The stages of the tests."""
 
-    Attributes
-    ----------
-    first_stage : ndarray of int (1 + G,)
-        Where the stages of the test begin in the schedule, for all rows and for those of each group;
-        `READS_ALL` where nothing is tested.
-    population : ndarray of int (N,)
-        Numbers of rows in order: work space of `draw_without_replacement`.
-    """
-
+    # (1 + G,): where the stages of the test begin in the schedule, for all rows and for those of each group;
+    # `READS_ALL` where nothing is tested
     first_stage: Index
-    population: Index
+    population: Index  # (N,): numbers of rows in order: work space of `draw_without_replacement`
 
 
 class Remainders(NamedTuple):

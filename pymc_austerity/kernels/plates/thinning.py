@@ -51,24 +51,12 @@ class GroupBoundError(CompiledError):
 
 
 class Shift(NamedTuple):
-    """The part of a pair of states that all groups share.
+    """The part of a pair of states that all groups share."""
 
-    Attributes
-    ----------
-    tier : int
-        The first whose radius contains both |w|; as many as there are tiers if none does.
-    step : float
-        Delta = |w' - w|.
-    size : float
-        Wb, or somewhat more.
-    moves : bool
-        Whether d and d' differ.
-    """
-
-    tier: int
-    step: float
-    size: float
-    moves: bool
+    tier: int  # The first whose radius contains both |w|; as many as there are tiers if none does
+    step: float  # Delta = |w' - w|
+    size: float  # Wb, or somewhat more
+    moves: bool  # Whether d and d' differ
 
 
 @jitable
@@ -96,18 +84,12 @@ def shift_of(bounds: GroupBounds, d: Vector, d_new: Vector) -> Shift:
 
 
 class Pair(NamedTuple):
-    """Two states between which a move is decided.
+    """Two states between which a move is decided."""
 
-    Attributes
-    ----------
-    levels, new_levels : ndarray (G,)
-        With slopes (G q,).
-    d, d_new : ndarray (P,)
-    displaced, new_displaced : Displaced
-    """
-
+    # levels, new_levels (G,): with slopes (G q,)
     levels: Vector
     new_levels: Vector
+    # d, d_new (P,)
     d: Vector
     d_new: Vector
     displaced: Displaced
@@ -115,22 +97,13 @@ class Pair(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Expected numbers of rows of each group that are drawn for a move.
+    """Expected numbers of rows of each group that are drawn for a move."""
 
-    Attributes
-    ----------
-    tiers : ndarray of int (G,)
-        -1 if all rows of the group are read.
-    levels, shared : ndarray (G,)
-        Factors of the two cumulative sums.
-    expected : ndarray (G,)
-        Rows that are drawn.
-    """
-
-    tiers: Index
+    tiers: Index  # (G,): -1 if all rows of the group are read
+    # levels, shared (G,): factors of the two cumulative sums
     levels: Vector
     shared: Vector
-    expected: Vector
+    expected: Vector  # (G,): rows that are drawn
 
 
 @jitable
@@ -269,21 +242,12 @@ def draw_row(
 
 
 class Drawn(NamedTuple):
-    """Rows that are to be evaluated, with the lanes in which that is done.
-
-    Attributes
-    ----------
-    rows, groups : ndarray of int
-    bounds : ndarray
-        B_i; below zero for rows of groups of which all rows are read.
-    lanes : tuple
-        Rows, t, t' and changes of remainders of up to BLOCK rows.
-    """
+    """Rows that are to be evaluated, with the lanes in which that is done."""
 
     rows: Index
     groups: Index
-    bounds: Vector
-    lanes: tuple[Index, Vector, Vector, Vector]
+    bounds: Vector  # B_i; below zero for rows of groups of which all rows are read
+    lanes: tuple[Index, Vector, Vector, Vector]  # Rows, t, t' and changes of remainders of up to BLOCK rows
 
 
 @jitable

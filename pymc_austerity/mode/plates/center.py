@@ -47,17 +47,10 @@ _FIRST_ROWS, _WORTH = 50_000, 0.5
 
 
 class Center(NamedTuple):
-    """The point that a plate is expanded at.
+    """The point that a plate is expanded at."""
 
-    Attributes
-    ----------
-    theta : ndarray (q,)
-    effects : ndarray (G,)
-        u_g.
-    """
-
-    theta: Vector
-    effects: Vector
+    theta: Vector  # (q,)
+    effects: Vector  # (G,): u_g
 
 
 class PlateSurvey:

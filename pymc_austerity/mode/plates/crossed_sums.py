@@ -20,14 +20,9 @@ _MARGIN = 2.0
 
 
 class CrossedSums(NamedTuple):
-    """Sums over cells and levels at a center.
+    """Sums over cells and levels at a center."""
 
-    Attributes
-    ----------
-    starts, levels, weights, cross, level_slopes, level_weights
-        See `Crossing`.
-    """
-
+    # starts, levels, weights, cross, level_slopes, level_weights: see `Crossing`
     starts: Index
     levels: Levels
     weights: Vector

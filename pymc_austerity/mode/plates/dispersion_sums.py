@@ -19,26 +19,13 @@ from pymc_austerity.target import Matrix, Vector
 
 
 class DispersionSums(NamedTuple):
-    """Sums over rows by n numbers phi, which a plate has besides.
+    """Sums over rows by n numbers phi, which a plate has besides."""
 
-    Attributes
-    ----------
-    tilts : ndarray (G, n)
-    slopes : ndarray (n,)
-        Sum of the derivatives by phi.
-    hessian : ndarray (n, n)
-        Sum of second derivatives.
-    squares : ndarray (n, n)
-        Sum of products of first derivatives.
-    mixed : ndarray (n, P)
-        Sum of the derivatives of f_i' by phi times x_i - xbar_g.
-    """
-
-    tilts: Matrix
-    slopes: Vector
-    hessian: Matrix
-    squares: Matrix
-    mixed: Matrix
+    tilts: Matrix  # (G, n)
+    slopes: Vector  # (n,): sum of the derivatives by phi
+    hessian: Matrix  # (n, n): sum of second derivatives
+    squares: Matrix  # (n, n): sum of products of first derivatives
+    mixed: Matrix  # (n, P): sum of the derivatives of f_i' by phi times x_i - xbar_g
 
 
 def no_dispersions(n: int, n_rows: int) -> DispersionRows:

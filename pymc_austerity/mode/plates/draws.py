@@ -19,18 +19,11 @@ from pymc_austerity.target import Vector
 
 
 class Drawn(NamedTuple):
-    """A state in the coordinates of the chain.
+    """A state in the coordinates of the chain."""
 
-    Attributes
-    ----------
-    q : ndarray
-        Theta, then the effects, as the model has them.
-    log_volume : float
-        The log density in the coordinates of the chain, less that of the model; plus |eps|^2 / 2 and
-        |delta|^2 / 2. With this the log density of draws varies little: by remainders, and by theta.
-    """
-
-    q: Vector
+    q: Vector  # Theta, then the effects, as the model has them
+    # The log density in the coordinates of the chain, less that of the model; plus |eps|^2 / 2 and |delta|^2
+    # / 2. With this the log density of draws varies little: by remainders, and by theta.
     log_volume: float
 
 

@@ -42,16 +42,10 @@ class ExcessAt(NamedTuple):
 
 
 class EffectsExcess(NamedTuple):
-    """The excess of a prior over the normal one, over some draws of eps.
-
-    Attributes
-    ----------
-    density : EffectsDensity
-    eps : ndarray (k, G)
-    """
+    """The excess of a prior over the normal one, over some draws of eps."""
 
     density: EffectsDensity
-    eps: Matrix
+    eps: Matrix  # (k, G)
 
     def __call__(
         self, sums: GroupSums, d: Vector, log_square: float, log_precision: float, shape: float

@@ -31,51 +31,28 @@ _OF_ROW, _OF_NUMBER, _OF_PRODUCT = 100.0, 5.0, 0.25
 
 
 class Expanded(NamedTuple):
-    """Rows at a center, and sums over them. It has size N.
+    """Rows at a center, and sums over them. It has size N."""
 
-    Attributes
-    ----------
-    predictors, slopes, curvatures : ndarray (N,)
-        eta_i, f_i' and f_i''; the last is zero in groups that are not expanded.
-    dispersions : DispersionRows
-    group_slopes, group_weights : ndarray (G,)
-        a_g and b_g.
-    means : ndarray (G, D)
-        xbar_g, of dense columns.
-    cells : Cells
-        Of levels of other factors.
-    shares : ndarray (C,)
-        xbar_g of the cells' columns.
-    gradient : ndarray (P,)
-        c.
-    information : ndarray (P, P)
-        W.
-    missing : ndarray (P, P)
-        What W lacks of being positive definite, far from the mode (`with_dispersions`).
-    varying : ndarray of int (V,)
-        Dense columns that vary within groups.
-    value, largest : float
-        The sum of f_i, and the largest |f_i|.
-    squares : float
-        Sum of (f_i')^2.
-    """
-
+    # predictors, slopes, curvatures (N,): eta_i, f_i' and f_i''; the last is zero in groups that are not
+    # expanded
     predictors: Vector
     slopes: Vector
     curvatures: Vector
     dispersions: DispersionRows
+    # group_slopes, group_weights (G,): a_g and b_g
     group_slopes: Vector
     group_weights: Vector
-    means: Matrix
-    cells: Cells
-    shares: Vector
-    gradient: Vector
-    information: Matrix
-    missing: Matrix
-    varying: Index
+    means: Matrix  # (G, D): xbar_g, of dense columns
+    cells: Cells  # Of levels of other factors
+    shares: Vector  # (C,): xbar_g of the cells' columns
+    gradient: Vector  # (P,): c
+    information: Matrix  # (P, P): W
+    missing: Matrix  # (P, P): what W lacks of being positive definite, far from the mode (`with_dispersions`)
+    varying: Index  # (V,): dense columns that vary within groups
+    # value, largest: the sum of f_i, and the largest |f_i|
     value: float
     largest: float
-    squares: float
+    squares: float  # Sum of (f_i')^2
 
 
 def expand(

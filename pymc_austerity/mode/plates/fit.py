@@ -33,40 +33,19 @@ _SEED = 2029
 
 
 class SharedFit(NamedTuple):
-    """A center with the distribution of theta there, in coordinates zeta (`shared_map`).
-
-    Attributes
-    ----------
-    center : Center
-    map : SharedMap
-    mean : ndarray (q,)
-        Of zeta.
-    factor : ndarray (q, q)
-        Lower triangular; factor factor' is the covariance of zeta, for those of `hyper` of their scores.
-    theta : ndarray (q,)
-        At the mean.
-    slopes : ndarray (q, q)
-        d theta / d zeta there.
-    shift : float
-        What the last round moved, in standard deviations.
-    hyper : ndarray of int
-        Coordinates of theta that are no coefficients.
-    knots : ndarray (k, n_knots)
-        Tables of these (`normal_scores`).
-    first_inner : int
-        The first of the features that is a scale of inner effects.
-    """
+    """A center with the distribution of theta there, in coordinates zeta (`shared_map`)."""
 
     center: Center
     map: SharedMap
-    mean: Vector
+    mean: Vector  # (q,): of zeta
+    # (q, q): lower triangular; factor factor' is the covariance of zeta, for those of `hyper` of their scores
     factor: Matrix
-    theta: Vector
-    slopes: Matrix
-    shift: float
-    hyper: Index
-    knots: Matrix
-    first_inner: int
+    theta: Vector  # (q,): at the mean
+    slopes: Matrix  # (q, q): d theta / d zeta there
+    shift: float  # What the last round moved, in standard deviations
+    hyper: Index  # Coordinates of theta that are no coefficients
+    knots: Matrix  # (k, n_knots): tables of these (`normal_scores`)
+    first_inner: int  # The first of the features that is a scale of inner effects
 
     def drawn(self, shared: SharedTerms, rng: np.random.Generator) -> Vector:
         """A draw of theta from the fitted distribution."""

@@ -43,42 +43,21 @@ _FEWEST, _LEAST = 9, 1e-3
 
 
 class _Along(NamedTuple):
-    """A point on the way along a coordinate.
+    """A point on the way along a coordinate."""
 
-    Attributes
-    ----------
-    log_marginal : float
-        Of the coordinate.
-    others : ndarray (q - 1,)
-        The maximum of the others, one Newton step away.
-    slope : ndarray (q - 1,)
-        How that moves with the coordinate.
-    """
-
-    log_marginal: float
-    others: Vector
-    slope: Vector
+    log_marginal: float  # Of the coordinate
+    others: Vector  # (q - 1,): the maximum of the others, one Newton step away
+    slope: Vector  # (q - 1,): how that moves with the coordinate
 
 
 class _Coordinate(NamedTuple):
-    """One coordinate of zeta, along which the density is integrated over the others.
+    """One coordinate of zeta, along which the density is integrated over the others."""
 
-    Attributes
-    ----------
-    density : callable
-    k : int
-    spread : float
-        Its standard deviation at the mode.
-    others : ndarray of bool (q,)
-    integrated : ndarray of bool (q - 1,)
-        Which of the others the density has been integrated over.
-    """
-
-    density: Density
+    density: Density  # callable
     k: int
-    spread: float
-    others: Mask
-    integrated: Mask
+    spread: float  # Its standard deviation at the mode
+    others: Mask  # (q,)
+    integrated: Mask  # (q - 1,): which of the others the density has been integrated over
 
     def at(self, zeta: Vector) -> _Along | None:
         """The marginal density by Laplace's approximation; None if the others have no maximum near zeta."""

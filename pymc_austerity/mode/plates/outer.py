@@ -25,25 +25,13 @@ _TOLERANCE, _SEED = 1e-9, 2027
 
 
 class Surroundings(NamedTuple):
-    """Numbers of a plate among which effects of outer groups may be found.
-
-    Attributes
-    ----------
-    rows : SortedRows
-    linear : ndarray of int (P,)
-        Coordinates of theta that enter the predictor, or the location of the effects.
-    located : Located
-        The location of the plate's effects, without parents.
-    parents : ndarray of int (G,)
-        Coordinates that this contains besides; -1 for none.
-    locations : callable
-        Those of the priors of all inner effects, as functions of theta.
-    """
+    """Numbers of a plate among which effects of outer groups may be found."""
 
     rows: SortedRows
-    linear: Index
-    located: Located
-    parents: Index
+    linear: Index  # (P,): coordinates of theta that enter the predictor, or the location of the effects
+    located: Located  # The location of the plate's effects, without parents
+    parents: Index  # (G,): coordinates that this contains besides; -1 for none
+    # callable: those of the priors of all inner effects, as functions of theta
     locations: Callable[[Vector], list[Vector]]
 
 

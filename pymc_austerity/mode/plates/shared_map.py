@@ -23,32 +23,17 @@ from pymc_austerity.target import Index, Matrix, Vector
 
 
 class SharedMap(NamedTuple):
-    """The map theta(zeta) from round coordinates zeta to theta.
+    """The map theta(zeta) from round coordinates zeta to theta."""
 
-    Attributes
-    ----------
-    coordinates : ndarray of int (K,)
-        Of theta, that belong to inner effects.
-    which : ndarray of int (K,)
-        Whose scale it is.
-    slopes, weights, locations : ndarray (K,)
-        a, b and V' c.
-    basis : ndarray (K, K)
-        V, one block for each of the inner effects.
-    others : ndarray of int (R,)
-        Coordinates of theta that are sheared.
-    shear : ndarray (R, K)
-        S.
-    """
-
-    coordinates: Index
-    which: Index
+    coordinates: Index  # (K,): of theta, that belong to inner effects
+    which: Index  # (K,): whose scale it is
+    # slopes, weights, locations (K,): a, b and V' c
     slopes: Vector
     weights: Vector
     locations: Vector
-    basis: Matrix
-    others: Index
-    shear: Matrix
+    basis: Matrix  # (K, K): V, one block for each of the inner effects
+    others: Index  # (R,): coordinates of theta that are sheared
+    shear: Matrix  # (R, K): S
 
     def moments(self, squares: Vector) -> tuple[Vector, Vector, Vector]:
         """r, mean and scale of each y, from squared scales t2 of the inner effects."""

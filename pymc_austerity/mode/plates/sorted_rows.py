@@ -23,35 +23,17 @@ _CONSTANT = 1e-12
 
 
 class SortedRows(NamedTuple):
-    """Rows in the order of their groups. It has size N.
+    """Rows in the order of their groups. It has size N."""
 
-    Attributes
-    ----------
-    starts : ndarray of int (G + 1,)
-    dense : ndarray of int (D,)
-        Which of the P columns are those of x.
-    x : ndarray (N, D)
-    covariates : ndarray (N, q - 1)
-        Coefficients of the slopes of the row's group.
-    largest : ndarray (D,)
-        Of each column of x, the largest size of a number.
-    levels : ndarray of int32 (F, N)
-        Which of the P columns have a one for the row: its levels of other factors.
-    cells : Cells
-        Levels that occur in each group.
-    offsets : ndarray (N,)
-    data : ndarray (n_data, N)
-    """
-
-    starts: Index
-    dense: Index
-    x: Matrix
-    covariates: Matrix
-    largest: Vector
-    levels: Levels
-    cells: Cells
-    offsets: Vector
-    data: Matrix
+    starts: Index  # (G + 1,)
+    dense: Index  # (D,): which of the P columns are those of x
+    x: Matrix  # (N, D)
+    covariates: Matrix  # (N, q - 1): coefficients of the slopes of the row's group
+    largest: Vector  # (D,): of each column of x, the largest size of a number
+    levels: Levels  # (F, N): which of the P columns have a one for the row: its levels of other factors
+    cells: Cells  # Levels that occur in each group
+    offsets: Vector  # (N,)
+    data: Matrix  # (n_data, N)
 
     def thinned(self, step: int) -> SortedRows:
         """Every so manyth row of each group."""

@@ -30,24 +30,17 @@ from pymc_austerity.target import Index, Matrix, Vector
 
 
 class SharedAt(NamedTuple):
-    """Terms of theta alone, with gradient and Hessian each.
+    """Terms of theta alone, with gradient and Hessian each."""
 
-    Attributes
-    ----------
-    prior, log_square, log_precision, shape : Derivatives
-        Of log prior, log tau^2, log lambda, and the shape of the effects' prior.
-    inner : tuple of Derivatives
-        Of the logarithms of squared scales of inner effects.
-    factor : tuple of Derivatives
-        With random slopes: of the Cholesky factor of the covariance of effects, row by row; tau is its first
-        element. Else empty.
-    """
-
+    # prior, log_square, log_precision, shape: of log prior, log tau^2, log lambda, and the shape of the
+    # effects' prior
     prior: Derivatives
     log_square: Derivatives
     log_precision: Derivatives
     shape: Derivatives
-    inner: tuple[Derivatives, ...]
+    inner: tuple[Derivatives, ...]  # Of the logarithms of squared scales of inner effects
+    # With random slopes: of the Cholesky factor of the covariance of effects, row by row; tau is its first
+    # element. Else empty.
     factor: tuple[Derivatives, ...]
 
 

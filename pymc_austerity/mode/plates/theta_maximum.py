@@ -40,26 +40,15 @@ _OF_GROUP, _OF_SQUARE = 100.0, 20.0
 
 
 class ThetaMaximum(NamedTuple):
-    """A maximum, in coordinates zeta.
-
-    Attributes
-    ----------
-    map : SharedMap
-    zeta, theta : ndarray (q,)
-    precision : ndarray (q, q)
-        Minus the Hessian by zeta.
-    slopes : ndarray (q, q)
-        d theta / d zeta.
-    density : callable
-        The log density of zeta that has this maximum, with gradient and Hessian.
-    """
+    """A maximum, in coordinates zeta."""
 
     map: SharedMap
+    # zeta, theta (q,)
     zeta: Vector
     theta: Vector
-    precision: Matrix
-    slopes: Matrix
-    density: Density
+    precision: Matrix  # (q, q): minus the Hessian by zeta
+    slopes: Matrix  # (q, q): d theta / d zeta
+    density: Density  # callable: the log density of zeta that has this maximum, with gradient and Hessian
 
 
 class InnerCoordinates(NamedTuple):

@@ -16,60 +16,29 @@ from pymc_austerity.target import Array
 
 
 class Place(NamedTuple):
-    """A point at which derivatives of the likelihood are taken.
+    """A point at which derivatives of the likelihood are taken."""
 
-    Attributes
-    ----------
-    references : tuple of ndarray
-        Natural values of the variable.
-    args : tuple
-        Other variables and data, as `LikelihoodGradient` takes them.
-    """
-
-    references: tuple[Array, ...]
-    args: tuple[Any, ...]
+    references: tuple[Array, ...]  # Natural values of the variable
+    args: tuple[Any, ...]  # Other variables and data, as `LikelihoodGradient` takes them
 
 
 class Groups(NamedTuple):
-    """Statistics of parts of a minibatch.
+    """Statistics of parts of a minibatch."""
 
-    Attributes
-    ----------
-    totals : Totals
-        Of each group, unscaled; its first axis has one entry for each group.
-    sizes : ndarray of int
-        Rows of each group.
-    n_rows : int
-        N, rows of the local term.
-    """
-
-    totals: Totals
-    sizes: npt.NDArray[np.int64]
-    n_rows: int
+    totals: Totals  # Of each group, unscaled; its first axis has one entry for each group
+    sizes: npt.NDArray[np.int64]  # Rows of each group
+    n_rows: int  # N, rows of the local term
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Form of the likelihood in one variable, as it was found out. Nothing in it has size N.
-
-    Attributes
-    ----------
-    form : LikelihoodForm
-    references : tuple of ndarray
-        Natural values at which G is taken; none if frozen.
-    nonlinear : tuple of str
-        Names of terms that are of no conjugate form.
-    totals : Totals or None
-        Over all data, if they depend on no other variable.
-    shift : float
-        M of a frozen simplex.
-    """
+    """Form of the likelihood in one variable, as it was found out. Nothing in it has size N."""
 
     form: LikelihoodForm
-    references: tuple[Array, ...]
-    nonlinear: tuple[str, ...]
-    totals: Totals | None
-    shift: float
+    references: tuple[Array, ...]  # Natural values at which G is taken; none if frozen
+    nonlinear: tuple[str, ...]  # Names of terms that are of no conjugate form
+    totals: Totals | None  # Over all data, if they depend on no other variable
+    shift: float  # M of a frozen simplex
 
     @property
     def constant(self) -> bool:

@@ -37,17 +37,10 @@ _TOLERANCE, _SEED = 1e-7, 2031
 
 @dataclass(frozen=True, eq=False)
 class CrossedModel:
-    """Two plates in the rows of one likelihood.
+    """Two plates in the rows of one likelihood."""
 
-    Attributes
-    ----------
-    factorisation : Factorisation
-        Its block is all that is moved: theta, then the effects of both.
-    plates : tuple of PlateModel
-        Of either turn: of the larger factor first. Their rows are without the effects of the other.
-    """
-
-    factorisation: Factorisation
+    factorisation: Factorisation  # Its block is all that is moved: theta, then the effects of both
+    # Of either turn: of the larger factor first. Their rows are without the effects of the other.
     plates: tuple[PlateModel, PlateModel]
 
     @property
@@ -76,26 +69,13 @@ Plates = PlateModel | CrossedModel
 
 
 class _Side(NamedTuple):
-    """The effects of one of the two factors, and the likelihood in them.
+    """The effects of one of the two factors, and the likelihood in them."""
 
-    Attributes
-    ----------
-    name : str
-        Of the value variable.
-    gather : Gather
-    found : ScaledGather
-        The likelihood in effects that are not standardised.
-    location : TensorVariable
-        A number.
-    of_scale : frozenset of str
-        Value variables that the scale is a function of.
-    """
-
-    name: str
+    name: str  # Of the value variable
     gather: Gather
-    found: ScaledGather
-    location: Variable
-    of_scale: frozenset[str]
+    found: ScaledGather  # The likelihood in effects that are not standardised
+    location: Variable  # A number
+    of_scale: frozenset[str]  # Value variables that the scale is a function of
 
 
 def crossed_model(model: pm.Model, fact: Factorisation, fewest: int = FEWEST_GROUPS) -> CrossedModel | None:

@@ -20,16 +20,10 @@ from pymc_austerity.target import Vector
 
 
 class Dispersions(NamedTuple):
-    """phi = offsets + matrix theta.
+    """phi = offsets + matrix theta."""
 
-    Attributes
-    ----------
-    offsets : ndarray (n,)
-    matrix : ndarray (n, q)
-    """
-
-    offsets: Vector
-    matrix: npt.NDArray[np.float64]
+    offsets: Vector  # (n,)
+    matrix: npt.NDArray[np.float64]  # (n, q)
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
@@ -38,18 +32,10 @@ class Dispersions(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Predictors without rows, through as few numbers as can be.
+    """Predictors without rows, through as few numbers as can be."""
 
-    Attributes
-    ----------
-    numbers : list of AffineParts
-        phi, each as an affine function of scalars of a graph, without data.
-    expressions : list of Expression
-        The predictors by phi, the first of which is predictor 1.
-    """
-
-    numbers: list[AffineParts]
-    expressions: list[Expression]
+    numbers: list[AffineParts]  # phi, each as an affine function of scalars of a graph, without data
+    expressions: list[Expression]  # The predictors by phi, the first of which is predictor 1
 
 
 def shared_numbers(predictors: list[AffineParts]) -> Shared:

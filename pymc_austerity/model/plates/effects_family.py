@@ -15,21 +15,11 @@ _BELOW_ONE_SD = float(stats.norm.cdf(1.0))
 
 
 class Family(NamedTuple):
-    """A standard distribution, of location 0 and scale 1.
+    """A standard distribution, of location 0 and scale 1."""
 
-    Attributes
-    ----------
-    name : str
-        As PyMC calls it.
-    distribution : callable
-        ``(shape) -> ``, as SciPy has it.
-    degrees : float
-        Degrees of freedom that the name fixes; 0 for none.
-    """
-
-    name: str
-    distribution: Callable[[float], Any]
-    degrees: float = 0.0
+    name: str  # As PyMC calls it
+    distribution: Callable[[float], Any]  # callable: ``(shape) -> ``, as SciPy has it
+    degrees: float = 0.0  # Degrees of freedom that the name fixes; 0 for none
 
     def fixed_shape(self) -> Variable:
         """The shape, where the model has none."""

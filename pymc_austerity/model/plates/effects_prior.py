@@ -27,26 +27,13 @@ _DISTANCES, _DRAWS, _SEED = (1.0, 10.0, 100.0), 20, 2022
 
 
 class EffectsPrior(NamedTuple):
-    """u_g = location_g + scale x_g, with x_g of a standard distribution; graphs are of the value variables.
+    """u_g = location_g + scale x_g, with x_g of a standard distribution; graphs are of value variables."""
 
-    Attributes
-    ----------
-    location : TensorVariable
-        A number, or one for each group.
-    scale : TensorVariable
-        A number.
-    family : Family
-        The standard distribution.
-    shape : TensorVariable
-        Its degrees of freedom; 0 if it has none.
-    ratio : float
-        Of the standard deviation of the normal prior that a plate's coordinates are made for, and the scale.
-    """
-
-    location: Variable
-    scale: Variable
-    family: Family
-    shape: Variable
+    location: Variable  # A number, or one for each group
+    scale: Variable  # A number
+    family: Family  # The standard distribution
+    shape: Variable  # Its degrees of freedom; 0 if it has none
+    # Of the standard deviation of the normal prior that a plate's coordinates are made for, and the scale
     ratio: float
 
 

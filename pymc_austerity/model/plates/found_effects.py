@@ -27,30 +27,14 @@ from pymc_austerity.model.plates.slopes import GroupEffects, group_effects, name
 
 
 class FoundEffects(NamedTuple):
-    """Effects of groups as they were found in a model.
+    """Effects of groups as they were found in a model."""
 
-    Attributes
-    ----------
-    original : Factorisation
-        Its block is theta, then the effects as the model has them.
-    factorisation : Factorisation
-        Its block is theta, then the effects as vectors.
-    gather : Gather
-        The likelihood in these, and the intercepts.
-    names : tuple of str
-        Of the vectors: intercepts, then slopes.
-    variables : tuple of str
-        Of the value variables.
-    matrix : MatrixEffects or None
-        If they are one.
-    """
-
-    original: Factorisation
-    factorisation: Factorisation
-    gather: Gather
-    names: tuple[str, ...]
-    variables: tuple[str, ...]
-    matrix: MatrixEffects | None
+    original: Factorisation  # Its block is theta, then the effects as the model has them
+    factorisation: Factorisation  # Its block is theta, then the effects as vectors
+    gather: Gather  # The likelihood in these, and the intercepts
+    names: tuple[str, ...]  # Of the vectors: intercepts, then slopes
+    variables: tuple[str, ...]  # Of the value variables
+    matrix: MatrixEffects | None  # If they are one
 
     @property
     def n_vectors(self) -> int:

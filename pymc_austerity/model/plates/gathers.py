@@ -31,37 +31,19 @@ class LargeFactor(NoPlate):
 
 
 class Gather(NamedTuple):
-    """A variable of the block from which each row looks one element up.
+    """A variable of the block from which each row looks one element up."""
 
-    Attributes
-    ----------
-    name : str
-        Of the value variable.
-    term : LocalTerm
-        The likelihood, its rows prepared.
-    n_groups : int
-    """
-
-    name: str
-    term: LocalTerm
+    name: str  # Of the value variable
+    term: LocalTerm  # The likelihood, its rows prepared
     n_groups: int
 
 
 class ScaledGather(NamedTuple):
-    """A likelihood in effects that are not standardised.
+    """A likelihood in effects that are not standardised."""
 
-    Attributes
-    ----------
-    factorisation : Factorisation
-        The same, with the effects u_g = scale z_g in the place of z_g.
-    term : LocalTerm
-    scale : TensorVariable or None
-        Function of the other variables; None where the model has u_g itself.
-    """
-
-    factorisation: Factorisation
+    factorisation: Factorisation  # The same, with the effects u_g = scale z_g in the place of z_g
     term: LocalTerm
-    scale: Variable | None
+    scale: Variable | None  # Function of the other variables; None where the model has u_g itself
 
 
 def largest_gather(fact: Factorisation, fewest: int = FEWEST_GROUPS) -> Gather | None:

@@ -25,31 +25,18 @@ def first_inner(n_effects: int) -> int:
 
 
 class InnerEffects(NamedTuple):
-    """v ~ N(location, scale^2), among the shared variables.
+    """v ~ N(location, scale^2), among the shared variables."""
 
-    Attributes
-    ----------
-    coordinates : ndarray of int
-        Of v in theta.
-    location, scale : TensorVariable
-    is_centered : bool
-        Whether the model has v; else it has v / scale, and the location is zero.
-    """
-
-    coordinates: np.ndarray
+    coordinates: np.ndarray  # Of v in theta
     location: Variable
     scale: Variable
-    is_centered: bool = True
+    is_centered: bool = True  # Whether the model has v; else it has v / scale, and the location is zero
 
 
 class Scaled(NamedTuple):
-    """Coordinates of theta that the model has divided by a feature, and by which one.
+    """Coordinates of theta that the model has divided by a feature, and by which one."""
 
-    Attributes
-    ----------
-    coordinates, features : ndarray of int (K,)
-    """
-
+    # coordinates, features (K,)
     coordinates: Index
     features: Index
 

@@ -39,30 +39,15 @@ from pymc_austerity.model.structure.prepared_rows import prepared_rows
 
 
 class MatrixEffects(NamedTuple):
-    """Effects of groups that the model has as a matrix, as vectors.
+    """Effects of groups that the model has as a matrix, as vectors."""
 
-    Attributes
-    ----------
-    name : str
-        Of the value variable of the matrix.
-    factorisation : Factorisation
-        With vectors in the place of the matrix.
-    gather : Gather
-        The likelihood in these.
-    names : tuple of str
-        Of the vectors.
-    table : TensorVariable
-        Of which elements are looked up, by groups and effects: the matrix, or a product with it.
-    by_group : bool
-        Whether a row of the matrix is one group.
-    """
-
-    name: str
-    factorisation: Factorisation
-    gather: Gather
-    names: tuple[str, ...]
+    name: str  # Of the value variable of the matrix
+    factorisation: Factorisation  # With vectors in the place of the matrix
+    gather: Gather  # The likelihood in these
+    names: tuple[str, ...]  # Of the vectors
+    # Of which elements are looked up, by groups and effects: the matrix, or a product with it
     table: Variable
-    by_group: bool
+    by_group: bool  # Whether a row of the matrix is one group
 
 
 def matrix_effects(model: pm.Model, fact: Factorisation, fewest: int) -> MatrixEffects | None:

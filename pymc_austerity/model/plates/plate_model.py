@@ -52,54 +52,28 @@ class PlateModel:
     """y_i ~ f(x_i . theta + o_i + u_g(i), phi), u_g = location_g + scale x_g for G groups.
 
     With random slopes u_g is a vector of q effects, and rows have Z_i . u_g(i), Z_i beginning with a one.
-
-    Attributes
-    ----------
-    factorisation : Factorisation
-        Its block is theta, then the effects as the model has them.
-    name : str
-        Of the likelihood.
-    effects : tuple of str
-        Of the value variables of the effects: intercepts, then slopes.
-    n_groups : int
-    rows : PlateRows
-    columns : Columns
-        The data that f reads.
-    expression : Expression
-        f; predictor 0 is that of the rows, the others are phi. For a normal likelihood with a free scale
-        that is put to a constant.
-    dispersions : Dispersions
-        phi, which is the same for all rows.
-    priors : tuple of EffectsPrior
-        Of u_g: of its intercept, then of its slopes.
-    is_centered : bool
-        Whether the model has u_g, else x_g = (u_g - location_g) / scale.
-    n_vectors : int
-        How many vectors effects are in, the first all intercepts; 1 if those of a group are side by side.
-    shared : Factorisation
-        The terms of theta alone; its features are tau (with slopes the Cholesky factor of the
-        covariance of u_g, row by row), the logarithm of the precision of residuals, the shape of the effects'
-        prior, and the scales of inner effects.
-    inner : tuple of InnerEffects
-        Effects of a second factor, among the shared variables.
-    is_normal : bool
-        Whether the precision of normal residuals is a function of theta.
     """
 
-    factorisation: Factorisation
-    name: str
-    effects: tuple[str, ...]
+    factorisation: Factorisation  # Its block is theta, then the effects as the model has them
+    name: str  # Of the likelihood
+    effects: tuple[str, ...]  # Of the value variables of the effects: intercepts, then slopes
     n_groups: int
     rows: PlateRows
-    columns: Columns
+    columns: Columns  # The data that f reads
+    # f; predictor 0 is that of the rows, the others are phi. For a normal likelihood with a free scale that
+    # is put to a constant.
     expression: Expression
-    dispersions: Dispersions
-    priors: tuple[EffectsPrior, ...]
-    is_centered: bool
+    dispersions: Dispersions  # phi, which is the same for all rows
+    priors: tuple[EffectsPrior, ...]  # Of u_g: of its intercept, then of its slopes
+    is_centered: bool  # Whether the model has u_g, else x_g = (u_g - location_g) / scale
+    # How many vectors effects are in, the first all intercepts; 1 if those of a group are side by side
     n_vectors: int
+    # The terms of theta alone; its features are tau (with slopes the Cholesky factor of the covariance of
+    # u_g, row by row), the logarithm of the precision of residuals, the shape of the effects' prior, and the
+    # scales of inner effects
     shared: Factorisation
-    inner: tuple[InnerEffects, ...]
-    is_normal: bool
+    inner: tuple[InnerEffects, ...]  # Effects of a second factor, among the shared variables
+    is_normal: bool  # Whether the precision of normal residuals is a function of theta
 
     @property
     def n_shared(self) -> int:

@@ -22,22 +22,12 @@ from pymc_austerity.target import Array, Index, Vector
 
 
 class SomeRows(NamedTuple):
-    """Rows of a plate as numbers.
+    """Rows of a plate as numbers."""
 
-    Attributes
-    ----------
-    x : ndarray (m, D)
-        Coefficients of the coordinates `PlateRows.dense` of theta in the predictor.
-    offsets : ndarray (m,)
-    groups : ndarray of int (m,)
-    covariates : ndarray (m, q - 1)
-        Coefficients of the slopes of the group.
-    """
-
-    x: Array
-    offsets: Vector
-    groups: Index
-    covariates: Array
+    x: Array  # (m, D): coefficients of the coordinates `PlateRows.dense` of theta in the predictor
+    offsets: Vector  # (m,)
+    groups: Index  # (m,)
+    covariates: Array  # (m, q - 1): coefficients of the slopes of the group
 
 
 class PlateRows:

@@ -25,23 +25,13 @@ MOST_EFFECTS = 4
 
 
 class GroupEffects(NamedTuple):
-    """All effects of the groups, none of them standardised.
+    """All effects of the groups, none of them standardised."""
 
-    Attributes
-    ----------
-    found : ScaledGather
-        The likelihood in these effects.
-    priors : tuple of EffectsPrior
-    factor : list of TensorVariable
-        The Cholesky factor of the covariance of the effects of a group, row by row up to the diagonal.
-    is_centered : bool
-        Whether the model has the effects themselves, else all of them standardised.
-    """
-
-    found: ScaledGather
+    found: ScaledGather  # The likelihood in these effects
     priors: tuple[EffectsPrior, ...]
+    # The Cholesky factor of the covariance of the effects of a group, row by row up to the diagonal
     factor: list[Variable]
-    is_centered: bool
+    is_centered: bool  # Whether the model has the effects themselves, else all of them standardised
 
 
 def names_of_effects(fact: Factorisation, gather: Gather) -> tuple[str, ...]:

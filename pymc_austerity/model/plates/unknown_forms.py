@@ -33,28 +33,14 @@ _TOLERANCE, _SEED = 1e-7, 2041
 
 
 class _Lookup(NamedTuple):
-    """Where rows look effects of their group up.
-
-    Attributes
-    ----------
-    node : Apply
-    value : TensorVariable
-        The variable of the block.
-    index : TensorVariable
-        The first of the indices.
-    n_indices : int
-        Indices that differ by row.
-    n_groups : int
-    n_effects : int
-        Of a group, that are looked up at once.
-    """
+    """Where rows look effects of their group up."""
 
     node: Apply
-    value: Variable
-    index: Variable
-    n_indices: int
+    value: Variable  # The variable of the block
+    index: Variable  # The first of the indices
+    n_indices: int  # Indices that differ by row
     n_groups: int
-    n_effects: int
+    n_effects: int  # Of a group, that are looked up at once
 
 
 def unknown_form(model: pm.Model, fact: Factorisation, fewest: int) -> NoPlate | None:

@@ -15,13 +15,7 @@ _ZERO = constant(0.0)
 
 
 class AffineParts(NamedTuple):
-    """offset + the sum of coefficients times predictors.
-
-    Attributes
-    ----------
-    offset : Expression
-    coefficients : dict of int to Expression
-    """
+    """offset + the sum of coefficients times predictors."""
 
     offset: Expression
     coefficients: dict[int, Expression]

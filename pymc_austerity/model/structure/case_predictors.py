@@ -21,18 +21,10 @@ _NOT_FINITE = ("log", "log1p", "log1mexp", "reciprocal", "power", "exp", "gammal
 
 
 class CasePredictors(NamedTuple):
-    """An expression as a function of few affine values.
+    """An expression as a function of few affine values."""
 
-    Attributes
-    ----------
-    expression : Expression
-        Its predictors are numbered as in `values`.
-    values : list of Expression
-        Affine in the predictors of the given expression.
-    """
-
-    expression: Expression
-    values: list[Expression]
+    expression: Expression  # Its predictors are numbered as in `values`
+    values: list[Expression]  # Affine in the predictors of the given expression
 
 
 def case_predictors(root: Expression, moved: Set[int]) -> CasePredictors:

@@ -16,18 +16,11 @@ from pymc_austerity.target import Vector
 
 
 class Derivatives(NamedTuple):
-    """A function at a point.
-
-    Attributes
-    ----------
-    value : float
-    gradient : ndarray of shape (D,)
-    hessian : ndarray of shape (D, D)
-    """
+    """A function at a point."""
 
     value: float
-    gradient: Vector
-    hessian: np.ndarray
+    gradient: Vector  # (D,)
+    hessian: np.ndarray  # (D, D)
 
     def plus(self, other: Derivatives, weight: float = 1.0) -> Derivatives:
         """The sum of two functions, the second with a weight."""

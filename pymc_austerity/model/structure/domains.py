@@ -39,18 +39,10 @@ _WITH_DOMAIN = ("log", "log1p", "log1mexp", "power", "gammaln", "digamma", "risi
 
 
 class Domain(NamedTuple):
-    """Condition that an operation sets on its argument.
+    """Condition that an operation sets on its argument."""
 
-    Attributes
-    ----------
-    positive : Expression
-        Has to be above zero.
-    kept_by : frozenset of Expression
-        Nodes that are not defined elsewhere.
-    """
-
-    positive: Expression
-    kept_by: frozenset[Expression]
+    positive: Expression  # Has to be above zero
+    kept_by: frozenset[Expression]  # Nodes that are not defined elsewhere
 
 
 def domains_of(node: Apply, args: Sequence[np.ndarray], results: np.ndarray) -> list[Domain]:

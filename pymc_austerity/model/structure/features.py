@@ -41,21 +41,12 @@ _VIEWS = (DimShuffle, Reshape, JoinDims, SplitDims, SpecifyShape)
 
 
 class Features(NamedTuple):
-    """Features of a block, and the local terms as functions of them.
+    """Features of a block, and the local terms as functions of them."""
 
-    Attributes
-    ----------
-    sources : tuple of TensorVariable
-        The parts of phi as graphs of value variables.
-    factorisation : Factorisation
-        The local terms, without the global ones; its block are inputs that stand for `sources`.
-    forms : tuple of TermForm
-        The local terms as functions of the features.
-    """
-
-    sources: tuple[Variable, ...]
+    sources: tuple[Variable, ...]  # The parts of phi as graphs of value variables
+    # The local terms, without the global ones; its block are inputs that stand for `sources`
     factorisation: Factorisation
-    forms: tuple[TermForm, ...]
+    forms: tuple[TermForm, ...]  # The local terms as functions of the features
 
     @property
     def vector(self) -> Variable:

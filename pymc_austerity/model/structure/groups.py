@@ -12,18 +12,8 @@ from pymc_austerity.target import Index
 
 
 class Group(NamedTuple):
-    """A long variable of which a predictor contains one element for each row.
+    """A long variable of which a predictor contains one element for each row."""
 
-    Attributes
-    ----------
-    variable : str
-        Name of the value variable.
-    n_elements : int
-        Its length.
-    elements : ndarray of int (n_rows,)
-        The element that each row contains.
-    """
-
-    variable: str
-    n_elements: int
-    elements: Index
+    variable: str  # Name of the value variable
+    n_elements: int  # Its length
+    elements: Index  # (n_rows,): the element that each row contains

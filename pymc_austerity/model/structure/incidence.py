@@ -38,36 +38,22 @@ class UsedAsAWhole(Exception):  # noqa: N818 - it is caught, and said
 
 
 class Incidence(NamedTuple):
-    """The rows that contain each of E elements, as a compressed sparse matrix.
+    """The rows that contain each of E elements, as a compressed sparse matrix."""
 
-    Attributes
-    ----------
-    starts : ndarray of int, shape (E + 1,)
-    rows : ndarray of int32
-        Positions of the population: those of element e are ``rows[starts[e]:starts[e + 1]]``, increasing.
-    """
-
-    starts: Index
+    starts: Index  # (E + 1,)
+    # Positions of the population: those of element e are ``rows[starts[e]:starts[e + 1]]``, increasing
     rows: RowNumbers
 
 
 class Place(NamedTuple):
-    """One way in which a variable is looked up.
+    """One way in which a variable is looked up."""
 
-    Attributes
-    ----------
-    first, length : int
-        The number of the first element of the variable, and how many it has.
-    axis : int or None
-        The axis of the rows among those of the positions; None where these are the same for all rows.
-    is_chosen : bool
-        Whether some rows only make use of it.
-    """
-
+    # first, length: the number of the first element of the variable, and how many it has
     first: int
     length: int
+    # The axis of the rows among those of the positions; None where these are the same for all rows
     axis: int | None
-    is_chosen: bool
+    is_chosen: bool  # Whether some rows only make use of it
 
 
 class Lookups:

@@ -53,19 +53,12 @@ class Elsewhere(Protocol):
 
 
 class LikelihoodAt(NamedTuple):
-    """The log likelihood at some features.
+    """The log likelihood at some features."""
 
-    Attributes
-    ----------
-    total : Derivatives
-        Of the sum, by the features.
-    slopes : tuple of ndarray (k, n)
-        For each term the derivatives of its rows by the predictors: the p first ones, then the second ones
-        by predictors j <= k in the order of the rows of a matrix. Without columns where a term has no
-        predictors, or slopes are not stored, or sums come from elsewhere.
-    """
-
-    total: Derivatives
+    total: Derivatives  # Of the sum, by the features
+    # tuple of ndarray (k, n): for each term the derivatives of its rows by the predictors: the p first ones,
+    # then the second ones by predictors j <= k in the order of the rows of a matrix. Without columns where a
+    # term has no predictors, or slopes are not stored, or sums come from elsewhere.
     slopes: tuple[Slopes, ...]
 
 

@@ -30,25 +30,13 @@ _MOST_COORDINATES, _LARGEST = 1000, 1_000_000
 
 
 class Part(NamedTuple):
-    """A summand of a predictor.
+    """A summand of a predictor."""
 
-    Attributes
-    ----------
-    places : ndarray of int (k,), or None
-        Coordinates of the block, none of them twice; None for a summand without any.
-    values : TensorVariable, optional
-        Data (m, k) that multiply them; by default ones.
-    lookup : TensorVariable, optional
-        Data (m,): which one of the places it is in each row.
-    factors : tuple of TensorVariable
-        Data, one number a row or one for all, that multiply all of it.
-    sign : float
-    """
-
+    # (k,), or None: coordinates of the block, none of them twice; None for a summand without any
     places: Places | None
-    values: Variable | None = None
-    lookup: Variable | None = None
-    factors: tuple[Variable, ...] = ()
+    values: Variable | None = None  # Data (m, k) that multiply them; by default ones
+    lookup: Variable | None = None  # Data (m,): which one of the places it is in each row
+    factors: tuple[Variable, ...] = ()  # Data, one number a row or one for all, that multiply all of it
     sign: float = 1.0
 
 

@@ -28,29 +28,14 @@ from pymc_austerity.model.structure.groups import Group
 
 
 class TermForm(NamedTuple):
-    """How the rows of a local term depend on the block.
-
-    Attributes
-    ----------
-    factorisation : Factorisation
-    term : LocalTerm
-        One of its local terms.
-    rows : TensorVariable
-        The rows of the term as a graph in which the predictor occurs.
-    predictors : tuple of TensorVariable
-        One linear predictor in the graph of `rows`; empty if there is none.
-    obstacles : tuple of str
-        Why there is none.
-    groups : tuple of Group
-        Long variables of which a predictor contains one element for each row.
-    """
+    """How the rows of a local term depend on the block."""
 
     factorisation: Factorisation
-    term: LocalTerm
-    rows: Variable
-    predictors: tuple[Variable, ...]
-    obstacles: tuple[str, ...] = ()
-    groups: tuple[Group, ...] = ()
+    term: LocalTerm  # One of its local terms
+    rows: Variable  # The rows of the term as a graph in which the predictor occurs
+    predictors: tuple[Variable, ...]  # One linear predictor in the graph of `rows`; empty if there is none
+    obstacles: tuple[str, ...] = ()  # Why there is none
+    groups: tuple[Group, ...] = ()  # Long variables of which a predictor contains one element for each row
 
     @property
     def has_one(self) -> bool:

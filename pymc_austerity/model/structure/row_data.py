@@ -33,21 +33,11 @@ class TooMany(Exception):  # noqa: N818 - it is caught, and becomes an obstacle
 
 
 class Column(NamedTuple):
-    """One number of each row.
+    """One number of each row."""
 
-    Attributes
-    ----------
-    variable : int
-        Number of the variable that holds it.
-    element : int
-        Place of the number among those of a row.
-    part : str
-        All of it; or whether it is finite, or a finite number in its place.
-    """
-
-    variable: int
-    element: int
-    part: str = "all"
+    variable: int  # Number of the variable that holds it
+    element: int  # Place of the number among those of a row
+    part: str = "all"  # All of it; or whether it is finite, or a finite number in its place
 
     def of(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Numbers of some rows, from the values (m, k) of all variables."""
@@ -205,13 +195,7 @@ class RowData:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of data of a row function.
-
-    Attributes
-    ----------
-    values : ValuesOfRows
-    columns : list of Column
-    """
+    """Columns of data of a row function."""
 
     values: ValuesOfRows
     columns: list[Column]

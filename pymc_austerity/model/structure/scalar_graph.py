@@ -42,36 +42,18 @@ class Obstacle(Exception):  # noqa: N818 - it is caught, and said
 
 
 class AffineScalar(NamedTuple):
-    """One number of each row that is affine in the block.
-
-    Attributes
-    ----------
-    variable : TensorVariable
-    element : tuple of (int or None)
-        Its place there; None on the row axis.
-    """
+    """One number of each row that is affine in the block."""
 
     variable: Variable
-    element: tuple[int | None, ...]
+    element: tuple[int | None, ...]  # Its place there; None on the row axis
 
 
 class ScalarGraph(NamedTuple):
-    """The rows of a term as an expression.
+    """The rows of a term as an expression."""
 
-    Attributes
-    ----------
-    rows : TensorVariable
-        The graph that was taken apart.
-    expression : Expression
-        Predictor k is the k-th of `scalars`; data are the columns of `data`.
-    guards : tuple of Expression
-        Affine in the predictors. The rows are minus infinity where one of them is below zero.
-    scalars : tuple of AffineScalar
-    data : RowData
-    """
-
-    rows: Variable
-    expression: Expression
+    rows: Variable  # The graph that was taken apart
+    expression: Expression  # Predictor k is the k-th of `scalars`; data are the columns of `data`
+    # Affine in the predictors. The rows are minus infinity where one of them is below zero.
     guards: tuple[Expression, ...]
     scalars: tuple[AffineScalar, ...]
     data: RowData

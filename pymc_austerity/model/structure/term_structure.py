@@ -44,17 +44,10 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TermStructure:
-    """The form of all local terms of a factorisation; each part is found when it is first asked for.
-
-    Attributes
-    ----------
-    factorisation : Factorisation
-    most_features : int
-        Number of features above which none are used.
-    """
+    """The form of all local terms of a factorisation; each part is found when it is first asked for."""
 
     factorisation: Factorisation
-    most_features: int = MOST_FEATURES
+    most_features: int = MOST_FEATURES  # Number of features above which none are used
 
     @cached_property
     def forms_in_block(self) -> tuple[TermForm, ...]:

@@ -17,46 +17,22 @@ from pymc_austerity.target import Array
 
 
 class Anchor(NamedTuple):
-    """Point at which statistics were last taken in full, and these.
+    """Point at which statistics were last taken in full, and these."""
 
-    Attributes
-    ----------
-    age : int
-        Transitions since then.
-    others : dict of str to ndarray
-        Values of other variables.
-    references : tuple of ndarray
-    totals : Totals
-    """
-
-    age: int
-    others: dict[str, np.ndarray]
+    age: int  # Transitions since then
+    others: dict[str, np.ndarray]  # Values of other variables
     references: tuple[Array, ...]
     totals: Totals
 
 
 class Estimate(NamedTuple):
-    """Statistics of the likelihood at one transition.
+    """Statistics of the likelihood at one transition."""
 
-    Attributes
-    ----------
-    totals : Totals
-        Estimates of s and t over all data.
-    groups : list of Groups
-        Of the minibatch of each local term; empty if nothing was estimated.
-    n_used : int
-        Rows that were read.
-    noisy_rate : bool
-        Whether t is estimated too.
-    anchor : Anchor or None
-        That from which changes were estimated.
-    """
-
-    totals: Totals
-    groups: list[Groups]
-    n_used: int
-    noisy_rate: bool = False
-    anchor: Anchor | None = None
+    totals: Totals  # Estimates of s and t over all data
+    groups: list[Groups]  # Of the minibatch of each local term; empty if nothing was estimated
+    n_used: int  # Rows that were read
+    noisy_rate: bool = False  # Whether t is estimated too
+    anchor: Anchor | None = None  # That from which changes were estimated
 
 
 class Estimator(Protocol):

@@ -21,24 +21,14 @@ DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
 
 @dataclass_state
 class GammaProcessState(StepMethodState):
-    """All that the step carries from draw to draw.
+    """All that the step carries from draw to draw."""
 
-    Attributes
-    ----------
-    n_transitions : int
-        m, since the chain began.
-    log_theta : list of ndarray
-        The processes of each variable; of a simplex this includes the total, which is not in a point.
-    written : list of ndarray
-        Values that were last put into a point: another step may have replaced them.
-    anchors : list
-        With ``control_variate="anchor"``, of each variable. They hold the values of other variables at the
-        time, which may have size N, such as allocations: as many numbers as a point.
-    """
-
-    n_transitions: int
+    n_transitions: int  # m, since the chain began
+    # The processes of each variable; of a simplex this includes the total, which is not in a point
     log_theta: Any
-    written: Any
+    written: Any  # Values that were last put into a point: another step may have replaced them
+    # With ``control_variate="anchor"``, of each variable. They hold the values of other variables at the
+    # time, which may have size N, such as allocations: as many numbers as a point.
     anchors: Any
 
 

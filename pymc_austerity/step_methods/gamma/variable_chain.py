@@ -24,32 +24,19 @@ class TransitionCost(NamedTuple):
 
 @dataclass(eq=False)
 class VariableChain:
-    """The processes of one variable in one chain.
-
-    Attributes
-    ----------
-    prior : GammaPrior
-    structure : Structure
-        What was found out about the likelihood.
-    compiled : Conjugacy or None
-        The likelihood, of size N: None in a worker before the first draw.
-    log_theta : ndarray of shape (n_rows, n_parts), or None
-        Where the processes are; of a simplex this includes the total, which is not in a point. None at the
-        beginning of a chain.
-    written : ndarray or None
-        The value that was last put into a point: another step may have replaced it.
-    anchor : Anchor or None
-        Where statistics were last taken in full.
-    fixed_parameters : (ndarray, ndarray) or None
-        Those of the prior, once they are known, if they depend on no other variable and no shared data.
-    """
+    """The processes of one variable in one chain."""
 
     prior: GammaPrior
-    structure: Structure
-    compiled: Conjugacy | None
+    structure: Structure  # What was found out about the likelihood
+    compiled: Conjugacy | None  # The likelihood, of size N: None in a worker before the first draw
+    # (n_rows, n_parts), or None: where the processes are; of a simplex this includes the total, which is not
+    # in a point. None at the beginning of a chain.
     log_theta: Array | None = None
+    # The value that was last put into a point: another step may have replaced it
     written: Array | None = None
-    anchor: Anchor | None = None
+    anchor: Anchor | None = None  # Where statistics were last taken in full
+    # (ndarray, ndarray) or None: those of the prior, once they are known, if they depend on no other variable
+    # and no shared data
     fixed_parameters: tuple[Array, Array] | None = None
 
     def __getstate__(self) -> dict[str, Any]:

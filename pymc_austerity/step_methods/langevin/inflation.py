@@ -25,18 +25,10 @@ _PER_HALVING = 8
 
 
 class LinearDynamics(NamedTuple):
-    """The linear recursion in coordinates in which its drift is diagonal.
+    """The linear recursion in coordinates in which its drift is diagonal."""
 
-    Attributes
-    ----------
-    rates : ndarray of shape (D,)
-        Eigenvalues of L'AL.
-    noise : ndarray of shape (D, D)
-        Covariance of the gradient, in these coordinates.
-    """
-
-    rates: npt.NDArray[np.float64]
-    noise: Matrix
+    rates: npt.NDArray[np.float64]  # (D,): eigenvalues of L'AL
+    noise: Matrix  # (D, D): covariance of the gradient, in these coordinates
 
     @property
     def largest_stable(self) -> float:

@@ -54,20 +54,11 @@ class SgldOptions(NamedTuple):
 
 
 class SgldRecipe(NamedTuple):
-    """What of a plan travels to other processes; nothing has size N.
-
-    Attributes
-    ----------
-    dynamics : Dynamics
-    mode_fit : ModeFit or None
-        None if the posterior has no mode, or too many dimensions to look for one.
-    linear : LinearDynamics or None
-        On the normal distribution at the mode.
-    """
+    """What of a plan travels to other processes; nothing has size N."""
 
     dynamics: Dynamics
-    mode_fit: ModeFit | None
-    linear: LinearDynamics | None = None
+    mode_fit: ModeFit | None  # None if the posterior has no mode, or too many dimensions to look for one
+    linear: LinearDynamics | None = None  # On the normal distribution at the mode
 
 
 @dataclass(frozen=True)

@@ -46,15 +46,9 @@ _ROUNDING = 1e-9
 
 @dataclass_state
 class LangevinState(StepMethodState):
-    """All that the step carries from draw to draw.
+    """All that the step carries from draw to draw."""
 
-    Attributes
-    ----------
-    n_transitions : int
-        m, since the chain began, where the step size decreases.
-    """
-
-    n_transitions: int
+    n_transitions: int  # m, since the chain began, where the step size decreases
 
 
 class SGLD(RebuiltStep):

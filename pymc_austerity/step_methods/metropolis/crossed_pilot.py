@@ -27,31 +27,16 @@ _SETTLE, _COUNTED, _STATES = 40, 100, 4
 
 
 class CrossedPilot(NamedTuple):
-    """A short run of sweeps over crossed plates, and what it measured.
+    """A short run of sweeps over crossed plates, and what it measured."""
 
-    Attributes
-    ----------
-    centers : list of Center
-        Mean of theta and of the effects, in either turn.
-    effects : list of ndarray
-        Means of the effects without their location, of either plate.
-    eps, states : list of ndarray
-        Some states: eps of either plate, and effects without their location.
-    predictions : list of PlatePrediction
-        Of either turn.
-    prediction : PlatePrediction
-        Of a sweep.
-    point : dict
-        The last state.
-    """
-
-    centers: list[Center]
-    effects: list[np.ndarray]
+    centers: list[Center]  # Mean of theta and of the effects, in either turn
+    effects: list[np.ndarray]  # Means of the effects without their location, of either plate
+    # eps, states: some states: eps of either plate, and effects without their location
     eps: list[np.ndarray]
     states: list[np.ndarray]
-    predictions: list[PlatePrediction]
-    prediction: PlatePrediction
-    point: PointType
+    predictions: list[PlatePrediction]  # Of either turn
+    prediction: PlatePrediction  # Of a sweep
+    point: PointType  # The last state
 
 
 def best_crossed_pilot(engine: CrossedEngine, point: PointType, rng: np.random.Generator) -> CrossedPilot:

@@ -50,39 +50,22 @@ _DRAWS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class CrossedRecipe(PlateRecipe):
-    """What of the plan travels to other processes: constants of size G + H, none of size N.
+    """What of the plan travels to other processes: constants of size G + H, none of size N."""
 
-    Attributes
-    ----------
-    other_fit : SharedFit
-        Of the second turn.
-    held : tuple of ndarray
-        In either turn, the effects of the other factor at the center, less their location.
-    scales : tuple of ndarray
-        Standard deviations of the effects of either plate.
-    kappas : tuple of float
-    """
-
-    other_fit: SharedFit
+    other_fit: SharedFit  # Of the second turn
+    # In either turn, the effects of the other factor at the center, less their location
     held: tuple[Vector, Vector]
-    scales: tuple[Vector, Vector]
+    scales: tuple[Vector, Vector]  # Standard deviations of the effects of either plate
     kappas: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class CrossedPlan(Plan):
-    """A step that sweeps over two crossed plates. It has size N.
-
-    Attributes
-    ----------
-    rows : CrossedSurvey
-    engine : CrossedEngine
-        Compiled already: the pilot has used it.
-    """
+    """A step that sweeps over two crossed plates. It has size N."""
 
     recipe: CrossedRecipe
     rows: CrossedSurvey
-    engine: CrossedEngine
+    engine: CrossedEngine  # Compiled already: the pilot has used it
 
     def compile(self, point: PointType) -> CompiledKernel:
         """The compiled sweeps."""

@@ -46,21 +46,11 @@ PLATE_ADVICE = (
 
 
 class Mixing(NamedTuple):
-    """What a pilot run says of the draws of a step.
+    """What a pilot run says of the draws of a step."""
 
-    Attributes
-    ----------
-    efficiency : float
-        Effective draws (bulk) for each draw, of the coordinate that mixes worst.
-    dimension : int
-        Which coordinate of the block that is.
-    n_draws : int
-        Draws of the pilot.
-    """
-
-    efficiency: float
-    dimension: int
-    n_draws: int
+    efficiency: float  # Effective draws (bulk) for each draw, of the coordinate that mixes worst
+    dimension: int  # Which coordinate of the block that is
+    n_draws: int  # Draws of the pilot
 
     @property
     def is_poor(self) -> bool:

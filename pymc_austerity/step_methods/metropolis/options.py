@@ -125,44 +125,29 @@ class TunaFields(TypedDict):
 
 @dataclass(frozen=True)
 class MetropolisOptions:
-    """What a step was asked for; see `MetropolisHastings` for most of it.
-
-    Attributes
-    ----------
-    model : pymc.Model
-    vars : tuple of value variables
-    acceptance : AcceptanceRule
-    default_batch : int or None
-        Batch size if the rule has none, instead of the rule's own default.
-    proposal, control_variate, subsample, range_bound, threshold, temperature, tune, elementwise
-    set_up_budget
-    steps_per_draw : int
-        0 if it was not given.
-    chi, switch_above, curvature, debug
-        As of `TunaMH`. Other steps have `switch_above` 0: a plate is decided on all rows, or by `acceptance`.
-    fewest_groups : int
-        Effects of so many groups or more are moved as a plate.
-    """
+    """What a step was asked for; see `MetropolisHastings` for most of it."""
 
     model: pm.Model
     vars: tuple[Variable, ...]
     acceptance: AcceptanceRule
-    default_batch: int | None = None
+    default_batch: int | None = None  # Batch size if the rule has none, instead of the rule's own default
     proposal: ProposalOption = None
     control_variate: Taylor | None = None
     subsample: Subsample | None = None
     range_bound: RangeOption = None
-    steps_per_draw: int = 0
+    steps_per_draw: int = 0  # 0 if it was not given
     threshold: int = 1000
     temperature: float = 1.0
     tune: bool = True
     elementwise: bool = False
     set_up_budget: float = DEFAULT_BUDGET
+    # chi, switch_above, curvature, debug: as of `TunaMH`. Other steps have `switch_above` 0: a plate is
+    # decided on all rows, or by `acceptance`.
     chi: float = 0.0
     switch_above: float = 0.0
     curvature: Mapping[str, Curvature] = field(default_factory=dict)
     debug: bool = False
-    fewest_groups: int = FEWEST_GROUPS
+    fewest_groups: int = FEWEST_GROUPS  # Effects of so many groups or more are moved as a plate
 
 
 def checked_options(

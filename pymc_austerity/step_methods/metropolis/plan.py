@@ -59,21 +59,11 @@ class OtherDataError(Exception):
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of a block before a decision rule is chosen. It has size N.
+    """What is known of a block before a decision rule is chosen. It has size N."""
 
-    Attributes
-    ----------
-    structure : TermStructure
-        Of the local terms.
-    proposal : Proposal
-        The one that was asked for, or one that suits the block.
-    found : FittedTerms or None
-        Mode and expansion, if the proposal or a control variate need them.
-    """
-
-    structure: TermStructure
-    proposal: ProposalOption
-    found: FittedTerms | None
+    structure: TermStructure  # Of the local terms
+    proposal: ProposalOption  # The one that was asked for, or one that suits the block
+    found: FittedTerms | None  # Mode and expansion, if the proposal or a control variate need them
 
     @property
     def factorisation(self) -> Factorisation:
@@ -86,26 +76,6 @@ class Recipe:
     """What of a plan travels to other processes: what took passes over the data to find out.
 
     It also answers what differs between steps that move a block and those that move a plate.
-
-    Attributes
-    ----------
-    data : Fingerprint
-        Of the data that the plan was made for.
-    n_local : int
-        N, the number of local terms.
-    n_dim : int
-        D, the length of q.
-    rule : AcceptanceRule
-    proposal : Proposal
-    proposal_state : NamedTuple of ndarrays
-        State of the proposal before it has learnt anything.
-    mode_fit : ModeFit or None
-    certificates : RangeCertificates, RemainderCertificate or None
-        Bounds on the range of the log ratios, if the rule needs one and none was given.
-    sweep : int
-        Transitions of a draw, if `steps_per_draw` was not given: 1, or one for each element.
-    matrices : tuple of (int, int)
-        Rows and columns of the matrices with orthonormal columns, if the block is made of these.
     """
 
     # Whether effects of groups are moved as a plate.
@@ -113,15 +83,17 @@ class Recipe:
     # Sample statistics that steps of this kind have besides those of all steps.
     columns: ClassVar[dict[str, tuple[type, list[int]]]] = {}
 
-    data: Fingerprint
-    n_local: int
-    n_dim: int
+    data: Fingerprint  # Of the data that the plan was made for
+    n_local: int  # N, the number of local terms
+    n_dim: int  # D, the length of q
     rule: AcceptanceRule
     proposal: ProposalOption
-    proposal_state: object
+    proposal_state: object  # State of the proposal before it has learnt anything
     mode_fit: ModeFit | None
+    # Bounds on the range of the log ratios, if the rule needs one and none was given
     certificates: RangeCertificates | RemainderCertificate | None = None
-    sweep: int = 1
+    sweep: int = 1  # Transitions of a draw, if `steps_per_draw` was not given: 1, or one for each element
+    # Rows and columns of the matrices with orthonormal columns, if the block is made of these
     matrices: tuple[tuple[int, int], ...] = ()
 
     def bind(self) -> BoundProposal:
@@ -214,21 +186,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a step is made from.
+    """What a step is made from."""
 
-    Attributes
-    ----------
-    options : MetropolisOptions
-        What was asked for.
-    factorisation : Factorisation
-        The terms of the block, in the order of its vector q.
-    recipe : Recipe
-        What travels to other processes.
-    """
-
-    options: MetropolisOptions
-    factorisation: Factorisation
-    recipe: Recipe
+    options: MetropolisOptions  # What was asked for
+    factorisation: Factorisation  # The terms of the block, in the order of its vector q
+    recipe: Recipe  # What travels to other processes
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
@@ -237,17 +199,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class BlockPlan(Plan):
-    """A step that moves a block, or elements of it, ready to be compiled. It has size N.
+    """A step that moves a block, or elements of it, ready to be compiled. It has size N."""
 
-    Attributes
-    ----------
-    bound : BoundProposal or BoundElements
-        The proposal, ready for the block.
-    inputs : callable
-        ``(q) -> Inputs``: what the kernel is handed, which is made for a state of the block.
-    """
-
-    bound: BoundProposal | BoundElements
+    bound: BoundProposal | BoundElements  # The proposal, ready for the block
+    # callable: ``(q) -> Inputs``: what the kernel is handed, which is made for a state of the block
     inputs: Callable[[Vector], Inputs]
 
     def compile(self, point: PointType) -> CompiledKernel:

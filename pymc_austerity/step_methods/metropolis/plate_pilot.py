@@ -40,40 +40,22 @@ _OF_CELL = 1.5
 
 
 class PlatePrediction(NamedTuple):
-    """What a sweep costs, and how often its moves are accepted, by a pilot.
+    """What a sweep costs, and how often its moves are accepted, by a pilot."""
 
-    Attributes
-    ----------
-    n_groups, n_shared : int
-        G, and the length of theta.
-    shared_rows, plate_rows : float
-        Rows for either move.
-    shared_acceptance, plate_acceptance : float
-    n_effects : int
-        Effects of a group, q.
-    n_crossed : int
-        Of two crossed factors, how many of the groups are those of the second; else 0.
-    n_cells : int
-        Occupied cells of these.
-    looked_at : float
-        Rows that are drawn for one that is read, roughly: others are not kept.
-    reads_all : bool
-        Whether decisions are made on all rows.
-    mixing : Mixing or None
-        Effective draws of theta, measured; None as long as numbers of rows are tried out.
-    """
-
+    # n_groups, n_shared: G, and the length of theta
     n_groups: int
     n_shared: int
+    # shared_rows, plate_rows: rows for either move
     shared_rows: float
     plate_rows: float
     shared_acceptance: float
     plate_acceptance: float
-    n_effects: int = 1
-    n_crossed: int = 0
-    n_cells: int = 0
-    looked_at: float = 1.0
-    reads_all: bool = False
+    n_effects: int = 1  # Effects of a group, q
+    n_crossed: int = 0  # Of two crossed factors, how many of the groups are those of the second; else 0
+    n_cells: int = 0  # Occupied cells of these
+    looked_at: float = 1.0  # Rows that are drawn for one that is read, roughly: others are not kept
+    reads_all: bool = False  # Whether decisions are made on all rows
+    # Effective draws of theta, measured; None as long as numbers of rows are tried out
     mixing: Mixing | None = None
 
     @property
@@ -118,24 +100,14 @@ class PlatePrediction(NamedTuple):
 
 
 class Pilot(NamedTuple):
-    """A short run of sweeps over a plate, and what it measured.
+    """A short run of sweeps over a plate, and what it measured."""
 
-    Attributes
-    ----------
-    effects : ndarray (G,)
-        Mean of u_g, as if theta were at its fitted mean: means of levels, which do not follow the shared
-        variables as u_g does.
-    eps : ndarray (k, G)
-        Some states.
-    prediction : PlatePrediction
-    q : ndarray
-        The last state.
-    """
-
+    # (G,): mean of u_g, as if theta were at its fitted mean: means of levels, which do not follow the shared
+    # variables as u_g does
     effects: Vector
-    eps: np.ndarray
+    eps: np.ndarray  # (k, G): some states
     prediction: PlatePrediction
-    q: Vector
+    q: Vector  # The last state
 
 
 def with_kappa(arrays: Plate, kappa: float) -> Plate:

@@ -59,34 +59,16 @@ MOST_BOUNDED = 2
 
 @dataclass(frozen=True)
 class PlateSweeps:
-    """How a plate is moved, as the configuration says it.
+    """How a plate is moved, as the configuration says it."""
 
-    Attributes
-    ----------
-    effects : str
-        The value variables of the effects.
-    n_groups : int
-    kappa : float
-        So many times the rows are drawn for the shared move, which makes its decision less noisy.
-    """
-
-    effects: str
+    effects: str  # The value variables of the effects
     n_groups: int
-    kappa: float
+    kappa: float  # So many times the rows are drawn for the shared move, which makes its decision less noisy
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlateRecipe(Recipe):
-    """What of the plan travels to other processes: constants of size G, none of size N.
-
-    Attributes
-    ----------
-    proposal : PlateSweeps
-    fit : SharedFit
-    prediction : PlatePrediction
-    reads_all : bool
-    certificate : str
-    """
+    """What of the plan travels to other processes: constants of size G, none of size N."""
 
     is_plate: ClassVar[bool] = True
     columns: ClassVar[dict[str, tuple[type, list[int]]]] = PLATE_DTYPES_SHAPES
@@ -171,18 +153,11 @@ class PlateRecipe(Recipe):
 
 @dataclass(frozen=True)
 class PlatePlan(Plan):
-    """A step that sweeps over a plate. It has size N.
-
-    Attributes
-    ----------
-    rows : PlateSurvey
-    engine : PlateEngine
-        Compiled already: the pilot has used it.
-    """
+    """A step that sweeps over a plate. It has size N."""
 
     recipe: PlateRecipe
     rows: PlateSurvey
-    engine: PlateEngine
+    engine: PlateEngine  # Compiled already: the pilot has used it
 
     def compile(self, point: PointType) -> CompiledKernel:
         """The compiled sweeps."""

@@ -28,24 +28,12 @@ _FEW_ROWS, _MANY_TIMES = 150, 10
 
 
 class Prediction(NamedTuple):
-    """Expected cost of a transition, where the fitted normal distribution is the posterior.
+    """Expected cost of a transition, where the fitted normal distribution is the posterior."""
 
-    Attributes
-    ----------
-    terms : float
-        Expected number of rows that are evaluated for a transition.
-    total : float
-        C, the sum of the bounds c_i near the mode.
-    size : float
-        Mean of C M over moves, each with the C of its tier, divided by C near the mode.
-    n_dim : int
-        Dimensions of the normal distribution.
-    """
-
-    terms: float
-    total: float
-    size: float
-    n_dim: int
+    terms: float  # Expected number of rows that are evaluated for a transition
+    total: float  # C, the sum of the bounds c_i near the mode
+    size: float  # Mean of C M over moves, each with the C of its tier, divided by C near the mode
+    n_dim: int  # Dimensions of the normal distribution
 
     def __str__(self) -> str:
         return f"{few_digits(self.terms)} rows for a transition (C = {self.total:.3g}, M = {self.size:.3g})"

@@ -20,21 +20,16 @@ _ATTEMPTS = 100
 
 
 class Move(NamedTuple):
-    """A proposed move.
+    """A proposed move."""
 
-    Attributes
-    ----------
-    q, q_new : ndarray of shape (D,)
-    base : float
-        What the sum of the N' log ratios is added to: the change of the global terms, the proposal's own log
-        ratio, and the log ratios of the rows that are always read.
-    log_ratios : ndarray of shape (N',)
-        l_i(q_new) - l_i(q) of the rows that are sampled from, of remainders if there is a control variate.
-    """
-
+    # q, q_new (D,)
     q: Vector
     q_new: Vector
+    # What the sum of the N' log ratios is added to: the change of the global terms, the proposal's own log
+    # ratio, and the log ratios of the rows that are always read
     base: float
+    # (N',): l_i(q_new) - l_i(q) of the rows that are sampled from, of remainders if there is a control
+    # variate
     log_ratios: Vector
 
 

@@ -111,20 +111,11 @@ def checked_control_variate(given: object) -> Taylor:
 
 @dataclass(frozen=True, kw_only=True)
 class TunaRecipe(Recipe):
-    """What of the plan travels to other processes.
+    """What of the plan travels to other processes."""
 
-    Attributes
-    ----------
-    prediction : Prediction
-        Rows that are expected for a transition.
-    reads_all : bool
-        Whether the exact test on all rows is used instead.
-    certificate : str
-        Where the bounds come from, how large they are, and how much looser than at the center alone.
-    """
-
-    prediction: Prediction
-    reads_all: bool
+    prediction: Prediction  # Rows that are expected for a transition
+    reads_all: bool  # Whether the exact test on all rows is used instead
+    # Where the bounds come from, how large they are, and how much looser than at the center alone
     certificate: str
 
     @property
@@ -148,16 +139,10 @@ class TunaRecipe(Recipe):
 
 @dataclass(frozen=True)
 class TunaPlan(BlockPlan):
-    """A `TunaMH`, ready to be compiled. It has size N.
-
-    Attributes
-    ----------
-    rows : BoundedRows or None
-        The bounds, and rows drawn in proportion to them; None if all rows are read.
-    """
+    """A `TunaMH`, ready to be compiled. It has size N."""
 
     recipe: TunaRecipe
-    rows: BoundedRows | None
+    rows: BoundedRows | None  # The bounds, and rows drawn in proportion to them; None if all rows are read
 
 
 def plan_tuna(

@@ -22,23 +22,14 @@ from pymc_austerity.target import Index
 
 
 class RangeBound(NamedTuple):
-    """A bound on the range of the log ratios, ready for a kernel.
+    """A bound on the range of the log ratios, ready for a kernel."""
 
-    Attributes
-    ----------
-    function : callable
-        See `kernels.log_ratio_range`.
-    at : callable
-        ``(point) -> bound``: the first argument of `function`, for the present values of other variables.
-    compilable : bool, default True
-        Whether `function` is known to compile.
-    functions : tuple of str, default ()
-        The functions of a target that it calls, besides those that every kernel calls.
-    """
-
-    function: RangeOf
+    function: RangeOf  # callable: see `kernels.log_ratio_range`
+    # callable: ``(point) -> bound``: the first argument of `function`, for the present values of other
+    # variables
     at: Callable[[PointType], Any]
-    compilable: bool = True
+    compilable: bool = True  # Whether `function` is known to compile
+    # The functions of a target that it calls, besides those that every kernel calls
     functions: tuple[str, ...] = ()
 
 

@@ -31,18 +31,10 @@ from pymc_austerity.target import Index, Vector
 
 
 class PlateProposalState(NamedTuple):
-    """What a chain on plates carries from draw to draw: nothing is learnt while it runs.
+    """What a chain on plates carries from draw to draw: nothing is learnt while it runs."""
 
-    Attributes
-    ----------
-    scale : ndarray (1,)
-        1; other proposals have a scale that is adapted.
-    memories : tuple of ChainMemory
-        Of each plate.
-    """
-
-    scale: Vector
-    memories: tuple[ChainMemory, ...]
+    scale: Vector  # (1,): 1; other proposals have a scale that is adapted
+    memories: tuple[ChainMemory, ...]  # Of each plate
 
 
 class PlateEngine(CompiledKernel):
