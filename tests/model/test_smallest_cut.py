@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from pymc_austerity.model.structure.smallest_cut import smallest_cut
+from pymc_austerity.model.structure.case_predictors import smallest_cut
 
 
 def random_graph(rng, n):

@@ -3,6 +3,17 @@
 Every function here takes ``(x, y, n, out, error, other)``: y is the data of `rising` and `power`, `other` is
 room for work. Errors of libm are a few units in the last place. Where terms cancel, errors are relative to
 the sum of their sizes, not to the result.
+
+*Special functions that numba does not have: derivatives divided by k!, and their errors.* *Derivatives of log
+Gamma* are -psi(x) = zeta(1, x), without its pole, and (-1)^k (k - 1)! zeta(k, x), with Hurwitz's zeta by
+Euler and Maclaurin: terms are summed until x + i is 15 or more, then
+
+    zeta(s, x) = x^(1 - s) / (s - 1) + x^-s / 2 + sum over j of B_2j / (2j)! (s)_(2j - 1) x^(1 - s - 2j),
+
+whose error is below the first term that is left out. For s = 1 the first term is -log(x).
+
+*erfcx(x)* = exp(x^2) erfc(x), and log Phi. Their derivatives follow from recursions, which cancel in one
+tail; there asymptotic series are differentiated term by term.
 """
 
 from __future__ import annotations
@@ -16,21 +27,194 @@ from pymc_austerity.bounds.jets.codes import LARGEST_ORDER
 from pymc_austerity.bounds.jets.compiled import inner
 from pymc_austerity.bounds.jets.polynomials import (
     log1mexp_polynomials,
+    log_ndtr_polynomials,
     sigmoid_polynomials,
+    tail_series,
     taylor_table,
-)
-from pymc_austerity.bounds.jets.special import (
-    digamma_derivatives,
-    erfcx_derivatives,
-    log_gamma_derivatives,
-    log_ndtr_derivatives,
-    rising_derivatives,
 )
 from pymc_austerity.target import Vector
 
 _EPS = 2.0**-52
-_LIBM = 16.0 * _EPS
+# Relative errors.
+_SPECIAL = 4e-13
+# Terms are summed up to here.
+_FAR = 15.0
+# B_2j / (2j)!
+_BERNOULLI = (
+    1.0 / 12.0,
+    -1.0 / 720.0,
+    1.0 / 30240.0,
+    -1.0 / 1209600.0,
+    1.0 / 47900160.0,
+    -691.0 / 1307674368000.0,
+)
+# Sums of so many terms replace a difference of two values of log Gamma.
+_FEW_TERMS = 32.0
+_SQRT_PI, _ROOT_TWO = math.sqrt(math.pi), math.sqrt(2.0)
+_ROOT_TWO_OVER_PI, _HALF_LOG_TWO_PI = math.sqrt(2.0 / math.pi), 0.5 * math.log(2.0 * math.pi)
 _FACTORIALS = np.array([math.factorial(k) for k in range(LARGEST_ORDER + 2)], dtype=np.float64)
+# Where series are used, and below which exp(x^2) overflows.
+_SERIES_FROM, _OVERFLOW_BELOW = 12.0, -26.6
+_TAIL, _LOG_TAIL = tail_series()
+_LAMBDA = log_ndtr_polynomials()
+
+
+@inner
+def log_gamma_derivatives(x: float, n: int, out: Vector, error: Vector) -> None:
+    """Log Gamma for x > 0. The first derivative, and the value, have zeros: there errors are absolute."""
+    value = math.lgamma(x)
+    for k in range(n + 1):
+        out[k] = 0.0
+    while x < _FAR:
+        inverse = 1.0 / x
+        power = inverse
+        for k in range(1, n + 1):
+            out[k] += power
+            power *= inverse
+        x += 1.0
+    inverse = 1.0 / x
+    square = inverse * inverse
+    power = 1.0  # x^(1 - k)
+    for k in range(1, n + 1):
+        total = -math.log(x) if k == 1 else power / (k - 1)
+        total += 0.5 * power * inverse
+        rising, last = float(k), power * square
+        for j in range(len(_BERNOULLI)):
+            total += _BERNOULLI[j] * rising * last
+            rising *= (k + 2 * j + 1) * (k + 2 * j + 2)
+            last *= square
+        out[k] += total
+        power *= inverse
+    out[0] = value
+    sign = -1.0
+    for k in range(n + 1):
+        if k:
+            out[k] *= sign / k
+            sign = -sign
+        error[k] = _SPECIAL * (abs(out[k]) + (1.0 if k < 2 else 0.0))
+
+
+@inner
+def digamma_derivatives(x: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
+    """The derivatives of log Gamma, moved by one."""
+    log_gamma_derivatives(x, n + 1, other, other[n + 2 :])
+    for k in range(n + 1):
+        out[k] = (k + 1) * other[k + 1]
+        error[k] = (k + 1) * other[n + 3 + k]
+
+
+@inner
+def rising_derivatives(x: float, y: float, n: int, out: Vector, error: Vector, other: Vector) -> None:
+    """Log Gamma(x + y) - log Gamma(x): the sum of log(x + k) for a small whole y."""
+    if y <= _FEW_TERMS and y == math.floor(y):
+        for k in range(n + 1):
+            out[k], error[k] = 0.0, 0.0
+        for i in range(int(y)):
+            inverse = 1.0 / (x + i)
+            power = -inverse
+            value = math.log(x + i)
+            out[0] += value
+            error[0] += _SPECIAL * abs(value) + 2.0 * _EPS
+            for k in range(1, n + 1):
+                out[k] -= power / k
+                error[k] += _SPECIAL * abs(power) / k
+                power *= -inverse
+        return
+    log_gamma_derivatives(x, n, other, error)
+    for k in range(n + 1):
+        other[n + 1 + k] = error[k]
+    log_gamma_derivatives(x + y, n, out, error)
+    for k in range(n + 1):
+        out[k] -= other[k]
+        error[k] += other[n + 1 + k]
+
+
+@inner
+def erfcx_derivatives(x: float, n: int, out: Vector, error: Vector) -> None:
+    """e^(k + 1) = 2 x e^(k) + 2 k e^(k - 1), and e' = 2 x e - 2 / sqrt(pi)."""
+    if x > _SERIES_FROM:
+        _series(_TAIL, x, 0.5, 1.0, n, out, error)
+        for k in range(n + 1):
+            out[k] /= _SQRT_PI
+        return
+    out[0] = math.exp(x * x) * math.erfc(x) if x > _OVERFLOW_BELOW else math.inf
+    error[0] = _SPECIAL * out[0]
+    last, last_error = -1.0 / _SQRT_PI, _EPS
+    for k in range(n):
+        out[k + 1] = 2.0 * (x * out[k] + last) / (k + 1)
+        error[k + 1] = 2.0 * (abs(x) * error[k] + last_error) / (k + 1) + 4.0 * _EPS * abs(out[k + 1])
+        last, last_error = out[k], error[k]
+
+
+@inner
+def log_ndtr_derivatives(x: float, n: int, out: Vector, error: Vector) -> None:
+    """Log Phi: polynomials in x and phi / Phi, or series."""
+    if x < -_SERIES_FROM:
+        _log_ndtr_tail(x, n, out, error)
+        return
+    z = -x / _ROOT_TWO
+    scaled = math.exp(z * z) * math.erfc(z) if z > _OVERFLOW_BELOW else math.inf
+    rate = _ROOT_TWO_OVER_PI / scaled
+    if x > -1.0:
+        out[0] = math.log1p(-0.5 * math.erfc(-z))
+    else:
+        out[0] = math.log(0.5 * scaled) - 0.5 * x * x
+    error[0] = _SPECIAL * abs(out[0])
+    for k in range(1, n + 1):
+        total, size, power = 0.0, 0.0, 1.0
+        if rate > 0.0:
+            for i in range(k):
+                inner, inner_size = 0.0, 0.0
+                for j in range(k - i, 0, -1):
+                    inner = (inner + _LAMBDA[k, i, j]) * rate
+                    inner_size = (inner_size + abs(_LAMBDA[k, i, j])) * rate
+                total += power * inner
+                size += abs(power) * inner_size
+                power *= x
+        out[k] = total / _FACTORIALS[k]
+        error[k] = _SPECIAL * size / _FACTORIALS[k]
+
+
+@inner
+def _log_ndtr_tail(x: float, n: int, out: Vector, error: Vector) -> None:
+    """-t^2 / 2 - log(t) - log(2 pi) / 2 + log A(1 / t^2) at t = -x, whose derivatives by x are positive."""
+    t = -x
+    _series(_LOG_TAIL, t, 1.0, 0.0, n, out, error)
+    out[0] -= 0.5 * t * t + math.log(t) + _HALF_LOG_TWO_PI
+    error[0] = _SPECIAL * abs(out[0])
+    power = 1.0
+    for k in range(1, n + 1):
+        power /= t
+        out[k] = power / k + (out[k] if k % 2 == 0 else -out[k])
+        if k == 1:
+            out[k] += t
+        elif k == 2:
+            out[k] -= 0.5
+        error[k] = _SPECIAL * abs(out[k])
+
+
+@inner
+def _series(table: Vector, x: float, scale: float, first: float, n: int, out: Vector, error: Vector) -> None:
+    """Derivatives of the sum of c_j scale^j x^-(first + 2 j)."""
+    inverse = 1.0 / x
+    v = scale * inverse * inverse
+    for k in range(n + 1):
+        total, binomial = 0.0, 1.0
+        term = inverse if first == 1.0 else 1.0
+        for _ in range(k):
+            term *= -inverse
+        for j in range(table.shape[0]):
+            m = first + 2.0 * j
+            binomial = 1.0
+            for i in range(k):
+                binomial *= (m + i) / (i + 1.0)
+            total += table[j] * binomial * term
+            term *= v
+        out[k] = total
+        error[k] = _SPECIAL * abs(total)
+
+
+_LIBM = 16.0 * _EPS
 _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 _SIGMOID = taylor_table(sigmoid_polynomials())
 _LOG1MEXP = taylor_table(log1mexp_polynomials())

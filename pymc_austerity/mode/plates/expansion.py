@@ -1,4 +1,15 @@
-"""The second-order expansion of the log likelihood of a plate: sums over rows, in a pass over all of them."""
+"""The second-order expansion of the log likelihood of a plate: sums over rows, in a pass over all of them.
+
+*Sums over the rows of a plate of columns of levels of other factors, about the means of groups.* Such a
+column has a one where a row has the level. Its mean over a group is the share s of its cell, and sums of
+products are sums over cells. A factor that has one level in a group does not vary there, and adds nothing.
+
+*Sums over rows of derivatives by phi, the numbers that all rows of a plate share beside their predictor.*
+Rows are f_i(eta_i + t_i, phi* + psi), with psi = F d. Let A_g be the sum over a group of the derivatives of
+f_i' by phi, and tilt_g = -A_g / b_g. Where xbar_g . d has tilt_g . psi besides, e_g is again the level that
+the rows of its group see: the polynomial has no product of e_g and psi. A column of F is zero in the design,
+and has the mean tilt_g: z_i . d is then all by which a predictor moves, but for e_g.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +24,283 @@ from pymc_austerity.bounds.jets.points import BLOCK, Points, points_for, run_at_
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
 from pymc_austerity.kernels.plates.cells import Cells
 from pymc_austerity.kernels.plates.records import DispersionRows
-from pymc_austerity.mode.plates.dispersion_sums import dispersion_sums, no_dispersions, with_dispersions
 from pymc_austerity.mode.plates.group_means import of_cells
-from pymc_austerity.mode.plates.level_sums import add_levels
 from pymc_austerity.mode.plates.row_tables import fixed
-from pymc_austerity.mode.plates.slope_sums import add_groups_with_slopes
 from pymc_austerity.mode.plates.sorted_rows import SortedRows
 from pymc_austerity.target import Index, Matrix, Vector
 
-# A group whose weights nearly cancel has no level that its rows see: it is not expanded.
+
+class DispersionSums(NamedTuple):
+    """Sums over rows by n numbers phi, which a plate has besides."""
+
+    tilts: Matrix  # (G, n)
+    slopes: Vector  # (n,): sum of the derivatives by phi
+    hessian: Matrix  # (n, n): sum of second derivatives
+    squares: Matrix  # (n, n): sum of products of first derivatives
+    mixed: Matrix  # (n, P): sum of the derivatives of f_i' by phi times x_i - xbar_g
+
+
+def no_dispersions(n: int, n_rows: int) -> DispersionRows:
+    """Room for derivatives of rows."""
+    return DispersionRows(np.empty((n, n_rows)), np.empty((n, n_rows)), np.empty((n * (n + 1) // 2, n_rows)))
+
+
+def dispersion_sums(
+    of_rows: DispersionRows, rows: SortedRows, weights: Vector, means: Matrix, shares: Vector, n_columns: int
+) -> DispersionSums:
+    """Sums over rows of derivatives by the dispersions phi.
+
+    Parameters
+    ----------
+    of_rows : DispersionRows
+        Derivatives of f_i' by phi are put to zero in groups that are not expanded.
+    rows : SortedRows
+    weights : ndarray (G,)
+        b_g.
+    means : ndarray (G, D)
+        Of dense columns.
+    shares : ndarray (C,)
+        Means of the columns of cells.
+    n_columns : int
+        P.
+    """
+    n, n_groups = len(of_rows.slopes), len(weights)
+    tilts, dense, mixed = np.zeros((n_groups, n)), np.zeros((n, means.shape[1])), np.zeros((n, n_columns))
+    _add_mixed(of_rows, rows, (weights, means, shares), tilts, (dense, mixed))
+    mixed[:, rows.dense] += dense
+    hessian, place = np.zeros((n, n)), 0
+    for j in range(n):
+        for k in range(j, n):
+            total = of_rows.seconds[place].sum()
+            hessian[j, k] = hessian[k, j] = 2.0 * total if j == k else total
+            place += 1
+    return DispersionSums(
+        tilts, of_rows.slopes.sum(axis=1), hessian, of_rows.slopes @ of_rows.slopes.T, mixed
+    )
+
+
+@entry
+def _add_mixed(
+    of_rows: DispersionRows,
+    rows: SortedRows,
+    of_groups: tuple[Vector, Matrix, Vector],
+    tilts: Matrix,
+    result: tuple[Matrix, Matrix],
+) -> None:
+    """Tilts, and sums of mixed derivatives times columns about the means of their groups."""
+    (weights, means, shares), (dense, levels) = of_groups, result
+    mixed, n_factors = of_rows.mixed, rows.cells.n_factors
+    for j in range(mixed.shape[0]):
+        for g in range(weights.shape[0]):
+            total = 0.0
+            for i in range(rows.starts[g], rows.starts[g + 1]):
+                if weights[g] == 0.0:
+                    mixed[j, i] = 0.0
+                total += mixed[j, i]
+                for k in range(means.shape[1]):
+                    dense[j, k] += mixed[j, i] * (rows.x[i, k] - means[g, k])
+                for f in range(n_factors):
+                    levels[j, rows.levels[f, i]] += mixed[j, i]
+            for c in range(rows.cells.starts[g * n_factors], rows.cells.starts[(g + 1) * n_factors]):
+                levels[j, rows.cells.columns[c]] -= shares[c] * total
+            if weights[g] > 0.0:
+                tilts[g, j] = -total / weights[g]
+
+
+def with_dispersions(
+    sums: DispersionSums, slopes: Matrix, of_groups: tuple[Vector, Vector], polynomial: tuple[Vector, Matrix]
+) -> tuple[Vector, Matrix, Matrix]:
+    """The gradient c and the information W with phi, and what W lacks of being positive definite.
+
+    Parameters
+    ----------
+    sums : DispersionSums
+    slopes : ndarray (n, P)
+        F.
+    of_groups : tuple of ndarray (G,)
+        a_g and b_g.
+    polynomial : tuple
+        c and W without phi.
+
+    Returns
+    -------
+    gradient : ndarray (P,)
+    information, missing : ndarray (P, P)
+        Far from the mode second derivatives by phi may have either sign. With `missing` added those of each
+        number are at least sums of squares of first derivatives, which is what they are near at the mode.
+    """
+    (a, b), (gradient, information) = of_groups, polynomial
+    curved = sums.hessian + (sums.tilts * b[:, None]).T @ sums.tilts
+    cross = sums.mixed.T @ slopes
+    gradient = gradient + (sums.slopes - a @ sums.tilts) @ slopes
+    information = information - cross - cross.T - slopes.T @ curved @ slopes
+    missing = np.maximum(np.diag(sums.squares + curved), 0.0)
+    return gradient, information, (slopes.T * missing) @ slopes
+
+
+# Sums over the rows of a plate with random slopes: a_g, b_g, and x_i regressed on Z_i within each group.
+
+# A group whose weights nearly cancel is not expanded, and neither is one whose matrix b_g is not positive.
 _LEAST_SHARE = 0.25
+_NEGATIVE = 1e-9
+# What is left of a covariate by the others in a group, squared and relative, below which it is nothing.
+_NOTHING = 1e-12
+
+
+@entry
+def add_groups_with_slopes(
+    rows: SortedRows,
+    slopes: Vector,
+    curvatures: Vector,
+    of_groups: tuple[Vector, Vector, Matrix],
+    of_all: tuple[Vector, Matrix, Vector],
+) -> None:
+    """Sums of groups, and of columns less their regression on Z_i (lower triangle).
+
+    Parameters
+    ----------
+    rows : SortedRows
+    slopes, curvatures : ndarray (N,)
+        f_i' and f_i''; the latter are put to zero in groups that are not expanded.
+    of_groups : tuple of ndarray (G q,), (G q q,), (G q, D)
+        a_g, b_g and xbar_g are written.
+    of_all : tuple of ndarray (D,), (D, D), (D,)
+        Sums of f_i' z_i and w_i z_i z_i', and the largest |z_i|, are added to.
+    """
+    (a, b, means), (gradient, square, spread) = of_groups, of_all
+    x, starts, n_columns, q = rows.x, rows.starts, rows.x.shape[1], rows.covariates.shape[1] + 1
+    own, root = np.ones(q), np.zeros((q, q))
+    gram, right, z = np.zeros((q, q)), np.zeros((q, n_columns)), np.zeros(n_columns)
+    for g in range(starts.shape[0] - 1):
+        size = 0.0
+        gram[:] = 0.0
+        for i in range(starts[g], starts[g + 1]):
+            own[1:] = rows.covariates[i]
+            size += abs(curvatures[i])
+            for j in range(q):
+                a[g * q + j] += slopes[i] * own[j]
+                for k in range(q):
+                    gram[j, k] -= curvatures[i] * own[j] * own[k]
+        expanded = size > 0.0 and gram[0, 0] > _LEAST_SHARE * size
+        expanded = expanded and factorise_singular(gram, root)
+        if expanded:
+            b[g * q * q : (g + 1) * q * q] = gram.ravel()
+        else:
+            gram[:] = 0.0
+            for i in range(starts[g], starts[g + 1]):
+                curvatures[i] = 0.0
+                own[1:] = rows.covariates[i]
+                for j in range(q):
+                    for k in range(q):
+                        gram[j, k] += own[j] * own[k]
+            factorise_singular(gram, root)
+        for _ in range(2):  # what is left is regressed once more, as rounding is not small
+            right[:] = 0.0
+            for i in range(starts[g], starts[g + 1]):
+                own[1:] = rows.covariates[i]
+                weight = -curvatures[i] if expanded else 1.0
+                for c in range(n_columns):
+                    left = x[i, c]
+                    for j in range(q):
+                        left -= means[g * q + j, c] * own[j]
+                    for j in range(q):
+                        right[j, c] += weight * own[j] * left
+            solve_singular(root, right)
+            means[g * q : (g + 1) * q] += right
+        for i in range(starts[g], starts[g + 1]):
+            own[1:] = rows.covariates[i]
+            for c in range(n_columns):
+                z[c] = x[i, c]
+                for j in range(q):
+                    z[c] -= means[g * q + j, c] * own[j]
+                spread[c] = max(spread[c], abs(z[c]))
+                gradient[c] += slopes[i] * z[c]
+            for c in range(n_columns):
+                weighted = -curvatures[i] * z[c]
+                for k in range(c + 1):
+                    square[c, k] += weighted * z[k]
+
+
+@entry
+def factorise_singular(matrix: Matrix, root: Matrix) -> bool:
+    """Write the Cholesky factor, with zeros for columns that depend on others; False if it has none."""
+    root[:] = 0.0
+    for j in range(matrix.shape[0]):
+        for k in range(j + 1):
+            total = matrix[j, k]
+            for i in range(k):
+                total -= root[j, i] * root[k, i]
+            if j > k:
+                root[j, k] = total / root[k, k] if root[k, k] > 0.0 else 0.0
+            elif total > _NOTHING * matrix[j, j]:
+                root[j, j] = np.sqrt(total)
+            elif total < -_NEGATIVE * matrix[j, j] or matrix[j, j] < 0.0:
+                return False
+    return True
+
+
+@entry
+def solve_singular(root: Matrix, right: Matrix) -> None:
+    """Write a solution of R R' x = right over `right`, for a root of `factorise_singular`."""
+    q = root.shape[0]
+    for c in range(right.shape[1]):
+        for j in range(q):
+            for i in range(j):
+                right[j, c] -= root[j, i] * right[i, c]
+            right[j, c] = right[j, c] / root[j, j] if root[j, j] > 0.0 else 0.0
+        for back in range(q):
+            j = q - 1 - back
+            for i in range(j + 1, q):
+                right[j, c] -= root[i, j] * right[i, c]
+            right[j, c] = right[j, c] / root[j, j] if root[j, j] > 0.0 else 0.0
+
+
+@entry
+def add_levels(
+    rows: SortedRows,
+    slopes: Vector,
+    curvatures: Vector,
+    of_groups: tuple[Vector, Vector, Vector],
+    of_all: tuple[Vector, Matrix],
+) -> None:
+    """Write shares of cells that are not all of their group, and add to the gradient and the information.
+
+    Of the information either triangle of an element is written to. Sums of groups are known already, and
+    curvatures are zero in those that are not expanded.
+    """
+    (a, b, shares), (gradient, information) = of_groups, of_all
+    cells, n_factors = rows.cells, rows.cells.n_factors
+    weight, slope = np.zeros(gradient.shape[0]), np.zeros(gradient.shape[0])
+    for g in range(a.shape[0]):
+        first, last = rows.starts[g], rows.starts[g + 1]
+        total = b[g] if b[g] > 0.0 else float(last - first)
+        for f in range(n_factors):
+            begin, end = cells.starts[g * n_factors + f], cells.starts[g * n_factors + f + 1]
+            if end - begin < 2:
+                continue
+            for i in range(first, last):
+                weight[rows.levels[f, i]] -= curvatures[i] if b[g] > 0.0 else -1.0
+                slope[rows.levels[f, i]] += slopes[i]
+            for c in range(begin, end):
+                k = cells.columns[c]
+                shares[c] = weight[k] / total
+                gradient[k] += slope[k] - a[g] * shares[c]
+                information[k, k] += b[g] * shares[c]
+                weight[k] = slope[k] = 0.0
+                for other in range(begin, c + 1):
+                    information[k, cells.columns[other]] -= b[g] * shares[c] * shares[other]
+            for e in range(f):
+                before, after = cells.starts[g * n_factors + e], cells.starts[g * n_factors + e + 1]
+                if after - before < 2:
+                    continue
+                for i in range(first, last):
+                    information[rows.levels[f, i], rows.levels[e, i]] -= curvatures[i]
+                for c in range(begin, end):
+                    for other in range(before, after):
+                        product = shares[c] * shares[other]
+                        information[cells.columns[c], cells.columns[other]] -= b[g] * product
+
+
 # A column varies within groups if it does by this much, relative to its largest number; beside slopes, if
 # this much is left of it by a regression.
 _CONSTANT, _LEFT = 1e-12, 1e-9

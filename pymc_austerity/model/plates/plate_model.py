@@ -4,34 +4,58 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import NormalRV
 
 from pymc_austerity.bounds.expressions import forms
-from pymc_austerity.bounds.expressions.node import Expression, constant, predictor
+from pymc_austerity.bounds.expressions.evaluate import evaluate
+from pymc_austerity.bounds.expressions.node import Expression, constant, ordered, predictor
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.row_function import RowFunction
 from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
+from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
-from pymc_austerity.model.plates.dispersions import Dispersions, dispersions, shared_numbers
-from pymc_austerity.model.plates.effects_prior import EffectsPrior
-from pymc_austerity.model.plates.found_effects import found_effects
-from pymc_austerity.model.plates.gathers import Gather, LargeFactor, NoPlate, ScaledGather
+from pymc_austerity.model.plates.dispersions import Dispersions, dispersions, selected, shared_numbers
+from pymc_austerity.model.plates.effects_prior import (
+    EffectsPrior,
+    effects_prior,
+    is_positive,
+    is_standard,
+    typed,
+)
+from pymc_austerity.model.plates.gathers import (
+    Gather,
+    LargeFactor,
+    NoPlate,
+    ScaledGather,
+    is_looked_up,
+    largest_gather,
+    require_no_categories,
+    require_several_rows,
+    scaled,
+)
 from pymc_austerity.model.plates.inner_effects import (
     InnerEffects,
     Scaled,
     inner_effects,
     scaled_coordinates,
 )
-from pymc_austerity.model.plates.inner_scaled import require_own_scales, with_inner_centered
 from pymc_austerity.model.plates.limits import MOST_OUTER, require_few_shared
-from pymc_austerity.model.plates.normal_residuals import is_about_predictor, normal_precision
+from pymc_austerity.model.plates.matrix_effects import (
+    MatrixEffects,
+    matrix_effects,
+    matrix_group_effects,
+    rows_of_factor,
+)
 from pymc_austerity.model.plates.plate_rows import PlateRows
+from pymc_austerity.model.plates.slopes import GroupEffects, group_effects, names_of_effects
+from pymc_austerity.model.self_check import jittered
 from pymc_austerity.model.structure.affine_expressions import (
     AffineParts,
     affine_nodes,
@@ -42,6 +66,262 @@ from pymc_austerity.model.structure.case_predictors import CasePredictors, case_
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.row_data import Columns
 from pymc_austerity.model.structure.scalar_graph import Obstacle, ScalarGraph, scalar_graph
+
+# Normal residuals with one free scale, for which sums over rows are sufficient.
+
+# How near the curvature of the rows is to the precision.
+_TOLERANCE = 1e-8
+_ZERO = constant(0.0)
+
+
+def normal_precision(model: pm.Model, fact: Factorisation, name: str) -> Variable | None:
+    """Logarithm of the one precision of normal residuals, a function of theta; None for other likelihoods."""
+    rv = model[name]
+    op = getattr(rv.owner, "op", None)
+    if not isinstance(op, NormalRV):
+        return None
+    _, scale = typed(model, fact, op.dist_params(rv.owner))
+    if int(np.prod([k or 0 for k in scale.type.shape])) != 1 and scale.type.ndim:
+        return None
+    return -2.0 * pt.log(scale.flatten()[0] if scale.type.ndim else scale)
+
+
+def is_about_predictor(
+    fact: Factorisation,
+    graph: ScalarGraph,
+    rows: Expression,
+    scales: list[Expression],
+    log_precision: Variable,
+) -> bool:
+    """Is the mean of all rows their predictor, or its negative, and a number?
+
+    Sums over rows are sufficient then. They are not where the mean is a curve, or a multiple of the
+    predictor: the precision is not the curvature of the rows.
+
+    Parameters
+    ----------
+    fact : Factorisation
+    graph : ScalarGraph
+        The rows, taken apart.
+    rows : Expression
+        The likelihood; predictor 0 is that of the rows, predictor 1 the other.
+    scales : list of Expression
+        Predictor 1, if there is one, made of scalars of the graph.
+    log_precision : TensorVariable
+    """
+    powers = _by_powers(rows)
+    if len(scales) != 1 or powers is None or leaves(powers[2], "data") or leaves(scales[0], "data"):
+        return False
+    (scale,) = scales
+    places = leaves(scale, "predictor")
+    function = function_of(
+        [*fact.graph.values.values(), *fact.graph.data],
+        [log_precision, *(selected(graph, k) for k in places)],
+    )
+    for values in (list(fact.graph.point.values()), jittered(fact.graph)):
+        found, *scalars = (np.ravel(one)[0] for one in function(*values, *fact.graph.data_values()))
+        at = evaluate(scale, dict(zip(places, scalars, strict=True)), {})
+        curvature = -2.0 * float(evaluate(powers[2], {1: at}, {}))
+        if not np.isclose(curvature, np.exp(found), rtol=_TOLERANCE, atol=0.0):
+            return False
+    return True
+
+
+_Powers = tuple[Expression, Expression, Expression]
+
+
+def _by_powers(root: Expression) -> _Powers | None:
+    """Coefficients of 1, t and t^2, t being predictor 0; None if that is not all there is."""
+    found: dict[Expression, _Powers | None] = {}
+    for one in ordered(root):
+        if 0 not in leaves(one, "predictor"):
+            found[one] = (one, _ZERO, _ZERO)
+        elif one.op == "predictor":
+            found[one] = (_ZERO, constant(1.0), _ZERO)
+        else:
+            own = [found[arg] for arg in one.args]
+            known = [each for each in own if each is not None]
+            found[one] = _combined(one, known) if len(known) == len(own) else None
+    return found[root]
+
+
+def _combined(one: Expression, parts: list[_Powers]) -> _Powers | None:
+    if one.op == "sum":
+        first, factors = cast(tuple[float, tuple[float, ...]], one.value)
+        scaled = [
+            [forms.multiply(constant(factor), each) for each in part]
+            for factor, part in zip(factors, parts, strict=True)
+        ]
+        a, b, c = (forms.add(*each) for each in zip(*scaled, strict=True))
+        return forms.add(constant(first), a), b, c
+    if one.op == "square":
+        return _product(parts[0], parts[0])
+    return _product(*parts) if one.op == "product" else None
+
+
+def _product(a: _Powers, b: _Powers) -> _Powers | None:
+    degree = sum(max(k for k in range(3) if k == 0 or part[k] is not _ZERO) for part in (a, b))
+    if degree > 2:
+        return None
+    return (
+        forms.multiply(a[0], b[0]),
+        forms.add(forms.multiply(a[0], b[1]), forms.multiply(a[1], b[0])),
+        forms.add(forms.multiply(a[0], b[2]), forms.multiply(a[1], b[1]), forms.multiply(a[2], b[0])),
+    )
+
+
+# The effects of groups in a model: one vector, several of the same groups, or a matrix.
+
+
+class FoundEffects(NamedTuple):
+    """Effects of groups as they were found in a model."""
+
+    original: Factorisation  # Its block is theta, then the effects as the model has them
+    factorisation: Factorisation  # Its block is theta, then the effects as vectors
+    gather: Gather  # The likelihood in these, and the intercepts
+    names: tuple[str, ...]  # Of the vectors: intercepts, then slopes
+    variables: tuple[str, ...]  # Of the value variables
+    matrix: MatrixEffects | None  # If they are one
+
+    @property
+    def n_vectors(self) -> int:
+        """Number of vectors that effects are in; 1 if those of a group are side by side."""
+        return 1 if self.matrix is not None and self.matrix.by_group else len(self.names)
+
+    def priors(self, model: pm.Model, fact: Factorisation, gather: Gather) -> GroupEffects:
+        """Priors of the effects; in the likelihood others may have taken the place of standardised ones.
+
+        Raises
+        ------
+        NoPlate
+            If they are of another form.
+        """
+        if self.matrix is None:
+            return group_effects(model, fact, gather, self.names)
+        matrix = self.matrix._replace(factorisation=fact, gather=gather)
+        return matrix_group_effects(model, self.original, matrix)
+
+    def inner(self, factor: list[Variable]) -> tuple[InnerEffects, ...]:
+        """Elements of their covariance's factor that are proposed in other units."""
+        if self.matrix is None:
+            return ()
+        return rows_of_factor(self.original, factor, len(self.names), self.variables)
+
+
+def found_effects(model: pm.Model, fact: Factorisation, fewest: int) -> FoundEffects | None:
+    """The effects of `fewest` groups or more; None if there are none.
+
+    Raises
+    ------
+    NoPlate
+        If there are, in a form that is no plate.
+    """
+    matrix = matrix_effects(model, fact, fewest)
+    gather = largest_gather(fact, fewest) if matrix is None else matrix.gather
+    if gather is None:
+        require_several_rows(fact, fewest)
+        return None
+    require_no_categories(model, gather.term.name, gather.name)
+    split = fact if matrix is None else matrix.factorisation
+    names = names_of_effects(split, gather)
+    if matrix is not None and names != matrix.names:
+        raise NoPlate(
+            f"the first effects of {matrix.name!r} are to be intercepts, and all others slopes, each times "
+            "its data and nothing else: write u[index, 0] + b * x + u[index, 1] * x, with the mean slope b "
+            "apart"
+        )
+    split = _with_last(split, names)
+    if len(split.var_names) == len(names):
+        raise NoPlate(f"there are no shared variables beside the effects {names[0]!r}")
+    variables = names if matrix is None else (matrix.name,)
+    original = _with_last(fact, variables)
+    return FoundEffects(original, split, gather._replace(name=names[0]), names, variables, matrix)
+
+
+def _with_last(fact: Factorisation, names: tuple[str, ...]) -> Factorisation:
+    return replace(fact, var_names=(*(n for n in fact.var_names if n not in names), *names))
+
+
+# Effects of other factors that a model has not centred, ``scale * v[idx]``, as effects with that scale.
+
+
+def with_inner_centered(
+    model: pm.Model, fact: Factorisation, gather: Gather, n_effects: int
+) -> tuple[Factorisation, Gather, tuple[InnerEffects, ...]]:
+    """The same likelihood and prior in v = scale z, for each short vector z of standard normals.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    fact : Factorisation
+        Its block is theta, then the effects of the plate.
+    gather : Gather
+        The effects of the plate.
+    n_effects : int
+        Vectors of these.
+    """
+    found: list[InnerEffects] = []
+    first = 0
+    for name in fact.var_names[:-n_effects]:
+        size = int(np.prod(fact.graph.values[name].type.shape))
+        own = _scaled(model, fact, gather._replace(name=name, n_groups=size))
+        if own is not None and own.scale is not None:
+            fact, gather = _with_prior(model, own, name), gather._replace(term=own.term)
+            coordinates = np.arange(first, first + size)
+            found.append(InnerEffects(coordinates, pt.zeros(()), own.scale, is_centered=False))
+        first += size
+    return fact, gather, tuple(found)
+
+
+def _scaled(model: pm.Model, fact: Factorisation, one: Gather) -> ScaledGather | None:
+    """The likelihood in v; None if z is no vector of standard normals that only a scale multiplies."""
+    value = fact.graph.values[one.name]
+    if value.type.ndim != 1 or one.n_groups < 2 or not is_looked_up(one.term.rows, value):
+        return None
+    try:
+        prior, found = effects_prior(model, fact, one.name), scaled(fact, one)
+    except NoPlate:  # it is a coefficient like others
+        return None
+    if found.scale is None or prior.family.name != "Normal" or not is_standard(fact, prior):
+        return None
+    own = _name(model, one.name)
+    elsewhere = [graph for name, graph in fact.globals if name != own]
+    if value in set(ancestors([found.scale, *elsewhere])) or not is_positive(fact, found.scale):
+        return None
+    return found
+
+
+def _with_prior(model: pm.Model, own: ScaledGather, name: str) -> Factorisation:
+    """The factorisation with the prior of v in the place of that of z."""
+    fact, value = own.factorisation, own.factorisation.graph.values[name]
+    log_prior: Variable = pm.logp(pm.Normal.dist(0.0, own.scale), value).sum()
+    terms = tuple((term, log_prior if term == _name(model, name) else graph) for term, graph in fact.globals)
+    return replace(fact, globals=terms)
+
+
+def _name(model: pm.Model, name: str) -> str:
+    """Name of the random variable of a value variable."""
+    return next(str(model.values_to_rvs[var].name) for var in model.value_vars if var.name == name)
+
+
+def require_own_scales(
+    fact: Factorisation, inner: tuple[InnerEffects, ...], coefficients: set[Variable]
+) -> None:
+    """Scales must not be coefficients, nor depend on effects: proposals move these together.
+
+    Raises
+    ------
+    NoPlate
+        If they do.
+    """
+    names = [fact.coordinate(int(one.coordinates[0]))[0] for one in inner]
+    values = {fact.graph.values[name] for name in fact.var_names}
+    effects = {value for value in values if value.name in names}
+    for name, one in zip(names, inner, strict=True):
+        of_scale = values.intersection(ancestors([one.scale]))
+        if of_scale & (coefficients | effects):
+            raise NoPlate(f"the scale of the effects {name!r} enters the likelihood in another way, too")
+
 
 # Predictors of a likelihood, at most: bounds are known for so many.
 MOST_PREDICTORS = 4

@@ -8,6 +8,10 @@ The graph of a term is affine in q near its inputs (`affine`) and nonlinear near
 predictor is a value in the affine part that holds one number for each row, or one for all, and through which
 everything passes: with it replaced by an input, nothing depends on q any more. Of several such values
 (``X @ b``, and ``y - X @ b``) the one nearest to the output is taken.
+
+*Long variables of which a predictor contains one element for each row.* A predictor with groups, eta_i = x_i
+. b + u[g_i], has for each row i one element g_i of the long variable u. `incidence` has the map from elements
+to rows, for terms of any form.
 """
 
 from __future__ import annotations
@@ -24,7 +28,15 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.structure.affine import Kind, core_of, kinds
-from pymc_austerity.model.structure.groups import Group
+from pymc_austerity.target import Index
+
+
+class Group(NamedTuple):
+    """A long variable of which a predictor contains one element for each row."""
+
+    variable: str  # Name of the value variable
+    n_elements: int  # Its length
+    elements: Index  # (n_rows,): the element that each row contains
 
 
 class TermForm(NamedTuple):

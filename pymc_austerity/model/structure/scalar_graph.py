@@ -3,32 +3,208 @@
 The graph is executed on expressions: a tensor that moves with the block is an array of them, in which the
 row axis has length one. Where the graph is no longer affine in the block, every number that enters from the
 affine part is a predictor; what does not move is data (`row_data`).
+
+*Where the operations of a graph are defined, if their stable form is defined in more places.* exp(log(x)) is
+x, but not for negative x, where the density of the model is not a number. The domain of a logarithm, root or
+power is kept as long as the nodes are there that have it. Where one of them has vanished, the rows become
+minus infinity outside of the domain, as where a check of parameters fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from pytensor.graph.basic import Apply, Variable
+import pytensor.scalar as ps
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Sum
+from pytensor.tensor.reshape import JoinDims, SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
+from pytensor.tensor.type import TensorType
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.guards import without_guards
-from pymc_austerity.bounds.expressions.node import Expression, predictor
+from pymc_austerity.bounds.expressions.node import Expression, constant, ordered, predictor
+from pymc_austerity.bounds.expressions.trees import over_cases, paths
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.structure import selection_rules  # noqa: F401 - registers rules
-from pymc_austerity.model.structure.affine import kinds
+from pymc_austerity.model.structure.affine import Kind, kinds
 from pymc_austerity.model.structure.affine_expressions import leaves
-from pymc_austerity.model.structure.affine_sources import affine_sources, read_by
-from pymc_austerity.model.structure.domains import Domain, domains_of, within
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
 from pymc_austerity.model.structure.row_data import MOST_NUMBERS, RowData, TooMany
 from pymc_austerity.model.structure.scalar_rules import NoForm
-from pymc_austerity.model.structure.tensor_rules import abstract_shape, tensor_rule
+from pymc_austerity.model.structure.tensor_rules import (
+    READ_FIRST,
+    abstract_shape,
+    keeps_rows_apart,
+    tensor_rule,
+)
+
+# Where a graph stops to be affine in the block.
+
+Kinds = dict[Variable, Kind]
+
+# What only moves numbers to other places, or puts some together.
+_RESHAPING = (Reshape, JoinDims, SplitDims)
+_PLACING = (
+    DimShuffle,
+    SpecifyShape,
+    TensorFromScalar,
+    ScalarFromTensor,
+    Join,
+    MakeVector,
+    Split,
+)
+_SELECTING = (Subtensor, AdvancedSubtensor, IncSubtensor, AdvancedIncSubtensor)
+
+
+def read_by(node: Apply) -> list[Variable]:
+    """Inputs of which an operation reads the numbers, and not only the length."""
+    inputs = node.inputs[:1] if isinstance(node.op, READ_FIRST) else node.inputs
+    return [var for var in inputs if isinstance(var.type, TensorType | ScalarType)]
+
+
+def affine_sources(rows: Variable, kind: Kinds) -> list[Variable]:
+    """Affine values of which everything else is made.
+
+    These are what something that is not affine is made of, followed downwards as long as numbers are only
+    moved to other places; and where several of these have parts in common, the parts.
+    """
+    found: dict[Variable, None] = {}
+    for node in toposort([rows]):
+        if any(kind.get(out) is Kind.NONLINEAR for out in node.outputs):
+            found.update((var, None) for var in read_by(node) if kind.get(var) is Kind.AFFINE)
+    if kind.get(rows) is Kind.AFFINE:
+        found[rows] = None
+    sources = _behind(list(found), kind)
+    while shared := _shared(sources, kind):
+        parts = [part for var in sources for part in (_parts(var, kind) if var in shared else [var])]
+        sources = _behind(parts, kind)
+    return sources
+
+
+def _behind(variables: list[Variable], kind: Kinds) -> list[Variable]:
+    """Where the numbers of affine values come from, without sums of several."""
+    found: dict[Variable, None] = {}
+    stack = variables[::-1]
+    while stack:
+        var = stack.pop()
+        parts = _parts(var, kind)
+        if parts and (len(parts) == 1 or _is_placing(var.owner)) and not isinstance(var.owner.op, Sum):
+            stack += parts[::-1]
+        else:
+            found[var] = None
+    return list(found)
+
+
+def _parts(var: Variable, kind: Kinds) -> list[Variable]:
+    """The affine values of which `var` is made in a simple way; none where there is no such way."""
+    node = var.owner
+    if node is None or not (isinstance(node.op, Elemwise) or _is_placing(node) or _is_short_sum(node)):
+        return []
+    return [one for one in node.inputs if kind.get(one) is Kind.AFFINE]
+
+
+def _is_placing(node: Apply) -> bool:
+    """Does an operation move numbers to places that are the same for all rows?"""
+    if isinstance(node.op, _SELECTING):
+        is_set = isinstance(node.op, IncSubtensor | AdvancedIncSubtensor)
+        return all(isinstance(var, Constant) for var in node.inputs[1 + is_set :])
+    if isinstance(node.op, _RESHAPING):
+        return keeps_rows_apart(node)
+    return isinstance(node.op, _PLACING)
+
+
+def _is_short_sum(node: Apply) -> bool:
+    return isinstance(node.op, Sum) and None not in node.inputs[0].type.shape
+
+
+def _shared(sources: list[Variable], kind: Kinds) -> set[Variable]:
+    """Sources that are made of parts of which some are in other sources as well."""
+    below = {var: _below(var, kind) for var in sources}
+    return {
+        var
+        for var in sources
+        if any(below[var] & (below[other] | {other}) for other in sources if other is not var)
+    }
+
+
+def _below(var: Variable, kind: Kinds) -> set[Variable]:
+    found: set[Variable] = set()
+    stack = _parts(var, kind)
+    while stack:
+        one = stack.pop()
+        if one not in found:
+            found.add(one)
+            stack += _parts(one, kind)
+    return found
+
+
+def _is_whole(exponent: Expression) -> bool:
+    return exponent.op == "constant" and float(exponent.value).is_integer()  # type: ignore[arg-type]
+
+
+_ZERO, _ONE, _NEVER = constant(0.0), constant(1.0), constant(-np.inf)
+# What has to be positive, from the arguments of an operation; None for nothing.
+_POSITIVE: dict[type, Callable[..., Expression | None]] = {
+    ps.Log: lambda x: x,
+    ps.Log2: lambda x: x,
+    ps.Log10: lambda x: x,
+    ps.Sqrt: lambda x: x,
+    ps.Log1p: lambda x: forms.add(_ONE, x),
+    ps.Pow: lambda x, exponent: None if _is_whole(exponent) else x,
+}
+# Nodes that are defined for some arguments only.
+_WITH_DOMAIN = ("log", "log1p", "log1mexp", "power", "gammaln", "digamma", "rising")
+
+
+class Domain(NamedTuple):
+    """Condition that an operation sets on its argument."""
+
+    positive: Expression  # Has to be above zero
+    kept_by: frozenset[Expression]  # Nodes that are not defined elsewhere
+
+
+def domains_of(node: Apply, args: Sequence[np.ndarray], results: np.ndarray) -> list[Domain]:
+    """Conditions that a node sets on its first argument, for all elements that move and may be negative."""
+    if not isinstance(node.op, Elemwise) or type(node.op.scalar_op) not in _POSITIVE:
+        return []
+    inside, found = _POSITIVE[type(node.op.scalar_op)], []
+    for *own, result in zip(
+        *(np.broadcast_to(one, results.shape).ravel() for one in (*args, results)), strict=True
+    ):
+        positive = inside(*own)
+        if positive is not None and positive.moves and not positive.range.is_positive:
+            found.append(Domain(positive, _with_domain(result)))
+    return found
+
+
+def within(root: Expression, domains: Iterable[Domain]) -> Expression:
+    """The expression; minus infinity outside of the domains that it has lost."""
+    nodes = [_with_domain(case) for _, case in paths(root)]
+    for domain in dict.fromkeys(domains):
+        if not domain.kept_by or not all(domain.kept_by <= own for own in nodes):
+            root = forms.select(_is_inside(domain.positive), root, _NEVER)
+    return root
+
+
+@over_cases
+def _is_inside(x: Expression) -> Expression:
+    """Whether it is not negative. Cases in which it does not move are what they are."""
+    return forms.greater_equal(x, _ZERO) if x.moves else _ONE
+
+
+def _with_domain(expression: Expression) -> frozenset[Expression]:
+    return frozenset(one for one in ordered(expression) if one.op in _WITH_DOMAIN and one.moves)
+
 
 # Numbers that enter from the affine part of a graph, at most; and those among which they may be.
 MOST_SCALARS = 64

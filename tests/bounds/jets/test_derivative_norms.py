@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds.jets import efforts
-from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms, midpoints
+from pymc_austerity.bounds.jets.derivative_norms import Effort, covering, derivative_norms, midpoints
 from pymc_austerity.bounds.jets.efforts import row_bounds
-from pymc_austerity.bounds.jets.largest_form import covering
 from pymc_austerity.bounds.jets.tape import multi_indices, tape_of
 from pymc_austerity.bounds.row_function import RowFunction
 from tests.bounds.closed_forms import curvature, normal_norms

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.jets.largest_form import _points, covering, largest_forms
+from pymc_austerity.bounds.jets.derivative_norms import _points, covering, largest_forms
 from pymc_austerity.bounds.jets.tape import multi_indices
 
 # How much larger than the truth a bound may be, for coefficients that are known.

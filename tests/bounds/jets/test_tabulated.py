@@ -7,8 +7,8 @@ import pytest
 
 from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import constant, data, predictor
-from pymc_austerity.bounds.jets import efforts, tabulated
-from pymc_austerity.bounds.jets.tabulated import TabulatedBounds, separated
+from pymc_austerity.bounds.jets import efforts
+from pymc_austerity.bounds.jets.efforts import TabulatedBounds, separated
 from tests.bounds.closed_forms import curvature
 from tests.bounds.jets.likelihoods import LIKELIHOODS, rows
 from tests.bounds.jets.test_derivative_norms import bounds_of
@@ -79,9 +79,9 @@ def test_one_elementary_function_or_the_other():
 def test_a_table_that_is_too_small_is_found_out(monkeypatch):
     """The test above sees a table that forgets the cells at both ends."""
     # Planted fault: a table without the cells at both ends.
-    look_up = tabulated._look_up.py_func
+    look_up = efforts._look_up.py_func
     monkeypatch.setattr(
-        tabulated, "_look_up", lambda table, eta, length, *others: look_up(table, eta, 0.9 * length, *others)
+        efforts, "_look_up", lambda table, eta, length, *others: look_up(table, eta, 0.9 * length, *others)
     )
     with pytest.raises(AssertionError):
         test_hardly_above_the_closed_form("negative binomial", 3)

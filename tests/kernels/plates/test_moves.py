@@ -11,9 +11,8 @@ from scipy import stats
 
 from pymc_austerity.kernels.plates import decisions, moves
 from pymc_austerity.kernels.plates.cubic import add_cubic
-from pymc_austerity.kernels.plates.moves import move_plate, move_shared
+from pymc_austerity.kernels.plates.moves import move_plate, move_shared, propose_shared, to_theta, to_zeta
 from pymc_austerity.kernels.plates.scores import from_scores, to_scores
-from pymc_austerity.kernels.plates.shared_proposal import propose_shared, to_theta, to_zeta
 from pymc_austerity.kernels.plates.thinning import Rates, rates_of, shift_of
 from tests.kernels.plates.cases import DRAWN, SIZES, case_of, mean_power, pair_of
 from tests.kernels.plates.test_coordinates import log_jacobian

@@ -10,12 +10,12 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_austerity.kernels.plates import moves, outer_move
+from pymc_austerity.kernels.plates import moves, sweeps
 from pymc_austerity.kernels.plates.coordinates import displacement
 from pymc_austerity.kernels.plates.decisions import Counts
 from pymc_austerity.kernels.plates.moves import move_shared
 from pymc_austerity.kernels.plates.nested import outer_terms, standardised_outer, write_outer
-from pymc_austerity.kernels.plates.outer_move import move_outer
+from pymc_austerity.kernels.plates.sweeps import move_outer
 from pymc_austerity.mode.plates.center import PlateSurvey
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.plates.plate_model import plate_model
@@ -219,8 +219,8 @@ def test_states_after_outer_moves(spelling, monkeypatch):
     def independent(rng, old, width):
         return rng.standard_normal(), 0.0
 
-    monkeypatch.setattr(outer_move, "at_theta", at_theta)
-    monkeypatch.setattr(outer_move, "propose_normal", independent)
+    monkeypatch.setattr(sweeps, "at_theta", at_theta)
+    monkeypatch.setattr(sweeps, "propose_normal", independent)
     state, room = case.state(theta, eps), case.state(theta, eps)
     decided = DRAWN._replace(outer=outer)
     found, _, counts = move_outer(rng, arrays, state, room, case.args, decided, case.target)

@@ -8,9 +8,12 @@ from pymc_austerity.kernels.plates.coordinates import quadratic
 from pymc_austerity.kernels.plates.slopes import quadratic_with_slopes
 from pymc_austerity.mode.plates.center import find_center, moments
 from pymc_austerity.mode.plates.group_means import locations, mean_shifts
-from pymc_austerity.mode.plates.slope_density import quadratic_derivatives_with_slopes
 from pymc_austerity.mode.plates.slope_levels import given_theta
-from pymc_austerity.mode.plates.theta_density import marginal, quadratic_derivatives
+from pymc_austerity.mode.plates.theta_density import (
+    marginal,
+    quadratic_derivatives,
+    quadratic_derivatives_with_slopes,
+)
 from tests.kernels.plates.cases import case_of
 
 SPELLINGS = ("centered", "non-centered")

@@ -6,8 +6,7 @@ import pytest
 
 from pymc_austerity import TunaMH
 from pymc_austerity.exceptions import NoNormalApproximationError
-from pymc_austerity.mode.plates.center import PlateSurvey
-from pymc_austerity.mode.plates.theta_maximum import require_mass
+from pymc_austerity.mode.plates.center import PlateSurvey, require_mass
 from tests.model.plates.plates import GROUPS, G, X, bernoulli, beta, built, plate_in
 
 LOG = pm.distributions.transforms.log

@@ -6,7 +6,7 @@ from scipy import stats
 
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal
 from pymc_austerity.kernels.plates.scores import LAST, N_KNOTS, from_scores, to_scores
-from pymc_austerity.mode.plates.normal_scores import normal_scores
+from pymc_austerity.mode.plates.fit import normal_scores
 
 SCORES = np.linspace(-LAST, LAST, N_KNOTS)
 INNER = np.abs(SCORES) < 5.5
