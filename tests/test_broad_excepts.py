@@ -15,7 +15,7 @@ BROAD = {"Exception", "BaseException"}
 REASONS = {
     ("model/starting_point.py", "dispersed_points"): "random functions of users; a warning has type and text",
     (
-        "report/render/figures.py",
+        "report/render/page.py",
         "_draw",
     ): "a page with all tables of a long comparison; it shows type and text",
     ("report/probing/of_run.py", "probed"): "the step may be the user's; the report shows type and text",

@@ -9,41 +9,25 @@ import numpy as np
 import pandas as pd
 from xarray import DataTree
 
-from pymc_austerity.report.convergence import convergence
-from pymc_austerity.report.judgement import Judgement
-from pymc_austerity.report.names import OF_REFERENCE
-from pymc_austerity.report.probing.of_run import Probed
-from pymc_austerity.report.run import Run, Settings
+from pymc_austerity.report.judgement import Judgement, convergence
+from pymc_austerity.report.probe import Probed
+from pymc_austerity.report.run import OF_REFERENCE, Run, Settings
 
 Result = tuple[Run, Judgement, Probed]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Results:
-    """Results of several steps and a reference on one model.
+    """Results of several steps and a reference on one model."""
 
-    Attributes
-    ----------
-    results : tuple of (Run, Judgement, Probed)
-        Of every step: what it did, whether its posterior agrees with the reference, and whether batch means
-        of its log ratios are normal.
-    standard : Run
-        The reference.
-    var_names : tuple of str
-        Variables that were compared.
-    tolerance : float
-        The difference that matters, in posterior sds.
-    settings : Settings
-    notes : tuple of str
-        What was done otherwise than asked for.
-    """
-
+    # Of every step: what it did, whether its posterior agrees with the reference, and whether batch means of
+    # its log ratios are normal
     results: tuple[Result, ...]
-    standard: Run
-    var_names: tuple[str, ...]
-    tolerance: float
+    standard: Run  # The reference
+    var_names: tuple[str, ...]  # Variables that were compared
+    tolerance: float  # The difference that matters, in posterior sds
     settings: Settings
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # What was done otherwise than asked for
 
     @property
     def runs(self) -> dict[str, DataTree]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.plots import plot_batch_sizes
-from pymc_austerity.plots.batch_sizes import log_histogram
+from pymc_austerity.plots.data_usage import log_histogram
 from tests.plots.artists import inside, places
 from tests.plots.conftest import tree
 
