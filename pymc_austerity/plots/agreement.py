@@ -106,7 +106,9 @@ def plot_agreement(
     _refuse_many(exact, var_names)
     table = agreement(approximate, exact, var_names=var_names)
     samples = [idata["posterior"].to_dataset() for idata in (approximate, exact)]
-    wanted = _names(samples, var_names)
+    if var_names is None:
+        var_names = [str(name) for name in samples[1].data_vars if name in samples[0].data_vars]
+    wanted = [var_names] if isinstance(var_names, str) else list(var_names)
     densities = xr.Dataset({name: _densities([s[name] for s in samples], names) for name in wanted})
     n_panels = sum(samples[1][name].isel(dict.fromkeys(SAMPLE, 0)).size for name in wanted)
     pc_kwargs.setdefault("aes", {"color": ["model"]})
@@ -142,21 +144,6 @@ def _refuse_many(exact: Any, var_names: str | Sequence[str] | None) -> None:
             f"That would be {number:,} panels, one for each scalar, but rcParams['plot.max_subplots'] is "
             f"{most}. Choose variables with var_names=."
         )
-
-
-def _names(samples: Sequence[xr.Dataset], var_names: str | Sequence[str] | None) -> list[str]:
-    """The variables that are drawn, in the order of the second posterior."""
-    if isinstance(var_names, str):
-        return [var_names]
-    if var_names is not None:
-        return list(var_names)
-    shared = [str(name) for name in samples[1].data_vars if name in samples[0].data_vars]
-    if not shared:
-        raise ValueError(
-            f"The posteriors have no variable in common: {', '.join(map(str, samples[0].data_vars))} and "
-            f"{', '.join(map(str, samples[1].data_vars))}."
-        )
-    return shared
 
 
 def _densities(samples: Sequence[xr.DataArray], names: Sequence[str]) -> xr.DataArray:

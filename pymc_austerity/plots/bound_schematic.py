@@ -122,8 +122,8 @@ class Decision(NamedTuple):
     """One decision, look by look."""
 
     means: npt.NDArray[np.float64]  # (N,): of the first 1, 2, ... terms.
-    ends: Sequence[int]  # Terms read at each look, up to that which decided
-    radii: Sequence[float]  # Half the width of the interval at each look; 0 once all is read
+    ends: Sequence[int]  # terms read at each look, up to that which decided
+    radii: Sequence[float]  # half the width of the interval at each look; 0 once all is read
     accepted: bool
 
 

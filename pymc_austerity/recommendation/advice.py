@@ -102,7 +102,7 @@ def _of_coupled_rows(error: FactorisationError, asked: Asked) -> str:
         here, there = _names(model, outside), _names(model, inside)
         return (
             f"A step of its own for {_and(there)} helps the others: step=[recommend(vars={here}), "
-            f"pm.NUTS({_variables(there)})]"
+            f"pm.NUTS([{', '.join(f'model[{name!r}]' for name in there)}])]"
         )
     tried = inside if len(block) > 1 and len(inside) <= _MOST_TRIED else []
     fixed = [v for v in tried if _can_be_subsampled(asked, [b for b in block if b is not v], given=v)]
@@ -121,8 +121,8 @@ def _can_be_subsampled(asked: Asked, part: list[Variable], given: Variable | Non
     """Has a part of the block local terms of its own? A number takes the place of `given`."""
     if not part:
         return False
-    options = checked_options(part, EXACT, control_variate=TAYLOR, model=asked.model)
     try:
+        options = checked_options(part, EXACT, control_variate=TAYLOR, model=asked.model)
         fact = factorised(options, asked.point, check=False)
     except UnsuitableError:
         return False
@@ -215,7 +215,3 @@ def _and(names: Sequence[str]) -> str:
 
 def _any(names: Sequence[str]) -> str:
     return " or ".join(map(repr, names[:_MOST_NAMED]))
-
-
-def _variables(names: Sequence[str]) -> str:
-    return f"[{', '.join(f'model[{name!r}]' for name in names)}]"

@@ -53,17 +53,14 @@ class Asked(NamedTuple):
 class Evidence:
     """Results of the search for a step, in this order; all after the first that fails are None."""
 
-    factorisation: Factorisation | None = None  # The local terms
-    # ... and the mode.
-    survey: Survey | None = None
-    # ... and bounds on the remainders, if the normal distribution at the mode fits.
-    plan: TunaPlan | None = None
-    unsuitable: UnsuitableError | None = None  # Why the model has no local terms or no mode
-    no_bound: NoBoundError | SetUpBudgetError | None = None  # Why there are no bounds
-    certificate: str = "not looked for"  # Which bounds are known, in words
-    # Sweeps over a plate, tried out; nothing else is looked for then
-    plates: PlatePlan | CrossedPlan | None = None
-    no_plate: str = ""  # Why effects of many groups are no plate, if there are some
+    factorisation: Factorisation | None = None  # the local terms,
+    survey: Survey | None = None  # and the mode,
+    plan: TunaPlan | None = None  # and bounds on the remainders, if the normal distribution at the mode fits
+    unsuitable: UnsuitableError | None = None  # why the model has no local terms or no mode
+    no_bound: NoBoundError | SetUpBudgetError | None = None  # why there are no bounds
+    certificate: str = "not looked for"  # which bounds are known, in words
+    plates: PlatePlan | CrossedPlan | None = None  # sweeps, tried out; nothing else is looked for then
+    no_plate: str = ""  # why effects of many groups are no plate, if there are some
     budget: float = DEFAULT_BUDGET  # `set_up_budget`
 
     @property
@@ -72,12 +69,6 @@ class Evidence:
         if self.survey is None or self.survey.found is None:
             return None
         return self.survey.found.mode_fit.report
-
-    @property
-    def n_dim(self) -> int:
-        """D; 0 if there is no factorisation."""
-        fact = self.factorisation
-        return 0 if fact is None else len(vector_of(fact, fact.graph.point))
 
     @property
     def has_many_dimensions(self) -> bool:
@@ -121,8 +112,9 @@ def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
 def why_not_normal(evidence: Evidence) -> str | None:
     """Why a step that is fitted to the mode would not work, or would mix slowly; None if it would do well."""
     if evidence.has_many_dimensions:
-        most = LARGEST_SECOND_ORDER
-        return f"There are {evidence.n_dim:,} dimensions, and {most} at most are moved all at once"
+        fact = evidence.factorisation
+        n_dim = 0 if fact is None else len(vector_of(fact, fact.graph.point))
+        return f"There are {n_dim:,} dimensions, and {LARGEST_SECOND_ORDER} at most are moved all at once"
     if evidence.unsuitable is not None:
         return str(evidence.unsuitable)
     report = evidence.report

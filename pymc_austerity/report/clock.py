@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from pymc_austerity.validation import is_real, is_whole
 
@@ -38,21 +38,13 @@ class Budget:
 
 def budget_of(given: Any, name: str = "budget") -> Budget:
     """Check what was given as `budget`: seconds, or a dict with one kind and its amount."""
-    if isinstance(given, Budget):
-        return given
-    if is_real(given):
-        return _checked("seconds", given, name)
-    if isinstance(given, Mapping) and len(given) == 1:
-        kind, amount = next(iter(given.items()))
-        if kind in get_args(Kind):
-            return _checked(cast(Kind, kind), amount, name)
-    raise TypeError(
-        f'{name} must be a number of seconds, {{"seconds": s}}, {{"terms": n}} or {{"draws": n}}, '
-        f"got {given!r}."
-    )
-
-
-def _checked(kind: Kind, amount: Any, name: str) -> Budget:
+    pairs = {"seconds": given} if is_real(given) else given
+    if not isinstance(pairs, Mapping) or len(pairs) != 1 or next(iter(pairs)) not in get_args(Kind):
+        raise TypeError(
+            f'{name} must be a number of seconds, {{"seconds": s}}, {{"terms": n}} or {{"draws": n}}, '
+            f"got {given!r}."
+        )
+    kind, amount = next(iter(pairs.items()))
     if kind == "draws" and (not is_whole(amount) or amount < 1):
         raise ValueError(f"{name}: draws must be a positive integer, got {amount!r}.")
     if not is_real(amount) or not 0.0 < amount < float("inf"):
@@ -77,14 +69,7 @@ class Clock:
     """
 
     def __init__(
-        self,
-        budget: Budget,
-        *,
-        chains: int,
-        tune: int,
-        fewest: int,
-        most: int,
-        count: Callable[[Sequence[Mapping[str, Any]]], float],
+        self, budget: Budget, *, chains: int, tune: int, fewest: int, most: int, count: Callable[..., float]
     ) -> None:
         self._kind, self._share = budget.kind, budget.for_chain(chains)
         self._tune, self._fewest, self._most = tune, fewest, most

@@ -138,8 +138,9 @@ def probe(
     moves = SingleMoves(copy, point)
     if batch_size is None:
         own = getattr(copy.recipe.rule, "batch_size", None)
-        is_fit = own is not None and 2 <= own < moves.n_others
-        batch_size = int(own) if is_fit else min(_BATCH_SIZE, moves.n_others // 2)
+        batch_size = min(_BATCH_SIZE, moves.n_others // 2)
+        if own is not None and 2 <= own < moves.n_others:
+            batch_size = int(own)
     check_batches(batch_size, n_batches, moves.n_others)
     if moves.adapts or idata is None:
         for _ in range(tune):

@@ -23,11 +23,11 @@ class Results:
     # Of every step: what it did, whether its posterior agrees with the reference, and whether batch means of
     # its log ratios are normal
     results: tuple[Result, ...]
-    standard: Run  # The reference
-    var_names: tuple[str, ...]  # Variables that were compared
-    tolerance: float  # The difference that matters, in posterior sds
+    standard: Run  # the reference
+    var_names: tuple[str, ...]  # variables that were compared
+    tolerance: float  # the difference that matters, in posterior sds
     settings: Settings
-    notes: tuple[str, ...] = ()  # What was done otherwise than asked for
+    notes: tuple[str, ...] = ()  # what was done otherwise than asked for
 
     @property
     def runs(self) -> dict[str, DataTree]:
@@ -80,16 +80,12 @@ class Results:
               shifts below 0.05 sd.
             * ``verdict``, ``reason``.
         """
-        rows = {self.reference_name: self._standard_row()}
-        rows |= {run.name: _row(run, judgement, probe) for run, judgement, probe in self.results}
-        return pd.DataFrame.from_dict(rows, orient="index")
-
-    def _standard_row(self) -> dict[str, Any]:
         run = self.standard
         table = None if run.idata is None else convergence(run.idata, list(self.var_names))
-        judgement = Judgement("cannot tell", run.error, convergence=table)
-        verdict = "failed" if run.error else "reference"
-        return {**_row(run, judgement, None), "verdict": verdict}
+        standard = _row(run, Judgement("cannot tell", run.error, convergence=table), None)
+        rows = {self.reference_name: {**standard, "verdict": "failed" if run.error else "reference"}}
+        rows |= {run.name: _row(run, judgement, probe) for run, judgement, probe in self.results}
+        return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]:

@@ -99,11 +99,6 @@ def test_few_draws(run, shape):
     assert panel(plot_batch_sizes(run(np.full(shape, 500.0), N))).collections
 
 
-def test_without_a_plotting_library(run):
-    pc = plot_batch_sizes(run(np.full((2, 50), 500.0), N), backend="none")
-    assert any(visual["function"] == "hist" for visual in panel(pc))
-
-
 def test_bad_input(run):
     with pytest.raises(ValueError, match="bins must be a positive integer, got 0"):
         plot_batch_sizes(run(np.full((1, 5), 500.0), N), bins=0)
