@@ -7,6 +7,7 @@ Pages are MyST markdown; those with a `kernelspec` are notebooks, and are run wh
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ author = "the authors of pymc_austerity"
 release = version = __version__
 
 NOTEBOOKS = "_notebooks"  # written by the build
+# Notebooks import files of the examples, which readers put beside them. The kernels inherit this.
+EXAMPLES = str(Path(__file__).parents[1] / "examples")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [EXAMPLES, os.environ.get("PYTHONPATH")]))
 extensions = [
     "myst_nb",
     "numpydoc",

@@ -1,12 +1,12 @@
 """Patterns of visits to a web site: a Dirichlet-process mixture sampled from minibatches of users.
 
-Reproduces Figures 3(b) and 4(b) of Baker, Fearnhead, Fox & Nemeth (2018) on the anonymous Microsoft web
-data: 32,711 users visited three of 294 areas of a site on average, 5000 others are held out. The users of a
+Reproduces Figures 3(b) and 4(b) of Baker, Fearnhead, Fox & Nemeth (2018) on the anonymous Microsoft web data:
+32,711 users visited three of 294 areas of a site on average, 5000 others are held out. The users of a
 component share a distribution over areas; the number of components is not fixed. The slice sampler of
-appendix D, whose gamma variables move by SCIR or by the steps of Patterson & Teh (SGRLD) given 1000 users at
-each sweep, beside the exact slice sampler, which reads all. Step sizes, the shape a of the prior of a
-component and the number of components at the start are those of the paper's Table 3; alpha ~ Gamma(1,
-rate 1), where the paper only says that its prior is uninformative.
+appendix D (`dirichlet_process.py`), whose gamma variables move by SCIR or by the steps of Patterson & Teh
+(SGRLD) given 1000 users at each sweep, beside the exact slice sampler, which reads all. Step sizes, the shape
+a of the prior of a component and the number of components at the start are those of the paper's Table 3;
+alpha ~ Gamma(1, rate 1), where the paper only says that its prior is uninformative.
 
 The log predictive is the mean over test users of the log probability of the areas they visited.
 
@@ -43,12 +43,21 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-
-from pymc_austerity.applications.dirichlet_process.mixture import DirichletProcessMixture
-from pymc_austerity.applications.dirichlet_process.slice import sgrld_step
+from dirichlet_process import DirichletProcessMixture
+from numba.extending import register_jitable
+from sgrld import sgrld_transitions
 
 SEED = 2018
 N_AREAS = 294
+
+
+@register_jitable
+def sgrld_step(rng, log_theta, prior, counts, total, step_size):
+    """The step of Patterson & Teh (2013): the sum is drawn to that of `prior`, whatever the counts."""
+    theta = np.exp(log_theta)
+    drift = prior - theta + counts - counts.sum() * theta / theta.sum()
+    return np.log(sgrld_transitions(rng, theta, drift, step_size))
+
 
 # Table 3 of the paper, and SGRLD with sticks that move more slowly, the best of those that were tried.
 SGRLD = {"a": 0.001, "step_size": 0.001, "n_start": 30, "step": sgrld_step}

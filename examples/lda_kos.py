@@ -1,10 +1,10 @@
 """Latent Dirichlet allocation: topics of blog entries by SCIR, SGRLD and collapsed Gibbs sampling.
 
 After section 5.1 and Figures 3 (a) and 4 (a) of Baker, Fearnhead, Fox & Nemeth (2018), on another corpus:
-3430 entries of the KOS blog, 6906 words, 467,714 tokens. A tenth of the documents is for validation and
-a tenth for the test; K = 50 topics, batches of 50 of the 2744 others. At each iteration the topics of the
-batch's tokens are drawn 5 + 15 times given phi, and the last 15 estimate the a_hat of 345,300 gamma
-processes, which then make one step h (1 + m / tau)^-kappa of SCIR, or of SGRLD (Patterson & Teh 2013).
+3430 entries of the KOS blog, 6906 words, 467,714 tokens. A tenth of the documents is for validation and a
+tenth for the test; K = 50 topics, batches of 50 of the 2744 others. At each iteration the topics of the
+batch's tokens are drawn 5 + 15 times given phi (`lda.py`), and the last 15 estimate the a_hat of 345,300
+gamma processes, which then make one step h (1 + m / tau)^-kappa of SCIR, or of SGRLD (Patterson & Teh 2013).
 
 Perplexity: of each held-out document one half of the tokens is seen, and the score of each of the others is
 its probability given these and phi. "Single draws" scores the present phi; "averaged" the mean probabilities
@@ -46,14 +46,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import lda
 import matplotlib.pyplot as plt
 import numba
 import numpy as np
 import pandas as pd
-
-from pymc_austerity.applications.topics import collapsed as collapsed_lda
-from pymc_austerity.applications.topics import lda
-from pymc_austerity.applications.topics.corpus import corpus_of, from_documents, halves, subcorpus
+from lda import corpus_of, from_documents, halves, subcorpus
+from sgrld import sgrld_transition
 
 ALPHA, BETA = 0.1, 0.1
 STEP_SIZES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02)
@@ -167,14 +166,42 @@ class Scores:
 
 # Chains -----------------------------------------------------------------------------------------------
 
-COMPILED = {
-    name: numba.njit(getattr(module, name))
-    for module, names in (
-        (lda, ["shape_estimates", "scir_update", "sgrld_update", "topics", "completion"]),
-        (collapsed_lda, ["collapsed_sweep"]),
-    )
-    for name in names
-}
+
+def sgrld_update(rng, theta, shapes, beta, centred, step_size):
+    """Move all K V processes over one step of the discretisation, in place.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    theta : ndarray of shape (V, K)
+    shapes : ndarray of shape (V, K)
+        a_hat.
+    beta : float
+    centred : bool
+        The drift is beta - theta + (L / n) sum of E[n_dkw - phi_kw n_dk], as in Patterson & Teh, whose
+        limit for small steps is the posterior; the sum of theta over words is drawn to V beta. Otherwise
+        it is a_hat - theta, that of SCIR; the sum is drawn to V beta and the tokens of the topic.
+    step_size : float
+        h.
+    """
+    total, pull = theta.sum(axis=0), np.zeros(theta.shape[1])
+    if centred:
+        pull = (shapes - beta).sum(axis=0)
+    for w in range(theta.shape[0]):
+        for k in range(theta.shape[1]):
+            drift = shapes[w, k] - theta[w, k] - pull[k] * theta[w, k] / total[k]
+            theta[w, k] = sgrld_transition(rng, theta[w, k], drift, step_size)
+
+
+KERNELS = (
+    lda.shape_estimates,
+    lda.scir_update,
+    sgrld_update,
+    lda.topics,
+    lda.completion,
+    lda.collapsed_sweep,
+)
+COMPILED = {kernel.__name__: numba.njit(kernel) for kernel in KERNELS}
 
 
 def stochastic_chain(data, part, kind, prior, schedule, step_size, settings, iterations, seed):
@@ -209,14 +236,14 @@ def gibbs_chain(data, part, prior, settings, seed):
     rng = np.random.default_rng(seed)
     train, n_topics = data["train"], settings["n_topics"]
     start = rng.integers(n_topics, size=len(train.words))
-    allocation = collapsed_lda.allocation_of(train, start, data["n_words"], n_topics)
+    allocation = lda.allocation_of(train, start, data["n_words"], n_topics)
     scores, seconds = Scores(data[part], prior), 0.0
     for m in range(settings["gibbs_sweeps"]):
         began = time.process_time()
         COMPILED["collapsed_sweep"](rng, train, allocation, *prior)
         seconds += time.process_time() - began
         if (m + 1) % settings["gibbs_every"] == 0:
-            scores.add(m + 1, seconds, collapsed_lda.drawn_topics(rng, allocation, prior[1]))
+            scores.add(m + 1, seconds, lda.drawn_topics(rng, allocation, prior[1]))
     return scores.table()
 
 

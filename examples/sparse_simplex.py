@@ -37,9 +37,9 @@ import numba
 import numpy as np
 import pandas as pd
 from scipy.special import betainc, betaln
+from sgrld import sgrld_transitions
 
 from pymc_austerity.kernels.cox_ingersoll_ross import cir_transitions
-from pymc_austerity.kernels.langevin import sgrld_transitions
 
 N, D = 1000, 10
 ALPHA = 0.1

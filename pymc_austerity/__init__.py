@@ -1,5 +1,7 @@
 """Subsampled Markov chain Monte Carlo for unmodified PyMC models."""
 
+import typing
+
 from pymc_austerity import design, diagnostics, plots
 from pymc_austerity._version import __version__
 from pymc_austerity.acceptance import Exact
@@ -19,7 +21,6 @@ from pymc_austerity.report import compare, probe
 from pymc_austerity.step_methods import (
     SCIR,
     SGLD,
-    SGRLD,
     AusterityGibbs,
     AusterityMH,
     DecreasingStepSize,
@@ -37,7 +38,6 @@ from pymc_austerity.step_methods import (
 __all__ = [
     "SCIR",
     "SGLD",
-    "SGRLD",
     "AdaptiveRandomWalk",
     "AusterityGibbs",
     "AusterityMH",
@@ -76,3 +76,14 @@ __all__ = [
     "sample_posterior_predictive",
     "stored_data",
 ]
+
+if not typing.TYPE_CHECKING:  # for type checkers a module with this function has every name
+
+    def __getattr__(name: str) -> None:
+        """Say where a name went, for one version."""
+        if name == "SGRLD":
+            raise ImportError(
+                "SGRLD, the baseline that SCIR is compared with, has left the package: it is a file of the "
+                "examples of version 0.1, examples/sgrld.py. For sampling use SCIR."
+            )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

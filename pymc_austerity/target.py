@@ -101,7 +101,7 @@ class Target(NamedTuple):
         `index` (`kernels.particle_gibbs`).
     slab : callable
         ``(q, args) -> ndarray (3 p,)``, of coefficients that come and go: the location of the prior of each,
-        then the scales, then the degrees of freedom (`proposals.slab`).
+        then the scales, then the degrees of freedom (`proposals.jumps`).
 
     Notes
     -----

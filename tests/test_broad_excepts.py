@@ -22,7 +22,7 @@ REASONS = {
         "_compile",
     ): "functions of users that numba cannot compile; raised if all are ours",
     (
-        "testing/walks.py",
+        "testing/proposals.py",
         "compiled",
     ): "functions of users that numba cannot compile; raised if all are ours",
 }

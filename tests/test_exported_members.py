@@ -6,6 +6,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,7 +32,6 @@ PUBLIC = [
     "RowStore",
     "SCIR",
     "SGLD",
-    "SGRLD",
     "StiefelWalk",
     "SubsamplingWarning",
     "Surrogate",
@@ -71,7 +71,6 @@ WITH_GUARANTEE = [
     "RowStore",
     "SCIR",
     "SGLD",
-    "SGRLD",
     "StiefelWalk",
     "Surrogate",
     "Taylor",
@@ -185,9 +184,13 @@ def test_numpydoc_sections_are_in_order():
         assert titles == sorted(titles, key=order.index)
 
 
+# Importing it only says where it went.
+GONE = "pymc_austerity.applications"
+
+
 def modules():
     found = pkgutil.walk_packages(pymc_austerity.__path__, "pymc_austerity.")
-    return [module.name for module in found]
+    return [module.name for module in found if module.name != GONE]
 
 
 @pytest.mark.parametrize("name", modules())
@@ -196,6 +199,34 @@ def test_every_module_has_a_docstring_and_true_exports(name):
     assert module.__doc__ or name.endswith("._version")
     for exported in getattr(module, "__all__", []):
         assert hasattr(module, exported)
+
+
+@pytest.mark.parametrize(
+    ("statement", "files"),
+    [
+        ("from pymc_austerity import SGRLD", ["sgrld"]),
+        ("import pymc_austerity as pma; pma.SGRLD", ["sgrld"]),
+        (f"import {GONE}", ["lda", "dirichlet_process"]),
+        (f"from {GONE}.topics import lda", ["lda", "dirichlet_process"]),
+        (
+            f"from {GONE}.dirichlet_process.mixture import DirichletProcessMixture",
+            ["lda", "dirichlet_process"],
+        ),
+    ],
+)
+def test_what_has_left_says_where_it_is(statement, files):
+    with pytest.raises(ImportError, match="has left the package") as told:
+        exec(statement, {})
+    examples = Path(__file__).parents[1] / "examples"
+    for file in files:
+        assert f"examples/{file}.py" in str(told.value)
+        assert (examples / f"{file}.py").exists()
+
+
+def test_other_names_are_no_attributes():
+    assert not hasattr(pymc_austerity, "SGRLDD")
+    with pytest.raises(AttributeError, match="'pymc_austerity' has no attribute 'nothing'"):
+        pymc_austerity.nothing  # noqa: B018
 
 
 def test_errors_are_what_a_user_expects():

@@ -18,9 +18,8 @@ from tests.core_seconds import MARKS
 OTHER_CASES = "other cases of this test are run by `make test`"
 TESTS = Path(__file__).parent
 FOLDERS = {
-    TESTS / "applications": "whole chains of mixtures and topics",
     TESTS / "conformance": "chains of all steps through the public harness",
-    TESTS / "examples": "whole examples, at a small size",
+    TESTS / "examples": "whole examples, at a small size, and chains of their models",
     TESTS / "statistical": "whole chains against independent references",
 }
 

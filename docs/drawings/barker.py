@@ -9,9 +9,7 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 from pymc_austerity.acceptance import Barker
-from pymc_austerity.acceptance.barker_noise import noise_variance, skewness_error
-from pymc_austerity.acceptance.barker_pilot import others_for
-from pymc_austerity.acceptance.barker_skewness import probability
+from pymc_austerity.acceptance.barker import noise_variance, others_for, probability, skewness_error
 from pymc_austerity.acceptance.base import nothing_read
 from pymc_austerity.kernels.metropolis import merge
 from pymc_austerity.kernels.subsample import draw_without_replacement

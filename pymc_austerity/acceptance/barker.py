@@ -1,25 +1,73 @@
-"""The minibatch Barker test of Seita, Pan, Chen & Canny (2017)."""
+r"""The minibatch Barker test of Seita, Pan, Chen & Canny (2017).
+
+Rows are read until the noise of their estimate of the log ratio is less than that of a standard normal
+variable. What the noise lacks of a logistic variable is drawn: a normal variable, and a correction X_corr.
+
+Reading that stops as s^2 falls below 1 stops at a batch whose s^2 is small. For skewed terms s^2 and the
+estimate D* of the log ratio are correlated, so the estimate is biased where reading stops. Rows that were
+chosen without a look at them have no such bias. So a first batch may be a *pilot*, which only says how many
+rows decide, and others decide. What is left is an error of skewed terms (supplement E of the paper). To first
+order it can be corrected.
+
+Let D* = D + e be the estimate of the log ratio D from n of N terms, s^2 its estimated variance, sigma^2 the
+true one, k the third cumulant of e, and S the logistic function. The test adds a variable whose distribution
+function G_v, at v = s^2, is that of N(0, 1 - v) + X_corr, and accepts with probability G_v(D*). As G_v of x
+plus a N(0, v) variable has expectation S(x),
+
+    G_v = exp(-v/2 d^2) S,    E f(D + e) = exp(sigma^2/2 d^2 + k/6 d^3) f(D),    d = d/dx,
+
+for any smooth f. If s^2 = sigma^2 were known the test would accept with probability S + (k/6) S'''. But s^2
+is correlated with e, and the derivative of G_v by v is -G_v''/2: that adds -Cov(e, s^2)/2 S'''. With terms
+drawn with replacement Cov(e, s^2) = k = N^3 m_3 / n^2, where m_3 is the third central moment of the terms,
+and the test errs by -(k/3) S'''(D). Without replacement, with f = n/N,
+
+    k = N^3 m_3 / n^2 (1 - f)(1 - 2f),    Cov(e, s^2) = N^3 m_3 / n^2 (1 - f)^2,
+
+so the error is -g S'''(D) with g = N^3 m_3 / n^2 (1 - f)(1/3 - f/6).
+
+To add g S'''(D*) is not enough, as the noise of D* flattens it: at D = 0 and sigma = .9 its expectation is
+-.069 g, where -.125 g is wanted. What has expectation S'''(D) is G_v'''(D*). So the test accepts with
+probability
+
+    G_v(D*) + g G_v'''(D*),    v = min(s^2, 1),
+
+with g from the deciding rows, cut off at 0 and 1. As G_v is a sum of normal distribution functions of
+variance 1 - v, its third derivative grows without bound as v comes near 1. It is taken at v = .7 there, which
+loses up to a third of the correction.
+
+All this is true to first order in the skewness of the mean. It leaves out that g is itself estimated from the
+rows of D*, and that s^2 above 1 is cut off.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from scipy.optimize import nnls
+from scipy.special import expit, ndtr
 
-from pymc_austerity.acceptance.barker_correction import Correction, correction, draw_correction
-from pymc_austerity.acceptance.barker_noise import noise_variance, normal_distance
-from pymc_austerity.acceptance.barker_pilot import clipped, everything, others_for
-from pymc_austerity.acceptance.barker_skewness import accept_with_skewness
-from pymc_austerity.acceptance.base import RuleFunctions, Sample
-from pymc_austerity.acceptance.exact import barker_target_accept, logistic
+from pymc_austerity.acceptance.base import RuleFunctions, Sample, barker_target_accept, logistic
 from pymc_austerity.compilation import jitable
+from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import first_batch, is_real, is_whole
 
 # No standardised variable makes the bound of corollary 1 smaller than this over sqrt(n).
 _SMALLEST_CONSTANT = 8.4
+# The s^2 that a pilot aims at: an s^2 of the deciding rows that is off by 2/5 does not exceed 1.
+AIM = 0.7
+# Smallest variance of the normal part: below, its distribution function is a step.
+_STEP = 1e-12
+# V of the paper: a logistic variable is beyond it with probability 4e-9.
+_REACH = 20.0
+# Spacing of the grid, as a share of sigma; and the smallest one, which keeps the table to 400 000 entries.
+_SPACING, _SMALLEST_SPACING = 0.25, 1e-4
+# Least squares takes long for small sigma: below _SOLVED the distribution follows from that of _BASE, which
+# is well above it, so that the normal variable between the two is smooth on the grid.
+_SOLVED, _BASE = 0.5, 0.8
 
 
 @dataclass(frozen=True)
@@ -59,7 +107,7 @@ class Barker:
     statistic `clipped` counts. If fewer than n are left, all N are read and the test is exact. `n_used` has
     the rows of the pilot too. With `skew_correction` the acceptance probability is G(D*) + g G'''(D*), with G
     the distribution function of X_nc + X_corr and g from the third moment of the rows
-    (`acceptance/barker_skewness.py` derives it). This takes the place of supplement E of the paper, whose
+    (`acceptance/barker.py` derives it). This takes the place of supplement E of the paper, whose
     table starts from a studentised mean, and is added to another test than algorithm 1.
 
     *Guarantee*: none at finite n. If batch means were exactly normal with the variance that the batch
@@ -158,13 +206,23 @@ class Barker:
         return RuleFunctions(nothing_yet, everything, accept, others_for, clipped)
 
 
+class Correction(NamedTuple):
+    """Distribution of X_corr."""
+
+    values: Vector  # (K,): its values, increasing: the points of a regular grid that have mass
+    cumulative: Vector  # (K,): their masses, cumulated; the last is exactly 1
+
+
 class BarkerSchedule(NamedTuple):
     """Stages of the minibatch Barker test; `ends` and `block` as in `Schedule`."""
 
-    ends: npt.NDArray[np.int64]
+    ends: Index
     block: int
     max_error: float
     correction: Correction
+
+
+# The test ---------------------------------------------------------------------------------------------------
 
 
 @jitable
@@ -192,3 +250,177 @@ def accept_noisily(schedule: BarkerSchedule, sample: Sample, psi: float, rng: np
     # After a pilot s^2 may be above 1, and is taken as 1.
     missing = math.sqrt(max(0.0, 1.0 - noise_variance(sample))) * rng.standard_normal()
     return log_ratio + missing + draw_correction(schedule.correction, rng) > 0.0
+
+
+@jitable
+def noise_variance(sample: Sample) -> float:
+    """Variance s^2 of N times the mean of n terms drawn without replacement."""
+    n, n_local = sample.n, sample.n_local
+    return n_local * (sample.m2 / (n - 1)) * n_local / n * (1.0 - n / n_local)
+
+
+@jitable
+def normal_distance(sample: Sample) -> float:
+    """Corollary 1, for standardised variables: distance of the batch mean from a normal variable."""
+    n = sample.n
+    sd = math.sqrt(sample.m2 / n)
+    # Minkowski: a norm about the mean is at most that about the center plus their distance.
+    apart = abs(sample.mean - sample.center)
+    first: float = (sample.absolute / n + apart) / sd
+    third: float = ((sample.cubed / n) ** (1.0 / 3.0) + apart) / sd
+    return (6.4 * third * third * third + 2.0 * first) / math.sqrt(n)
+
+
+# A pilot ----------------------------------------------------------------------------------------------------
+
+
+@jitable
+def everything(schedule: BarkerSchedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
+    """A pilot decides nothing, unless it is all there is."""
+    return sample.n == sample.n_local
+
+
+@jitable
+def others_for(schedule: BarkerSchedule, sample: Sample) -> int:
+    """The fewest rows that have s^2 <= 0.7 by the variance of the pilot, but no fewer than its own.
+
+    s^2 = N^2 s_l^2 / n (1 - n / N) is 0.7 at n = N^2 s_l^2 / (0.7 + N s_l^2). If so many are not left, or all
+    terms of the pilot are equal, the rest of all N is read, and the exact test decides.
+    """
+    n, n_local = sample.n, sample.n_local
+    spread = n_local * (sample.m2 / (n - 1))
+    needed = n_local * spread / (AIM + spread)
+    if not 0.0 < needed <= n_local - n:  # NaN, too
+        return 0
+    others = max(n, math.ceil(needed))
+    others = (others + schedule.block - 1) // schedule.block * schedule.block
+    return others if others <= n_local - n else 0
+
+
+@jitable
+def clipped(schedule: BarkerSchedule, sample: Sample) -> bool:
+    """Whether the rows that decide show an s^2 above 1, which is then taken as 1."""
+    return sample.n < sample.n_local and noise_variance(sample) > 1.0
+
+
+# The correction X_corr --------------------------------------------------------------------------------------
+
+
+def correction(sigma: float = 1.0) -> Correction:
+    """Distribution of X_corr for which X_norm + X_corr is logistic, with X_norm ~ N(0, sigma^2).
+
+    It is discrete and symmetric about 0; sigma is in (0, 1] (the paper's N(0, s) has variance s^2). The same
+    `sigma` gives the same object.
+
+    Minimises |M u - v| of equation 15 over u >= 0, where M_ij = Phi((x_i - y_j) / sigma), v_i is the logistic
+    function at x_i and u_j the mass at y_j (M has no cell width, so u is not a density; it is normalised).
+    The paper instead adds lambda |u|^2, solves without the constraint and sets negative masses to 0, which at
+    sigma = 1 costs 5e-4 to 2e-3 in the distribution function and 2 to 13 % of the variance (lambda from 10 to
+    0.01). For sigma < 0.5 X_corr is that for 0.8 plus N(0, 0.8^2 - sigma^2), on the grid.
+
+    *Guarantee*: no exact X_corr exists for any sigma > 0, but the distribution function of X_norm + X_corr is
+    within 1e-6 of the logistic one for sigma >= 4e-5 (measured: 8e-8 at 1, at most 3e-9 up to 0.9), and the
+    variance of X_corr within 1e-5 of pi^2 / 3 - sigma^2.
+
+    *When it fails*: below sigma = 4e-5 the steps of the grid show; the error grows to 1.3e-5. X_corr has few
+    values (about 50 at sigma = 1; 0 has probability 0.4), so the sum is smooth only through X_norm. With a
+    variable of another shape or variance in place of X_norm, the error is up to the distance of the two.
+    """
+    if not is_real(sigma) or not 0.0 < sigma <= 1.0:
+        raise ValueError(
+            f"sigma must be in (0, 1], got {sigma!r}: above 1 the error of any correction grows fast, "
+            "to 2e-5 at 1.2."
+        )
+    return _law(float(sigma))
+
+
+@cache
+def _law(sigma: float) -> Correction:
+    n = math.ceil(_REACH / max(_SPACING * sigma, _SMALLEST_SPACING))
+    step = _REACH / n
+    masses = _least_squares(sigma, n, step) if sigma >= _SOLVED else _smoothed(sigma, n, step)
+    values: Vector = step * np.arange(-n, n + 1, dtype=np.float64)
+    # Without the points of no mass, most of them after least squares.
+    values, masses = values[masses > 0.0], masses[masses > 0.0]
+    cumulative = np.cumsum(masses)
+    cumulative /= cumulative[-1]
+    return Correction(values, cumulative)
+
+
+def _least_squares(sigma: float, n: int, step: float) -> Vector:
+    """Equation 15 over u >= 0, without the ridge; by symmetry for x > 0 alone."""
+    y = step * np.arange(n + 1)
+    x = step * np.arange(1, 2 * n + 1)[:, None]
+    # Half of a mass is at y and half at -y; 1/2 is taken off both sides. Rows beyond V ask for a sum of 1.
+    M = 0.5 * (ndtr((x - y) / sigma) + ndtr((x + y) / sigma) - 1.0)
+    # Needs up to 15 n steps, as the columns are nearly dependent; the default is 3 n.
+    half, _ = nnls(M, expit(x[:, 0]) - 0.5, maxiter=100 * n)
+    return np.concatenate((0.5 * half[:0:-1], half[:1], 0.5 * half[1:]))
+
+
+def _smoothed(sigma: float, n: int, step: float) -> Vector:
+    """X_corr for `_BASE` plus a normal variable, as the density on the grid.
+
+    As the sum is seen only through X_norm, with steps of sigma / 4, the grid costs nothing.
+    """
+    base = _law(_BASE)
+    y = step * np.arange(-n, n + 1)
+    density = np.zeros(2 * n + 1)
+    for value, mass in zip(base.values, np.diff(base.cumulative, prepend=0.0), strict=True):
+        density += mass * np.exp(-0.5 * (y - value) ** 2 / (_BASE**2 - sigma**2))
+    return density
+
+
+@jitable
+def draw_correction(correction: Correction, rng: np.random.Generator) -> float:
+    """Draw X_corr, by inversion."""
+    # To the right: a uniform number equal to a cumulated mass belongs to the next value.
+    return float(correction.values[np.searchsorted(correction.cumulative, rng.random(), side="right")])
+
+
+# Skewed terms -----------------------------------------------------------------------------------------------
+
+
+@jitable
+def accept_with_skewness(
+    schedule: BarkerSchedule, sample: Sample, psi: float, rng: np.random.Generator
+) -> bool:
+    """Accept with the probability for which skewed terms make no error to first order."""
+    log_ratio = sample.n_local * (sample.mean - psi)
+    if sample.n == sample.n_local:
+        return log_ratio + logistic(rng) > 0.0
+    missing = 1.0 - noise_variance(sample)
+    return rng.random() < probability(schedule.correction, log_ratio, missing, skewness_error(sample))
+
+
+@jitable
+def probability(correction: Correction, x: float, missing: float, g: float) -> float:
+    """G_v(x) + g G_v'''(x) with v = 1 - `missing`; may be below 0 and above 1."""
+    sd, smooth_sd = math.sqrt(max(missing, _STEP)), math.sqrt(max(missing, 1.0 - AIM))
+    value = third = below = 0.0
+    for k in range(correction.values.shape[0]):
+        mass = correction.cumulative[k] - below
+        below = correction.cumulative[k]
+        # X_corr is symmetric about 0.
+        apart = x + correction.values[k]
+        value += mass * 0.5 * math.erfc(-apart / sd * math.sqrt(0.5))
+        z = apart / smooth_sd
+        third += mass * (z * z - 1.0) * math.exp(-0.5 * z * z)
+    return value + g * third / (math.sqrt(2.0 * math.pi) * smooth_sd**3)
+
+
+@jitable
+def skewness_error(sample: Sample) -> float:
+    """The g for which the test errs by -g times the third derivative of the logistic function.
+
+    N^3 m_3 / n^2 (1 - n / N) (1/3 - n / (6 N)), with the unbiased estimate of m_3 = E(l_i - E l_i)^3. Two
+    terms have no skewness.
+    """
+    n, n_local = sample.n, sample.n_local
+    if n < 3:
+        return 0.0
+    apart = sample.mean - sample.center
+    cubes = sample.signed_cubed - apart * (3.0 * sample.m2 + n * apart * apart)
+    third = n_local * (n_local * (n_local * (cubes * n / ((n - 1.0) * (n - 2.0)))))
+    share = n / n_local
+    return third / n / n * (1.0 - share) * (1.0 / 3.0 - share / 6.0)

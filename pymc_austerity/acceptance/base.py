@@ -1,4 +1,4 @@
-"""What a decision rule is to a kernel.
+"""What a decision rule is to a kernel, and the two rules that read all the data.
 
 A rule has two faces. The user's is a small frozen object, validated when it is made. The kernel's is what
 ``bind(n_local)`` returns, a `Schedule` of numbers, and pure functions written in the subset of Python
@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
+from pymc_austerity.target import Index, Vector
 from pymc_austerity.validation import first_batch
 
 
@@ -30,49 +30,26 @@ class Schedule(NamedTuple):
     """Stages of a sequential decision about the mean of N numbers.
 
     A rule that needs more numbers returns a NamedTuple of its own, which has `ends` and `block` too.
-
-    Attributes
-    ----------
-    ends : ndarray of int, shape (J,)
-        Size of the subsample at the end of each stage; increasing, and the last is N.
-    bounds : ndarray of float, shape (J,)
-        One number for each stage, whose meaning belongs to the rule.
-    block : int, default 1
-        Terms are drawn in blocks of so many neighbours; divides all ends but the last.
     """
 
-    ends: npt.NDArray[np.int64]
-    bounds: npt.NDArray[np.float64]
-    block: int = 1
+    ends: Index  # (J,): size of the subsample at the end of each stage; increasing, and the last is N
+    bounds: Vector  # (J,): one number for each stage, whose meaning belongs to the rule
+    block: int = 1  # terms are drawn in blocks of so many neighbours; divides all ends but the last
 
 
 class Sample(NamedTuple):
-    """Statistics of the log ratios l_i that were read.
+    """Statistics of the log ratios l_i that were read."""
 
-    Attributes
-    ----------
-    n, n_local : int
-        How many were read, and how many there are.
-    mean, m2 : float
-        Their mean, and the sum of their squared deviations from it.
-    low, high : float
-        The smallest and the largest.
-    center : float
-        Mean of the first batch.
-    absolute, cubed, signed_cubed : float
-        Sums of |l_i - center|, of |l_i - center|^3 and of (l_i - center)^3.
-    """
-
-    n: int
-    n_local: int
+    n: int  # how many were read
+    n_local: int  # how many there are
     mean: float
-    m2: float
-    low: float
-    high: float
-    center: float
-    absolute: float
-    cubed: float
-    signed_cubed: float
+    m2: float  # sum of the squared deviations from the mean
+    low: float  # the smallest
+    high: float  # the largest
+    center: float  # mean of the first batch
+    absolute: float  # sum of |l_i - center|
+    cubed: float  # sum of |l_i - center|^3
+    signed_cubed: float  # sum of (l_i - center)^3
 
 
 @jitable
@@ -101,30 +78,19 @@ def never_clipped(schedule: Any, sample: Sample) -> bool:
 
 
 class RuleFunctions(NamedTuple):
-    """The functions of a decision rule.
+    """The functions of a decision rule."""
 
-    Attributes
-    ----------
-    draw : callable
-        ``(rng) -> float``; psi = (draw - [global log ratio] - log_hastings) / N.
-    decide : callable
-        ``(schedule, stage, sample, psi, width) -> bool``: is the evidence enough? `width` bounds the range of
-        all N log ratios, for rules that say they need it.
-    accept : callable
-        ``(schedule, sample, psi, rng) -> bool``, called once, after the last row is read.
-    others : callable, default `no_others`
-        ``(schedule, sample) -> int``, called after `decide` has said no. Above 0: so many rows that were not
-        read, drawn at random, make a sample of their own, which is handed to `accept`. They have to be there,
-        and fill whole blocks. 0: read on.
-    clipped : callable, default `never_clipped`
-        ``(schedule, sample) -> bool``: did `accept` take the variance for smaller than `sample` shows? It is
-        counted in the sample statistic `clipped`.
-    """
-
-    draw: Draw
+    draw: Draw  # ``(rng) -> float``; psi = (draw - [global log ratio] - log_hastings) / N
+    # ``(schedule, stage, sample, psi, width) -> bool``: is the evidence enough? `width` bounds the range of
+    # all N log ratios, for rules that say they need it.
     decide: Decide
-    accept: Accept
+    accept: Accept  # ``(schedule, sample, psi, rng) -> bool``, called once, after the last row is read
+    # ``(schedule, sample) -> int``, called after `decide` has said no. Above 0: so many rows that were not
+    # read, drawn at random, make a sample of their own, which is handed to `accept`. They have to be there,
+    # and fill whole blocks. 0: read on.
     others: Others = no_others
+    # ``(schedule, sample) -> bool``: did `accept` take the variance for smaller than `sample` shows? It is
+    # counted in the sample statistic `clipped`.
     clipped: Clipped = never_clipped
 
 
@@ -154,19 +120,9 @@ class AcceptanceRule(Protocol):
 
 
 def with_batch_size[R: AcceptanceRule](rule: R, n_local: int, default: int | None = None) -> R:
-    """The rule with a `batch_size` for `n_local` terms, if it has one.
+    """The rule with a `batch_size` for `n_local` terms, if it has one; `ValueError` if it is larger.
 
-    Parameters
-    ----------
-    rule : AcceptanceRule
-    n_local : int
-    default : int, optional
-        Instead of the rule's own `default_batch_size`.
-
-    Raises
-    ------
-    ValueError
-        If it has one that is larger.
+    `default` takes the place of the rule's own `default_batch_size`.
     """
     chosen = getattr(rule, "batch_size", None)
     if chosen is None and not hasattr(rule, "default_batch_size"):
@@ -177,9 +133,26 @@ def with_batch_size[R: AcceptanceRule](rule: R, n_local: int, default: int | Non
     return rule if chosen == size else replace(cast(Any, rule), batch_size=size)
 
 
+def growing_ends(first: int, growth: float, n_local: int) -> list[int]:
+    """Sizes of a subsample that grows by a factor, and by at least one term, up to those below `n_local`."""
+    ends, n = [], first
+    while n < n_local:
+        ends.append(n)
+        n = max(n + 1, math.ceil(growth * n))
+    return ends
+
+
 def metropolis_target_accept(n_dim: int) -> float:
     """Acceptance rate to aim at with Metropolis's rule (Roberts & Rosenthal 2001)."""
     return 0.44 if n_dim <= 2 else 0.234
+
+
+def barker_target_accept(n_dim: int) -> float:
+    """Acceptance rate to aim at with Barker's rule, which tends to 0.158 (Agrawal et al. 2023)."""
+    for largest, rate in ((1, 0.27), (2, 0.23), (4, 0.21), (10, 0.19), (20, 0.17)):
+        if n_dim <= largest:
+            return rate
+    return 0.16
 
 
 @jitable
@@ -187,6 +160,19 @@ def log_uniform(rng: np.random.Generator) -> float:
     """Metropolis's rule: log u, u ~ U(0, 1)."""
     u = rng.random()
     return math.log(u) if u > 0.0 else -math.inf
+
+
+@jitable
+def logistic(rng: np.random.Generator) -> float:
+    """Draw from the logistic distribution by inversion."""
+    u = rng.random()
+    return math.log(u / (1.0 - u)) if u > 0.0 else -math.inf
+
+
+@jitable
+def all_seen(schedule: Schedule, stage: int, sample: Sample, psi: float, width: float) -> bool:
+    """Has every term been seen?"""
+    return sample.n == sample.n_local
 
 
 @jitable
@@ -207,3 +193,86 @@ def standard_error(n: int, n_local: int, m2: float) -> float:
         return math.nan
     variance = m2 / (n - 1) / n * (1.0 - (n - 1.0) / (n_local - 1.0))
     return math.sqrt(variance)
+
+
+# Decisions from all the data: Metropolis's test, and Barker's ----------------------------------------------
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Metropolis's test on all N local terms: accept if log u < log ratio.
+
+    Notes
+    -----
+    *Guarantee*: the ordinary Metropolis-Hastings algorithm. Steps keep the sum of the l_i at the current
+    state, so a transition evaluates every term once, at the proposed state.
+
+    *When it fails*: it does not; it costs O(N) for each transition. Where the terms depend on variables that
+    other steps have moved since, the current state is evaluated too.
+
+    Examples
+    --------
+    >>> from pymc_austerity import Exact
+    >>> Exact().error_bound(n_local=10_000)
+    0.0
+
+    It is what a step uses that is told nothing else: ``MetropolisHastings(acceptance=Exact())``.
+    """
+
+    def bind(self, n_local: int) -> Schedule:
+        """One stage of all the terms."""
+        return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
+
+    def target_accept(self, n_dim: int) -> float:
+        """Acceptance rate for Metropolis's rule."""
+        return metropolis_target_accept(n_dim)
+
+    def error_bound(self, n_local: int) -> float:
+        """Error of acceptance probabilities: 0, since all terms are read."""
+        return 0.0
+
+    @property
+    def functions(self) -> RuleFunctions:
+        """Decided when everything is seen."""
+        return RuleFunctions(log_uniform, all_seen, above)
+
+
+@dataclass(frozen=True)
+class ExactBarker:
+    """Barker's test on all N local terms: accept with probability 1 / (1 + exp(-log ratio)).
+
+    Notes
+    -----
+    Barker (1965); equations 9-10 of Seita et al. (2017): accept if the log ratio exceeds a logistic random
+    number.
+
+    *Guarantee*: detailed balance holds exactly. For one proposal Barker's test accepts less often than
+    Metropolis's, at least half as often.
+
+    *When it fails*: it does not; it costs O(N) for each transition, as `Exact`.
+
+    Examples
+    --------
+    >>> from pymc_austerity.acceptance import ExactBarker
+    >>> ExactBarker().target_accept(n_dim=10)
+    0.19
+
+    Give it to a step: ``MetropolisHastings(acceptance=ExactBarker())``.
+    """
+
+    def bind(self, n_local: int) -> Schedule:
+        """One stage of all the terms."""
+        return Schedule(np.array([n_local], dtype=np.int64), np.array([0.0]))
+
+    def target_accept(self, n_dim: int) -> float:
+        """Acceptance rate for Barker's rule."""
+        return barker_target_accept(n_dim)
+
+    def error_bound(self, n_local: int) -> float:
+        """Error of acceptance probabilities: 0, since all terms are read."""
+        return 0.0
+
+    @property
+    def functions(self) -> RuleFunctions:
+        """Decided when everything is seen."""
+        return RuleFunctions(logistic, all_seen, above)

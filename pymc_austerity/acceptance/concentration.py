@@ -14,6 +14,7 @@ from pymc_austerity.acceptance.base import (
     Sample,
     Schedule,
     above,
+    growing_ends,
     log_uniform,
     metropolis_target_accept,
 )
@@ -106,10 +107,8 @@ class Concentration:
 
     def bind(self, n_local: int) -> Schedule:
         """Sample sizes, and log(1 / delta_t) for each look."""
-        sizes, t = [], first_batch(self.batch_size, self.default_batch_size, n_local)
-        while t < n_local:
-            sizes.append(t)
-            t = max(t + 1, math.ceil(self.growth * t))
+        first = first_batch(self.batch_size, self.default_batch_size, n_local)
+        sizes = growing_ends(first, self.growth, n_local)
         looks = np.arange(1, len(sizes) + 2)
         log_shares = math.log((self.p - 1.0) / self.p * self.delta) - self.p * np.log(looks)
         return Schedule(np.array([*sizes, n_local], dtype=np.int64), -log_shares)
@@ -128,41 +127,27 @@ class Concentration:
         return RuleFunctions(log_uniform, _DECIDE[self.bound], above)
 
 
-# The radii c_t of confidence intervals: P(|mean of t terms - mean of all n| > c_t) <= delta_t.
+# The radii c_t of confidence intervals: P(|mean of t terms - mean of all n| > c_t) <= delta_t. They depend on
+# t and n, on the standard deviation of the terms read (divisor t), on a bound `width` of the range of all n
+# terms, and on log(1 / delta_t). All have the same parameters, used or not.
 
 
 @jitable
 def hoeffding_serfling(t: int, n: int, sd: float, width: float, log_share: float) -> float:
-    """Equation 7, where C is half the width: valid on both sides.
-
-    Parameters
-    ----------
-    t, n : int
-        Terms read, and all terms.
-    sd : float
-        Standard deviation of the terms read, with divisor t. Not used here.
-    width : float
-        Bound on the range of all n terms.
-    log_share : float
-        log(1 / delta_t).
-
-    Returns
-    -------
-    float
-    """
+    """Equation 7, where C is half the width: valid on both sides."""
     return 0.5 * width * math.sqrt(2.0 * (1.0 - (t - 1.0) / n) * (math.log(2.0) + log_share) / t)
 
 
 @jitable
 def empirical_bernstein(t: int, n: int, sd: float, width: float, log_share: float) -> float:
-    """Equation 9 (Audibert et al. 2009): valid on both sides. Parameters as of `hoeffding_serfling`."""
+    """Equation 9 (Audibert et al. 2009): valid on both sides."""
     x = math.log(3.0) + log_share
     return sd * math.sqrt(2.0 * x / t) + 3.0 * width * x / t
 
 
 @jitable
 def empirical_bernstein_serfling(t: int, n: int, sd: float, width: float, log_share: float) -> float:
-    """Theorem 4.3 of Bardenet & Maillard (2015), on one side. Parameters as of `hoeffding_serfling`.
+    """Theorem 4.3 of Bardenet & Maillard (2015), on one side.
 
     rho_t, the share of the variance that is left without replacement, changes its form at n / 2.
     """

@@ -14,11 +14,13 @@ from pymc_austerity.acceptance.base import (
     Sample,
     Schedule,
     above,
+    barker_target_accept,
+    growing_ends,
     log_uniform,
+    logistic,
     metropolis_target_accept,
     standard_error,
 )
-from pymc_austerity.acceptance.exact import barker_target_accept, logistic
 from pymc_austerity.compilation import jitable
 from pymc_austerity.validation import first_batch, is_real, is_whole
 
@@ -103,14 +105,10 @@ class TTest:
     def _ends(self, n_local: int) -> np.ndarray:
         batch = first_batch(self.batch_size, self.default_batch_size, n_local)
         if self.growth == "constant":
-            inner = np.arange(batch, n_local, batch)
+            inner = list(range(batch, n_local, batch))
         else:
-            sizes, n = [], batch
-            while n < n_local:
-                sizes.append(n)
-                n = max(n + 1, math.ceil(n * self.growth))
-            inner = np.array(sizes, dtype=np.int64)
-        return np.append(inner, n_local).astype(np.int64)
+            inner = growing_ends(batch, self.growth, n_local)
+        return np.array([*inner, n_local], dtype=np.int64)
 
     def target_accept(self, n_dim: int) -> float:
         """Acceptance rate for Metropolis's rule."""

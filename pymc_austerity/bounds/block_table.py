@@ -4,6 +4,10 @@ Consecutive positions form blocks. To draw: choose a block by an alias table of 
 the weights of that block. Sums are made in double precision and in the order of the scan, so that the end of
 a scan is the sum of its block to the last bit: probabilities are weights over their total, up to rounding of
 doubles. A table is built in one pass, and has 20 bytes a block: weights may be on disk, if blocks are long.
+
+An alias table draws in constant time, by Walker's method, as Vose (1991) builds it. It has N cells of the
+same width. Cell i is shared by i, which owns the part `share[i]` of it, and by one other position,
+`other[i]`. To draw: choose a cell, then a point in it.
 """
 
 from __future__ import annotations
@@ -14,30 +18,74 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_position
 from pymc_austerity.compilation import entry, jitable
 from pymc_austerity.target import Index, Singles, Vector
+
+
+class AliasTable(NamedTuple):
+    """A discrete distribution on 0, ..., N - 1."""
+
+    share: Vector  # (N,): part of each cell that is its own
+    other: npt.NDArray[np.int32]  # (N,): who owns the rest
+
+
+def alias_table(weights: Vector) -> AliasTable:
+    """The table for probabilities in proportion to fewer than 2^31 `weights`.
+
+    They are finite, none is negative, and not all are zero.
+    """
+    scaled = weights / weights.max()  # their sum may overflow
+    return AliasTable(*_fill(scaled / scaled.mean()))
+
+
+@entry
+def _fill(size: Vector) -> tuple[Vector, npt.NDArray[np.int32]]:
+    """Give what lacks in small cells to large positions; `size` has mean one, and is used up."""
+    n, largest = size.shape[0], np.argmax(size)
+    share, other = np.ones(n), np.arange(n).astype(np.int32)
+    small, large = np.empty(n, np.int32), np.empty(n, np.int32)
+    n_small, n_large = 0, 0
+    for i in range(n):
+        if size[i] < 1.0:
+            small[n_small] = i
+            n_small += 1
+        else:
+            large[n_large] = i
+            n_large += 1
+    while n_small > 0 and n_large > 0:
+        n_small -= 1
+        i, j = small[n_small], large[n_large - 1]
+        share[i], other[i] = size[i], j
+        size[j] = (size[j] + size[i]) - 1.0
+        if size[j] < 1.0:
+            n_large -= 1
+            small[n_small] = j
+            n_small += 1
+    # What is left over is full but for rounding; only a cell of weight zero must not become its own.
+    for k in range(n_small):
+        if size[small[k]] == 0.0:
+            share[small[k]], other[small[k]] = 0.0, largest
+    return share, other
+
+
+@jitable
+def draw_position(rng: np.random.Generator, table: AliasTable) -> int:
+    """Draw one position."""
+    u = rng.random() * table.share.shape[0]
+    cell = int(u)
+    return cell if u - cell < table.share[cell] else int(table.other[cell])
+
 
 # Positions in a block. A scan of them costs about what it takes to fetch them from memory, or from disk.
 BLOCK, LONG_BLOCK = 16, 512
 
 
 class BlockTable(NamedTuple):
-    """A discrete distribution on positions whose weights are kept elsewhere.
+    """A discrete distribution on positions whose weights are kept elsewhere."""
 
-    Attributes
-    ----------
-    blocks : AliasTable
-        Of the blocks.
-    sums : ndarray (B,)
-        Weights of the blocks.
-    length : int
-        Positions in a block; the last may have fewer.
-    """
-
-    blocks: AliasTable
-    sums: Vector
-    length: int
+    blocks: AliasTable  # Of the blocks
+    sums: Vector  # (B,): weights of the blocks
+    length: int  # Positions in a block; the last may have fewer
 
     @property
     def total(self) -> float:

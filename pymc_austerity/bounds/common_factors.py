@@ -96,12 +96,8 @@ def proportional_constants(
     """Constants of some rows over the common factors, if these are the same at all `verification_points`.
 
     Far away the form may not be recognised, for rounding: `factors_at` then gives no numbers, and the range
-    is infinite.
-
-    Raises
-    ------
-    UnboundedError
-        If a row is not of the family, or does not change in proportion with others.
+    is infinite. Raises UnboundedError if a row is not of the family, or does not change in proportion with
+    others.
     """
     found = []
     for k, (point, factor) in enumerate(zip(points, factors, strict=True)):

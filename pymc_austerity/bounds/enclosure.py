@@ -37,41 +37,23 @@ _ROUNDING = 1e-12
 
 
 class Enclosure(NamedTuple):
-    """Shapes that enclose a set of points in K dimensions.
-
-    Attributes
-    ----------
-    n_points : int
-    low, high : ndarray (K,)
-        The box.
-    center : ndarray (K,)
-        Of the ball and of the ellipsoid.
-    ball_radius : float
-        Of the ball.
-    axes : ndarray (K, k)
-        A; no columns if there is no ellipsoid.
-    ellipsoid_radius : float
-        r.
-    residual : ndarray (K,)
-    """
+    """Shapes that enclose a set of points in K dimensions."""
 
     n_points: int
+    # low, high (K,): the box
     low: Vector
     high: Vector
-    center: Vector
-    ball_radius: float
-    axes: Matrix
-    ellipsoid_radius: float
-    residual: Vector
+    center: Vector  # (K,): of the ball and of the ellipsoid
+    ball_radius: float  # Of the ball
+    axes: Matrix  # (K, k): A; no columns if there is no ellipsoid
+    ellipsoid_radius: float  # r
+    residual: Vector  # (K,)
 
 
 class EnclosureBuilder:
     """Enclose points that come in portions.
 
-    Parameters
-    ----------
-    sample : ndarray (n, K)
-        Some of the points, from which center and metric are taken. The enclosure is valid for any sample.
+    Center and metric are taken from a `sample` (n, K) of the points. The enclosure is valid for any.
     """
 
     def __init__(self, sample: Matrix) -> None:

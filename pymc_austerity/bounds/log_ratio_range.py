@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numba import literal_unroll
 
-from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.common_factors import (
     factors_at,
     proportional_constants,
@@ -26,27 +25,20 @@ from pymc_austerity.bounds.enclosure import EnclosureBuilder
 from pymc_austerity.bounds.families.base import TOLERANCE, Family
 from pymc_austerity.bounds.families.range_certificate import RangeCertificate
 from pymc_austerity.bounds.families.recognise import recognise
+from pymc_austerity.bounds.row_function import chunks
 from pymc_austerity.compilation import jitable
 from pymc_austerity.target import Index, LinearPredictor, Vector
 
 
 @dataclass(frozen=True)
 class RangeCertificates:
-    """Bounds on the log ratios of some terms, kept up to date with the variables of other steps.
+    """Bounds on the log ratios of some terms, kept up to date with the variables of other steps."""
 
-    Attributes
-    ----------
-    certificates : tuple of RangeCertificate
-        One for each term, as they were at the point given to `certify`: what `certified_range` takes.
-    predictors : tuple of LinearPredictor
-    families : tuple of Family
-    references : tuple of ndarray of int
-        For each term, rows that stand for the common factor of each constant; empty if nothing changes.
-    """
-
+    # One for each term, as they were at the point given to `certify`: what `certified_range` takes
     certificates: tuple[RangeCertificate, ...]
     predictors: tuple[LinearPredictor, ...]
     families: tuple[Family, ...]
+    # For each term, rows that stand for the common factor of each constant; empty if nothing changes
     references: tuple[Index, ...]
 
     @property
@@ -72,16 +64,8 @@ class RangeCertificates:
 def certify(predictors: Sequence[LinearPredictor], point: Mapping[str, Any]) -> RangeCertificates:
     """Make certificates for some terms, in one pass over their rows.
 
-    Parameters
-    ----------
-    predictors : sequence of LinearPredictor
-    point : dict of str to array
-        Values of the variables of other steps.
-
-    Raises
-    ------
-    UnboundedError
-        If a term is of no known form; the message names it.
+    Variables of other steps have their values at `point`. Raises UnboundedError if a term is of no known
+    form; the message names it.
     """
     made = [_certificate_of(predictor, point) for predictor in predictors]
     return RangeCertificates(

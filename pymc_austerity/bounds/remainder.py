@@ -53,30 +53,15 @@ _FAR = 1e100
 
 
 class RemainderCertificate(NamedTuple):
-    """All that is needed to bound remainders; a few arrays, none as long as the data.
+    """All that is needed to bound remainders; a few arrays, none as long as the data."""
 
-    Attributes
-    ----------
-    order : int
-        k, 1 or 2.
-    center : ndarray (D,)
-        m.
-    whitening : ndarray (d, D)
-        W.
-    radii : ndarray (R,)
-        Increasing; the last is infinite.
-    constants : ndarray (R,)
-        The largest c_i of all rows but the exact ones, for |w| up to each radius; may be infinite.
-    rounding : float
-        What rounding may add to a remainder, which is a difference of larger numbers.
-    """
-
-    order: int
-    center: Vector
-    whitening: Matrix
-    radii: Vector
+    order: int  # k, 1 or 2
+    center: Vector  # (D,): m
+    whitening: Matrix  # (d, D): W
+    radii: Vector  # (R,): increasing; the last is infinite
+    # (R,): the largest c_i of all rows but the exact ones, for |w| up to each radius; may be infinite
     constants: Vector
-    rounding: float = 0.0
+    rounding: float = 0.0  # What rounding may add to a remainder, which is a difference of larger numbers
 
 
 def certify_remainders(
@@ -84,26 +69,11 @@ def certify_remainders(
     coordinates: ExpansionCoordinates,
     n_exact: int,
 ) -> tuple[RemainderCertificate, Index]:
-    """Make the certificate of some terms, in one pass over their rows.
+    """Make the certificate of some terms, in one pass over their rows, and say which rows it leaves out.
 
-    Parameters
-    ----------
-    terms : sequence of RowFunction
-    coordinates : ExpansionCoordinates
-    n_exact : int
-        So many rows, or all, are left out.
-
-    Returns
-    -------
-    certificate : RemainderCertificate
-    exact : ndarray of int
-        Sorted positions of the rows left out, those with the largest c_i at a typical radius, in the
-        population of all terms one after the other.
-
-    Raises
-    ------
-    UnboundedError
-        If nothing is known of the remainders of a term; the message names it.
+    These are `n_exact` rows, or all, with the largest c_i at a typical radius: sorted positions in the
+    population of all terms one after the other. Raises UnboundedError if nothing is known of the remainders
+    of a term; the message names it.
     """
     order = coordinates.order
     if order not in (1, 2):

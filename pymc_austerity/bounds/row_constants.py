@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pymc_austerity import work
-from pymc_austerity.bounds.chunks import chunks
 from pymc_austerity.bounds.jets.efforts import RowBounds, row_bounds
-from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.row_function import RowFunction, chunks
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
@@ -29,20 +28,11 @@ INFLATION = 1.0 + 1e-6
 
 
 class ExpansionCoordinates(NamedTuple):
-    """Coordinates w = W (q - m) about the center of an expansion, in which remainders are bounded.
+    """Coordinates w = W (q - m) about the center of an expansion, in which remainders are bounded."""
 
-    Attributes
-    ----------
-    order : int
-        k, 1 or 2.
-    center : ndarray (D,)
-        m.
-    directions, whitening : ndarray (D, d) and (d, D)
-        V and W. Where d < D, all rows must be in the span of W.
-    """
-
-    order: int
-    center: Vector
+    order: int  # k, 1 or 2
+    center: Vector  # (D,): m
+    # directions, whitening (D, d) and (d, D): V and W. Where d < D, all rows must be in the span of W.
     directions: Matrix
     whitening: Matrix
 
@@ -68,20 +58,11 @@ class ExpansionCoordinates(NamedTuple):
 
 
 class ExpandedRows(NamedTuple):
-    """Some rows of a term, as seen from the center of an expansion.
+    """Some rows of a term, as seen from the center of an expansion."""
 
-    Attributes
-    ----------
-    positions : ndarray of int (m,)
-    values : ndarray (m, p)
-        Predictors at the center.
-    directions : ndarray (m, p, d)
-        V_i.
-    """
-
-    positions: Index
-    values: Matrix
-    directions: Matrix
+    positions: Index  # (m,)
+    values: Matrix  # (m, p): predictors at the center
+    directions: Matrix  # (m, p, d): V_i
 
 
 class DerivativeBounds(Protocol):
@@ -96,14 +77,7 @@ class DerivativeBounds(Protocol):
 
 
 class BoundedTerm(NamedTuple):
-    """A term with bounds of its derivatives.
-
-    Attributes
-    ----------
-    term : RowFunction or LinearPredictor
-    bounds : DerivativeBounds
-    coordinates : ExpansionCoordinates
-    """
+    """A term with bounds of its derivatives."""
 
     term: RowFunction | LinearPredictor
     bounds: DerivativeBounds
@@ -121,24 +95,17 @@ def bounded_term(
     radii: Vector,
     curvature: Curvature | None = None,
 ) -> BoundedTerm:
-    """Find bounds of the derivatives of a term.
+    """Find bounds of the derivatives of a term, at increasing `radii`.
 
-    Parameters
-    ----------
-    term : RowFunction or LinearPredictor
-        A linear predictor is enough for bounds of the user.
-    coordinates : ExpansionCoordinates
-    radii : ndarray (R,)
-        Increasing.
-    curvature : callable, optional
-        Gives K_i.
-
-    Raises
-    ------
-    UnboundedError
-        If the term contains variables of other steps.
+    A linear predictor is enough for bounds of the user, whose `curvature` gives K_i. Raises UnboundedError if
+    the term contains variables of other steps.
     """
-    _refuse_others(term)
+    if term.others or not term.offset_fixed:
+        names = ", ".join(map(repr, term.others)) or "in its linear predictor"
+        raise UnboundedError(
+            f"The term {term.name!r} depends on variables of other steps ({names}), so that its "
+            "expansion changes with them. Let one step move all of these variables."
+        )
     if curvature is not None:
         return BoundedTerm(term, BoundsOfUser(term.name, curvature, radii, coordinates.order), coordinates)
     assert isinstance(term, RowFunction)
@@ -165,14 +132,7 @@ def rows_about_center(
 
 
 class BoundsByJets:
-    """Bounds from interval jets of the row function.
-
-    Parameters
-    ----------
-    term : RowFunction
-    coordinates : ExpansionCoordinates
-    radii : ndarray (R,)
-    """
+    """Bounds from interval jets of the row function."""
 
     def __init__(self, term: RowFunction, coordinates: ExpansionCoordinates, radii: Vector) -> None:
         self._term, self._coordinates, self._radii = term, coordinates, radii
@@ -215,17 +175,7 @@ class BoundsByJets:
 
 
 class BoundsOfUser:
-    """Bounds for a term with one predictor, from a function of the user.
-
-    Parameters
-    ----------
-    name : str
-        Of the term.
-    curvature : callable
-    radii : ndarray (R,)
-    order : int
-        k.
-    """
+    """Bounds for a term with one predictor, from a function of the user; the order of the expansion is k."""
 
     def __init__(self, name: str, curvature: Curvature, radii: Vector, order: int) -> None:
         self._name, self._curvature, self._radii, self._order = name, curvature, radii, order
@@ -255,12 +205,3 @@ class BoundsOfUser:
                 f"{len(low)} rows it is asked for, got {size!r}."
             )
         return size
-
-
-def _refuse_others(term: RowFunction | LinearPredictor) -> None:
-    if term.others or not term.offset_fixed:
-        names = ", ".join(map(repr, term.others)) or "in its linear predictor"
-        raise UnboundedError(
-            f"The term {term.name!r} depends on variables of other steps ({names}), so that its "
-            "expansion changes with them. Let one step move all of these variables."
-        )

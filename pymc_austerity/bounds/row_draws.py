@@ -21,26 +21,17 @@ Bounds = Callable[[Any, Any, Index], Vector]
 
 
 class RowDraws(NamedTuple):
-    """Bounds b_i on the remainders of all rows, and how rows are drawn by them, as a kernel sees it.
+    """Bounds b_i on the remainders of all rows, and how rows are drawn by them, as a kernel sees it."""
 
-    Attributes
-    ----------
-    state : NamedTuple of ndarrays and numbers
-        All that the functions need. It has size N. Every way has the attributes of `row_sampler.RowSampler`,
-        but for `order`, `whitening` and `tables`.
-    move : callable
-        ``(state, phi_new, phi) -> move``, what is known of a pair of states before any row is read. It has
-        `tier`, and `expected`, how many rows will be drawn. It is the same if the states change places.
-    draw : callable
-        ``(rng, state, move, n) -> rows``: of n rows, drawn independently, those that are evaluated.
-    bounds : callable
-        ``(state, move, rows) -> b_i`` of some rows.
-    """
-
+    # All that the functions need. It has size N. Every way has the attributes of `row_sampler.RowSampler`,
+    # but for `order`, `whitening` and `tables`.
     state: Any
+    # ``(state, phi_new, phi) -> move``, what is known of a pair of states before any row is read.
+    # It has `tier`, and `expected`, how many rows will be drawn. It is the same if the states change places.
     move: Move
+    # ``(rng, state, move, n) -> rows``: of n rows, drawn independently, those that are evaluated
     draw: Draw
-    bounds: Bounds
+    bounds: Bounds  # ``(state, move, rows) -> b_i`` of some rows
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
-from pymc_austerity.bounds.row_function import RowFunction, have_one_predictor
+from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced, have_one_predictor
 from pymc_austerity.target import Index, LinearPredictor, Matrix, Vector
 
 # Rows that are looked at to see which columns are sparse.
@@ -40,29 +39,14 @@ class CoordinateGroups(NamedTuple):
     The coordinates of sparse columns come first, each a group for the rows with an entry in its column.
     Coordinates in which other rows are filled in are pooled as well, for these rows, to runs in the order of
     elimination: the later, the more is filled in. The coordinates of dense columns are the last group.
-
-    Attributes
-    ----------
-    coordinates : ExpansionCoordinates
-        In the order of `columns`.
-    columns : ndarray of int (d,)
-        Of q, in the order of elimination.
-    factor : ndarray (d, d)
-        L, lower triangular: w = L' (q - m)[columns].
-    inverse : ndarray (d, d)
-        V = L'^-1, upper triangular: v_i = x_i[columns] V.
-    n_sparse : int
-        S.
-    pools : ndarray of int (d,)
-        The group that a coordinate is pooled to, if it is; otherwise -1.
     """
 
-    coordinates: ExpansionCoordinates
-    columns: Index
-    factor: Matrix
-    inverse: Matrix
-    n_sparse: int
-    pools: Index
+    coordinates: ExpansionCoordinates  # In the order of `columns`
+    columns: Index  # (d,): of q, in the order of elimination
+    factor: Matrix  # (d, d): L, lower triangular: w = L' (q - m)[columns]
+    inverse: Matrix  # (d, d): V = L'^-1, upper triangular: v_i = x_i[columns] V
+    n_sparse: int  # S
+    pools: Index  # (d,): the group that a coordinate is pooled to, if it is; otherwise -1
 
     @property
     def typical(self) -> Vector:
@@ -95,15 +79,12 @@ def coordinate_groups(
 ) -> CoordinateGroups | None:
     """Groups for the rows of some terms; None if bounds by groups are not known, or promise little.
 
-    Parameters
-    ----------
-    terms : sequence of RowFunction or LinearPredictor
-    coordinates : ExpansionCoordinates
-        Any; those of the result have the same lengths |w|, up to rounding.
+    Their coordinates have the same lengths |w| as those that are given, up to rounding.
     """
     if coordinates.order != 2 or not have_one_predictor(terms):
         return None
-    x = np.concatenate([_some_rows(term) for term in terms])
+    some = [term.rows(evenly_spaced(term.n_rows, _ROWS)) for term in terms]
+    x = np.concatenate([rows.reshape(len(rows), -1)[:, :-1] for rows in some])
     groups = _grouped(coordinates, (x != 0.0).mean(axis=0))
     if groups is None or not np.all(np.isfinite(x)):
         return None
@@ -111,12 +92,6 @@ def coordinate_groups(
     of_all = typical_length(len(groups.columns)) * whole
     promised, plain = ((lengths @ groups.typical) ** 3).sum(), (of_all**3).sum()
     return groups if promised < _GAIN * plain else None
-
-
-def _some_rows(term: RowFunction | LinearPredictor) -> Matrix:
-    """Some rows of the design."""
-    rows = term.rows(evenly_spaced(term.n_rows, _ROWS))
-    return rows.reshape(len(rows), -1)[:, :-1]
 
 
 def _grouped(coordinates: ExpansionCoordinates, shares: Vector) -> CoordinateGroups | None:
@@ -154,10 +129,8 @@ def _grouped(coordinates: ExpansionCoordinates, shares: Vector) -> CoordinateGro
 def minimum_degree(pattern: npt.NDArray[np.bool_]) -> Index:
     """An order of elimination that fills in little: always the node with the fewest neighbours.
 
-    Parameters
-    ----------
-    pattern : ndarray of bool (n, n)
-        Symmetric: which entries of a matrix are not zero. Nodes of the same degree come in their own order.
+    `pattern` (n, n) says which entries of a symmetric matrix are not zero. Nodes of the same degree come in
+    their own order.
     """
     edges = pattern.copy()
     np.fill_diagonal(edges, False)

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
 
-from pymc_austerity.data.elsewhere import path_here
+from pymc_austerity.data.files import path_here
 from pymc_austerity.extras import imported
 
 # Seconds between two looks at results, and at workers.

@@ -6,83 +6,44 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pymc_austerity.data.labels import Label
-
 FILE = "store.json"
 _FORMAT = 1
 
+Label = str | int | bool
+
 
 class ArrayLayout(NamedTuple):
-    """How one array of a store lies in its file.
+    """One array of a store, or one that was given as a map."""
 
-    Attributes
-    ----------
-    file : str
-        Its name in the folder.
-    offset : int
-        Bytes before the first row.
-    dtype : str
-        With the byte order.
-    shape : tuple of int
-        Rows first.
-    columns : tuple of str or None
-        Names of the columns of a matrix that was stacked.
-    crc32 : tuple of int
-        Of each chunk.
-    labels : tuple or None
-        Labels of the codes 0, 1, ...
-    means, sds : number, nested tuple or None
-        What was subtracted, and what the rest was divided by.
-    """
-
-    file: str
-    offset: int
-    dtype: str
-    shape: tuple[int, ...]
-    columns: tuple[str, ...] | None
-    crc32: tuple[int, ...]
-    labels: tuple[Label, ...] | None
-    means: Any
-    sds: Any
+    file: str  # its name in the folder
+    offset: int  # bytes before the first row
+    dtype: str  # with the byte order
+    shape: tuple[int, ...]  # rows first
+    columns: tuple[str, ...] | None  # names of the columns of a matrix that was stacked
+    crc32: tuple[int | None, ...]  # of each chunk; None for one of a map that has not been read yet
+    labels: tuple[Label, ...] | None  # of the codes 0, 1, ...
+    means: Any  # what was subtracted from a row: a number, a nested tuple, or None
+    sds: Any  # what the rest was divided by
 
 
 class Layout(NamedTuple):
-    """How a whole store lies in its folder.
-
-    Attributes
-    ----------
-    n_rows : int
-    chunk_rows : int
-        Rows of a chunk; the last may have fewer.
-    sorted_by : str or None
-    arrays : dict of str to ArrayLayout
-    """
+    """How a whole store lies in its folder."""
 
     n_rows: int
-    chunk_rows: int
+    chunk_rows: int  # rows of a chunk; the last may have fewer
     sorted_by: str | None
     arrays: dict[str, ArrayLayout]
 
 
 def write_layout(folder: Path, layout: Layout) -> None:
-    """Write the file.
-
-    Parameters
-    ----------
-    folder : Path
-    layout : Layout
-    """
+    """Write `store.json` into a folder."""
     arrays = {name: array._asdict() for name, array in layout.arrays.items()}
     text = json.dumps({"format": _FORMAT, **layout._asdict(), "arrays": arrays}, indent=1)
     (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def read_layout(folder: Path) -> Layout:
-    """Read the file.
-
-    Parameters
-    ----------
-    folder : Path
+    """Read the `store.json` of a folder.
 
     Raises
     ------

@@ -6,20 +6,17 @@ import os
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.lib.format import write_array_header_1_0
 from numpy.typing import NDArray
 
-from pymc_austerity.data.checksums import checksum
-from pymc_austerity.data.columns import Dtype
-from pymc_austerity.data.disk_space import named_if_full, reserve
+from pymc_austerity.data.files import checksum, named_if_full, reserve, write_all
 
 
 class NpyFile:
-    """An array that is appended to by `write`: storing into a map of a full disk would kill Python.
+    """An array that is appended to. Its place on disk is reserved first.
 
     Parameters
     ----------
@@ -29,29 +26,24 @@ class NpyFile:
         Of the whole array.
     chunk_rows : int
         Rows of a chunk.
-
-    Attributes
-    ----------
-    offset : int
-        Bytes before the first row.
-    n_rows : int
-        Rows written so far.
-    crc32 : list of int
-        Of each chunk that was begun.
     """
 
-    def __init__(self, path: Path, dtype: Dtype, shape: tuple[int, ...], chunk_rows: int) -> None:
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], chunk_rows: int) -> None:
         self.path, self.dtype, self.shape, self._chunk_rows = path, dtype, shape, chunk_rows
-        header = header_of(dtype, shape)
-        self.offset, self._size = len(header), file_size(dtype, shape)
-        self.n_rows = 0
-        self.crc32: list[int] = []
+        header = _header(dtype, shape)
+        self.offset, self._size = (
+            len(header),
+            file_size(dtype, shape),
+        )  # bytes before the first row, and of all
+        self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        self.n_rows = 0  # written so far
+        self.crc32: list[int] = []  # of each chunk that was begun
         # Without a buffer: what is written is in the hands of the operating system.
         self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         try:
             reserve(self._file.fileno(), path, self._size)
             self._file.seek(0)
-            self._write(header)
+            write_all(self._file, header, path, self._size)
         except BaseException:
             self._file.close()
             raise
@@ -59,17 +51,13 @@ class NpyFile:
     def append(self, rows: NDArray[Any]) -> None:
         """Write rows of the same dtype.
 
-        Parameters
-        ----------
-        rows : array
-
         Raises
         ------
         OSError
             If the disk is full.
         """
         rows = np.ascontiguousarray(rows, self.dtype)
-        self._write(rows.reshape(-1).view(np.uint8))
+        write_all(self._file, rows, self.path, self._size)
         start = 0
         while start < len(rows):
             within = self.n_rows % self._chunk_rows
@@ -80,63 +68,36 @@ class NpyFile:
             start = stop
 
     def go_on(self, crc32: Sequence[int]) -> None:
-        """Go on after whole chunks that an earlier run has written.
-
-        Parameters
-        ----------
-        crc32 : sequence of int
-            Of each of them.
-        """
+        """Go on after whole chunks with these checksums, which an earlier run has written."""
         self.crc32 = list(crc32)
         self.n_rows = len(crc32) * self._chunk_rows
         self._file.seek(self.offset + self.n_rows * self._row_bytes)
 
     def is_whole(self, number: int, crc32: int) -> bool:
-        """Has the file this chunk?
-
-        Parameters
-        ----------
-        number : int
-            Of the chunk, which must have all its rows.
-        crc32 : int
-        """
+        """Has the file all rows of the chunk of this number, with this checksum?"""
         size = self._chunk_rows * self._row_bytes
         self._file.seek(self.offset + number * size)
         return checksum(np.frombuffer(self._file.read(size), np.uint8)) == crc32
-
-    @property
-    def _row_bytes(self) -> int:
-        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
-
-    def _write(self, data: Any) -> None:
-        left = memoryview(data)
-        with named_if_full(self.path, self._size):
-            while len(left):
-                left = left[self._file.write(left) :]
 
     def sync(self) -> None:
         """Wait until the disk has it all."""
         with named_if_full(self.path, self._size):
             os.fsync(self._file.fileno())
 
-    def __enter__(self) -> NpyFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Nothing more is written."""
         self._file.close()
 
 
-def header_of(dtype: Dtype, shape: tuple[int, ...]) -> bytes:
+def file_size(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Bytes of the whole file of an array."""
+    return len(_header(dtype, shape)) + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+
+
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """The bytes before the first row."""
     header = BytesIO()
     write_array_header_1_0(
         header, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     )
     return header.getvalue()
-
-
-def file_size(dtype: Dtype, shape: tuple[int, ...]) -> int:
-    """Bytes of the whole file."""
-    return len(header_of(dtype, shape)) + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

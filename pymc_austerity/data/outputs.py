@@ -1,4 +1,8 @@
-"""What is written under which name, decided from the columns of the source before it is read."""
+"""What is written under which name, decided from the columns of the source before it is read.
+
+Then values become those that are stored: numbers in another dtype if they stay the same, or codes of
+categories.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from pymc_austerity.data.columns import STORED, Column, Dtype
-from pymc_austerity.data.labels import Label
+from pymc_austerity.data.layout import Label
+from pymc_austerity.data.sources import Block, Column, Dtype
 from pymc_austerity.validation import nearest
 
 ColumnChoice = Mapping[str, str | Sequence[str]]
-DtypeChoice = Any
+OneDtype = str | type | Dtype
+DtypeChoice = OneDtype | Mapping[str, OneDtype] | None
 CategoryChoice = Sequence[str] | Mapping[str, Sequence[Label]]
+
+# What a store holds, and compiled code reads.
+STORED = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
+)  # fmt: skip
 
 # Codes of categories that are not known beforehand.
 _CODES = np.dtype(np.int32)
@@ -21,35 +33,34 @@ _FLOAT = np.dtype(np.float64)
 
 
 class Output(NamedTuple):
-    """An array of the store.
-
-    Attributes
-    ----------
-    name : str
-    parts : tuple of str
-        Columns of the source: several only if they are stacked.
-    stacked : bool
-        Whether they become columns of a matrix.
-    shape : tuple of int
-        Of one row.
-    raw, dtype : dtype
-        As it is read, and as it is stored.
-    labels : tuple or None
-        Labels that are known before anything is read; None if the values are no categories.
-    closed : bool
-        Whether there are no other labels.
-    standardised : bool
-    """
+    """An array of the store that is to be written."""
 
     name: str
-    parts: tuple[str, ...]
-    stacked: bool
-    shape: tuple[int, ...]
-    raw: Dtype
-    dtype: Dtype
+    parts: tuple[str, ...]  # columns of the source: several only if they are stacked
+    stacked: bool  # whether they become columns of a matrix
+    shape: tuple[int, ...]  # of one row
+    raw: Dtype  # before the second pass
+    dtype: Dtype  # as it is stored
+    # Of its categories: none if they are found when rows are read; None if the values are no categories.
     labels: tuple[Label, ...] | None
-    closed: bool
     standardised: bool
+
+    def values(self, block: Block, first_row: int, labels: Labels | None) -> NDArray[Any]:
+        """Rows of the output, of dtype `raw`, from those of the source from `first_row` on.
+
+        Raises
+        ------
+        ValueError
+            If a value does not fit, or is no category: it is named with its row.
+        """
+        parts = [
+            block[part] if labels is None else labels.codes(block[part], first_row) for part in self.parts
+        ]
+        parts = [
+            converted(values, self.raw, f"column {part!r}", first_row)
+            for part, values in zip(self.parts, parts, strict=True)
+        ]
+        return np.stack(parts, axis=1) if self.stacked else parts[0]
 
 
 def plan_outputs(
@@ -58,6 +69,7 @@ def plan_outputs(
     dtype: DtypeChoice,
     categories: CategoryChoice | None,
     standardise: Sequence[str] | None,
+    sort_by: str | None,
 ) -> tuple[Output, ...]:
     """Decide which arrays are written, or say which column is in the way.
 
@@ -65,45 +77,46 @@ def plan_outputs(
     ----------
     found : mapping
         Columns of the source.
-    columns, dtype, categories, standardise
+    columns, dtype, categories, standardise, sort_by
         As in `RowStore.write`.
     """
     chosen = _chosen(found, columns)
-    dtypes = _dtypes(dtype, chosen)
+    dtypes: Mapping[str, OneDtype] = {}
+    if dtype is not None:
+        dtypes = dtype if isinstance(dtype, Mapping) else dict.fromkeys(chosen, dtype)
+    _require_known(dtypes, "dtype", chosen)
     labels = _labels(categories, chosen)
     scaled = _names(standardise, "standardise", chosen)
-    outputs = []
+    outputs = {}
     for name, choice in chosen.items():
         parts = (choice,) if isinstance(choice, str) else tuple(choice)
-        is_category = name in labels
+        is_category, standardised = name in labels, name in scaled
         shape = _row_shape(name, choice, [found[part] for part in parts])
-        natural = _natural_dtype(name, [(part, found[part]) for part in parts], is_category)
-        if is_category and (shape or name in scaled):
+        final = _natural_dtype(name, [(part, found[part]) for part in parts], is_category)
+        if is_category and (shape or standardised):
             raise ValueError(f"categories={name!r}: categories are one column, and are not standardised.")
-        known = labels.get(name)
-        natural = _FLOAT if name in scaled and natural.kind != "f" else natural
-        final = _stored_dtype(name, dtypes.get(name, natural), name in scaled)
-        raw = _FLOAT if name in scaled else final
-        closed = known is not None
-        outputs.append(
-            Output(
-                name, parts, not isinstance(choice, str), shape, raw, final,
-                (known or ()) if is_category else None, closed, name in scaled,
+        if standardised and final.kind != "f":
+            final = _FLOAT
+        if name in dtypes:
+            final = np.dtype(dtypes[name]).newbyteorder("=")
+        if final.name not in STORED:
+            raise ValueError(
+                f"{name!r} would be stored as {final}. Give it one of {', '.join(STORED)} in dtype=."
             )
+        if standardised and final.kind != "f":
+            raise ValueError(
+                f"dtype[{name!r}] must be float32 or float64, because it is standardised, got {final}."
+            )
+        outputs[name] = Output(
+            name, parts, not isinstance(choice, str), shape, _FLOAT if standardised else final, final,
+            labels.get(name), standardised,
         )  # fmt: skip
-    return tuple(outputs)
-
-
-def require_key(outputs: Iterable[Output], sort_by: str | None) -> None:
-    """Refuse to sort by what is no single column of the store."""
-    if sort_by is None:
-        return
-    there = {output.name: output for output in outputs}
-    _require_known([sort_by], "sort_by", there)
-    if there[sort_by].shape:
-        raise ValueError(
-            f"sort_by={sort_by!r} has rows of shape {there[sort_by].shape}: name a single column."
-        )
+    if sort_by is not None:
+        _require_known([sort_by], "sort_by", outputs)
+        if outputs[sort_by].shape:
+            told = f"has rows of shape {outputs[sort_by].shape}: name a single column."
+            raise ValueError(f"sort_by={sort_by!r} {told}")
+    return tuple(outputs.values())
 
 
 def _chosen(found: Mapping[str, Column], columns: ColumnChoice | None) -> dict[str, str | Sequence[str]]:
@@ -146,20 +159,10 @@ def _names(given: Sequence[str] | None, keyword: str, known: Mapping[str, Any]) 
     return tuple(given)
 
 
-def _dtypes(given: DtypeChoice, known: Mapping[str, Any]) -> dict[str, Dtype]:
-    """The dtype of each array that has one given: one for all, or a dict."""
-    if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        _require_known(given, "dtype", known)
-        return {name: np.dtype(one).newbyteorder("=") for name, one in given.items()}
-    return {name: np.dtype(given).newbyteorder("=") for name in known}
-
-
-def _labels(given: CategoryChoice | None, known: Mapping[str, Any]) -> dict[str, tuple[Label, ...] | None]:
-    """The labels of each array of categories, None where they are found on the way."""
+def _labels(given: CategoryChoice | None, known: Mapping[str, Any]) -> dict[str, tuple[Label, ...]]:
+    """Labels of each array of categories; none where they are found on the way."""
     if not isinstance(given, Mapping):
-        return dict.fromkeys(_names(given, "categories", known))
+        return dict.fromkeys(_names(given, "categories", known), ())
     _require_known(given, "categories", known)
     for name, labels in given.items():
         if isinstance(labels, str) or not all(isinstance(label, str | int) for label in labels):
@@ -193,14 +196,128 @@ def _natural_dtype(name: str, parts: Sequence[tuple[str, Column]], is_category: 
     return _CODES if is_category else np.result_type(*(column.dtype for _, column in parts))
 
 
-def _stored_dtype(name: str, dtype: Dtype, standardised: bool) -> Dtype:
-    """The dtype, if a store can have it."""
-    if dtype.name not in STORED:
+class Labels:
+    """Labels of one column, and the codes 0, 1, ... of its rows.
+
+    Parameters
+    ----------
+    column : str
+        Its name.
+    known : sequence of labels
+        Any other is an error. If there is none, codes follow the order of first appearance.
+    """
+
+    def __init__(self, column: str, known: Sequence[Label]) -> None:
+        self._column, self._closed = column, bool(known)
+        self.known: list[Label] = []
+        self._codes: dict[Label, int] = {}
+        self.add(known)
+
+    def add(self, labels: Iterable[Label]) -> None:
+        """Give labels the next codes."""
+        for label in labels:
+            self._codes[label] = len(self.known)
+            self.known.append(label)
+
+    def codes(self, values: NDArray[Any], first_row: int) -> NDArray[np.int64]:
+        """Codes of some rows; `first_row` is the number of the first in the whole source.
+
+        Raises
+        ------
+        ValueError
+            If a value is missing, no label, or not among those that were given.
+        """
+        places, distinct = pd.factorize(values if values.dtype.kind in "biu" else values.astype(object))
+        if (places < 0).any():
+            row = first_row + int(np.argmax(places < 0))
+            raise ValueError(
+                f"Row {row:,} of column {self._column!r} is missing. Leave such rows out, or give them a "
+                "label."
+            )
+        codes: NDArray[np.int64] = np.empty(len(distinct), np.int64)
+        for place, value in enumerate(distinct):
+            label = value.item() if isinstance(value, np.generic) else value
+            is_label = isinstance(label, str | int)
+            if not is_label or (self._closed and label not in self._codes):
+                row = first_row + int(np.argmax(places == place))
+                why = "none of the categories that were given" if is_label else (
+                    "neither text nor a whole number: it is no category"
+                )  # fmt: skip
+                raise ValueError(f"{label!r} in row {row:,} of column {self._column!r} is {why}.")
+            if label not in self._codes:
+                self.add([label])
+            codes[place] = self._codes[label]
+        of_rows: NDArray[np.int64] = codes[places]
+        return of_rows
+
+
+def converted(values: NDArray[Any], dtype: Dtype, column: str, first_row: int) -> NDArray[Any]:
+    """Values in another dtype.
+
+    Floating-point numbers may be rounded. Everything else has to stay as it is.
+
+    Parameters
+    ----------
+    values : array, shape (rows, ...)
+        Numbers or booleans.
+    dtype : dtype
+    column : str
+        What is told of it in the message.
+    first_row : int
+        The number of the first row in the whole source.
+
+    Raises
+    ------
+    ValueError
+        If an integer, an infinity or a fraction does not fit; it names the first.
+    """
+    if values.dtype == dtype:
+        return values
+    # What does not fit is found by comparing, so NumPy need not warn of it.
+    with np.errstate(all="ignore"):
+        result = values.astype(dtype)
+        wrong = _misfits(values, result)
+    if wrong.any():
+        place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        within = f", column {', '.join(str(i) for i in place[1:])}" if len(place) > 1 else ""
         raise ValueError(
-            f"{name!r} would be stored as {dtype}. Give it one of {', '.join(STORED)} in dtype=."
+            f"{values[place]!s} in row {first_row + int(place[0]):,} of {column}{within} does not fit into "
+            f"{dtype} ({_holds(dtype)}). Give a wider one in dtype=."
         )
-    if standardised and dtype.kind != "f":
-        raise ValueError(
-            f"dtype[{name!r}] must be float32 or float64, because it is standardised, got {dtype}."
-        )
-    return dtype
+    return result
+
+
+def _misfits(values: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mask of the values that another dtype has changed."""
+    before, after = values.dtype, result.dtype
+    if after.kind == "b":
+        return np.asarray((values != 0) & (values != 1))
+    if after.kind in "iu":
+        limits = np.iinfo(after)
+        if before.kind == "f":
+            # Limits as powers of two are exact in every floating-point dtype that can reach them.
+            inside = (values >= float(limits.min)) & (values < float(limits.max + 1))
+            return np.asarray(~(inside & (values == np.floor(values))))
+        return _outside(values, int(limits.min), int(limits.max))
+    if before.kind == "f":
+        overflow = np.isfinite(values) & ~np.isfinite(result)
+        return np.asarray(overflow | ((values != 0) & (result == 0)))
+    exact = 2 ** (np.finfo(after).nmant + 1)
+    return _outside(values, -exact, exact)
+
+
+def _outside(values: NDArray[Any], low: int, high: int) -> NDArray[np.bool_]:
+    """Mask of integers or booleans outside two limits, which need not fit into their dtype."""
+    if values.dtype.kind == "b":
+        return np.zeros(values.shape, np.bool_)
+    wrong: NDArray[np.bool_] = (values < low) | (values > high)
+    return wrong
+
+
+def _holds(dtype: Dtype) -> str:
+    if dtype.kind == "b":
+        return "0 and 1"
+    if dtype.kind in "iu":
+        return f"whole numbers from {np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
+    info = np.finfo(dtype)
+    return f"up to {info.max:.3g}, from {info.smallest_subnormal:.3g}, whole numbers to 2^{info.nmant + 1}"

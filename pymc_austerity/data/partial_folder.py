@@ -1,16 +1,26 @@
-"""The folder in which a store is written before it has its name: nothing half-made is taken for whole."""
+"""The folder in which a store is written before it has its name: nothing half-made is taken for whole.
+
+A lock keeps other processes out. A journal, one line of JSON for each chunk, tells an interrupted run from
+what is not ours, and how far it came.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TextIO
 
-from pymc_austerity.data import journal
 from pymc_austerity.data.layout import FILE
+
+JOURNAL = "journal.jsonl"
+
+# A line of the journal: the first says what is written, the others what is known of a chunk.
+Entry = dict[str, Any]
 
 
 def require_free(path: Path, overwrite: bool, mark: str = FILE, kind: str = "row store") -> None:
@@ -45,11 +55,7 @@ def partial_path(path: Path) -> Path:
 
 @contextmanager
 def partial_folder(path: Path) -> Iterator[Path]:
-    """The folder of `partial_path`, held by this process.
-
-    Parameters
-    ----------
-    path : Path
+    """The folder in which the store of a path is written, held by this process.
 
     Raises
     ------
@@ -85,33 +91,25 @@ def _held(folder: Path, path: Path) -> int:
             raise BlockingIOError(
                 errno.EAGAIN, f"Another process is writing {path}. Wait until it is done"
             ) from None
-        if _is_still(folder, descriptor):
-            return descriptor
+        try:
+            if folder.stat().st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        except FileNotFoundError:
+            pass
         # Whoever held it has given it its name meanwhile.
         os.close(descriptor)
 
 
-def _is_still(folder: Path, descriptor: int) -> bool:
-    try:
-        return folder.stat().st_ino == os.fstat(descriptor).st_ino
-    except FileNotFoundError:
-        return False
-
-
 def emptied(folder: Path) -> None:
     """Delete what an earlier run has left.
-
-    Parameters
-    ----------
-    folder : Path
 
     Raises
     ------
     FileExistsError
         If something else lies in the folder.
     """
-    there = sorted(folder.iterdir(), key=lambda path: path.name == journal.FILE)
-    if there and not any(path.name in (journal.FILE, FILE) for path in there):
+    there = sorted(folder.iterdir(), key=lambda path: path.name == JOURNAL)
+    if there and not any(path.name in (JOURNAL, FILE) for path in there):
         raise FileExistsError(f"{folder} is in the way: no interrupted writing has left it. Rename it.")
     # The journal goes last: it tells that all else is ours.
     for path in there:
@@ -122,14 +120,50 @@ def emptied(folder: Path) -> None:
 
 
 def publish(folder: Path, path: Path) -> None:
-    """Give the folder its name; a row store that has it is deleted after that.
-
-    Parameters
-    ----------
-    folder, path : Path
-    """
+    """Give the folder its name; a row store that has it is deleted after that."""
     replaced = "replaced"
     if os.path.lexists(path):
         path.rename(folder / replaced)
     folder.rename(path)
     shutil.rmtree(path / replaced, ignore_errors=True)
+
+
+def begin_journal(folder: Path, request: Entry, entries: list[Entry]) -> TextIO:
+    """A journal that says what is written, and has the entries of an earlier run that are kept.
+
+    What is appended by `write` is in the file after each line.
+    """
+    journal = (folder / JOURNAL).open("w", encoding="utf-8", buffering=1)
+    journal.writelines(json.dumps(entry) + "\n" for entry in [request, *entries])
+    return journal
+
+
+def entries_of(folder: Path, request: Entry) -> list[Entry]:
+    """What an earlier run has told of its chunks; nothing if there was no such run.
+
+    Raises
+    ------
+    ValueError
+        If that run wrote something else.
+    """
+    path = folder / JOURNAL
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        # After a power cut the last lines may be cut, or without their content.
+        try:
+            found.append(json.loads(line if line.endswith("\n") else ""))
+        except ValueError:
+            break
+    if not found:
+        return []
+    # As JSON gives it back: lists for tuples.
+    wanted = json.loads(json.dumps(request))
+    for key, value in wanted.items():
+        if found[0].get(key) != value:
+            raise ValueError(
+                f"{folder} was begun with another {key}: {found[0].get(key)}, now {value}. "
+                "Without resume=True it is begun anew."
+            )
+    return found[1:]

@@ -5,29 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.layout import read_layout
-from pymc_austerity.data.opening import CHUNK_ROWS, rows_of_file, rows_of_map
-from pymc_austerity.data.outputs import CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs, require_key
-from pymc_austerity.data.partial_folder import partial_path
-from pymc_austerity.data.passes import Chunk, chunks_of
-from pymc_austerity.data.rows import Rows
+from pymc_austerity.data.files import place_of_map, state_of
+from pymc_austerity.data.layout import ArrayLayout, read_layout
+from pymc_austerity.data.outputs import STORED, CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs
+from pymc_austerity.data.rows import Rows, RowsFile
 from pymc_austerity.data.scratch import require_scratch
-from pymc_austerity.data.sources import opened
-from pymc_austerity.data.staging import Job
-from pymc_austerity.data.writing import write_store
+from pymc_austerity.data.sources import opened, require_equal_lengths
+from pymc_austerity.data.writing import Job, write_store
 from pymc_austerity.validation import is_whole, nearest
+
+# Rows of a chunk, where nobody says another number.
+CHUNK_ROWS = 65_536
+
+
+class Chunk(NamedTuple):
+    """Neighbouring rows of some arrays."""
+
+    number: int  # from 0
+    start: int  # number of its first row
+    stop: int  # number of the row after its last
+    arrays: dict[str, NDArray[Any]]  # views of the maps
 
 
 class RowStore(Mapping[str, Rows]):
     """Arrays on disk that have a row for each observation, such as covariates and responses.
 
-    `RowStore.write` makes a store from Parquet, Zarr, Arrow or arrays, and `RowStore.open` opens it. A store
-    is a folder of `.npy` files, which NumPy alone can read, and `store.json`.
+    `RowStore.write` makes a store from Parquet, Arrow, CSV, Zarr or arrays, and `RowStore.open` opens it. A
+    store is a folder of `.npy` files, which NumPy alone can read, and `store.json`.
 
     Parameters
     ----------
@@ -75,10 +84,7 @@ class RowStore(Mapping[str, Rows]):
         path: Path | None,
         scratch: Path | None,
     ) -> None:
-        lengths = {name: len(one) for name, one in rows.items()}
-        if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
-            raise ValueError(f"Arrays must have equally many rows, got {told}.")
+        require_equal_lengths({name: len(one) for name, one in rows.items()})
         self._rows, self._path, self._scratch = dict(rows), path, scratch
 
     @classmethod
@@ -100,9 +106,12 @@ class RowStore(Mapping[str, Rows]):
 
         Parameters
         ----------
-        source : dict or path, or list of paths
-            A dict of names to arrays (of NumPy, mapped or not, or Zarr); a group (`.zarr`); files of Parquet
-            (`.parquet`, a folder of them, or a list); a file of Arrow (`.arrow`, `.feather`).
+        source : dict, path, list of paths, or pyarrow.dataset.Dataset
+            A dict of names to arrays (of NumPy, mapped or not, or Zarr); a group of Zarr (`.zarr`); a file of
+            Parquet (`.parquet`), Arrow (`.arrow`, `.feather`) or CSV (`.csv`), a list of them, or a folder.
+            Folders within it such as `year=2024` make columns. A `pyarrow.dataset.Dataset` or `pyarrow.Table`
+            stands for anything else that pyarrow reads. A row group of Parquet has to fit into memory, and
+            CSV is read twice.
         path : path
             Of the folder to be made.
         columns : dict, optional
@@ -144,10 +153,8 @@ class RowStore(Mapping[str, Rows]):
         found = opened(source)
         if not found.n_rows:
             raise ValueError("The source has no rows.")
-        outputs = plan_outputs(found.columns, columns, dtype, categories, standardise)
-        require_key(outputs, sort_by)
-        job = Job(found, outputs, sort_by, int(chunk_rows), partial_path(target))
-        write_store(job, target, overwrite, resume)
+        outputs = plan_outputs(found.columns, columns, dtype, categories, standardise, sort_by)
+        write_store(Job(found, outputs, sort_by, int(chunk_rows)), target, overwrite, resume)
         return cls.open(target)
 
     @classmethod
@@ -179,12 +186,12 @@ class RowStore(Mapping[str, Rows]):
         if isinstance(path, Mapping):
             if not path:
                 raise ValueError("There are no arrays to open.")
-            maps = {name: rows_of_map(name, array, elsewhere) for name, array in path.items()}
+            maps = {name: _rows_of_map(name, array, elsewhere) for name, array in path.items()}
             return cls(maps, None, elsewhere)
         folder = Path(path).absolute()
         layout = read_layout(folder)
         rows = {
-            name: rows_of_file(name, folder, array, layout, elsewhere)
+            name: _rows_of_file(name, folder, array, layout.chunk_rows, elsewhere or folder)
             for name, array in layout.arrays.items()
         }
         return cls(rows, folder, elsewhere)
@@ -256,7 +263,16 @@ class RowStore(Mapping[str, Rows]):
         ValueError
             If a file or chunk has changed, or a value is not finite.
         """
-        return chunks_of([self[name] for name in (self._rows if names is None else names)])
+        arrays = [self[name] for name in (self._rows if names is None else names)]
+        for number in range(arrays[0].n_chunks if arrays else 0):
+            found = {}
+            for rows in arrays:
+                # A file that was cut is refused before it is read, which would end the program.
+                rows.require_unchanged()
+                found[rows.name] = rows.chunk(number)
+                rows.require_finite(number)
+            start = number * arrays[0].chunk_rows
+            yield Chunk(number, start, min(start + arrays[0].chunk_rows, self.n_rows), found)
 
     def verify(self) -> None:
         """Compare every chunk of every array with its checksum.
@@ -295,3 +311,42 @@ def _require_options(chunk_rows: int, **flags: bool) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise ValueError(f"{name} must be True or False, got {flag!r}.")
+
+
+def _rows_of_file(name: str, folder: Path, array: ArrayLayout, chunk_rows: int, scratch: Path) -> Rows:
+    """An array of a store."""
+    path = folder / array.file
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there, and store.json names it. Write the store again.")
+    if not np.dtype(array.dtype).isnative:
+        raise ValueError(
+            f"{path} was written on a machine with another byte order. Write the store again: "
+            f"RowStore.write({{{name!r}: np.load({path.name!r}, mmap_mode='r')}}, ...)."
+        )
+    return Rows(RowsFile(name, path, array, chunk_rows, state_of(path), is_stored=True, scratch=scratch))
+
+
+def _rows_of_map(name: str, array: Any, scratch: Path | None) -> Rows:
+    """A map that was given, if it suits."""
+    place = place_of_map(array) if isinstance(array, np.ndarray) else None
+    if place is None:
+        raise ValueError(
+            f"{name!r} is not mapped from a file. RowStore.write({{{name!r}: ...}}, path) makes one."
+        )
+    remedy = f"RowStore.write({{{name!r}: ...}}, path) makes a copy that suits."
+    if not array.dtype.isnative:
+        raise ValueError(f"{name!r} ({array.dtype.str}) has the byte order of other machines. {remedy}")
+    if array.dtype.name not in STORED:
+        raise ValueError(
+            f"{name!r} has the dtype {array.dtype}, and must have one of {', '.join(STORED)}. {remedy}"
+        )
+    if not array.ndim or not len(array):
+        raise ValueError(f"{name!r} has no rows.")
+    if not array.flags.c_contiguous:
+        raise ValueError(
+            f"{name!r} does not have its rows one after the other (Fortran order, or a part). {remedy}"
+        )
+    path, start, _ = place
+    unread = (None,) * -(-len(array) // CHUNK_ROWS)
+    layout = ArrayLayout(path.name, start, array.dtype.str, array.shape, None, unread, None, None, None)
+    return Rows(RowsFile(name, path, layout, CHUNK_ROWS, state_of(path), is_stored=False, scratch=scratch))

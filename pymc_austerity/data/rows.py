@@ -5,56 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.checksums import Checksums
-from pymc_austerity.data.columns import Dtype
-from pymc_austerity.data.elsewhere import path_here
-from pymc_austerity.data.file_state import FileState, require_size, state_of
-from pymc_austerity.data.labels import Label
+from pymc_austerity.data.files import FileState, checksum, path_here, require_size, state_of
+from pymc_austerity.data.layout import ArrayLayout
 from pymc_austerity.data.scratch import require_scratch
 
 
 class RowsFile(NamedTuple):
-    """File of an array of rows, and where in it they are: all that a worker needs.
+    """Where the rows of an array are: all that another process needs to map them."""
 
-    Attributes
-    ----------
-    name : str
-        Of the array.
-    path : Path
-    offset : int
-        Bytes before the first row.
-    dtype : dtype
-    shape : tuple of int
-    chunk_rows : int
-        Rows of a chunk; the last may have fewer.
-    state : FileState
-        Of the file when it was opened first.
-    is_stored : bool
-        Whether the checksums of all chunks were written with them.
-    columns, labels, means, sds
-        As in `ArrayLayout`.
-    scratch : Path or None
-        The folder for what is computed from the rows.
-    """
-
-    name: str
+    name: str  # of the array
     path: Path
-    offset: int
-    dtype: Dtype
-    shape: tuple[int, ...]
-    chunk_rows: int
-    state: FileState
-    is_stored: bool
-    columns: tuple[str, ...] | None = None
-    labels: tuple[Label, ...] | None = None
-    means: Any = None
-    sds: Any = None
-    scratch: Path | None = None
+    array: ArrayLayout
+    chunk_rows: int  # rows of a chunk; the last may have fewer
+    state: FileState  # of the file when it was opened first
+    is_stored: bool  # whether the checksums of all chunks were written with them
+    scratch: Path | None  # the folder for what is computed from the rows
 
 
 class Rows:
@@ -66,8 +36,6 @@ class Rows:
     ----------
     file : RowsFile
         Where they are.
-    checksums : sequence of int or None
-        The crc32 of each chunk; None for one that has not been read yet.
 
     Attributes
     ----------
@@ -95,44 +63,21 @@ class Rows:
     *When it fails*: if a file is cut while it is mapped, the operating system ends the program (SIGBUS).
     """
 
-    def __init__(self, file: RowsFile, checksums: Sequence[int | None]) -> None:
-        self._file, self._checksums = file, Checksums(checksums)
-        self.name, self.shape, self.dtype = file.name, file.shape, file.dtype
-        self.columns, self.labels = file.columns, file.labels
-        self.means = None if file.means is None else np.asarray(file.means, np.float64)
-        self.sds = None if file.sds is None else np.asarray(file.sds, np.float64)
+    def __init__(self, file: RowsFile) -> None:
+        array = file.array
+        self._file, self._crc32 = file, list(array.crc32)
+        self.name, self.shape, self.dtype = file.name, array.shape, np.dtype(array.dtype)
+        self.columns, self.labels = array.columns, array.labels
+        self.means = None if array.means is None else np.asarray(array.means, np.float64)
+        self.sds = None if array.sds is None else np.asarray(array.sds, np.float64)
         self.require_unchanged()
-        mapped = np.memmap(file.path, file.dtype, "r", file.offset, file.shape)
+        mapped = np.memmap(file.path, self.dtype, "r", array.offset, self.shape)
         self._values: NDArray[Any] = mapped.view(np.ndarray)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By path: the rows are not sent to workers.
-        return Rows.reopened, (self._file, self._checksums.known)
-
-    @classmethod
-    def reopened(cls, file: RowsFile, checksums: Sequence[int | None]) -> Self:
-        """Rows that were opened in another process, perhaps on another host.
-
-        Parameters
-        ----------
-        file : RowsFile
-        checksums : sequence of int or None
-
-        Raises
-        ------
-        ValueError
-            If the file is another one, or a copy and not of a store that `RowStore.write` made: only these
-            have checksums by which a copy is known.
-        """
-        path = path_here(file.path)
-        if path == file.path:
-            return cls(file, checksums)
-        if not file.is_stored:
-            raise ValueError(
-                f"{path} is a copy of {file.path}, which has no checksums: write the rows by RowStore.write."
-            )
-        scratch = None if file.scratch is None else path.parent
-        return cls(file._replace(path=path, state=state_of(path), scratch=scratch), checksums)
+        array = self._file.array._replace(crc32=tuple(self._crc32))
+        return _reopened, (self._file._replace(array=array),)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -144,7 +89,7 @@ class Rows:
         return np.array(self._values, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
-        return f"Rows({self.name!r}, shape={self.shape}, dtype={self.dtype}, {str(self._file.path)!r})"
+        return f"Rows({self.name!r}, shape={self.shape}, dtype={self.dtype}, {str(self.path)!r})"
 
     @property
     def path(self) -> Path:
@@ -181,13 +126,13 @@ class Rows:
     @property
     def fingerprint(self) -> str:
         """Hash of content and labels if checksums are stored, else of path, size, time and inode."""
-        content: tuple[Any, ...] = (str(self._file.path), self._file.offset, *self._file.state)
+        content: tuple[Any, ...] = (str(self.path), self._file.array.offset, *self._file.state)
         if self._file.is_stored:
-            content = (self._checksums.known, self.labels)
+            content = (tuple(self._crc32), self.labels)
         return blake2b(repr((self.dtype.str, self.shape, content)).encode(), digest_size=16).hexdigest()
 
     def chunk(self, number: int) -> NDArray[Any]:
-        """One chunk, compared with its checksum.
+        """One chunk, compared with its checksum. A chunk of a map gets that when it is first read.
 
         Parameters
         ----------
@@ -201,9 +146,12 @@ class Rows:
         """
         start = number * self.chunk_rows
         rows = self._values[start : start + self.chunk_rows]
-        if not self._checksums.is_right(number, rows):
+        found, known = checksum(rows), self._crc32[number]
+        if known is None:
+            self._crc32[number] = found
+        elif known != found:
             raise ValueError(
-                f"{self._file.path} has changed since it was written: chunk {number} "
+                f"{self.path} has changed since it was written: chunk {number} "
                 f"(rows {start:,} to {start + len(rows) - 1:,}) has another checksum. Write the store again, "
                 "and build the step again."
             )
@@ -217,11 +165,11 @@ class Rows:
         ValueError
             If it was cut, written to or replaced.
         """
-        wanted = self._file.offset + int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-        require_size(self._file.path, wanted)
-        if state_of(self._file.path) != self._file.state:
+        wanted = self._file.array.offset + int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        require_size(self.path, wanted)
+        if state_of(self.path) != self._file.state:
             raise ValueError(
-                f"{self._file.path} has changed since it was opened. Open the store and build the step again."
+                f"{self.path} has changed since it was opened. Open the store and build the step again."
             )
 
     def spot_check(self, rng: np.random.Generator, n_chunks: int) -> None:
@@ -265,6 +213,22 @@ class Rows:
         row = number * self.chunk_rows + int(place[0])
         told = told_column(self.name, self.columns, place[1:])
         raise ValueError(f"{told} is {rows[place]} in row {row:,} (chunk {number}).")
+
+
+def _reopened(file: RowsFile) -> Rows:
+    """Rows that were opened in another process, perhaps on another host.
+
+    A copy of the file is known by its checksums, which only files of a store have.
+    """
+    path = path_here(file.path)
+    if path == file.path:
+        return Rows(file)
+    if not file.is_stored:
+        raise ValueError(
+            f"{path} is a copy of {file.path}, which has no checksums: write the rows by RowStore.write."
+        )
+    scratch = None if file.scratch is None else path.parent
+    return Rows(file._replace(path=path, state=state_of(path), scratch=scratch))
 
 
 def told_column(name: str, columns: Sequence[str] | None, place: Sequence[Any]) -> str:

@@ -11,15 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pymc_austerity.data.disk_space import named_if_full, require_space, reserve
+from pymc_austerity.data.files import named_if_full, require_space, reserve, write_all
 
 
 def require_scratch(folder: Path | None) -> Path:
     """The folder for what is computed from rows, which is made if it does not exist.
-
-    Parameters
-    ----------
-    folder : Path or None
 
     Raises
     ------
@@ -94,13 +90,8 @@ class ScratchTable:
         OSError
             If the disk is full.
         """
-        # Not into the map: on a full disk that would end the program.
-        left = memoryview(np.ascontiguousarray(values, self._dtype).view(np.uint8))
-        place = (row * self._length + start) * self._dtype.itemsize
-        with named_if_full(self._folder, self._bytes):
-            self._file.seek(place)
-            while len(left):
-                left = left[self._file.write(left) :]
+        self._file.seek((row * self._length + start) * self._dtype.itemsize)
+        write_all(self._file, np.ascontiguousarray(values, self._dtype), self._folder, self._bytes)
 
     def close(self) -> None:
         """Close the file: nothing more is written, but the map can still be read."""

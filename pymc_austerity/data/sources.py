@@ -1,38 +1,60 @@
-"""Where rows come from: a dict of arrays, a Zarr group, Parquet and Arrow files."""
+"""Where rows come from: arrays of NumPy and Zarr by name, and what `pyarrow.dataset` reads.
+
+A source tells its columns before anything is read, and gives its rows in order, in chunks of one length.
+Reading may begin at any row. What is damaged is named by file, part and rows.
+"""
 
 from __future__ import annotations
 
+import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from pymc_austerity.data.columns import Column
-from pymc_austerity.data.reading import Block
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_austerity.data.files import place_of_map, require_size
+from pymc_austerity.extras import imported
+
+Dtype = np.dtype[Any]
+# Neighbouring rows of some columns.
+Block = dict[str, NDArray[Any]]
+
+# What decoders raise on damaged bytes: pyarrow's errors are OSError, ValueError or RuntimeError, too.
+_DAMAGED = (OSError, RuntimeError, ValueError, EOFError, zlib.error)
+_FORMATS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc", ".csv": "csv"}
+# With these bytes a file of Arrow begins, unless it is a stream, which a dataset does not read.
+_MAGIC = b"ARROW1"
+# Rows that become arrays of NumPy at once: text takes much memory there.
+_BATCH = 16_384
+_RESTORE = "Restore it, then write again with resume=True, which goes on from the last whole chunk."
+_TYPES_OF_CSV = (
+    "The types of columns are those of the first rows of a file. Other types are given by "
+    'pyarrow.dataset.dataset(path, schema=..., format="csv") as the source.'
+)
+
+
+class Column(NamedTuple):
+    """A column of a table, or an array."""
+
+    kind: Literal["numbers", "text", "other"]
+    dtype: Dtype  # of its numbers, in the byte order of this machine; float64 for anything else
+    shape: tuple[int, ...]  # of one row
+    described: str  # its type in the words of the source
 
 
 class Source(Protocol):
-    """Rows that can be read in order.
-
-    Attributes
-    ----------
-    n_rows : int
-    columns : dict of str to Column
-    described : dict
-        What has to be the same for an interrupted writing to go on, for JSON.
-    """
+    """Rows that can be read in order."""
 
     n_rows: int
     columns: dict[str, Column]
-    described: dict[str, Any]
+    described: dict[str, Any]  # what has to be the same for an interrupted writing to go on, for JSON
 
     def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
-        """Read some columns from a row on, in blocks of one length.
-
-        Parameters
-        ----------
-        names : sequence of str
-        first_row : int
-        length : int
+        """Read some columns from a row on, in blocks of one length; the last may be shorter.
 
         Raises
         ------
@@ -46,69 +68,421 @@ def opened(source: Any) -> Source:
 
     Parameters
     ----------
-    source : mapping, path, or sequence of paths
+    source : mapping, path, sequence of paths, table or dataset
         As in `RowStore.write`.
 
     Raises
     ------
     ValueError, FileNotFoundError, ImportError
     """
-    # Each format is imported if it is used: its library is an extra.
     if isinstance(source, Mapping):
-        from pymc_austerity.data.dict_source import DictSource
-
         return DictSource(source)
+    if type(source).__module__.partition(".")[0] == "pyarrow":
+        return _of_dataset(source)
     if isinstance(source, str | Path):
-        return _of_path(Path(source))
+        path = Path(source)
+        if not path.exists():
+            raise FileNotFoundError(f"There is no {path}.")
+        if path.suffix == ".zarr" or (path / "zarr.json").exists():
+            return DictSource(_arrays_of_group(path))
+        return _of_files(_files_of(path), path) if path.is_dir() else _of_files([path])
     if isinstance(source, Sequence) and source and all(isinstance(path, str | Path) for path in source):
-        return _of_parquet([Path(path) for path in source])
+        return _of_files([Path(path) for path in source])
     raise ValueError(
-        "The source must be a dict of names to arrays, a path (.zarr, .parquet, .arrow, .feather), or a list "
-        f"of paths of Parquet files, got {type(source).__name__}."
+        "The source must be a dict of names to arrays, a path (.zarr, .parquet, .arrow, .feather, .csv or a "
+        f"folder), a list of paths, or a dataset or table of pyarrow, got {type(source).__name__}."
     )
 
 
-def _of_path(path: Path) -> Source:
-    if not path.exists():
-        raise FileNotFoundError(f"There is no {path}.")
-    if path.suffix in (".arrow", ".feather"):
-        from pymc_austerity.data.arrow_file import ArrowSource
+class DictSource:
+    """Rows of arrays of equal lengths, by name.
 
-        return ArrowSource(path)
-    if path.suffix == ".zarr" or (path / "zarr.json").exists():
-        from pymc_austerity.data.zarr_arrays import arrays_of_group
+    Parameters
+    ----------
+    arrays : mapping
+        Arrays of NumPy (in memory or mapped) or Zarr.
+    """
 
-        return _of_arrays(arrays_of_group(path))
-    if path.is_dir():
-        return _of_parquet(_parquet_files(path))
-    if path.suffix == ".parquet":
-        return _of_parquet([path])
-    hint = " Give {'X': np.load(path, mmap_mode='r')}." if path.suffix == ".npy" else ""
-    raise ValueError(f"{path} is none of .zarr, .parquet, .arrow, .feather.{hint}")
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        if not arrays:
+            raise ValueError("The source has no arrays.")
+        self._readers = {name: _reader(name, array) for name, array in arrays.items()}
+        lengths = {name: reader.shape[0] for name, reader in self._readers.items()}
+        require_equal_lengths(lengths)
+        self.n_rows = next(iter(lengths.values()))
+        self.columns = {name: _column(reader.dtype, reader.shape) for name, reader in self._readers.items()}
+        self.described = {
+            "arrays": {name: [list(r.shape), str(r.dtype)] for name, r in self._readers.items()}
+        }
 
-
-def _of_arrays(arrays: Mapping[str, Any]) -> Source:
-    from pymc_austerity.data.dict_source import DictSource
-
-    return DictSource(arrays)
-
-
-def _of_parquet(paths: Sequence[Path]) -> Source:
-    from pymc_austerity.data.parquet import ParquetSource
-
-    return ParquetSource(paths)
+    def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
+        """Rows of some arrays in blocks, as `Source` has it."""
+        pieces = ((name, self._readers[name].pieces(first_row, length)) for name in names)
+        streams = [_blocks_of_array(name, rows, length) for name, rows in pieces]
+        for parts in zip(*streams, strict=True):
+            yield {name: rows for part in parts for name, rows in part.items()}
 
 
-def _parquet_files(folder: Path) -> list[Path]:
-    """Files of a folder by name; those whose names begin with a dot or a line are not data."""
-    there = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))]
-    for path in there:
-        if path.is_dir():
-            raise ValueError(
-                f"{folder} has the folder {path.name}. Give a list of files: columns that only folders name "
-                "are not read."
-            )
-    files = [path for path in there if path.suffix == ".parquet"]
+def require_equal_lengths(lengths: Mapping[str, int]) -> None:
+    """Refuse arrays that differ in their numbers of rows.
+
+    Raises
+    ------
+    ValueError
+        It names the arrays with their numbers of rows.
+    """
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name!r} {length:,}" for name, length in lengths.items())
+        raise ValueError(f"Arrays must have equally many rows, got {told}.")
+
+
+class NumpyReader:
+    """An array of NumPy, in memory or mapped from a file, that is read in pieces."""
+
+    def __init__(self, name: str, array: NDArray[Any]) -> None:
+        self._name, self._array, self._place = name, array, place_of_map(array)
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def pieces(self, first_row: int, length: int) -> Iterator[NDArray[Any]]:
+        """Views of the rows from a row on."""
+        for start in range(first_row, len(self._array), length):
+            rows = self._array[start : start + length]
+            if self._place is not None:
+                path, _, size = self._place
+                with readable(f"{path}, array {self._name!r}", start, start + len(rows)):
+                    require_size(path, size)
+            yield rows
+
+
+class ZarrReader:
+    """An array of Zarr that is read by whole chunks, so that each is decoded once."""
+
+    def __init__(self, name: str, array: Any) -> None:
+        # A chunk that is not there would be read as the fill value.
+        self._array = array.with_config({"read_missing_chunks": False})
+        self._where = f"{array.store_path}, array {name!r}"
+        self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
+
+    def pieces(self, first_row: int, length: int) -> Iterator[NDArray[Any]]:
+        """Rows from a row on: so many chunks as make up the length, at least one."""
+        chunk = int(self._array.chunks[0])
+        step = chunk * max(1, length // chunk)
+        for start in range(first_row - first_row % chunk, self.shape[0], step):
+            stop = min(start + step, self.shape[0])
+            first, last = start // chunk, (stop - 1) // chunk
+            told = f"chunk {first}" if first == last else f"chunks {first} to {last}"
+            with readable(f"{self._where}, {told}", start, stop):
+                rows = self._rows(start, stop)
+            yield rows[max(0, first_row - start) :]
+
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        not_found = imported("zarr.errors", "Files of Zarr", "store").ChunkNotFoundError
+        try:
+            return np.asarray(self._array[start:stop])
+        except not_found as error:
+            raise UnreadableError(
+                "it is not there. Zarr also leaves out chunks that hold the fill value only: if that is so, "
+                "write the array with config={'write_empty_chunks': True}"
+            ) from error
+
+
+def _reader(name: Any, array: Any) -> NumpyReader | ZarrReader:
+    if not isinstance(name, str):
+        raise ValueError(f"Names of arrays must be text, got {name!r}.")
+    zarr = sys.modules.get("zarr")
+    reader: NumpyReader | ZarrReader
+    if isinstance(array, np.ndarray):
+        reader = NumpyReader(name, array)
+    elif zarr is not None and isinstance(array, zarr.Array):
+        reader = ZarrReader(name, array)
+    else:
+        raise ValueError(
+            f"{name!r} must be an array of NumPy or Zarr, got {type(array).__name__}. "
+            "Other arrays: np.asarray(...)."
+        )
+    if not reader.shape:
+        raise ValueError(f"{name!r} is a single number and has no rows. Leave it out of the source.")
+    return reader
+
+
+def _column(dtype: Dtype, shape: tuple[int, ...]) -> Column:
+    """The column that is an array of this dtype and shape."""
+    if dtype.kind in "biuf":
+        return Column("numbers", dtype.newbyteorder("="), shape[1:], str(dtype))
+    # Objects may be text: that is found out when they are read.
+    is_text = dtype.kind in "OUT" and len(shape) == 1
+    return Column("text" if is_text else "other", np.dtype(np.float64), shape[1:], str(dtype))
+
+
+def _arrays_of_group(path: Path) -> dict[str, Any]:
+    """The arrays of a group of Zarr, without those of groups within."""
+    zarr = imported("zarr", "Files of Zarr", "store")
+    try:
+        group = zarr.open_group(str(path), mode="r")
+        return dict(sorted(group.arrays()))
+    except (OSError, ValueError, KeyError) as error:
+        raise UnreadableError(
+            f"{path} cannot be read as a group of Zarr: {error}. Give a single array as "
+            "{'X': zarr.open_array(path, mode='r')}."
+        ) from error
+
+
+# Tables of pyarrow.dataset: files of Parquet, Arrow and CSV ----------------------------------------
+
+
+class Part(NamedTuple):
+    """A part of a table that is read by itself: a row group of Parquet, or any other file as a whole."""
+
+    fragment: Any  # of pyarrow.dataset
+    where: str  # file and row group, as messages tell them
+    start: int  # its first row in the whole source
+    stop: int
+    size: int  # bytes of its file when it was opened; 0 if there is none on this machine
+
+
+class ArrowSource:
+    """Rows of a table that `pyarrow.dataset` reads, one part after the other.
+
+    Parameters
+    ----------
+    fragments : sequence of pyarrow.dataset.Fragment
+    schema : pyarrow.Schema
+        Of all of them.
+    """
+
+    def __init__(self, fragments: Sequence[Any], schema: Any) -> None:
+        self._schema, self._parts = schema, _parts(fragments)
+        self.n_rows = self._parts[-1].stop if self._parts else 0
+        self.columns = {field.name: _column_of_arrow(field.type) for field in schema}
+        self.described = {
+            "parts": [[Path(part.where).name, part.stop - part.start] for part in self._parts],
+            "columns": {name: column.described for name, column in sorted(self.columns.items())},
+        }
+
+    def blocks(self, names: Sequence[str], first_row: int, length: int) -> Iterator[Block]:
+        """Rows of some arrays in blocks, as `Source` has it."""
+        return regrouped(self._blocks(names, first_row), length)
+
+    def _blocks(self, names: Sequence[str], first_row: int) -> Iterator[Block]:
+        for part in self._parts:
+            start = part.start
+            for batch in self._batches(part, names) if part.stop > first_row else ():
+                for offset in range(max(0, first_row - start), batch.num_rows, _BATCH):
+                    rows = batch.slice(offset, _BATCH)
+                    yield {
+                        name: _values(rows.column(name), self.columns[name], name, start + offset)
+                        for name in names
+                    }
+                start += batch.num_rows
+
+    def _batches(self, part: Part, names: Sequence[str]) -> Iterator[Any]:
+        """All rows of a part, in pieces. A row group is decoded as a whole."""
+        start, batches = part.start, None
+        while start < part.stop:
+            remedy = _TYPES_OF_CSV if part.where.endswith(".csv") else _RESTORE
+            with readable(part.where, start, part.stop, remedy):
+                if part.size:
+                    # Reading from the map of a file that was cut would end the program.
+                    require_size(Path(part.fragment.path), part.size)
+                # Little ahead and in this thread: memory stays small, and messages of CSV tell the row.
+                batches = batches or part.fragment.to_batches(
+                    schema=self._schema, columns=list(names), batch_size=_BATCH, batch_readahead=0,
+                    fragment_readahead=0, use_threads=False,
+                )  # fmt: skip
+                batch = next(batches, None)
+                if batch is None:
+                    raise EOFError("it ends early")
+            yield batch
+            start += batch.num_rows
+
+
+def _parts(fragments: Sequence[Any]) -> list[Part]:
+    parts: list[Part] = []
+    for fragment in fragments:
+        path = getattr(fragment, "path", "The table")
+        size = Path(path).stat().st_size if Path(path).is_file() else 0
+        with readable(path):
+            if hasattr(fragment, "split_by_row_group"):
+                groups = [(group, group.row_groups[0]) for group in fragment.split_by_row_group()]
+                pieces = [(one, f"{path}, row group {group.id}", group.num_rows) for one, group in groups]
+            else:
+                pieces = [(fragment, path, fragment.count_rows())]
+        for piece, where, n_rows in pieces:
+            start = parts[-1].stop if parts else 0
+            parts.append(Part(piece, where, start, start + n_rows, size))
+    return parts
+
+
+def _of_dataset(dataset: Any) -> ArrowSource:
+    """The rows of a `pyarrow.dataset.Dataset`, or of a table of pyarrow."""
+    if not hasattr(dataset, "get_fragments"):
+        dataset = _arrow("dataset").dataset(dataset)
+    return ArrowSource(list(dataset.get_fragments()), _plain(dataset.schema))
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Files of a folder and of the folders within, by name, but for those that a dot or a line begins."""
+    found = [file for file in sorted(folder.rglob("*")) if file.suffix in _FORMATS and file.is_file()]
+    files = [file for file in found if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
     if not files:
-        raise ValueError(f"{folder} has no file that ends in .parquet.")
+        raise ValueError(f"{folder} has no file that ends in {', '.join(_FORMATS)}.")
     return files
+
+
+def _of_files(paths: Sequence[Path], folder: Path | None = None) -> ArrowSource:
+    """The rows of files of one format; folders within `folder` such as `year=2024` make columns."""
+    for path in paths:
+        if path.suffix not in _FORMATS:
+            hint = " Give {'X': np.load(path, mmap_mode='r')}." if path.suffix == ".npy" else ""
+            raise ValueError(f"{path} is none of .zarr, {', '.join(_FORMATS)}.{hint}")
+        if _FORMATS[path.suffix] != _FORMATS[paths[0].suffix]:
+            raise ValueError(f"{path} and {paths[0]} differ in format. Give a list of files of one format.")
+    file_format = _FORMATS[paths[0].suffix]
+    if len(paths) == 1 and file_format == "ipc" and not _begins_with(paths[0], _MAGIC):
+        with readable(str(paths[0])):
+            return _of_dataset(_arrow("ipc").open_stream(_arrow().memory_map(str(paths[0]))).read_all())
+    if file_format == "parquet":
+        checked = _arrow("dataset").ParquetFragmentScanOptions(page_checksum_verification=True)
+        file_format = _arrow("dataset").ParquetFileFormat(default_fragment_scan_options=checked)
+    with readable(str(paths[0])):
+        dataset = _arrow("dataset").dataset(
+            [str(path.absolute()) for path in paths],
+            format=file_format,
+            # Mapped, because a batch that is not compressed is held as a whole otherwise.
+            filesystem=_arrow("fs").LocalFileSystem(use_mmap=True),
+            partitioning=None if folder is None else "hive",
+            partition_base_dir=None if folder is None else str(folder.absolute()),
+        )
+    fragments = list(dataset.get_fragments())
+    return ArrowSource(fragments, _schema_of_all(fragments, dataset))
+
+
+def _begins_with(path: Path, wanted: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(wanted)) == wanted
+
+
+def _schema_of_all(fragments: Sequence[Any], dataset: Any) -> Any:
+    """Columns of all files, and of the folders they are in; numbers in a type that holds those of all."""
+    schema: Any = None
+    for fragment in fragments:
+        with readable(fragment.path):
+            found = _plain(fragment.physical_schema)
+        schema = schema or found
+        if odd := sorted(set(schema.names) ^ set(found.names)):
+            told = ", ".join(map(repr, odd))
+            raise ValueError(
+                f"{fragment.path} has other columns than the files before it: {told} are not in all."
+            )
+        try:
+            schema = _arrow().unify_schemas([schema, found], promote_options="permissive")
+        except _arrow().ArrowTypeError as error:
+            raise ValueError(f"{fragment.path} does not suit the files before it: {error}.") from error
+    for field in dataset.schema:
+        schema = schema if field.name in schema.names else schema.append(field)
+    return schema
+
+
+def _plain(schema: Any) -> Any:
+    """A schema without dictionaries: their values are read."""
+    if len(set(schema.names)) < len(schema.names):
+        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        raise ValueError(f"Several columns are called {', '.join(map(repr, twice))}.")
+    is_dictionary = _arrow().types.is_dictionary
+    return _arrow().schema([(f.name, f.type.value_type if is_dictionary(f.type) else f.type) for f in schema])
+
+
+def _column_of_arrow(arrow_type: Any) -> Column:
+    types, described = _arrow().types, str(arrow_type)
+    shape: tuple[int, ...] = ()
+    while types.is_fixed_size_list(arrow_type):
+        shape, arrow_type = (*shape, arrow_type.list_size), arrow_type.value_type
+    if types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type):
+        return Column("numbers", np.dtype(arrow_type.to_pandas_dtype()), shape, described)
+    is_text = str(arrow_type) in ("string", "large_string", "string_view") and not shape
+    return Column("text" if is_text else "other", np.dtype(np.float64), shape, described)
+
+
+def _values(array: Any, column: Column, name: str, first_row: int) -> NDArray[Any]:
+    """The rows of a column; missing floating-point numbers are NaN, missing text is None."""
+    if column.shape:
+        _require_none_missing(array, name, first_row, 1)
+    for _ in column.shape:
+        array = array.flatten()
+    if column.kind == "numbers" and column.dtype.kind != "f":
+        _require_none_missing(array, name, first_row, int(np.prod(column.shape)))
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values.reshape(-1, *column.shape)
+
+
+def _require_none_missing(array: Any, name: str, first_row: int, per_row: int) -> None:
+    if array.null_count:
+        missing = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
+        raise ValueError(
+            f"Row {first_row + missing // per_row:,} of column {name!r} is missing. Leave such rows out, or "
+            "store floating-point numbers, in which NaN stands for it."
+        )
+
+
+def _arrow(module: str = "") -> Any:
+    """pyarrow, or a module of it."""
+    return imported(f"pyarrow.{module}".rstrip("."), "Files of Parquet, Arrow and CSV", "store")
+
+
+# Files that may be damaged, and chunks of one length -----------------------------------------------
+
+
+class UnreadableError(OSError):
+    """A part of the source cannot be read: what was written before it is kept for `resume=True`."""
+
+
+@contextmanager
+def readable(where: str, first: int = 0, stop: int = 0, remedy: str = _RESTORE) -> Iterator[None]:
+    """Name the file, its part and its rows if what is read within is damaged.
+
+    Parameters
+    ----------
+    where : str
+        File and part.
+    first, stop : int, default 0
+        Rows of the source; none if they are equal.
+    remedy : str, optional
+        What can be done about it.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    try:
+        yield
+    except _DAMAGED as error:
+        rows = f" (rows {first:,} to {stop - 1:,})" if stop > first else ""
+        raise UnreadableError(f"{where}{rows} cannot be read: {str(error).rstrip('.')}. {remedy}") from error
+
+
+def regrouped(blocks: Iterator[Block], length: int) -> Iterator[Block]:
+    """The same rows in blocks of one length; the last may be shorter."""
+    held: list[Block] = []
+    n_held = 0
+    for block in blocks:
+        start, n_rows = 0, len(next(iter(block.values())))
+        while start < n_rows:
+            stop = min(n_rows, start + length - n_held)
+            held.append({name: rows[start:stop] for name, rows in block.items()})
+            n_held += stop - start
+            start = stop
+            if n_held == length:
+                yield _joined(held)
+                held, n_held = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(held: list[Block]) -> Block:
+    if len(held) == 1:
+        return held[0]
+    return {name: np.concatenate([block[name] for block in held]) for name in held[0]}
+
+
+def _blocks_of_array(name: str, pieces: Iterator[NDArray[Any]], length: int) -> Iterator[Block]:
+    return regrouped(({name: rows} for rows in pieces), length)

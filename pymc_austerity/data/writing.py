@@ -1,34 +1,71 @@
-"""A row store from a source: the first pass, a second one where it is needed, and `store.json`."""
+"""A row store from a source: a first pass, a second one where it is needed, and `store.json`.
+
+The first pass writes each chunk of the source as it comes, and tells the journal: it can go on after an
+interruption. Rows that are sorted are so within each chunk then. The second pass merges the chunks, and
+standardises.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data import journal
-from pymc_austerity.data.disk_space import require_space
+from pymc_austerity.data.files import require_space
 from pymc_austerity.data.layout import ArrayLayout, Layout, write_layout
-from pymc_austerity.data.narrowing import converted
 from pymc_austerity.data.npy_file import NpyFile, file_size
-from pymc_austerity.data.outputs import Output
-from pymc_austerity.data.partial_folder import emptied, partial_folder, publish, require_free
-from pymc_austerity.data.reading import UnreadableError
+from pymc_austerity.data.outputs import Labels, Output, converted
+from pymc_austerity.data.partial_folder import (
+    JOURNAL,
+    Entry,
+    begin_journal,
+    emptied,
+    entries_of,
+    partial_folder,
+    publish,
+    require_free,
+)
 from pymc_austerity.data.rows import told_column
-from pymc_austerity.data.sorting import Merge
-from pymc_austerity.data.staging import FOLDER, Job, Staging
+from pymc_austerity.data.sources import Block, Source, UnreadableError
 from pymc_austerity.progress import stage, watched
 
+Positions = NDArray[np.int64]
+
+# The version of the entries of a journal.
+_JOURNAL_FORMAT = 2
+# The folder of what only the first pass writes.
+_STAGED = "staged"
 # Bytes of the widest array that are merged at once.
 _MERGED_BYTES = 16_000_000
 # A column whose sd is that much smaller than its mean is constant, up to rounding.
 _ROUNDING = 1e-14
+
+
+class Job(NamedTuple):
+    """What a first pass over a source is to write, and where."""
+
+    source: Source
+    outputs: tuple[Output, ...]
+    sort_by: str | None
+    chunk_rows: int
+
+    def as_json(self) -> Entry:
+        """Settings of a run that must not differ if it goes on where another was interrupted."""
+        outputs = [o._replace(raw=o.raw.str, dtype=o.dtype.str) for o in self.outputs]  # type: ignore[arg-type]
+        return {
+            "format": _JOURNAL_FORMAT,
+            "source": self.source.described,
+            "arrays": outputs,
+            "sort_by": self.sort_by,
+            "chunk_rows": self.chunk_rows,
+        }
 
 
 def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
@@ -39,130 +76,318 @@ def write_store(job: Job, path: Path, overwrite: bool, resume: bool) -> None:
     Parameters
     ----------
     job : Job
-        Its folder is the partial folder of the path.
     path : Path
         Of the folder that the store gets.
     overwrite, resume : bool
+        As in `RowStore.write`.
     """
     require_free(path, overwrite)
     with partial_folder(path) as folder, watched("RowStore.write", True):
         # Another process may have been quicker.
         if os.path.lexists(path) and not overwrite:
-            _removed(folder)
+            _remove(folder)
             require_free(path, overwrite)
-        earlier = journal.entries_of(folder, job.as_json()) if resume else []
+        earlier = entries_of(folder, job.as_json()) if resume else []
         if not earlier:
             emptied(folder)
         try:
-            _fill(job, earlier)
+            _fill(job, folder, earlier)
         except (UnreadableError, KeyboardInterrupt):
             raise
         except BaseException:
-            _removed(folder)
+            _remove(folder)
             raise
         publish(folder, path)
 
 
-def _removed(folder: Path) -> None:
+def _remove(folder: Path) -> None:
     emptied(folder)
     folder.rmdir()
 
 
-def _fill(job: Job, earlier: list[journal.Entry]) -> None:
+def _fill(job: Job, folder: Path, earlier: list[Entry]) -> None:
     """Write all files into the partial folder."""
     if not earlier:
-        journal.Journal(job.folder, job.as_json(), []).close()
-    require_space(job.folder, _wanted(job) - _allocated(job.folder))
+        begin_journal(folder, job.as_json(), []).close()
+    arrays = [StagedArray(output, job, folder) for output in job.outputs]
+    # What an earlier run has written takes its space already.
+    allocated = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.npy"))
+    require_space(folder, sum(array.bytes_wanted for array in arrays) - allocated)
     stage("rows", f" of the source: {job.source.n_rows:,}")
-    staging = Staging(job)
-    staging.run(earlier)
-    files = dict(staging.files)
-    unfinished = [output for output in job.outputs if not job.is_final(output)]
+    (folder / _STAGED).mkdir(exist_ok=True)
+    _first_pass(job, folder, arrays, earlier)
+    unfinished = [array for array in arrays if not array.is_final]
     if unfinished:
         stage("second pass", f": {job.source.n_rows:,} rows")
-        files |= _finished(job, staging, unfinished)
-    shutil.rmtree(job.folder / FOLDER)
-    arrays = {output.name: _layout(output, files[output.name], staging) for output in job.outputs}
-    write_layout(job.folder, Layout(job.source.n_rows, job.chunk_rows, job.sort_by, arrays))
-    journal.drop(job.folder)
+        _second_pass(job, unfinished)
+    shutil.rmtree(folder / _STAGED)
+    layouts = {array.output.name: array.layout() for array in arrays}
+    write_layout(folder, Layout(job.source.n_rows, job.chunk_rows, job.sort_by, layouts))
+    (folder / JOURNAL).unlink()
 
 
-def _wanted(job: Job) -> int:
-    """Bytes of all files while they are written."""
-    return sum(
-        file_size(output.dtype, job.shape(output))
-        + (0 if job.is_final(output) else file_size(output.raw, job.shape(output)))
-        for output in job.outputs
-    )
+class StagedArray:
+    """One array while it is written: its file, and what is known of its rows so far.
+
+    Parameters
+    ----------
+    output : Output
+    job : Job
+    folder : Path
+        In which it is written.
+    """
+
+    file: NpyFile  # which is written now, or was last
+    staged: NDArray[Any]  # the rows that the first pass has written
+
+    def __init__(self, output: Output, job: Job, folder: Path) -> None:
+        self.output, self._chunk_rows = output, job.chunk_rows
+        self._shape = (job.source.n_rows, *output.shape)
+        self.is_final = job.sort_by is None and not output.standardised  # after the first pass
+        self._path = folder / f"{output.name}.npy"
+        self._staged_path = self._path if self.is_final else folder / _STAGED / self._path.name
+        sizes = [file_size(dtype, self._shape) for dtype in (output.dtype, output.raw)]
+        self.bytes_wanted = sizes[0] if self.is_final else sum(sizes)
+        self._labels = None if output.labels is None else Labels(output.parts[0], output.labels)
+        self._moments = Moments(output.shape) if output.standardised else None
+
+    def open_staged(self, stack: ExitStack) -> None:
+        """Begin the file of the first pass."""
+        self._open(self._staged_path, self.output.raw, stack)
+
+    def open_final(self, stack: ExitStack) -> None:
+        """Begin the file of the second pass."""
+        self.staged = np.load(self._staged_path, mmap_mode="r").view(np.ndarray)
+        self._scale = self._checked_scale()
+        self._open(self._path, self.output.dtype, stack)
+
+    def _open(self, path: Path, dtype: np.dtype[Any], stack: ExitStack) -> None:
+        self.file = stack.enter_context(closing(NpyFile(path, dtype, self._shape, self._chunk_rows)))
+
+    def read(self, block: Block, first_row: int) -> NDArray[Any]:
+        """Rows of the output from those of the source, counted among its labels and moments."""
+        rows = self.output.values(block, first_row, self._labels)
+        if self._moments is not None:
+            self._moments.add(rows)
+        return rows
+
+    def n_labels(self) -> int:
+        """How many labels were found so far."""
+        return 0 if self._labels is None else len(self._labels.known)
+
+    def entry(self, n_labels: int) -> Entry:
+        """What the journal tells of the last chunk, before which there were so many labels."""
+        labels = [] if self._labels is None else self._labels.known[n_labels:]
+        moments = None if self._moments is None else self._moments.as_json()
+        return {"crc32": self.file.crc32[-1], "labels": labels, "moments": moments}
+
+    def go_on(self, entries: Sequence[Entry]) -> None:
+        """Go on after the chunks of which these entries tell."""
+        self.file.go_on([entry["crc32"] for entry in entries])
+        for entry in entries:
+            if self._labels is not None:
+                self._labels.add(entry["labels"])
+            if self._moments is not None:
+                self._moments.restore(entry["moments"])
+
+    def finish(self, place: slice | Positions) -> None:
+        """Append rows of the first pass, standardised if that was asked for."""
+        rows = self.staged[place]
+        if self._scale is not None:
+            mean, sd = self._scale
+            told = f"{self.output.name!r}, standardised"
+            rows = converted((rows - mean) / sd, self.output.dtype, told, self.file.n_rows)
+        self.file.append(rows)
+
+    def _checked_scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Mean and standard deviation of each column that is standardised, if they can be used."""
+        if self._moments is None:
+            return None
+        mean, sd = self._moments.mean, self._moments.sd
+        for place in np.ndindex(mean.shape):
+            columns = self.output.parts if self.output.stacked else None
+            told = told_column(self.output.name, columns, place)
+            if not np.isfinite(sd[place]):
+                raise ValueError(f"{told} has NaN or infinity in it, and cannot be standardised.")
+            if sd[place] <= _ROUNDING * abs(mean[place]):
+                raise ValueError(
+                    f"{told} is {mean[place]:g} in all rows, and cannot be standardised. Write it under "
+                    "another name, or leave it out."
+                )
+        return mean, sd
+
+    def layout(self) -> ArrayLayout:
+        """What `store.json` tells of it."""
+        return ArrayLayout(
+            file=self._path.name,
+            offset=self.file.offset,
+            dtype=self.output.dtype.str,
+            shape=self._shape,
+            columns=self.output.parts if self.output.stacked else None,
+            crc32=tuple(self.file.crc32),
+            labels=None if self._labels is None else tuple(self._labels.known),
+            means=None if self._moments is None else self._moments.mean.tolist(),
+            sds=None if self._moments is None else self._moments.sd.tolist(),
+        )
 
 
-def _allocated(folder: Path) -> int:
-    """Bytes on disk that an earlier run has."""
-    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*.npy"))
+class Moments:
+    """Count, means and sums of squared deviations of columns (Chan, Golub and LeVeque, 1983)."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._count = 0
+        self.mean: NDArray[np.float64] = np.zeros(shape)
+        self._squares: NDArray[np.float64] = np.zeros(shape)
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Count some rows."""
+        values = rows.astype(np.float64, copy=False)
+        mean = values.mean(axis=0)
+        count = self._count + len(values)
+        step = mean - self.mean
+        self._squares = (
+            self._squares + ((values - mean) ** 2).sum(axis=0) + step**2 * (self._count * len(values) / count)
+        )
+        self.mean = self.mean + step * (len(values) / count)
+        self._count = count
+
+    @property
+    def sd(self) -> NDArray[np.float64]:
+        """The standard deviation with divisor N."""
+        return np.asarray(np.sqrt(self._squares / self._count))
+
+    def as_json(self) -> list[Any]:
+        """Numbers that `restore` takes."""
+        return [self._count, self.mean.tolist(), self._squares.tolist()]
+
+    def restore(self, saved: Sequence[Any]) -> None:
+        """Go on from saved numbers."""
+        self._count = int(saved[0])
+        self.mean, self._squares = np.asarray(saved[1], float), np.asarray(saved[2], float)
 
 
-def _finished(job: Job, staging: Staging, outputs: list[Output]) -> dict[str, NpyFile]:
-    """The second pass: rows in another order, or standardised."""
-    staged = {o.name: np.load(job.staged_path(o), mmap_mode="r").view(np.ndarray) for o in outputs}
-    scales = {name: _scale(output, staging) for output in outputs if (name := output.name) in staging.moments}
+# The first pass -----------------------------------------------------------------------------------
+
+
+def _first_pass(job: Job, folder: Path, arrays: Sequence[StagedArray], earlier: Sequence[Entry]) -> None:
+    """Write all chunks that an earlier run has not written."""
     with ExitStack() as stack:
-        files = {
-            o.name: stack.enter_context(NpyFile(job.path(o), o.dtype, job.shape(o), job.chunk_rows))
-            for o in outputs
-        }
-        for place in _places(job, staged):
-            for output in outputs:
-                file = files[output.name]
-                rows = staged[output.name][place]
-                if output.standardised:
-                    mean, sd = scales[output.name]
-                    rows = converted(
-                        (rows - mean) / sd, output.dtype, f"{output.name!r}, standardised", file.n_rows
-                    )
-                file.append(rows)
-        for file in files.values():
-            file.sync()
-    return files
+        for array in arrays:
+            array.open_staged(stack)
+        whole = _whole(job, arrays, earlier)
+        journal = stack.enter_context(begin_journal(folder, job.as_json(), whole))
+        for array in arrays:
+            array.go_on([entry[array.output.name] for entry in whole])
+        first_row = len(whole) * job.chunk_rows
+        names = list(dict.fromkeys(part for output in job.outputs for part in output.parts))
+        for block in job.source.blocks(names, first_row, job.chunk_rows):
+            known = {array.output.name: array.n_labels() for array in arrays}
+            rows = {array.output.name: array.read(block, first_row) for array in arrays}
+            order = slice(None) if job.sort_by is None else _order(rows[job.sort_by], job.sort_by, first_row)
+            for array in arrays:
+                array.file.append(rows[array.output.name][order])
+            told = {array.output.name: array.entry(known[array.output.name]) for array in arrays}
+            journal.write(json.dumps(told) + "\n")
+            first_row += len(block[names[0]])
+        if first_row != job.source.n_rows:
+            raise UnreadableError(f"The source has ended after {first_row:,} of {job.source.n_rows:,} rows.")
+        for array in arrays:
+            array.file.sync()
 
 
-def _places(job: Job, staged: Mapping[str, NDArray[Any]]) -> Iterator[slice | NDArray[np.int64]]:
-    """Numbers of the rows in the order of the store, some at a time."""
-    if job.sort_by is not None:
-        widest = max(rows[:1].nbytes for rows in staged.values())
-        at_once = max(1, _MERGED_BYTES // widest)
-        yield from Merge(staged[job.sort_by], job.chunk_rows, at_once).pieces()
-    else:
+def _whole(job: Job, arrays: Sequence[StagedArray], entries: Sequence[Entry]) -> list[Entry]:
+    """Entries up to the first chunk that the files lack, and not the last chunk if it is short."""
+    whole = []
+    for number, entry in enumerate(entries[: job.source.n_rows // job.chunk_rows]):
+        if not all(array.file.is_whole(number, entry[array.output.name]["crc32"]) for array in arrays):
+            break
+        whole.append(entry)
+    return whole
+
+
+def _order(keys: NDArray[Any], name: str, first_row: int) -> NDArray[np.intp]:
+    """The order of the rows of a chunk by their keys."""
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        row = first_row + int(np.argmax(np.isnan(keys)))
+        raise ValueError(f"sort_by={name!r} is NaN in row {row:,}: it has no place in the order.")
+    return np.argsort(keys, kind="stable")
+
+
+# The second pass ----------------------------------------------------------------------------------
+
+
+def _second_pass(job: Job, arrays: Sequence[StagedArray]) -> None:
+    """Write rows in another order, or standardised."""
+    with ExitStack() as stack:
+        for array in arrays:
+            array.open_final(stack)
+        for place in _places(job, arrays):
+            for array in arrays:
+                array.finish(place)
+        for array in arrays:
+            array.file.sync()
+
+
+def _places(job: Job, arrays: Sequence[StagedArray]) -> Iterator[slice | Positions]:
+    """Which rows of the first pass follow, some at a time."""
+    if job.sort_by is None:
         for start in range(0, job.source.n_rows, job.chunk_rows):
             yield slice(start, start + job.chunk_rows)
+    else:
+        (keys,) = (array.staged for array in arrays if array.output.name == job.sort_by)
+        widest = max(array.staged[:1].nbytes for array in arrays)
+        yield from merged(keys, job.chunk_rows, max(1, _MERGED_BYTES // widest))
 
 
-def _scale(output: Output, staging: Staging) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of each column, if they can be used."""
-    moments = staging.moments[output.name]
-    mean, sd = moments.mean, moments.sd
-    for place in np.ndindex(mean.shape):
-        told = told_column(output.name, output.parts if output.stacked else None, place)
-        if not np.isfinite(sd[place]):
-            raise ValueError(f"{told} has NaN or infinity in it, and cannot be standardised.")
-        if sd[place] <= _ROUNDING * abs(mean[place]):
-            raise ValueError(
-                f"{told} is {mean[place]:g} in all rows, and cannot be standardised. Write it under another "
-                "name, or leave it out."
-            )
-    return mean, sd
+def merged(keys: NDArray[Any], run_rows: int, at_once: int) -> Iterator[Positions]:
+    """Row numbers in the order of their keys, in pieces; rows with equal keys keep the order that they had.
+
+    Parameters
+    ----------
+    keys : array, shape (rows,)
+        Sorted within each run. May be mapped.
+    run_rows : int
+        Rows of a run; the last may have fewer.
+    at_once : int
+        The most rows of a piece.
+    """
+    begins = np.arange(0, len(keys), run_rows)
+    # A stack instead of recursion: ranges of keys in ascending order, the next one on top.
+    stack = [(begins, np.minimum(begins + run_rows, len(keys)))]
+    while stack:
+        starts, stops = stack.pop()
+        lengths = stops - starts
+        if lengths.sum() <= at_once:
+            before = np.cumsum(lengths) - lengths
+            rows = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+            yield rows[np.argsort(keys[rows], kind="stable")]
+        elif (middle := _split(keys, starts, stops)) is not None:
+            stack += [(middle, stops), (starts, middle)]
+        else:
+            for start, stop in zip(starts, stops, strict=True):
+                for first in range(start, stop, at_once):
+                    yield np.arange(first, min(first + at_once, stop))
 
 
-def _layout(output: Output, file: NpyFile, staging: Staging) -> ArrayLayout:
-    """Entry of an array in `store.json`."""
-    labels, moments = staging.labels.get(output.name), staging.moments.get(output.name)
-    return ArrayLayout(
-        file=file.path.name,
-        offset=file.offset,
-        dtype=output.dtype.str,
-        shape=file.shape,
-        columns=output.parts if output.stacked else None,
-        crc32=tuple(file.crc32),
-        labels=None if labels is None else tuple(labels.known),
-        means=None if moments is None else moments.mean.tolist(),
-        sds=None if moments is None else moments.sd.tolist(),
-    )
+def _split(keys: NDArray[Any], starts: Positions, stops: Positions) -> Positions | None:
+    """First row of the upper keys in each run; None if all keys are equal.
+
+    The pivot is the median over runs, weighted by their rows, of the median of a run: at least a quarter of
+    all keys is not above it, and a quarter is not below.
+    """
+    there = stops > starts
+    begins, ends = starts[there], stops[there]
+    lowest, highest = keys[begins].min(), keys[ends - 1].max()
+    if lowest == highest:
+        return None
+    medians = keys[(begins + ends) // 2]
+    order = np.argsort(medians, kind="stable")
+    weights = np.cumsum((ends - begins)[order])
+    pivot = medians[order[np.searchsorted(weights, weights[-1] / 2)]]
+    # Keys equal to the pivot go up, unless nothing would be left below.
+    side = "left" if pivot > lowest else "right"
+    middle = starts.copy()
+    for run in np.flatnonzero(there):
+        found = np.searchsorted(keys[starts[run] : stops[run]], pivot, side)  # type: ignore[call-overload]
+        middle[run] = starts[run] + found
+    return middle

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.disk_space import named_if_full
+from pymc_austerity.data.files import named_if_full
 from pymc_austerity.data.partial_folder import require_free
 from pymc_austerity.extras import imported
 
@@ -20,67 +20,11 @@ _GROUP, _FILE = "posterior_predictive", "zarr.json"
 
 
 class LongVariable(NamedTuple):
-    """A predicted variable with a number for each row.
+    """A variable that has a number for each row."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of one draw, rows first.
-    dtype : dtype
-    dims : tuple of str
-        Names of its axes.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of one draw, rows first
     dtype: np.dtype[Any]
-    dims: tuple[str, ...]
-
-
-class DrawsOnDisk:
-    """The arrays (chain, draw, row, ...) of a group, which takes its name when all is written.
-
-    Parameters
-    ----------
-    group : zarr.Group
-    variables : dict of str to LongVariable
-    coords : dict of str to ndarray
-        Chains and draws.
-    n_rows : int
-        Rows of a piece: a piece of all draws is one chunk of Zarr.
-    """
-
-    def __init__(
-        self,
-        group: Any,
-        variables: Mapping[str, LongVariable],
-        coords: Mapping[str, NDArray[Any]],
-        n_rows: int,
-    ) -> None:
-        self.n_rows, sizes = n_rows, tuple(len(values) for values in coords.values())
-        for name, values in coords.items():
-            group.create_array(name, data=values, dimension_names=[name])
-        self._arrays = {
-            name: group.create_array(
-                name,
-                shape=sizes + own.shape,
-                dtype=own.dtype,
-                chunks=(*sizes, min(n_rows, own.shape[0]), *own.shape[1:]),
-                dimension_names=[*coords, *own.dims],
-            )
-            for name, own in variables.items()
-        }
-
-    def write(self, name: str, first: int, values: NDArray[Any]) -> None:
-        """Write all draws of some rows.
-
-        Parameters
-        ----------
-        name : str
-        first : int
-            Number of the first row.
-        values : ndarray, shape (chains, draws, rows, ...)
-        """
-        self._arrays[name][:, :, first : first + values.shape[2]] = values
+    dims: tuple[str, ...]  # names of its axes
 
 
 def require_new(path: Path, overwrite: bool) -> None:
@@ -91,8 +35,8 @@ def require_new(path: Path, overwrite: bool) -> None:
 @contextmanager
 def draws_on_disk(
     path: Path, variables: Mapping[str, LongVariable], coords: Mapping[str, NDArray[Any]], n_rows: int
-) -> Iterator[DrawsOnDisk]:
-    """Arrays to write to. After an error, or an interrupt, nothing of them is left.
+) -> Iterator[dict[str, Any]]:
+    """Arrays of Zarr to write to. After an error, or an interrupt, nothing of them is left.
 
     Parameters
     ----------
@@ -102,7 +46,12 @@ def draws_on_disk(
     coords : dict of str to ndarray
         Chains and draws.
     n_rows : int
-        Rows of a piece.
+        Rows of a piece: a piece of all draws is one chunk of Zarr.
+
+    Yields
+    ------
+    dict of str to zarr.Array
+        (chain, draw, row, ...), by name.
 
     Raises
     ------
@@ -110,12 +59,23 @@ def draws_on_disk(
         If the disk is full: it names the bytes.
     """
     zarr = imported("zarr", "Predictions on disk", "store")
-    wanted = sum(int(np.prod(own.shape)) * own.dtype.itemsize for own in variables.values())
-    wanted *= int(np.prod([len(values) for values in coords.values()]))
+    sizes = tuple(len(values) for values in coords.values())
+    wanted = sum(int(np.prod(sizes + own.shape)) * own.dtype.itemsize for own in variables.values())
     with tempfile.TemporaryDirectory(prefix=f"{path.name}.", dir=path.parent) as folder:
         with named_if_full(path, wanted):
-            root = zarr.create_group(str(Path(folder, "new")))
-            yield DrawsOnDisk(root.create_group(_GROUP), variables, coords, n_rows)
+            group = zarr.create_group(str(Path(folder, "new"))).create_group(_GROUP)
+            for name, values in coords.items():
+                group.create_array(name, data=values, dimension_names=[name])
+            yield {
+                name: group.create_array(
+                    name,
+                    shape=sizes + own.shape,
+                    dtype=own.dtype,
+                    chunks=(*sizes, min(n_rows, own.shape[0]), *own.shape[1:]),
+                    dimension_names=[*coords, *own.dims],
+                )
+                for name, own in variables.items()
+            }
         if os.path.lexists(path):
             path.rename(Path(folder, "replaced"))
         Path(folder, "new").rename(path)

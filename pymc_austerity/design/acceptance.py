@@ -1,4 +1,4 @@
-"""What the errors of a test do to the probability of acceptance of a move."""
+"""What the errors of a test do to the acceptance probability of a move, and to a chain."""
 
 from __future__ import annotations
 
@@ -8,28 +8,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import roots_legendre
 
-from pymc_austerity.design.checks import check_batch, check_boundary, check_epsilon, check_real, numbers
-from pymc_austerity.design.curves import LawCurves
+from pymc_austerity.design.checks import (
+    as_given,
+    check_batch,
+    check_boundary,
+    check_epsilon,
+    check_real,
+    numbers,
+)
+from pymc_austerity.design.sequential import LawCurves
 from pymc_austerity.target import Array
 
 # -log u beyond which no u lies (4e-18), and nodes for each part of the integral.
 _RARE, _NODES = 40.0, 96
-
-
-class DecisionErrors(NamedTuple):
-    """Errors and data usage of a test for some moves, on average over u.
-
-    Attributes
-    ----------
-    signed, absolute : ndarray of shape (n,)
-        Error of the acceptance probability; and probability of a wrong decision, the average of the error of
-        the test over u, in which errors of different sign do not cancel.
-    data_usage : ndarray of shape (n,)
-    """
-
-    signed: Array
-    absolute: Array
-    data_usage: Array
 
 
 def acceptance_error(
@@ -97,8 +88,8 @@ def acceptance_error(
     >>> acceptance_error(moves / N, 3 / np.sqrt(N), N, batch_size=500, epsilon=0.05).round(3)
     array([-0.183,  0.061,  0.093])
     """
-    mu, sigma_l, shape = _moves(mu, sigma_l)
-    return _shaped(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).signed, shape)
+    moves, shape = _moves(mu, sigma_l)
+    return as_given(decision_errors(*moves, N, batch_size, epsilon, boundary).signed.reshape(shape))
 
 
 def expected_data_usage(
@@ -139,8 +130,69 @@ def expected_data_usage(
     >>> expected_data_usage(moves / N, 3 / np.sqrt(N), N, batch_size=500, epsilon=0.05).round(3)
     array([0.612, 0.63 , 0.547])
     """
-    mu, sigma_l, shape = _moves(mu, sigma_l)
-    return _shaped(decision_errors(mu, sigma_l, N, batch_size, epsilon, boundary).data_usage, shape)
+    moves, shape = _moves(mu, sigma_l)
+    return as_given(decision_errors(*moves, N, batch_size, epsilon, boundary).data_usage.reshape(shape))
+
+
+def stationary_error_bound(delta_max: npt.ArrayLike, eta: npt.ArrayLike) -> float | Array:
+    r"""Bound on the distance of a chain with approximate decisions from the posterior.
+
+    Parameters
+    ----------
+    delta_max : float or array_like in [0, 1]
+        Largest error \|Delta\| of the acceptance probability, over all states and moves.
+    eta : float or array_like in [0, 1)
+        Contraction of the exact chain: a transition brings any distribution nearer to the posterior, in total
+        variation, by at least this factor.
+
+    Returns
+    -------
+    float or ndarray
+        Bound on the total variation distance, min(1, delta_max / (1 - eta)).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    Notes
+    -----
+    Theorem 1 of Korattikara et al. (2014). No distance is above 1, so a bound of 1 says nothing.
+
+    *Guarantee*: for a uniformly ergodic chain, and numbers that are bounds indeed.
+
+    *When it fails*: neither number is known in practice. `acceptance_error` of some moves is no bound for
+    all, and unbounded parameter spaces seldom have any eta < 1. The bound shows how the two act together:
+    errors that are harmless in a chain that mixes fast add up in one that mixes slowly.
+
+    References
+    ----------
+    .. [1] Korattikara, A., Chen, Y. & Welling, M. (2014). Austerity in MCMC land: cutting the
+       Metropolis-Hastings budget. ICML.
+
+    Examples
+    --------
+    >>> from pymc_austerity.design import stationary_error_bound
+    >>> stationary_error_bound(0.01, 0.9).__round__(6)
+    0.1
+    """
+    error, contraction = numbers("delta_max", delta_max), numbers("eta", eta)
+    if np.any((error < 0.0) | (error > 1.0)):
+        raise ValueError(f"delta_max must be in [0, 1], got {delta_max!r}.")
+    if np.any((contraction < 0.0) | (contraction >= 1.0)):
+        raise ValueError(
+            f"eta must be in [0, 1), got {eta!r}: a chain that does not contract may drift anywhere."
+        )
+    return as_given(np.minimum(1.0, error / (1.0 - contraction)))
+
+
+class DecisionErrors(NamedTuple):
+    """What a test does with n moves, on average over u; all of shape (n,)."""
+
+    signed: Array  # error of the acceptance probability
+    # Probability of a wrong decision, in which errors of different sign do not cancel.
+    absolute: Array
+    data_usage: Array
 
 
 def decision_errors(
@@ -190,14 +242,11 @@ def _part(log_ratio: Array, sd_sum: Array, curves: LawCurves, side: float) -> tu
     return np.sum(density * test.error, axis=1), np.sum(density * (test.data_usage - curves.pi_1), axis=1)
 
 
-def _moves(mu: Any, sigma_l: Any) -> tuple[Array, Array, tuple[int, ...]]:
+def _moves(mu: Any, sigma_l: Any) -> tuple[tuple[Array, Array], tuple[int, ...]]:
+    """Moves as arrays of one length, and the shape that was given."""
     mu, sigma_l = numbers("mu", mu), numbers("sigma_l", sigma_l)
     wrong = sigma_l[~((sigma_l >= 0.0) & (sigma_l < np.inf))]
     if wrong.size:
         raise ValueError(f"sigma_l must be finite and not negative, got {float(wrong[0])!r}.")
     shape = np.broadcast_shapes(mu.shape, sigma_l.shape)
-    return np.broadcast_to(mu, shape).ravel(), np.broadcast_to(sigma_l, shape).ravel(), shape
-
-
-def _shaped(found: Array, shape: tuple[int, ...]) -> float | Array:
-    return float(found[0]) if shape == () else found.reshape(shape)
+    return (np.broadcast_to(mu, shape).ravel(), np.broadcast_to(sigma_l, shape).ravel()), shape

@@ -22,6 +22,11 @@ def numbers(name: str, value: Any) -> Array:
     return found
 
 
+def as_given(found: Array) -> float | Array:
+    """A float where all that was given were numbers."""
+    return float(found) if found.ndim == 0 else found
+
+
 def _within(name: str, value: Any, low: float, high: float, said: str) -> Array:
     found = numbers(name, value)
     outside = found[~((found >= low) & (found <= high))]

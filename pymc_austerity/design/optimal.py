@@ -13,14 +13,13 @@ import xarray as xr
 
 from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.design.checks import (
-    check_batch,
     check_boundary,
     check_count,
     check_epsilon,
     check_real,
     numbers,
 )
-from pymc_austerity.design.sequential_walk import MOST_STAGES, operating_characteristics
+from pymc_austerity.design.sequential import MOST_STAGES, operating_characteristics
 from pymc_austerity.exceptions import warn
 from pymc_austerity.target import Array
 
@@ -257,9 +256,7 @@ def moves_of(pairs: Any, N: Any) -> tuple[tuple[Array, Array] | None, int]:
 
 def _default_sizes(n_local: int) -> list[int]:
     larger = [digit * 10**power for power in range(4, 18) for digit in (1, 2, 5)]
-    sizes = [size for size in BATCH_SIZES if size <= n_local] + [
-        size for size in larger if size <= n_local / 2
-    ]
+    sizes = [s for s in BATCH_SIZES if s <= n_local] + [s for s in larger if s <= n_local / 2]
     return [size for size in sizes if size >= n_local / _STAGES] or [n_local]
 
 
@@ -270,7 +267,6 @@ def _usable(batch_sizes: Sequence[int], n_local: int) -> list[int]:
     if not sizes:
         raise ValueError(f"batch_sizes must have one of at most N = {n_local}, got {list(batch_sizes)!r}.")
     for size in sizes:
-        check_batch(size, n_local)
         if math.ceil(n_local / size) > MOST_STAGES:
             raise ValueError(
                 f"batch_sizes must be at least N / {MOST_STAGES:,} = {n_local / MOST_STAGES:g}, got {size}."

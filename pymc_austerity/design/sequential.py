@@ -1,15 +1,50 @@
-"""Error and data usage of one sequential test."""
+r"""Error and data usage of one sequential test, by quadrature.
+
+After a share pi of the terms, tau = pi / (1 - pi), the statistic (mean - psi) / (its standard error) is
+z = W(tau) / sqrt(tau), with W a Brownian motion of drift mu_std (equations 10 to 12 of Korattikara et al.
+2014 in other words). The test stops at the first stage j at which \|z\| exceeds G_j, or else at the last
+stage, where all terms are read and the decision is exact.
+
+Given where W is at tau_j, the path before does not depend on the drift: it is a Brownian bridge. So let
+survival_j(z) be the probability that a bridge to z at stage j has stayed within the bounds at stages 1 to
+j - 1. It is 1 at stage 1, and
+
+    survival_j(z) = int_{-G_{j-1}}^{G_{j-1}} survival_{j-1}(y) N(y; r z, 1 - r^2) dy,
+
+with r^2 = tau_{j-1} / tau_j. One pass over the stages with this recursion serves every drift: with
+a = mu_std sqrt(tau_j), the density of z at stage j, of paths that are still on their way, is
+survival_j(z) phi(z - a). Unlike the density of W itself, survival_j lies in [0, 1] for any bounds and drift.
+
+Where both are wanted at many drifts, as in averages over moves, they are interpolated (`LawCurves`).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.polynomial import chebyshev
+from scipy.special import ndtr, ndtri, roots_legendre
 
-from pymc_austerity.design.checks import check_boundary, check_epsilon, check_share, numbers
-from pymc_austerity.design.sequential_walk import operating_characteristics
+from pymc_austerity.design.checks import as_given, check_boundary, check_epsilon, check_share, numbers
 from pymc_austerity.target import Array
+
+# Standard deviations beyond which a normal distribution has no mass (2e-17).
+_REACH = 8.5
+# Probability below which a path counts as stopped.
+_NOTHING = 1e-17
+# Nodes: at least, and for each unit of length over the scale of the integrand.
+_LEAST, _DENSITY = 16, 3.0
+# Rows of a matrix that are computed at once.
+_BLOCK, _CHUNK = 64, 2048
+MOST_STAGES = 20_000
+# Sizes of the polynomials to try, and the size of the last coefficients at which one is good enough.
+_SIZES, _TAIL = (136, 272, 544, 1088, 2176), 1e-11
+# Beyond the first bound by so many standard deviations no test stops on the wrong side, or goes on.
+_CERTAIN = 8.5
 
 
 def error(
@@ -121,6 +156,150 @@ def _broadcast(mu_std: Any, pi_1: Any, epsilon: Any, boundary: Any) -> tuple[flo
     for k, test in enumerate(distinct):
         rows = which.ravel() == k
         wrong[rows], used[rows] = operating_characteristics(mu_std[rows], *map(float, test))
-    if shape == ():
-        return float(wrong[0]), float(used[0])
-    return wrong.reshape(shape), used.reshape(shape)
+    return as_given(wrong.reshape(shape)), as_given(used.reshape(shape))
+
+
+class OperatingCharacteristics(NamedTuple):
+    """Error and data usage of a sequential test for each mu_std, the drift."""
+
+    error: Array  # probability of stopping on the wrong side
+    data_usage: Array  # expected share of the terms that are read
+
+
+def operating_characteristics(
+    mu_std: Array, pi_1: float, epsilon: float, boundary: float
+) -> OperatingCharacteristics:
+    """Error and data usage of the z-test with bounds G_j = Phi^-1(1 - epsilon) pi_j^(1/2 - boundary).
+
+    `drift` has values of mu_std, not negative.
+    """
+    shares = stage_shares(pi_1)
+    wrong, used = np.zeros(len(mu_std)), np.full(len(mu_std), shares[0])
+    if len(shares) == 1 or epsilon == 0.0:
+        return OperatingCharacteristics(wrong, np.ones(len(mu_std)))
+    bounds = -ndtri(epsilon) * shares[:-1] ** (0.5 - boundary)
+    tau = shares[:-1] / (1.0 - shares[:-1])
+    back = np.sqrt(np.append(tau[:-1] / tau[1:], 0.0))  # r of the step to the next stage
+    spread = np.sqrt(1.0 - back**2)
+
+    alive = np.arange(len(mu_std))
+    nodes = masses = np.empty(0)  # of survival_j on (-G_j, G_j)
+    for j, (bound, time) in enumerate(zip(bounds, tau, strict=True)):
+        mean = mu_std[alive] * math.sqrt(time)
+        if j == 0:
+            wrong[alive] += ndtr(-bound - mean)
+            within = ndtr(bound - mean) - ndtr(-bound - mean)
+            scale = 1.0 / math.hypot(1.0, 1.0 / spread[0])
+            nodes, masses = _rule(-bound, bound, scale)
+        else:
+            r, s = back[j - 1], spread[j - 1]
+            # Beyond the first no path stops at this stage; beyond the second the drift, which is never
+            # downwards, brings none.
+            end = min((bounds[j - 1] + _REACH * s) / r, bound + _REACH)
+            outer, outer_weights = _rule(bound, max(end, bound), 1.0 / math.hypot(1.0, r / s))
+            scale = 1.0 / math.sqrt(1.0 + (r / s) ** 2 + 1.0 / spread[j] ** 2)
+            inner, weights = _rule(-bound, bound, scale)
+            half = len(inner) // 2  # survival_j is even
+            survival = _survival(np.append(inner[half:], outer), r, s, nodes, masses)
+            nodes = inner
+            masses = weights * np.append(survival[:half][::-1], survival[:half])
+            wrong[alive] += _density_sum(-mean, outer, outer_weights * survival[half:])
+            within = _density_sum(mean, nodes, masses)
+        used[alive] += (shares[j + 1] - shares[j]) * within
+        alive = alive[within > _NOTHING]
+        if not alive.size:
+            break
+    return OperatingCharacteristics(wrong, np.clip(used, shares[0], 1.0))
+
+
+def _survival(z: Array, r: float, s: float, nodes: Array, masses: Array) -> Array:
+    """One step of the recursion, at increasing z; nodes too far to matter are left out."""
+    found = np.empty(len(z))
+    for begin in range(0, len(z), _BLOCK):
+        center = r * z[begin : begin + _BLOCK]
+        low, high = np.searchsorted(nodes, (center[0] - _REACH * s, center[-1] + _REACH * s))
+        away = (nodes[low:high] - center[:, None]) / s
+        found[begin : begin + _BLOCK] = np.exp(-0.5 * away**2) @ masses[low:high]
+    return found / (s * math.sqrt(2.0 * math.pi))
+
+
+def _density_sum(mean: Array, nodes: Array, masses: Array) -> Array:
+    """Sums over nodes of masses * phi(node - mean), for each mean."""
+    found = np.empty(len(mean))
+    for begin in range(0, len(mean), _CHUNK):
+        away = nodes - mean[begin : begin + _CHUNK, None]
+        found[begin : begin + _CHUNK] = np.exp(-0.5 * away**2) @ masses
+    return found / math.sqrt(2.0 * math.pi)
+
+
+def _rule(low: float, high: float, scale: float) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes and weights on (low, high) for functions that change over `scale`."""
+    half = 0.5 * (high - low)
+    size = _LEAST + _DENSITY * half / scale
+    # Few different sizes, so that most are at hand; even, so that no node is its own mirror image.
+    x, weights = _legendre(2 * math.ceil(0.5 * 1.1 ** math.ceil(math.log(size, 1.1))))
+    return low + half * (1.0 + x), half * weights
+
+
+@lru_cache(maxsize=128)
+def _legendre(size: int) -> tuple[Array, Array]:
+    x, weights = roots_legendre(size)
+    return np.asarray(x, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+
+
+def stage_shares(pi_1: float) -> Array:
+    """Shares of the data at the ends of the stages; the last is 1 exactly, and its batch may be short."""
+    ratio = 1.0 / pi_1
+    whole = round(ratio)
+    # 1 / (m / N) may be off N / m by a rounding error; no other ratio is so near a whole number.
+    count = whole if abs(ratio - whole) <= 1e-12 * ratio else math.ceil(ratio)
+    if count > MOST_STAGES:
+        raise ValueError(
+            f"pi_1 must be at least {1 / MOST_STAGES:g}, got {pi_1!r}: the test may take {count:,} stages, "
+            "and the distribution of so many is not computed. Use larger batches."
+        )
+    shares: Array = pi_1 * np.arange(1.0, count + 1.0)
+    shares[-1] = 1.0
+    return shares
+
+
+class LawCurves:
+    """Error and data usage of one test for any mu_std >= 0, interpolated from a few points, to 1e-9.
+
+    Both change on many scales: near 0 on that of sqrt(pi_1), and up to some 10 / sqrt(pi_1), beyond which
+    the first batch decides. In x = arcsinh(mu_std / sqrt(pi_1)) they are smooth functions on a short
+    interval, for which Chebyshev polynomials converge fast.
+    """
+
+    def __init__(self, pi_1: float, epsilon: float, boundary: float) -> None:
+        self.pi_1, self.reads_all = pi_1, pi_1 == 1.0 or epsilon == 0.0
+        # In units of sqrt(pi_1); beyond `end` the first batch decides, and rightly.
+        self.unit = math.sqrt(pi_1)
+        self.end = 0.0
+        if self.reads_all:
+            return
+        bound = float(-ndtri(epsilon)) * pi_1 ** (0.5 - boundary)
+        self.end = (bound + _CERTAIN) * math.sqrt((1.0 - pi_1) / pi_1)
+        self._top = math.asinh(self.end / self.unit)
+        for size in _SIZES:
+            x = np.cos(np.pi * (np.arange(size) + 0.5) / size)
+            mu_std = self.unit * np.sinh(0.5 * self._top * (1.0 + x))
+            values = operating_characteristics(mu_std, pi_1, epsilon, boundary)
+            coefficients = chebyshev.chebvander(x, size - 1).T @ np.stack(values, axis=1) * 2.0 / size
+            coefficients[0] /= 2.0
+            if np.abs(coefficients[-8:]).max() < _TAIL:
+                break
+        size_of_rest = np.cumsum(np.abs(coefficients).max(axis=1)[::-1])[::-1]
+        self._coefficients = coefficients[: max(1, int(np.sum(size_of_rest > _TAIL)))]
+
+    def __call__(self, mu_std: Array) -> OperatingCharacteristics:
+        """Operating characteristics at `mu_std` >= 0, in its shape."""
+        if self.reads_all:
+            return OperatingCharacteristics(np.zeros_like(mu_std), np.ones_like(mu_std))
+        certain = mu_std >= self.end
+        x = 2.0 * np.arcsinh(np.where(certain, self.end, mu_std) / self.unit) / self._top - 1.0
+        wrong, used = chebyshev.chebval(x, self._coefficients)
+        return OperatingCharacteristics(
+            np.where(certain, 0.0, np.clip(wrong, 0.0, 0.5)),
+            np.where(certain, self.pi_1, np.clip(used, self.pi_1, 1.0)),
+        )

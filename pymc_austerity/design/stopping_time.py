@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import exponnorm
 
-from pymc_austerity.design.checks import check_count, check_real, numbers
+from pymc_austerity.design.checks import as_given, check_count, check_real, numbers
 from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real
 
@@ -100,11 +100,8 @@ def stopping_time_bound(
         # Below 0 where the distance is so large that one term is enough.
         bound = np.ceil(inverse * (p * np.log(p * inverse) + math.log(2.0 * p / (delta * (p - 1.0)))))
         bound = np.where(np.isinf(inverse), np.inf, np.where(inverse > 0.0, np.maximum(bound, 1.0), 1.0))
-        late = (
-            np.maximum(np.ceil(growth * bound), batch_size) if growth > 1.0 else np.maximum(bound, batch_size)
-        )
-    found = np.minimum(late, cap)
-    return float(found) if found.ndim == 0 else found
+        late = np.maximum(np.ceil(growth * bound), batch_size)
+    return as_given(np.minimum(late, cap))
 
 
 def expected_share(
@@ -194,11 +191,9 @@ def expected_share(
         following = min(max(t + 1, math.ceil(growth * t)), n_local)
         share += (following - t) / n_local * (distance.cdf(reach) - distance.cdf(-reach))
         t, look = following, look + 1
-    return float(share) if share.ndim == 0 else share
+    return as_given(share)
 
 
 def _budget(delta: float, p: float) -> tuple[float, float]:
-    return (
-        check_real("delta", delta, 0.0, 1.0, "between 0 and 1"),
-        check_real("p", p, 1.0, math.inf, "a number above 1 (otherwise the looks spend more than delta)"),
-    )
+    said = "a number above 1 (otherwise the looks spend more than delta)"
+    return check_real("delta", delta, 0.0, 1.0, "between 0 and 1"), check_real("p", p, 1.0, math.inf, said)

@@ -34,36 +34,20 @@ class ImpossibleRowError(CompiledError):
 
 
 class BatchDraws(NamedTuple):
-    """Numbers of rows that are drawn at a time, and how they are drawn.
+    """Numbers of rows that are drawn at a time, and how they are drawn."""
 
-    Attributes
-    ----------
-    batch_size : int
-        n, from 1 to N. With N all rows are drawn, in order, and no random numbers are spent on the choice.
-    draw : callable
-        ``(rng, log_weights) -> k``, or -1 where there is nothing to draw from: `draw_category`.
-    """
-
+    # n, from 1 to N. With N all rows are drawn, in order, and no random numbers are spent on the choice.
     batch_size: Any
+    # ``(rng, log_weights) -> k``, or -1 where there is nothing to draw from: `draw_category`
     draw: Draw
 
 
 class GibbsOutcome(NamedTuple):
-    """Counts of what some Gibbs updates did.
+    """Counts of what some Gibbs updates did."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows that were drawn.
-    n_terms : int
-        Terms that were evaluated: K for each row.
-    n_changed : int
-        Rows that were drawn and got another category.
-    """
-
-    n_rows: int
-    n_terms: int
-    n_changed: int
+    n_rows: int  # Rows that were drawn
+    n_terms: int  # Terms that were evaluated: K for each row
+    n_changed: int  # Rows that were drawn and got another category
 
 
 @jitable
@@ -107,27 +91,10 @@ def gibbs_updates(
 ) -> GibbsOutcome:
     """Draw the categories of batches of rows, each batch uniformly without replacement.
 
-    Parameters
-    ----------
-    n_updates : int
-        Number of batches, one after the other.
-    rng : numpy.random.Generator
-    z : ndarray of int, shape (N,)
-        Categories, changed in place.
-    counts : ndarray of int, shape (K,)
-        Number of rows in each category, changed in place with `z`.
-    args : tuple
-        Handed to the functions of `target`.
-    population : ndarray of int, shape (N,)
-        The numbers 0, ..., N - 1 in order: work space, left as it was found.
-    rule : BatchDraws
-    target : Target
-        Its ``log_terms(categories, index, args)`` are the sums of the terms of the log density that contain
-        z_i, for the m rows i in `index`, with z_i as in `categories`. Rows may be repeated.
-
-    Returns
-    -------
-    GibbsOutcome
+    The categories `z` (N,) and the number of rows in each, `counts` (K,), are changed in place. `population`
+    has the numbers 0, ..., N - 1 in order: work space, left as it was found. `args` are handed to the
+    functions of `target`. Its ``log_terms(categories, index, args)`` are the sums of the terms of the log
+    density that contain z_i, for the m rows i in `index`, with z_i as in `categories`. Rows may be repeated.
 
     Raises
     ------

@@ -40,17 +40,9 @@ _LOG_MOST_EVENTS = math.log(_MOST_EVENTS)
 
 @jitable
 def log_gamma_draw(rng: np.random.Generator, shape: float) -> float:
-    """Logarithm of a Gamma(shape, 1) variable.
+    """Logarithm of a Gamma(shape, 1) variable; the shape is positive.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    shape : float
-        Positive. The result is finite from 1e-300 on, even where the variable itself is 10^(-10^300).
-
-    Returns
-    -------
-    float
+    The result is finite from a shape of 1e-300 on, even where the variable itself is 10^(-10^300).
     """
     if shape > 1.0:
         return math.log(rng.standard_gamma(shape))
@@ -63,21 +55,8 @@ def log_noncentral_gamma_draw(rng: np.random.Generator, shape: float, log_mean: 
     """Logarithm of a Gamma(shape + K, 1) variable with K ~ Poisson(mean).
 
     Twice the variable is non-central chi-square with 2 shape degrees of freedom and non-centrality 2 mean.
+    The shape is positive; the mean of K may be zero.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    shape : float
-        Positive.
-    log_mean : float
-        Logarithm of the mean of K; may be -inf.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
     For means up to a million K is drawn. Beyond, with Z a standard normal variable,
 
         Gamma(shape + K) = (Z + sqrt(2 mean))^2 / 2 + Gamma(shape - 1/2),    shape > 1/2,
@@ -102,26 +81,11 @@ def log_noncentral_gamma_draw(rng: np.random.Generator, shape: float, log_mean: 
 
 @jitable
 def cir_transition(rng: np.random.Generator, log_theta: float, shape: float, step_size: float) -> float:
-    """One exact transition of the process with rate 1, transition (3.2) of the paper.
+    """Logarithm of a state after one exact transition of the process with rate 1: (3.2) of the paper.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    log_theta : float
-        Logarithm of the state; may be -inf (a state of zero).
-    shape : float
-        a, or an estimate of it; positive.
-    step_size : float
-        h, in relaxation times of the process; positive. With inf the result is a draw of Gamma(a, 1).
-
-    Returns
-    -------
-    float
-        Logarithm of the next state.
-
-    Notes
-    -----
-    A state beyond 1e28 moves by less than its logarithm can resolve.
+    The state may be zero. `shape` is a, or an estimate of it; positive. `step_size` is h, in relaxation times
+    of the process; positive. With inf the result is a draw of Gamma(a, 1). A state beyond 1e28 moves by less
+    than its logarithm can resolve.
     """
     log_scale = math.log(-math.expm1(-step_size))
     return log_scale + log_noncentral_gamma_draw(rng, shape, log_theta - step_size - log_scale)
@@ -129,22 +93,9 @@ def cir_transition(rng: np.random.Generator, log_theta: float, shape: float, ste
 
 @jitable
 def cir_transitions(rng: np.random.Generator, log_theta: Vector, shape: Vector, step_size: float) -> Vector:
-    """Independent transitions of several processes, the step of Algorithm 1 of the paper.
+    """Independent transitions of n processes, the step of Algorithm 1 of the paper.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    log_theta : ndarray of shape (n,)
-        Logarithms of the states.
-    shape : ndarray of shape (n,)
-        a of each process, or estimates; positive.
-    step_size : float
-        h, the same for all.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Logarithms of the next states.
+    See `cir_transition`: logarithms of states, and shapes, have shape (n,); h is the same for all.
     """
     log_scale = math.log(-math.expm1(-step_size))
     result = np.empty(log_theta.shape[0])
@@ -159,15 +110,6 @@ def cir_noise(step_size: float) -> float:
     """Share of the variance of the estimates of a that remains in the stationary variance: tanh(h / 2).
 
     For a gamma variable with rate b the stationary variance is [a + tanh(h / 2) Var(estimate)] / b^2
-    (Corollary 4.2 of the paper as M goes to infinity).
-
-    Parameters
-    ----------
-    step_size : float
-        h, in relaxation times.
-
-    Returns
-    -------
-    float
+    (Corollary 4.2 of the paper as M goes to infinity). The step size h is in relaxation times.
     """
     return math.tanh(0.5 * step_size)

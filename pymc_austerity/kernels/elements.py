@@ -9,7 +9,6 @@ have elements, however many elements there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from pymc_austerity.acceptance.base import Sample, standard_error
 from pymc_austerity.compilation import jitable
 from pymc_austerity.kernels.metropolis import Rule, sequential_test
 from pymc_austerity.kernels.subsample import NO_ROWS, Rows, restore_order
+from pymc_austerity.proposals.elements import ElementProposal
 from pymc_austerity.target import CHUNK, Index, RowNumbers, Target
 
 # An element of which all rows are read at once, and nothing is tested.
@@ -26,53 +26,23 @@ READS_ALL = -1
 
 
 class Elements(NamedTuple):
-    """The elements of a block, and the rows that contain each.
+    """The elements of a block, and the rows that contain each."""
 
-    Attributes
-    ----------
-    first, width : ndarray of int, shape (E,)
-        Where in q its coordinates begin, and how many there are.
-    own_starts : ndarray of int, shape (E + 1,)
-    own_rows : ndarray of int32
-        Rows that are read at every transition, such as those of the prior: those of element e are
-        ``own_rows[own_starts[e]:own_starts[e + 1]]``.
-    starts, rows : ndarray
-        The same for the N_e rows of the likelihood.
-    first_stage : ndarray of int, shape (E,)
-        Of the stages of its test in the schedule; `READS_ALL` where all rows are read at once.
-    population : ndarray of int
-        Work space of `draw_without_replacement`, as long as the largest N_e.
-    order : ndarray of int, shape (E,)
-        The numbers of the elements, in order: work space too. Empty for sweeps in this order.
-    """
-
+    # first, width (E,): where in q its coordinates begin, and how many there are
     first: Index
     width: Index
-    own_starts: Index
+    own_starts: Index  # (E + 1,)
+    # Rows that are read at every transition, such as those of the prior: those of element e are
+    # ``own_rows[own_starts[e]:own_starts[e + 1]]``
     own_rows: RowNumbers
+    # starts, rows: the same for the N_e rows of the likelihood
     starts: Index
     rows: RowNumbers
+    # (E,): of the stages of its test in the schedule; `READS_ALL` where all rows are read at once
     first_stage: Index
-    population: Index
+    population: Index  # Work space of `draw_without_replacement`, as long as the largest N_e
+    # (E,): the numbers of the elements, in order: work space too. Empty for sweeps in this order.
     order: Index
-
-
-class ElementProposal(NamedTuple):
-    """How an element moves.
-
-    Attributes
-    ----------
-    state : NamedTuple of ndarrays
-    propose : callable
-        ``(state, rng, e, q_new, start, stop) -> None`` writes a symmetric proposal for element e over the
-        coordinates from `start` to `stop`.
-    adapt : callable
-        ``(state, e, accepted) -> None``, while tuning.
-    """
-
-    state: Any
-    propose: Callable[[Any, np.random.Generator, int, npt.NDArray[Any], int, int], None]
-    adapt: Callable[[Any, int, bool], None]
 
 
 class ElementOutcome(NamedTuple):
@@ -103,29 +73,11 @@ def element_transitions(
     proposal: ElementProposal,
     target: Target,
 ) -> ElementOutcome:
-    """Move elements one at a time, from `q`.
+    """Move elements one at a time, from `q`, of shape (D,): real numbers, or integers.
 
-    Parameters
-    ----------
-    n_transitions : int
-        Each of another element, until all have had their turn.
-    tune : bool
-        Whether the proposal learns.
-    rng : numpy.random.Generator
-    q : ndarray of shape (D,)
-        Real numbers, or integers.
-    args : tuple
-        Handed to the functions of `target`.
-    elements : Elements
-    rule : Rule
-        Its schedule holds the stages of the tests of all elements, one after the other.
-    proposal : ElementProposal
-    target : Target
-        Its `log_ratios` are called, at few rows.
-
-    Returns
-    -------
-    ElementOutcome
+    Each transition is of another element, until all have had their turn. The proposal learns while `tune`.
+    `args` are handed to the functions of `target`, of which `log_ratios` is called, at few rows. The schedule
+    of the rule holds the stages of the tests of all elements, one after the other.
     """
     n_elements = elements.first.shape[0]
     q, q_new = q.copy(), q.copy()

@@ -1,4 +1,4 @@
-"""Transitions between sub-models, counted by kind: those of `kernels.metropolis` and `kernels.full_data`."""
+"""Transitions between sub-models, counted by kind: those of `kernels.metropolis`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 
 from pymc_austerity.acceptance.base import RuleFunctions
 from pymc_austerity.compilation import jitable
-from pymc_austerity.kernels.full_data import Current, full_transitions
 from pymc_austerity.kernels.log_ratio_range import certified_range
-from pymc_austerity.kernels.metropolis import Outcome, Rule, transitions
+from pymc_austerity.kernels.metropolis import Current, Outcome, Rule, full_transitions, transitions
 from pymc_austerity.kernels.subsample import Rows
 from pymc_austerity.proposals.jumps import OTHER
 from pymc_austerity.target import Target, Vector

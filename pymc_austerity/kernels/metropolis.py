@@ -1,10 +1,10 @@
-"""Metropolis-Hastings transitions that decide from a subsample.
+"""Metropolis-Hastings transitions that decide from a subsample, and those on all the data.
 
 Algorithm 1 of Korattikara et al. (2014), figure 3 of Bardenet et al. (2014) and algorithm 1 of Seita et al.
 (2017) have one shape: propose, then read more and more log ratios until a rule is satisfied. They differ in
 the functions of the rule (`acceptance.base`). A move from q to q' is accepted if the sum of the local
 log ratios exceeds log u - base; `base` is the rest of the log ratio, which the proposal tells
-(`proposals.base`).
+(`proposals.base`). `full_transitions` make one pass over all the data for each transition.
 
 The functions here are plain Python in the subset that numba compiles. `model.compile` compiles them
 once, and hands them the functions of a model; tests run them interpreted, with identical draws.
@@ -24,6 +24,7 @@ from pymc_austerity.acceptance.base import (
     Decide,
     Draw,
     Others,
+    RuleFunctions,
     Sample,
     nothing_read,
     standard_error,
@@ -58,28 +59,17 @@ class RangeBoundError(CompiledError):
 
 
 class Rule(NamedTuple):
-    """A decision rule for a population: its numbers, then its functions.
+    """A decision rule for a population: its numbers, then its functions."""
 
-    Attributes
-    ----------
-    schedule : NamedTuple
-        Stages of the decision, a `Schedule` or one like it.
-    bound : any
-        What `range_of` needs.
-    draw, decide, accept, others, clipped : callable
-        See `RuleFunctions`.
-    range_of : callable
-        See `kernels.log_ratio_range`.
-    """
-
-    schedule: Any
-    bound: Any
+    schedule: Any  # Stages of the decision, a `Schedule` or one like it
+    bound: Any  # What `range_of` needs
+    # draw, decide, accept, others, clipped: see `RuleFunctions`
     draw: Draw
     decide: Decide
     accept: Accept
     others: Others
     clipped: Clipped
-    range_of: RangeOf
+    range_of: RangeOf  # see `kernels.log_ratio_range`
 
 
 class Outcome(NamedTuple):
@@ -109,27 +99,10 @@ def transitions(
     proposal: ProposalKernel,
     target: Target,
 ) -> Outcome:
-    """Run Metropolis-Hastings transitions from `q`.
+    """Run Metropolis-Hastings transitions from `q`, of shape (D,), which the rule decides from a subsample.
 
-    Parameters
-    ----------
-    n_transitions : int
-    tune : bool
-        Whether the proposal learns.
-    rng : numpy.random.Generator
-    q : ndarray of shape (D,)
-    args : tuple
-        Handed to the functions of `target`.
-    rows : Rows
-        Exact rows, and the others, which are sampled from.
-    rule : Rule
-        Decides from a sample of the log ratios of the others.
-    proposal : ProposalKernel
-    target : Target
-
-    Returns
-    -------
-    Outcome
+    The proposal learns while `tune`. `args` are handed to the functions of `target`. Exact rows are read at
+    every transition, the others are sampled from.
     """
     n_exact = rows.exact_rows.shape[0]
     n_accepted = n_used = n_stages = n_exhausted = n_clipped = 0
@@ -212,13 +185,8 @@ def sequential_test(
 ) -> tuple[Sample, int, int]:
     """Read more and more log ratios until the rule is satisfied, or others after a pilot.
 
-    Returns
-    -------
-    sample : Sample
-        Of the rows that decide.
-    stages : int
-    n_read : int
-        Rows that were read, those of a pilot too.
+    Returns the sample of the rows that decide, the number of stages, and that of the rows that were read,
+    those of a pilot too.
     """
     schedule, population = rule.schedule, rows.population
     block = schedule.block
@@ -305,3 +273,96 @@ def check_range(sample: Sample, width: float) -> None:
     """Raise `RangeBoundError` if a sample spans more than the range of all is said to be."""
     if sample.high - sample.low > width * (1.0 + _RELATIVE) + _ABSOLUTE:
         raise RangeBoundError(width, sample.n, sample.high - sample.low)
+
+
+class Current(NamedTuple):
+    """The sum of all local terms at a state, kept from one transition to the next."""
+
+    n_local: int  # N
+    q: Vector  # (D,): the state
+    total: Vector  # (1,): sum of l_i(q); NaN if it is not known
+
+
+def unknown_sum(n_local: int, q: Vector) -> Current:
+    """The sum at a state where nothing has been summed: NaN."""
+    return Current(n_local, q.copy(), np.array([np.nan]))
+
+
+@jitable
+def full_transitions(
+    n_transitions: int,
+    tune: bool,
+    rng: np.random.Generator,
+    q: Vector,
+    args: tuple[Any, ...],
+    current: Current,
+    rule: RuleFunctions,
+    proposal: ProposalKernel,
+    target: Target,
+) -> Outcome:
+    """Run Metropolis-Hastings transitions from `q`, of shape (D,), on all the data.
+
+    The proposal learns while `tune`. `args` are handed to the functions of `target`, of which `log_terms` and
+    `global_log_ratio` are called. `current` is read if it belongs to `q`, and left at the last state. Of the
+    rule `draw` is called: with all terms read, there is nothing else to decide.
+    """
+    n_local = current.n_local
+    n_accepted = n_used = n_stages = 0
+    accepted = False
+    mean = error = psi = math.nan
+    here = current.total[0]
+    if n_transitions and (math.isnan(here) or np.any(current.q != q)):
+        here = total(q, args, n_local, target)
+    if n_transitions:
+        current.total[0] = math.nan  # until the end, in case a user's proposal raises
+    for _ in range(n_transitions):
+        q_new, base = proposal.move(proposal, q, rng, args, target)
+        threshold = rule.draw(rng)
+        psi = (threshold - base) / n_local
+        if (
+            base == math.inf
+            and not np.all(q_new == q)
+            and not math.isnan(target.global_log_ratio(q, q, args))
+        ):
+            base = math.nan  # rounding has made the new density infinite: a chain would never leave it
+        if base == -math.inf or math.isnan(base):
+            accepted, mean, error = False, math.nan, math.nan
+        else:
+            there = total(q_new, args, n_local, target)
+            mean, error = (there - here) / n_local, 0.0
+            accepted = mean > psi and there < math.inf
+            n_used += n_local
+            n_stages += 1
+            if accepted:
+                here = there
+        if accepted:
+            q = q_new
+            n_accepted += 1
+        if tune:
+            proposal.adapt(proposal.state, q, accepted)
+    if n_transitions:
+        for i in range(len(q)):  # q[:] = ... takes numba seconds to compile
+            current.q[i] = q[i]
+        current.total[0] = here
+    return Outcome(q, n_accepted, n_used, n_stages, n_stages, 0, accepted, mean, error, psi)
+
+
+@jitable
+def total(q: Vector, args: tuple[Any, ...], n_local: int, target: Target) -> float:
+    """Sum of all local terms at q, by Neumaier's compensated summation.
+
+    A difference of two sums of a million terms is compared with a number of the order of one.
+    """
+    result = lost = 0.0
+    for start in range(0, n_local, CHUNK):
+        index = np.arange(start, min(start + CHUNK, n_local))
+        part = 0.0
+        for x in target.log_terms(q, index, args):
+            part += x
+        new = result + part
+        if abs(result) >= abs(part):
+            lost += (result - new) + part
+        else:
+            lost += (part - new) + result
+        result = new
+    return result + lost if math.isfinite(result) else result

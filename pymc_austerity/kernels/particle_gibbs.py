@@ -7,6 +7,8 @@ The log density of the states x_1, ..., x_T of a series, given all else, is writ
 where M_t is a normal density. n particles are drawn from M_1, M_2, ..., and weighted by w_t. The first of
 them is the present path, which is kept; it is given a new past at every time. One path is drawn in the end.
 That leaves the distribution of the path invariant for any n > 1: Lindsten, Jordan & Schoen (2014).
+
+The states of n particles are one vector, ordered by component. So the target takes them as they are.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
-from pymc_austerity.kernels.particle_moves import LinearMoves, called_moves, draw_states, linear_moves
 from pymc_austerity.target import Matrix, Target, Vector
+
+Parents = npt.NDArray[np.int32]
 
 
 class ImpossibleStateError(CompiledError):
@@ -30,66 +34,43 @@ class ImpossibleStateError(CompiledError):
 
 
 class Chains(NamedTuple):
-    """Elements that the states of chains are in, and how first states are drawn.
+    """Elements that the states of chains are in, and how first states are drawn."""
 
-    Attributes
-    ----------
-    starts : ndarray of int, shape (n_series + 1,)
-        First site of each series, and the number of sites.
-    elements : ndarray of int, shape (n_sites, D)
-        Places of the states in the vector of all states.
-    weighted : ndarray of bool, shape (n_sites,)
-        Where there are weights besides those of transitions.
-    mean : ndarray, shape (n_series, D)
-        Of first states.
-    root : ndarray, shape (n_series, D, D)
-        Cholesky factors of the precision of first states.
-    """
+    starts: Any  # (n_series + 1,): first site of each series, and the number of sites
+    elements: Any  # (n_sites, D): places of the states in the vector of all states
+    weighted: Any  # (n_sites,): where there are weights besides those of transitions
+    mean: Any  # (n_series, D): of first states
+    root: Any  # (n_series, D, D): Cholesky factors of the precision of first states
 
-    starts: Any
-    elements: Any
-    weighted: Any
+
+class LinearMoves(NamedTuple):
+    """Transitions whose mean is a linear function of the state before, and their weights a quadratic one."""
+
+    # mean, slope, root, weight, curvature (n_sites, D), or (n_sites, D, D): from x, the next state has mean
+    # ``mean + slope @ x`` and precision ``root @ root.T``; it adds ``weight @ x + x @ curvature @ x`` to the
+    # log weight of x. Of first states nothing is read.
     mean: Any
+    slope: Any
     root: Any
+    weight: Any
+    curvature: Any
 
 
 class ParticleFilter(NamedTuple):
-    """How paths are drawn.
+    """How paths are drawn."""
 
-    Attributes
-    ----------
-    n_particles : int
-        n.
-    is_linear : bool
-        Whether transitions are `LinearMoves`. Else the target is asked for them.
-    has_constants : bool
-        Whether transitions come with weights.
-    normalise : callable
-        `normalise`.
-    link : callable
-        `add_links`.
-    """
-
-    n_particles: Any
-    is_linear: Any
-    has_constants: Any
-    normalise: Callable[[Vector, Vector], float]
-    link: Callable[[Vector, Matrix, Matrix, Vector, bool, Vector], None]
+    n_particles: Any  # n
+    is_linear: Any  # Whether transitions are `LinearMoves`. Else the target is asked for them.
+    has_constants: Any  # Whether transitions come with weights
+    normalise: Callable[[Vector, Vector], float]  # `normalise`
+    link: Callable[[Vector, Matrix, Matrix, Vector, bool, Vector], None]  # `add_links`
 
 
 class ParticleOutcome(NamedTuple):
-    """Outcome of several sweeps in a row.
+    """Outcome of several sweeps in a row."""
 
-    Attributes
-    ----------
-    n_moved : int
-        States that are others than before the sweep, over all sweeps.
-    smallest_ess : float
-        The smallest effective sample size of the weights of a time.
-    """
-
-    n_moved: int
-    smallest_ess: float
+    n_moved: int  # States that are others than before the sweep, over all sweeps
+    smallest_ess: float  # The smallest effective sample size of the weights of a time
 
 
 @jitable
@@ -140,28 +121,13 @@ def particle_gibbs(
     rule: ParticleFilter,
     target: Target,
 ) -> ParticleOutcome:
-    """Draw the states of all series, each anew given its present states and all else.
+    """Draw all states, which change in place: each series anew given its present states and all else.
 
-    Parameters
-    ----------
-    n_sweeps : int
-    rng : numpy.random.Generator
-    states : ndarray
-        All states, changed in place.
-    args : tuple
-        Handed to the functions of `target`.
-    chains : Chains
-    linear : LinearMoves
-    rule : ParticleFilter
-    target : Target
-        Of m sites in `index`: ``log_terms(q, index, args)`` are m log weights of the states q there. If
-        transitions are not linear, ``transitions(q, index, args)`` is for each transition from a state of q,
-        at the site before, its log density at this same state (if there are constants), its gradient and its
-        negative Hessian there. States are ordered by component: m first components, then m second ones.
-
-    Returns
-    -------
-    ParticleOutcome
+    `args` are handed to the functions of `target`. Of m sites in `index`: ``log_terms(q, index, args)`` are m
+    log weights of the states q there. If transitions are not linear, ``transitions(q, index, args)`` is for
+    each transition from a state of q, at the site before, its log density at this same state (if there are
+    constants), its gradient and its negative Hessian there. States are ordered by component: m first
+    components, then m second ones.
 
     Raises
     ------
@@ -239,3 +205,124 @@ def draw_path(
         n_moved += moved
         chosen = parents[t, chosen]
     return n_moved, smallest_ess
+
+
+@jitable
+def add_links(
+    here: Vector, mean: Matrix, root: Matrix, log_det: Vector, is_linear: bool, log_weights: Vector
+) -> None:
+    """Add the log densities of the transitions from all particles to the present state.
+
+    That is the first of the states `here` (D n,). The transition of each particle has a mean, a root and its
+    log_det; `root` is the same for all if these are linear.
+    """
+    n, n_dim = mean.shape
+    for i in range(n):
+        k = 0 if is_linear else i
+        if not is_linear:
+            log_weights[i] += log_det[i]
+        for a in range(n_dim):
+            z = 0.0
+            for b in range(a, n_dim):
+                z += root[k, b, a] * (here[b * n] - mean[i, b])
+            log_weights[i] -= 0.5 * z * z
+
+
+@jitable
+def draw_states(
+    rng: np.random.Generator, parents: Parents, mean: Matrix, root: Matrix, is_shared: bool, here: Vector
+) -> None:
+    """Draw the states of all particles but the first, each from the transition of its parent."""
+    n, n_dim = parents.shape[0], root.shape[1]
+    for i in range(1, n):
+        parent = parents[i]
+        k = 0 if is_shared else parent
+        for a in range(n_dim - 1, -1, -1):
+            z = rng.standard_normal()
+            for b in range(a + 1, n_dim):
+                z -= root[k, b, a] * (here[b * n + i] - mean[parent, b])
+            here[a * n + i] = mean[parent, a] + z / root[k, a, a]
+
+
+@jitable
+def linear_moves(
+    site: int,
+    here: Vector,
+    table: LinearMoves,
+    has_constants: bool,
+    mean: Matrix,
+    root: Matrix,
+    log_weights: Vector,
+) -> None:
+    """Write how each state goes on to a site, and add what that weighs."""
+    n, n_dim = mean.shape
+    for a in range(n_dim):
+        for b in range(n_dim):
+            root[0, a, b] = table.root[site, a, b]
+    for i in range(n):
+        for a in range(n_dim):
+            x = table.mean[site, a]
+            for b in range(n_dim):
+                x += table.slope[site, a, b] * here[b * n + i]
+            mean[i, a] = x
+    if has_constants:
+        for i in range(n):
+            for a in range(n_dim):
+                slope = table.weight[site, a]
+                for b in range(n_dim):
+                    slope += table.curvature[site, a, b] * here[b * n + i]
+                log_weights[i] += slope * here[a * n + i]
+
+
+@jitable
+def factorise_move(i: int, found: Vector, start: int, mean: Matrix, root: Matrix, log_det: Vector) -> bool:
+    """Turn gradient and precision of transition number i into its mean and factor; False if it has none."""
+    n, n_dim = mean.shape
+    precision = start + n_dim * n + i
+    log_det[i] = 0.0
+    for a in range(n_dim):
+        for b in range(a + 1):
+            left = found[precision + (a * n_dim + b) * n]
+            for c in range(b):
+                left -= root[i, a, c] * root[i, b, c]
+            if a > b:
+                root[i, a, b] = left / root[i, b, b]
+            elif 0.0 < left < math.inf:
+                root[i, a, a] = math.sqrt(left)
+            else:
+                return False
+        log_det[i] += math.log(root[i, a, a])
+        x = found[start + a * n + i]
+        for c in range(a):
+            x -= root[i, a, c] * mean[i, c]
+        mean[i, a] = x / root[i, a, a]
+    return True
+
+
+@jitable
+def called_moves(
+    here: Vector,
+    found: Vector,
+    has_constants: bool,
+    mean: Matrix,
+    root: Matrix,
+    log_det: Vector,
+    log_weights: Vector,
+) -> None:
+    """Write how each state goes on, as the target says, and add what that weighs."""
+    n, n_dim = mean.shape
+    for i in range(n):
+        if not factorise_move(i, found, n if has_constants else 0, mean, root, log_det):
+            log_weights[i] = -math.inf
+            continue
+        if has_constants:
+            log_weights[i] += found[i] - log_det[i]
+            for a in range(n_dim):
+                log_weights[i] += 0.5 * mean[i, a] * mean[i, a]
+        for a in range(n_dim - 1, -1, -1):
+            x = mean[i, a]
+            for c in range(a + 1, n_dim):
+                x -= root[i, c, a] * mean[i, c]
+            mean[i, a] = x / root[i, a, a]
+        for a in range(n_dim):
+            mean[i, a] += here[a * n + i]

@@ -21,13 +21,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError
+from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
 from pymc_austerity.proposals.laplace import times_upper
-from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
-from pymc_austerity.target import Target, Vector
+from pymc_austerity.target import Index, Matrix, Target, Vector
 
 
 class DivergedError(CompiledError):
@@ -37,24 +36,16 @@ class DivergedError(CompiledError):
 
 
 class Dynamics(NamedTuple):
-    """Settings that the transitions of a chain have in common.
+    """Settings that the transitions of a chain have in common."""
 
-    Attributes
-    ----------
-    h, tau, kappa : float
-        Of the step size.
-    n, n_local : int
-        Rows of a minibatch, and all.
-    factor : ndarray of shape (D, D) or (0, 0)
-        L, upper triangular; empty for the identity.
-    """
-
+    # h, tau, kappa: of the step size
     h: float
     tau: float
     kappa: float
+    # n, n_local: rows of a minibatch, and all
     n: int
     n_local: int
-    factor: npt.NDArray[np.float64]
+    factor: Matrix  # (D, D) or (0, 0): L, upper triangular; empty for the identity
 
 
 class LangevinOutcome(NamedTuple):
@@ -75,26 +66,10 @@ def langevin_transitions(
     dynamics: Dynamics,
     target: Target,
 ) -> LangevinOutcome:
-    """Run transitions number `first`, `first` + 1, ... of a chain from `q`.
+    """Run transitions number `first`, `first` + 1, ... of a chain from `q`, of shape (D,).
 
-    Parameters
-    ----------
-    n_transitions, first : int
-    rng : numpy.random.Generator
-    q : ndarray of shape (D,)
-    args : tuple
-        Handed to the functions of `target`.
-    dynamics : Dynamics
-    target : Target
-        Its `global_gradient` and `local_gradient` are called.
-
-    Returns
-    -------
-    LangevinOutcome
-
-    Raises
-    ------
-    DivergedError
+    `args` are handed to the functions of `target`, of which `global_gradient` and `local_gradient` are
+    called. Raises DivergedError.
     """
     n, factor = dynamics.n, dynamics.factor
     a = dynamics.h
@@ -114,10 +89,44 @@ def langevin_transitions(
 
 
 @jitable
-def times_transposed(upper: npt.NDArray[np.float64], vector: Vector) -> Vector:
+def times_transposed(upper: Matrix, vector: Vector) -> Vector:
     """The transpose of an upper triangular matrix times a vector."""
     result = np.zeros(len(vector))
     for i in range(len(vector)):
         for j in range(i, len(vector)):
             result[j] += upper[i, j] * vector[i]
     return result
+
+
+class GradientsSeen(NamedTuple):
+    """Number of rows whose gradients were seen."""
+
+    n_rows: int
+
+
+@jitable
+def gradient_moments(
+    rng: np.random.Generator,
+    state: Vector,
+    args: tuple[Any, ...],
+    index: Index,
+    mean: Vector,
+    products: Matrix,
+    target: Target,
+) -> GradientsSeen:
+    """Add the gradients of l_i at `state` (D,) to a running mean and its sum of products (Welford 1962).
+
+    The rows are those of `index`, one after the other. `mean` (D,) and `products` (D, D) are zero before.
+    They are written over; of the products the lower triangle, with the sum of (g - mean)(g - mean)'. `rng` is
+    not used; every kernel has one.
+    """
+    n_dim = state.shape[0]
+    for k in range(index.shape[0]):
+        gradient = target.local_gradient(state, index[k : k + 1], args)
+        before = gradient - mean
+        for i in range(n_dim):
+            mean[i] += before[i] / (k + 1)
+        for i in range(n_dim):
+            for j in range(i + 1):
+                products[i, j] += (gradient[i] - mean[i]) * before[j]
+    return GradientsSeen(index.shape[0])

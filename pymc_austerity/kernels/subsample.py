@@ -45,31 +45,17 @@ def longest_block(ends: Index) -> int:
 
 
 class Rows(NamedTuple):
-    """The N local terms: exact rows, and N' others.
+    """The N local terms: exact rows, and N' others."""
 
-    Attributes
-    ----------
-    n_others : int
-        N'.
-    population : ndarray of int, shape (N' // block,)
-        Numbers of the blocks of others, in order: the work space of `draw_without_replacement`.
-    exact_rows : ndarray of int, shape (K,)
-        Positions of the rows that are evaluated at every step, in order.
-    others_before : ndarray of int, shape (K,)
-        How many others are before each exact row.
-    listed : ndarray of int32, shape (N',) or (0,)
-        The others by name, where they are no whole population: the rows that contain one element of a
-        variable.
-    first_stage : int
-        Of the stages of their test, where a schedule holds those of several populations.
-    """
-
-    n_others: int
+    n_others: int  # N'
+    # (N' // block,): numbers of the blocks of others, in order: the work space of `draw_without_replacement`
     population: Index
-    exact_rows: Index
-    others_before: Index
+    exact_rows: Index  # (K,): positions of the rows that are evaluated at every step, in order
+    others_before: Index  # (K,): how many others are before each exact row
+    # (N',) or (0,): the others by name, where they are no whole population: the rows that contain one element
+    # of a variable
     listed: npt.NDArray[np.int32]
-    first_stage: int
+    first_stage: int  # Of the stages of their test, where a schedule holds those of several populations
 
 
 def population_of(schedule: Schedule) -> Index:

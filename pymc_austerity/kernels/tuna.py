@@ -55,20 +55,11 @@ class RemainderBoundError(CompiledError):
 
 
 class TunaRule(NamedTuple):
-    """How rows are counted, and what happens where a bound is wrong.
-
-    Attributes
-    ----------
-    chi : float
-    violations : ndarray of int, shape (1,)
-        Counts terms that were larger than their bound.
-    debug : bool
-        Count them only; otherwise the first one is an error.
-    """
+    """How rows are counted, and what happens where a bound is wrong."""
 
     chi: float
-    violations: Index
-    debug: bool
+    violations: Index  # (1,): counts terms that were larger than their bound
+    debug: bool  # Count them only; otherwise the first one is an error
 
 
 @jitable
@@ -83,28 +74,10 @@ def tuna_transitions(
     proposal: ProposalKernel,
     target: Target,
 ) -> Outcome:
-    """Run TunaMH transitions from `q`.
+    """Run TunaMH transitions from `q`, of shape (D,). Terms count once for each time they are drawn.
 
-    Parameters
-    ----------
-    n_transitions : int
-    tune : bool
-        Whether the proposal learns.
-    rng : numpy.random.Generator
-    q : ndarray of shape (D,)
-    args : tuple
-        Handed to the functions of `target`.
-    rows : RowDraws
-        Bounds on the remainders, and how rows are drawn by them.
-    rule : TunaRule
-    proposal : ProposalKernel
-    target : Target
-        Its local terms are the remainders. `rows` is for its `features`.
-
-    Returns
-    -------
-    Outcome
-        Terms are counted once for each time they are drawn.
+    The proposal learns while `tune`. `args` are handed to the functions of `target`, whose local terms are
+    the remainders. `rows` has the bounds on these, by the `features` of the target, and draws rows by them.
     """
     n_local = rows.state.constants.shape[1]
     n_accepted = n_used = n_stages = n_exhausted = 0

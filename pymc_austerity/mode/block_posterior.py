@@ -18,25 +18,9 @@ from pymc_austerity.target import Index, Vector
 class BlockPosterior:
     """Value, gradient and Hessian of the log posterior by the free coordinates of a block.
 
-    Parameters
-    ----------
-    structure : TermStructure
-    point : dict of str to ndarray
-        Values of all variables. Those outside the block stay there, and coordinates that are not free.
-    whole_block : bool
-        Whether all coordinates are free; else those of variables that a local term contains.
-    elsewhere : callable, optional
-        Computes sums over all rows in other processes.
-
-    Attributes
-    ----------
-    structure : TermStructure
-    factorisation : Factorisation
-    likelihood : LogLikelihood
-        Of all rows: its designs are stored from the first pass on.
-    free : ndarray of bool, shape (D,)
-    free_names : list of str
-        Variables whose coordinates are free.
+    Coordinates that are not free stay at `point`, and variables outside the block. With `whole_block` all are
+    free; else those of variables that a local term contains. `elsewhere` computes sums over all rows in other
+    processes. The `likelihood` of all rows stores its designs from the first pass on.
     """
 
     def __init__(
@@ -71,13 +55,7 @@ class BlockPosterior:
         return q
 
     def density(self, positions: Index | None = None) -> Density:
-        """The log posterior by the free coordinates.
-
-        Parameters
-        ----------
-        positions : ndarray of int, optional
-            Rows that are scaled up to all; by default all.
-        """
+        """The log posterior by the free coordinates, with the rows at `positions` scaled up to all."""
         fact = self.factorisation
         weight = 1.0 if positions is None else fact.n_local / len(positions)
         likelihood = self.likelihood if positions is None else self._function.likelihood(positions)

@@ -46,21 +46,10 @@ _FEW = 1000
 def expand(structure: TermStructure, expansion: Expansion, slopes: Sequence[np.ndarray]) -> Factorisation:
     """The factorisation whose local terms are Taylor remainders.
 
-    Parameters
-    ----------
-    structure : TermStructure
-        Of the factorisation to expand.
-    expansion : Expansion
-        Center, and sums of the gradients and Hessians of the local terms there; in features of the block,
-        if there are any.
-    slopes : sequence of ndarray (k, n)
-        For each term its derivatives by its predictors at the center, if it has few and they are stored; see
-        `LikelihoodAt`.
-
-    Returns
-    -------
-    Factorisation
-        With the same block and the same sum (but for a constant).
+    It has the same block and the same sum (but for a constant). `structure` is that of the factorisation to
+    expand. `expansion` has the center, and sums of the gradients and Hessians of the local terms there; in
+    features of the block, if there are any. `slopes` (k, n) are for each term its derivatives by its
+    predictors at the center, if it has few and they are stored; see `LikelihoodAt`.
     """
     inner = _Expander(structure, expansion, slopes).result(structure.forms)
     found = structure.features

@@ -1,25 +1,34 @@
-"""`find_mode`: a starting point near the posterior mode, found on a subsample first."""
+"""`find_mode`: a starting point near the posterior mode, found on a subsample first.
+
+The search is by Newton's method in few dimensions, else by L-BFGS. Modes that say little of the posterior
+get a warning: those at which a scale vanishes, and those whose components may change places.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 from pymc.initial_point import PointType
+from pymc.logprob.transforms import LogTransform
+from pytensor.gradient import grad
 from pytensor.graph.basic import Variable
+from scipy.optimize import minimize
 
 from pymc_austerity.exceptions import NoNormalApproximationError, UnsuitableError, warn
 from pymc_austerity.mode.block_posterior import BlockPosterior
-from pymc_austerity.mode.gradient_ascent import GradientPosterior, ascend, is_finite
-from pymc_austerity.mode.newton import CountedDensity, NoMaximumError, climb
+from pymc_austerity.mode.newton import CountedDensity, Density, NoMaximumError, are_finite, climb
 from pymc_austerity.mode.search import samples_of_rows
-from pymc_austerity.mode.untypical_modes import vanishing_scales, warn_of_permutations, warn_of_vanishing
-from pymc_austerity.model.factorisation import Factorisation, point_of
+from pymc_austerity.model.factorisation import CHUNK, Factorisation, point_of
 from pymc_austerity.model.factorise import factorise, model_of, value_variables
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.model.structure.local_terms import rows_within
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.target import Index, Vector
@@ -32,6 +41,15 @@ _HESSIAN_UP_TO = 50
 # Gradient that is small enough for a start, in units of the standard deviations at the first point.
 _CLOSE = 1e-4
 _SEED = 2014
+# Shares of a scale at which the density is looked at: where it rises at each, it is taken to rise for ever.
+_SHARES = (0.1, 0.01)
+# A scale that has come down to this share of its first value is on its way to zero.
+_TINY = 1e-4
+# Log densities are equal, and points are different, up to these. Between two modes it is lower by more than
+# the last: two points of one hill are not two modes.
+_EQUAL, _DIFFERENT, _VALLEY = 1e-9, 1e-3, 0.1
+# Components among which permutations are looked for.
+_MOST_COMPONENTS = 20
 
 
 def find_mode(
@@ -129,85 +147,147 @@ def _found(
     fact = factorise(model, value_vars, initial_point=point)
     climbers = _climbers(fact, point, max_iterations)
     climber = next(climbers)
-    q = start = np.concatenate([np.ravel(point[name]) for name in fact.var_names]).astype(np.float64)
+    q = start = climber.posterior.start
     for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED), fact.n_rows):
         end, problem = climber(q, positions)
         q = q if problem and positions is not None else end  # few rows may have no mode
     if problem:  # as at the kinks of a density, where curvatures say nothing
         for by_gradient in climbers:
             q, problem = by_gradient(q, None)
-    names = vanishing_scales(model, fact, climber.value, start, q, stalled=bool(problem))
+    names = _vanishing_scales(model, fact, climber.value, start, q, stalled=bool(problem))
     if names:
-        warn_of_vanishing(names)
-        problem = ""
-    if problem:
+        warn(
+            f"find_mode found no mode: the log density rises for ever as {' and '.join(names)} "
+            f"{'goes' if len(names) == 1 else 'go'} to zero, as the joint density of a hierarchy does, far "
+            "from the bulk of the posterior. Fix the scale (leave it out of vars), or write the hierarchy "
+            "non-centred."
+        )
+    elif problem:
         warn(
             f"find_mode did not converge on the full data ({problem}, max_iterations={max_iterations}); the "
             "point is no worse than the start, but may be far from the mode."
         )
     found = constrained(model, point_of(fact, q, point))
-    warn_of_permutations(model, fact, climber.value, q, found)
+    _warn_of_permutations(model, fact, climber.value, q, found)
     return found
 
 
-class _Newton:
-    """Climbs by the gradient and the Hessian."""
+class _Climber(NamedTuple):
+    """A log posterior, and a way to climb it."""
 
-    def __init__(self, posterior: BlockPosterior, max_iterations: int) -> None:
-        self._posterior, self._max_iterations = posterior, max_iterations
-
-    def value(self, q: Vector) -> float:
-        """The log density on all rows."""
-        return self._posterior.density()(q)[0]
-
-    def __call__(self, q: Vector, positions: Index | None) -> tuple[Vector, str]:
-        """A point that is no lower, on some rows or on all, and what went wrong."""
-        try:
-            counted = CountedDensity(self._posterior.density(positions))
-            end, success = climb(counted, q, self._max_iterations, _CLOSE)
-        except NoMaximumError as error:
-            return q, error.reason
-        return end, "" if success else "the limit on iterations was reached, or the density rises for ever"
-
-
-class _Gradient:
-    """Climbs by the gradient alone."""
-
-    def __init__(self, posterior: GradientPosterior, max_iterations: int) -> None:
-        self._posterior, self._max_iterations = posterior, max_iterations
+    posterior: BlockPosterior | _GradientPosterior
+    # ``(density, q) -> (end, problem)``: a point that is no lower, and what went wrong
+    climb: Callable[[Any, Vector], tuple[Vector, str]]
 
     def value(self, q: Vector) -> float:
         """The log density on all rows."""
-        return self._posterior.density()(q)[0]
+        value: float = self.posterior.density()(q)[0]
+        return value
 
     def __call__(self, q: Vector, positions: Index | None) -> tuple[Vector, str]:
         """A point that is no lower, on some rows or on all, and what went wrong."""
-        return ascend(self._posterior.density(positions), q, self._max_iterations)
+        return self.climb(self.posterior.density(positions), q)
 
 
-def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Iterator[_Newton | _Gradient]:
+def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Iterator[_Climber]:
     """Newton's method where a Hessian is cheap and finite at the start, then the gradient alone."""
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     structure = TermStructure(fact)
     if n_dim <= _HESSIAN_UP_TO and fact.locals and structure.has_functions_in_block:
         try:
             posterior = BlockPosterior(structure, point, whole_block=True)
-            if is_finite(*posterior.density()(posterior.start)):
-                yield _Newton(posterior, max_iterations)
+            if are_finite(*posterior.density()(posterior.start)):
+                yield _Climber(posterior, partial(_by_newton, max_iterations=max_iterations))
         except NoNormalApproximationError as error:
             logger.debug("No Hessian: %s", error)
     # Interpreted, the search is over before compilation would be. PyTensor's compiled functions are stable
     # numerically in places where these are not.
     for mode in (INTERPRETED, None):
-        by_gradient = GradientPosterior(fact, point, mode)
+        by_gradient = _GradientPosterior(fact, point, mode)
         value, gradient = by_gradient.density()(by_gradient.start)
-        if is_finite(value, gradient):
-            yield _Gradient(by_gradient, max_iterations)
+        if are_finite(value, gradient):
+            yield _Climber(by_gradient, partial(_by_gradient, max_iterations=max_iterations))
             return
     raise UnsuitableError(
         f"The log density or its gradient is not finite at the start (log density {value}); give "
         "find_mode an initial_point where it is."
     )
+
+
+def _by_newton(density: Density, start: Vector, max_iterations: int) -> tuple[Vector, str]:
+    """Climb by the gradient and the Hessian."""
+    try:
+        end, success = climb(CountedDensity(density), start, max_iterations, _CLOSE)
+    except NoMaximumError as error:
+        return start, error.reason
+    return end, "" if success else "the limit on iterations was reached, or the density rises for ever"
+
+
+def _by_gradient(
+    density: Callable[[Vector], tuple[float, Vector]], start: Vector, max_iterations: int
+) -> tuple[Vector, str]:
+    """Climb by L-BFGS from `start`, never to a lower point. Returns a point, and what went wrong."""
+    lowest, _ = density(start)
+
+    def negative(q: Vector) -> tuple[float, Vector]:
+        value, gradient = density(q)
+        if not are_finite(value, gradient):
+            return np.inf, np.zeros_like(q)
+        return -value, -gradient
+
+    options = {"maxiter": max_iterations, "maxcor": 20}
+    found = minimize(negative, start, jac=True, method="L-BFGS-B", options=options)
+    if -found.fun < lowest:
+        return start, "no better point was found"
+    return found.x, "" if found.success else str(found.message)
+
+
+class _GradientPosterior:
+    """Log posterior and gradient by the vector q of a block, on all rows or on some that stand for all.
+
+    Variables outside the block stay at their values in `point`.
+    """
+
+    def __init__(self, fact: Factorisation, point: PointType, mode: Any) -> None:
+        self._fact = fact
+        self._point = point
+        self.start = np.concatenate([np.ravel(point[n]) for n in fact.var_names]).astype(np.float64)
+        wrt = [fact.graph.values[n] for n in fact.var_names]
+        self._global = fact.compile(_with_gradient(fact.global_graph, wrt), [], mode=mode)
+        self._local = [
+            fact.compile(_with_gradient(term.rows.sum(), wrt), [term.index], mode=mode)
+            for term in fact.locals
+        ]
+
+    def density(self, positions: Index | None = None) -> Callable[[Vector], tuple[float, Vector]]:
+        """The log posterior with the local terms at `positions`, in increasing order, scaled up to all."""
+        fact = self._fact
+        weight = 1.0 if positions is None else fact.n_local / len(positions)
+        chunks, start = [], 0
+        for k, term in enumerate(fact.locals):
+            own = range(term.size) if positions is None else rows_within(positions, start, term.size)
+            chunks += [(k, own[a : a + CHUNK]) for a in range(0, len(own), CHUNK)]
+            start += term.size
+
+        @np.errstate(all="ignore")
+        def at(q: Vector) -> tuple[float, Vector]:
+            values = fact.point_values(point_of(fact, q, self._point))
+            total, slope = _flat(self._global(*values, *fact.leaf_values))
+            for k, index in chunks:
+                part, part_slope = _flat(self._local[k](*values, np.asarray(index), *fact.leaf_values))
+                total, slope = total + weight * part, slope + weight * part_slope
+            return total, slope
+
+        return at
+
+
+def _with_gradient(density: Variable, wrt: list[Variable]) -> list[Variable]:
+    slopes = grad(density, wrt, disconnected_inputs="ignore")
+    return [density, *slopes]
+
+
+def _flat(outputs: list[Vector]) -> tuple[float, Vector]:
+    return float(outputs[0]), np.concatenate([np.ravel(g) for g in outputs[1:]])
 
 
 def constrained(model: pm.Model, point: PointType) -> dict[str, np.ndarray]:
@@ -216,3 +296,115 @@ def constrained(model: pm.Model, point: PointType) -> dict[str, np.ndarray]:
     values = model.replace_rvs_by_values([rv + 0 for rv in rvs])
     function = model.compile_fn(values, inputs=model.value_vars, on_unused_input="ignore", mode=INTERPRETED)
     return dict(zip((rv.name for rv in rvs), function(point), strict=True))
+
+
+def _vanishing_scales(
+    model: pm.Model,
+    fact: Factorisation,
+    log_density: Callable[[Vector], float],
+    start: Vector,
+    q: Vector,
+    *,
+    stalled: bool,
+) -> list[str]:
+    """Names of positive variables that were on their way to zero, with a log density that keeps rising.
+
+    The search for the mode led from the vector `start` of a block to q. If it `stalled`, without a maximum,
+    the density need not rise in the scale alone: effects go to zero together with their scale.
+    """
+    here = log_density(q)
+    found, variables = [], _variables(model)
+    for name, places in _places(fact).items():
+        variable = variables[name]
+        if not isinstance(model.rvs_to_transforms[variable], LogTransform):
+            continue
+        fallen = [place for place in places if q[place] - start[place] < math.log(_TINY)]
+        if fallen and (stalled or any(_rises(log_density, here, q, place) for place in fallen)):
+            found.append(str(variable.name))
+    return found
+
+
+def _rises(log_density: Callable[[Vector], float], here: float, q: Vector, place: int) -> bool:
+    """Does the log density, `here` at q, rise as the scale whose logarithm is q[place] goes to zero?"""
+    heights = [here]
+    for share in _SHARES:
+        smaller = q.copy()
+        smaller[place] += math.log(share)
+        heights.append(log_density(smaller))
+    return bool(np.all(np.diff(heights) > 0.0))
+
+
+def _warn_of_permutations(
+    model: pm.Model,
+    fact: Factorisation,
+    log_density: Callable[[Vector], float],
+    q: Vector,
+    values: Mapping[str, np.ndarray],
+) -> None:
+    """Warn if exchanging components of variables leads from the mode q to another one as high.
+
+    `values` are those of the random variables at q, by name.
+    """
+    height = log_density(q)
+    for names in _with_components(model, fact, values):
+        exchanged = dict(values)
+        for name in names:
+            # The first two components in each other's place.
+            exchanged[name] = values[name][..., [1, 0, *range(2, values[name].shape[-1])]]
+        other = _vector_of(model, fact, exchanged)
+        apart = np.abs(other - q).max()
+        tolerance = _EQUAL * (1.0 + abs(height))
+        if apart <= _DIFFERENT or not abs(log_density(other) - height) <= tolerance:
+            continue
+        if log_density((q + other) / 2.0) < height - _VALLEY - tolerance:
+            warn(
+                f"The posterior has several modes of equal height: exchanging components of "
+                f"{' and '.join(names)} leaves the log density as it is. find_mode returns one of them, and "
+                "chains that start elsewhere may stay at others. Order the components "
+                "(transform=pm.distributions.transforms.ordered)."
+            )
+            return
+
+
+def _with_components(
+    model: pm.Model, fact: Factorisation, values: Mapping[str, np.ndarray]
+) -> Iterator[tuple[str, ...]]:
+    """Variables whose components may have to change places together: all of one length, then each alone."""
+    of_length: dict[int, list[str]] = {}
+    variables = _variables(model)
+    for name in fact.var_names:
+        variable = variables[name].name
+        if values[variable].ndim and 2 <= values[variable].shape[-1] <= _MOST_COMPONENTS:
+            of_length.setdefault(values[variable].shape[-1], []).append(variable)
+    for names in of_length.values():
+        yield tuple(names)
+        if len(names) > 1:
+            yield from ((name,) for name in names)
+
+
+def _vector_of(model: pm.Model, fact: Factorisation, values: Mapping[str, np.ndarray]) -> Vector:
+    """The vector q of a block at given values of the random variables."""
+    variables, graphs = _variables(model), []
+    for name in fact.var_names:
+        variable = variables[name]
+        transform = model.rvs_to_transforms[variable]
+        graphs.append(variable if transform is None else transform.forward(variable, *variable.owner.inputs))
+    function = pm.compile(model.free_RVs, graphs, mode=INTERPRETED, on_unused_input="ignore")
+    with np.errstate(all="ignore"):  # values that a transform does not allow, as of ordered variables
+        parts = function(*(values[variable.name] for variable in model.free_RVs))
+    return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
+
+
+def _variables(model: pm.Model) -> dict[str, Variable]:
+    """Free random variables by the names of their value variables."""
+    return {model.rvs_to_values[variable].name: variable for variable in model.free_RVs}
+
+
+def _places(fact: Factorisation) -> dict[str, range]:
+    """Coordinates of q of each variable of the block."""
+    result, first = {}, 0
+    for name in fact.var_names:
+        size = math.prod(fact.graph.values[name].type.shape)
+        result[name] = range(first, first + size)
+        first += size
+    return result

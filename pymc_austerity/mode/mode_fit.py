@@ -22,7 +22,7 @@ from pymc_austerity.model.structure.feature_map import FeatureMap
 from pymc_austerity.model.structure.log_likelihood import LogLikelihood
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals.laplace import squared, times_upper
-from pymc_austerity.target import Expansion, Index, LinearPredictor, QuadraticProxy, Vector
+from pymc_austerity.target import Expansion, Index, LinearPredictor, Matrix, QuadraticProxy, Vector
 
 logger = logging.getLogger(__name__)
 
@@ -41,34 +41,19 @@ ADVICE = (
 
 
 class ModeReport(NamedTuple):
-    """Report of the search for the mode.
+    """Report of the search for the mode."""
 
-    Attributes
-    ----------
-    passes : int
-        Evaluations of value, gradient and Hessian of the log density on all rows.
-    gradient_norm : float
-        Of the gradient at the center, in posterior standard deviations.
-    condition : float
-        Condition number of the precision, scaled to a unit diagonal.
-    seconds : float
-    n_starts, n_modes : int
-        Points the first search started from, and distinct modes that it found. There is one start if the log
-        density is known to be concave.
-    acceptance : float
-        Acceptance rate of independent proposals from the fitted distribution, by `draws` draws of it.
-    remainder_sd : float
-        Standard deviation over these draws of the sum of the sampled remainders.
-    """
-
-    passes: int
-    gradient_norm: float
-    condition: float
+    passes: int  # Evaluations of value, gradient and Hessian of the log density on all rows
+    gradient_norm: float  # Of the gradient at the center, in posterior standard deviations
+    condition: float  # Condition number of the precision, scaled to a unit diagonal
     seconds: float
+    # n_starts, n_modes: points the first search started from, and distinct modes that it found. There is one
+    # start if the log density is known to be concave.
     n_starts: int
     n_modes: int
+    # Acceptance rate of independent proposals from the fitted distribution, by `draws` draws of it
     acceptance: float
-    remainder_sd: float
+    remainder_sd: float  # Standard deviation over these draws of the sum of the sampled remainders
 
     @property
     def is_poor(self) -> bool:
@@ -91,23 +76,12 @@ class ModeReport(NamedTuple):
 
 
 class FittedTerms(NamedTuple):
-    """Results of the search, with what has the size of the data.
-
-    Attributes
-    ----------
-    mode_fit : ModeFit
-    expanded : Factorisation
-        With remainders for local terms, if a Taylor polynomial was wanted.
-    structure : TermStructure
-        Of the local terms that were expanded.
-    likelihood : LogLikelihood
-        Their sum over all rows.
-    """
+    """Results of the search, with what has the size of the data."""
 
     mode_fit: ModeFit
-    expanded: Factorisation
-    structure: TermStructure
-    likelihood: LogLikelihood
+    expanded: Factorisation  # With remainders for local terms, if a Taylor polynomial was wanted
+    structure: TermStructure  # Of the local terms that were expanded
+    likelihood: LogLikelihood  # Their sum over all rows
 
     @property
     def features(self) -> FeatureMap:
@@ -115,12 +89,7 @@ class FittedTerms(NamedTuple):
         return self.likelihood.features
 
     def rows_to_bound(self, with_curvature: Container[str]) -> tuple[RowFunction | LinearPredictor, ...]:
-        """Row functions of all terms, which bounds need, or linear predictors.
-
-        Parameters
-        ----------
-        with_curvature : container of str
-            Names of terms whose bounds the user gives: their linear predictor is enough.
+        """Row functions of all terms, or the linear predictors of those whose bounds the user gives.
 
         Raises
         ------
@@ -137,48 +106,25 @@ class FittedTerms(NamedTuple):
 
 
 class ModeFit(NamedTuple):
-    """Results of the search; a few arrays of the size of the block.
+    """Results of the search; a few arrays of the size of the block."""
 
-    Attributes
-    ----------
-    proxy : QuadraticProxy
-        What proposals are fitted to.
-    expansion : Expansion or None
-        For a control variate.
-    exact : ndarray of int
-        Rows to evaluate at every step.
-    certificate : RemainderCertificate or None
-        A bound on the remainders of the other rows.
-    no_certificate : str
-        The reason why no bound is known, if there is none.
-    rounding : float
-        What rounding may add to a remainder.
-    free : ndarray of bool, shape (D,)
-        The d coordinates that were fitted.
-    whiten, unwhiten : ndarray of shape (d, d)
-        Of these coordinates, see `QuadraticProxy.factors`. Computed once: another process may use another
-        number of threads, and get other last digits.
-    report : ModeReport
-    at : ndarray of shape (D,)
-        q at which the local terms are expanded, if they are.
-    of_features : tuple of two ndarray of shape (p, p), optional
-        Whitening and unwhitening of features of the block, if the local terms are expanded in these.
-    """
-
-    proxy: QuadraticProxy
-    expansion: Expansion | None
-    exact: Index
-    certificate: RemainderCertificate | None
-    no_certificate: str
-    rounding: float
-    free: npt.NDArray[np.bool_]
-    whiten: npt.NDArray[np.float64]
-    unwhiten: npt.NDArray[np.float64]
+    proxy: QuadraticProxy  # What proposals are fitted to
+    expansion: Expansion | None  # For a control variate
+    exact: Index  # Rows to evaluate at every step
+    certificate: RemainderCertificate | None  # A bound on the remainders of the other rows
+    no_certificate: str  # The reason why no bound is known, if there is none
+    rounding: float  # What rounding may add to a remainder
+    free: npt.NDArray[np.bool_]  # (D,): the d coordinates that were fitted
+    # whiten, unwhiten (d, d): of these coordinates, see `QuadraticProxy.factors`. Computed once: another
+    # process may use another number of threads, and get other last digits.
+    whiten: Matrix
+    unwhiten: Matrix
     report: ModeReport
-    at: Vector
-    of_features: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+    at: Vector  # (D,): q at which the local terms are expanded, if they are
+    # (p, p): whitening and unwhitening of features of the block, if the local terms are expanded in these
+    of_features: tuple[Matrix, Matrix] | None = None
 
-    def padded_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def padded_factors(self) -> tuple[Matrix, Matrix]:
         """`whiten` (d, D) and `unwhiten` (D, d) with zeros for coordinates that were not fitted."""
         whiten = np.zeros((len(self.whiten), len(self.free)))
         whiten[:, self.free] = self.whiten
@@ -186,7 +132,7 @@ class ModeFit(NamedTuple):
         unwhiten[self.free] = self.unwhiten
         return whiten, unwhiten
 
-    def bound_factors(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def bound_factors(self) -> tuple[Matrix, Matrix]:
         """Whitening factors of what the local terms are expanded in: features, or the block."""
         return self.padded_factors() if self.of_features is None else self.of_features
 
@@ -226,24 +172,9 @@ def start_near(
     chain that would begin there, because nobody has said where, begins at such a draw. A state that was
     chosen is kept, with a warning.
 
-    Parameters
-    ----------
-    mode_fit : ModeFit
-    q : ndarray of shape (D,)
-        Where the chain is to begin.
-    default : callable
-        Returns the model's initial point, where chains begin if nobody says where: `pm.sample` adds no jitter
-        if it is given a step. It is asked only if q is far.
-    names : str
-        Of the variables, for the warning.
-    rng : Generator
-    log_density : callable
-        Of the model, at a state of the block.
-
-    Returns
-    -------
-    ndarray of shape (D,)
-        Coordinates that were not fitted are those of `q`.
+    `default` returns the model's initial point, where chains begin if nobody says where: `pm.sample` adds no
+    jitter if it is given a step. It is asked only if q is far. `names` are those of the variables, for the
+    warning. Coordinates that were not fitted stay those of `q`.
     """
     mode = mode_fit.proxy.mode[mode_fit.free]
     n_dim = len(mode)

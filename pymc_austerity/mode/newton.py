@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from pymc_austerity import work
 from pymc_austerity.target import Matrix, QuadraticProxy, Vector
 
+# ``(q) -> (value, gradient, Hessian)``
 Density = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Gradient at which a search has converged, in units of the standard deviations at its start.
@@ -40,28 +41,14 @@ OF_STEP, _OF_REGION = 0.25, 1.0
 
 
 class Maximum(NamedTuple):
-    """A maximum of a log density.
+    """A maximum of a log density."""
 
-    Attributes
-    ----------
-    q : ndarray of shape (D,)
-    value : float
-    precision : ndarray of shape (D, D)
-        Minus the Hessian; positive definite.
-    gradient_norm : float
-        Of the gradient at q in units of posterior standard deviations.
-    newton_step : ndarray of shape (D,)
-        From q to where the gradient vanishes, by the curvature.
-    passes : int
-        Evaluations of the density.
-    """
-
-    q: Vector
+    q: Vector  # (D,)
     value: float
-    precision: Matrix
-    gradient_norm: float
-    newton_step: Vector
-    passes: int
+    precision: Matrix  # (D, D): minus the Hessian; positive definite
+    gradient_norm: float  # Of the gradient at q in units of posterior standard deviations
+    newton_step: Vector  # (D,): from q to where the gradient vanishes, by the curvature
+    passes: int  # Evaluations of the density
 
     @property
     def mode(self) -> Vector:
@@ -74,44 +61,29 @@ class Maximum(NamedTuple):
         return self.value - 0.5 * float(np.linalg.slogdet(self.precision)[1])
 
 
+def maximum_at(q: Vector, value: float, gradient: Vector, hessian: Matrix, passes: int) -> Maximum:
+    """The maximum near q by value and derivatives there; the Hessian is negative definite."""
+    step = np.linalg.solve(-hessian, gradient)
+    norm = math.sqrt(max(float(gradient @ step), 0.0))
+    return Maximum(q, value, -hessian, norm, step, passes)
+
+
 class NoMaximumError(Exception):
     """There is no maximum, or none that is a single point.
 
-    Attributes
-    ----------
-    direction : ndarray of shape (D,)
-        Along it the log density is flat, or rises for ever; zero if none is known.
-    reason : str
-    passes : int
-        Evaluations of the density.
+    Along `direction` (D,) the log density is flat, or rises for ever; it is zero if none is known. `passes`
+    are evaluations of the density.
     """
 
     def __init__(self, direction: Vector, reason: str, passes: int) -> None:
         super().__init__(reason)
-        self.direction = direction
-        self.reason = reason
-        self.passes = passes
+        self.direction, self.reason, self.passes = direction, reason, passes
 
 
 def maximise(density: Density, start: Vector, near: float = NEAR) -> Maximum:
-    """Climb from `start` to a local maximum.
+    """Climb from `start` to a local maximum, as `near` as a Newton step of that many standard deviations.
 
-    Parameters
-    ----------
-    density : callable
-        ``(q) -> (value, gradient, Hessian)``.
-    start : ndarray of shape (D,)
-    near : float
-        Length of the Newton step, in posterior standard deviations, that is left at the end.
-
-    Returns
-    -------
-    Maximum
-
-    Raises
-    ------
-    NoMaximumError
-        With the direction in which there is none.
+    Raises NoMaximumError, with the direction in which there is none.
     """
     counted = CountedDensity(density)
     q, maximum = newton_steps(counted, start, near)
@@ -146,20 +118,20 @@ def newton_steps(counted: CountedDensity, start: Vector, near: float) -> tuple[V
         value, gradient, hessian = counted.finite(q)
         if flat_direction(-hessian) is not None:
             return q, None
-        step = np.linalg.solve(-hessian, gradient)
-        norm = math.sqrt(max(float(gradient @ step), 0.0))
+        here = maximum_at(q, value, gradient, hessian, counted.passes)
+        norm = here.gradient_norm
         if norm < _EXACT or (norm < near and norm < _SHRINKS * last):
-            return q, Maximum(q, value, -hessian, norm, step, counted.passes)
-        length = _length_uphill(counted, q, value, step, norm)
+            return q, here
+        length = _length_uphill(counted, here)
         if length == 0.0:
             return q, None
-        q, last = q + length * step, norm if length == 1.0 else math.inf
+        q, last = q + length * here.newton_step, norm if length == 1.0 else math.inf
     return q, None
 
 
-def _length_uphill(counted: CountedDensity, q: Vector, value: float, step: Vector, norm: float) -> float:
+def _length_uphill(counted: CountedDensity, here: Maximum) -> float:
     """The share of a Newton step that raises the density by a part of what its slope promises, or zero."""
-    length = 1.0
+    q, value, norm, step, length = here.q, here.value, here.gradient_norm, here.newton_step, 1.0
     while length > _SHORTEST:
         # Close to a maximum what is gained is lost in the rounding of the value. Far out it may overflow.
         if norm < _CLOSE or value + _PROMISE * length * norm**2 < counted(q + length * step)[0] < math.inf:
@@ -176,12 +148,8 @@ def climb(
 ) -> tuple[Vector, bool]:
     """Trust-region Newton in units in which the curvature at `start` is one. Did it converge?
 
-    It has converged where the gradient, in these units, is below `tolerance`.
-
-    Raises
-    ------
-    NoMaximumError
-        If the density or a derivative is not finite at `start`.
+    It has converged where the gradient, in these units, is below `tolerance`. Raises NoMaximumError if the
+    density or a derivative is not finite at `start`.
     """
     _, _, hessian = counted.finite(start)
     counted.factor = _OF_REGION
@@ -218,17 +186,14 @@ def climb(
 def _at(counted: CountedDensity, q: Vector) -> Maximum:
     """The maximum at q, with its curvature; an error if q is none."""
     value, gradient, hessian = counted.finite(q)
-    precision = -hessian
-    flat = flat_direction(precision)
+    flat = flat_direction(-hessian)
     if flat is not None:
         raise NoMaximumError(
             flat,
             "the search came to where the log density has no curvature (flat, or made of straight pieces)",
             counted.passes,
         )
-    step = np.linalg.solve(precision, gradient)
-    norm = math.sqrt(max(float(gradient @ step), 0.0))
-    return Maximum(q, value, precision, norm, step, counted.passes)
+    return maximum_at(q, value, gradient, hessian, counted.passes)
 
 
 def flat_direction(precision: Matrix) -> Vector | None:
@@ -270,7 +235,12 @@ class CountedDensity:
     def finite(self, q: Vector) -> tuple[float, Vector, Matrix]:
         """Value, gradient and Hessian at q, where they have to be finite."""
         result = self(q)
-        if not all(np.all(np.isfinite(part)) for part in result):
+        if not are_finite(*result):
             reason = "the log density or a derivative is not finite at the start"
             raise NoMaximumError(np.zeros_like(q), reason, self.passes)
         return result
+
+
+def are_finite(*parts: float | np.ndarray) -> bool:
+    """Are all these numbers finite?"""
+    return all(bool(np.all(np.isfinite(part))) for part in parts)

@@ -1,4 +1,8 @@
-"""The search for the posterior mode of a block: from several starts on a subsample, then on all data."""
+"""The search for the posterior mode of a block: from several starts on a subsample, then on all data.
+
+Where the posterior is known to be log-concave it has one mode, and one start leads there. That is so for
+regressions with canonical links, for probits, and for many others, under normal priors.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
+from pymc.distributions.continuous import FlatRV
 from pymc.initial_point import PointType
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import LogisticRV, MvNormalRV, NormalRV
 
 from pymc_austerity import work
+from pymc_austerity.bounds.expressions.curvature import is_concave
 from pymc_austerity.exceptions import NoNormalApproximationError, warn
 from pymc_austerity.mode.block_posterior import BlockPosterior
-from pymc_austerity.mode.concavity import is_log_concave
 from pymc_austerity.mode.newton import NEAR, Maximum, NoMaximumError, maximise
 from pymc_austerity.model.starting_point import dispersed_points
+from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
 from pymc_austerity.target import Index, Vector
 
@@ -37,6 +46,8 @@ _MOST_MODES, _SHARE = 3, 1e-3
 # And what further starts are taken to need at least, relative to those before.
 _FIRST_PASSES, _PASSES, _NO_LESS = 3, 2, 0.5
 _SEED = 2017
+# Distributions whose log densities are concave for all parameters.
+_CONCAVE = (FlatRV, LogisticRV, MvNormalRV, NormalRV)
 
 
 def samples_of_rows(
@@ -73,18 +84,11 @@ def some_at_random(n_rows: int, size: int, rng: np.random.Generator) -> Index:
 
 
 class Located(NamedTuple):
-    """The point at which the local terms are expanded, and how it was found.
+    """The point at which the local terms are expanded, and how it was found."""
 
-    Attributes
-    ----------
-    maximum : Maximum
-        Value and curvature there; a maximum if it was searched for.
-    n_starts, n_modes : int
-        Points the first search started from, and modes that it found; 0 if nothing was searched for. There is
-        one start if there can be one mode only.
-    """
-
-    maximum: Maximum
+    maximum: Maximum  # Value and curvature there; a maximum if it was searched for
+    # n_starts, n_modes: points the first search started from, and modes that it found; 0 if nothing was
+    # searched for. There is one start if there can be one mode only.
     n_starts: int
     n_modes: int
 
@@ -92,12 +96,7 @@ class Located(NamedTuple):
 class ModeSearch:
     """The search for the highest mode: from several starts, but if the posterior is known to have one mode.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    posterior : BlockPosterior
-    point : dict
-        The first start; any others are draws from the prior.
+    The first start is at `point`; any others are draws from the prior.
     """
 
     def __init__(self, model: pm.Model, posterior: BlockPosterior, point: PointType) -> None:
@@ -197,3 +196,30 @@ class ModeSearch:
                 "components of a mixture), or use a step without control_variate."
             )
         return n_modes
+
+
+def is_log_concave(model: pm.Model, structure: TermStructure) -> bool:
+    """Is the log density known to be concave in the block, whatever the other variables are?
+
+    Local terms have to be functions of predictors that are linear in the block, and concave in these
+    (`is_concave`). Other terms with variables of the block have to be their priors, of distributions that are
+    known, with parameters that do not depend on the block.
+    """
+    if structure.features is not None:
+        return False
+    fact = structure.factorisation
+    block = {fact.graph.values[name] for name in fact.var_names}
+    moved = {rv for rv in model.free_RVs if model.rvs_to_values[rv].name in fact.var_names}
+    priors = {rv.name for rv in moved if _has_concave_prior(model, rv, moved)}
+    if any(name not in priors for name, graph in fact.globals if block.intersection(ancestors([graph]))):
+        return False
+    if not all(map(structure.has_row_function, range(len(fact.locals)))):
+        return False
+    return all(not one.others and is_concave(one.expression) for one in structure.row_functions)
+
+
+def _has_concave_prior(model: pm.Model, rv: Variable, moved: set[Variable]) -> bool:
+    assert rv.owner is not None
+    if not isinstance(rv.owner.op, _CONCAVE) or model.rvs_to_transforms[rv] is not None:
+        return False
+    return moved.isdisjoint(ancestors(rv.owner.inputs))

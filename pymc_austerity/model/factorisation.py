@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.data import Rows
+from pymc_austerity.data.rows import Rows
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.leaves import Leaf
@@ -32,6 +32,8 @@ from pymc_austerity.target import Array
 
 # Rows that are evaluated at a time when all of them are wanted.
 CHUNK = 16_384
+# Groups of rows whose effects are moved as a plate, at least; and where moves of the whole block mix badly.
+FEWEST_GROUPS, FEWEST_IF_SLOW = 30, 3
 
 
 def distance_of_rows(size: int, at_most: float) -> int:

@@ -15,6 +15,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 
 from pymc_austerity.exceptions import FactorisationError
+from pymc_austerity.model.checks import require_sound_rows
 from pymc_austerity.model.factorisation import Factorisation, LocalTerm
 from pymc_austerity.model.graph.infinite import with_infinite_apart
 from pymc_austerity.model.graph.leaves import extract_leaves, leaf_values
@@ -35,7 +36,6 @@ from pymc_austerity.model.row_by_row import (
     with_heads,
 )
 from pymc_austerity.model.self_check import check_against_model
-from pymc_austerity.model.sound_rows import require_sound_rows
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.validation import is_whole, nearest
 

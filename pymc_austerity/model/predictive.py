@@ -112,7 +112,7 @@ def sample_posterior_predictive(
                 last = min(first + n_rows, drawn.n_rows)
                 stage("predictions", f", row {last:,} of {drawn.n_rows:,}")
                 for name, values in drawn.of_rows(first, last).items():
-                    written.write(name, first, values)
+                    written[name][:, :, first:last] = values
     result: DataTree = open_datatree(path, engine="zarr", consolidated=False)
     return result
 

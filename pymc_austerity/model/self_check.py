@@ -16,13 +16,14 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal, orthonormal_names
+from pymc_austerity.distributions.orthonormal_density import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation, distance_of_rows, some_rows
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.graph.terms import Piece
+from pymc_austerity.model.starting_point import jittered_point
 
 _SEED = 2014
 # Rows of a term that are computed one by one.
@@ -33,12 +34,7 @@ _REPORT = "This is a defect of pymc_austerity: please report the model."
 def jittered(graph: LogDensityGraph) -> list[np.ndarray]:
     """Return a value for each value variable, near the point at which the graph was built."""
     rng = np.random.default_rng(_SEED)
-    orthonormal = orthonormal_names(graph.raw.values())
-    values = []
-    for name, value in graph.point.items():
-        near = value + rng.uniform(-0.1, 0.1, value.shape) if value.dtype.kind == "f" else value
-        values.append(nearest_orthonormal(near) if name in orthonormal else near)
-    return values
+    return list(jittered_point(graph.point, rng, 0.1, orthonormal_names(graph.raw.values())).values())
 
 
 @np.errstate(all="ignore")

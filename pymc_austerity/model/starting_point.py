@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scan.op import Scan
 
+from pymc_austerity.distributions.orthonormal_density import nearest_orthonormal
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.model.compile.backend import current_backend
 from pymc_austerity.model.factorisation import Factorisation, point_of, some_rows
@@ -158,6 +159,19 @@ def _message(name: str, value: float, where: str) -> str:
         "point where the density is positive, by initval= of the variables or initvals= of pm.sample, "
         "and check the data and the support of the likelihood."
     )
+
+
+def jittered_point(
+    point: Mapping[str, Any], rng: np.random.Generator, width: float, orthonormal: Container[str]
+) -> dict[str, np.ndarray]:
+    """`point` with continuous variables moved by up to `width`; those that are orthonormal remain so."""
+    result = {}
+    for name, given in point.items():
+        value = np.asarray(given)
+        if value.dtype.kind == "f":
+            value = value + rng.uniform(-width, width, value.shape)
+        result[name] = nearest_orthonormal(value) if name in orthonormal else value
+    return result
 
 
 def dispersed_points(

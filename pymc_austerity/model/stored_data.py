@@ -13,7 +13,7 @@ from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_austerity.data import Rows
+from pymc_austerity.data.rows import Rows
 from pymc_austerity.exceptions import RowsOnDiskError
 from pymc_austerity.model.graph.rewrite import depends_on
 from pymc_austerity.model.graph.rows_on_disk import RowsOnDisk, on_disk

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -23,26 +23,15 @@ Move = Callable[[Any, Vector, np.random.Generator, tuple[Any, ...], Target], tup
 
 
 class ProposalKernel(NamedTuple):
-    """A proposal as a kernel sees it.
+    """A proposal as a kernel sees it."""
 
-    Attributes
-    ----------
-    state : NamedTuple of ndarrays
-        Everything that adaptation changes, in place.
-    propose : callable
-        ``(state, q, rng) -> (q_new, log_hastings)``.
-    move : callable
-        ``(proposal, q, rng, args, target) -> (q_new, base)``, where `proposal` is this record and `base` the
-        log of the Metropolis-Hastings ratio without the local terms. A base of infinity, with q_new = q, says
-        that there is nothing to decide.
-    adapt : callable
-        ``(state, q, accepted) -> None``.
-    """
-
-    state: Any
-    propose: Propose
+    state: Any  # everything that adaptation changes, in place
+    propose: Propose  # ``(state, q, rng) -> (q_new, log_hastings)``
+    # ``(proposal, q, rng, args, target) -> (q_new, base)``, where `proposal` is this record and `base` the
+    # log of the Metropolis-Hastings ratio without the local terms. A base of infinity, with q_new = q, says
+    # that there is nothing to decide.
     move: Move
-    adapt: Adapt
+    adapt: Adapt  # ``(state, q, accepted) -> None``
 
 
 @jitable
@@ -59,37 +48,24 @@ def proposed_move(
 
 @dataclass(frozen=True)
 class BoundProposal:
-    """A proposal ready for D dimensions.
+    """A proposal ready for D dimensions."""
 
-    Attributes
-    ----------
-    state : NamedTuple of ndarrays
-        Everything that adaptation changes, in place. It is part of the step's sampling state. A field
-        `accepted` may note what the last move did, for `adapt`.
-    propose : callable
-        ``(state, q, rng) -> (q_new, log_hastings)``, with log_hastings = log q(q | q_new) - log q(q_new | q).
-    adapt : callable
-        ``(state, q, accepted) -> None``, called after each transition while tuning; q is the state of the
-        chain after the transition.
-    compilable : bool
-        Whether the functions are known to compile. A user's function is tried, and runs
-        interpreted, with a warning, if it does not.
-    plain : callable, optional
-        A user's function ``(q, rng) -> (q_new, log_hastings)`` as it was given.
-    move : callable, default proposed_move
-        What a kernel calls; see `ProposalKernel`. A proposal that needs the global terms of the target has a
-        `move` of its own, and need not have `propose`.
-    target_functions : tuple of str
-        Functions of the `Target` that `move` calls.
-    """
-
+    # Everything that adaptation changes, in place. It is part of the step's sampling state. A field
+    # `accepted` may note what the last move did, for `adapt`.
     state: Any
+    # ``(state, q, rng) -> (q_new, log_hastings)``, with log_hastings = log q(q | q_new) - log q(q_new | q).
     propose: Propose
+    # ``(state, q, accepted) -> None``, called after each transition while tuning; q is the state of the chain
+    # after the transition.
     adapt: Adapt
+    # Whether the functions are known to compile. A user's function is tried, and runs interpreted, with a
+    # warning, if it does not.
     compilable: bool = True
-    plain: Callable[..., Any] | None = None
+    plain: Callable[..., Any] | None = None  # a user's ``(q, rng) -> (q_new, log_hastings)`` as it was given
+    # What a kernel calls; see `ProposalKernel`. A proposal that needs the global terms of the target has a
+    # `move` of its own, and need not have `propose`.
     move: Move = proposed_move
-    target_functions: tuple[str, ...] = ("global_log_ratio",)
+    target_functions: tuple[str, ...] = ("global_log_ratio",)  # functions of the `Target` that `move` calls
 
     @property
     def is_surrogate(self) -> bool:
@@ -112,20 +88,11 @@ class Proposal(Protocol):
 
 
 class Block(NamedTuple):
-    """Facts about the block that a proposal moves.
+    """Facts about the block that a proposal moves."""
 
-    Attributes
-    ----------
-    n_dim : int
-        D, the length of q.
-    n_local : int
-        N, the number of local terms.
-    matrices : tuple of (int, int)
-        Rows and columns of the matrices with orthonormal columns in q, if these are all of it.
-    """
-
-    n_dim: int
-    n_local: int
+    n_dim: int  # D, the length of q
+    n_local: int  # N, the number of local terms
+    # Rows and columns of the matrices with orthonormal columns in q, if these are all of it.
     matrices: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -189,14 +156,11 @@ def bind(
                 f"{type(proposal).__name__} needs to know the block that it moves, and the model: try it "
                 "in a step, with testing.check_step."
             )
-        of_block: BoundProposal = proposal.bind_to_block(block, target_accept)
-        return of_block
+        return cast(BlockProposal, proposal).bind_to_block(block, target_accept)
     if proxy is not None and is_fitted(proposal):
-        fitted: BoundProposal = proposal.bind_to(proxy)
-        return fitted
+        return cast(FittedProposal, proposal).bind_to(proxy)
     if hasattr(proposal, "bind") and not isinstance(proposal, type):
-        bound: BoundProposal = proposal.bind(n_dim, target_accept)
-        return bound
+        return cast(Proposal, proposal).bind(n_dim, target_accept)
     function = getattr(proposal, "propose", proposal)
     if not callable(function) or isinstance(proposal, type):
         raise TypeError(

@@ -15,62 +15,43 @@ from pymc_austerity.target import Index, Vector
 
 
 class ElementWalk(NamedTuple):
-    """State of random walks of E elements.
+    """State of random walks of E elements."""
 
-    Attributes
-    ----------
-    scale : ndarray of float, shape (E,)
-    seen : ndarray of int, shape (E,)
-        Moves that each has learnt from.
-    target_accept : ndarray of float, shape (1,)
-    """
-
-    scale: Vector
-    seen: Index
-    target_accept: Vector
+    scale: Vector  # (E,)
+    seen: Index  # (E,): moves that each has learnt from
+    target_accept: Vector  # (1,)
 
 
 class OtherCategory(NamedTuple):
-    """State of the proposal of another category.
+    """State of the proposal of another category."""
 
-    Attributes
-    ----------
-    scale : ndarray of float, shape (1,)
-        Not a number: it is reported as of other proposals.
-    n_categories : ndarray of int, shape (E,)
-    """
+    scale: Vector  # (1,): not a number: it is reported as of other proposals
+    n_categories: Index  # (E,)
 
-    scale: Vector
-    n_categories: Index
+
+class ElementProposal(NamedTuple):
+    """How an element moves."""
+
+    state: Any
+    # ``(state, rng, e, q_new, start, stop) -> None`` writes a symmetric proposal for element e over the
+    # coordinates from `start` to `stop`.
+    propose: Callable[[Any, np.random.Generator, int, npt.NDArray[Any], int, int], None]
+    adapt: Callable[[Any, int, bool], None]  # ``(state, e, accepted) -> None``, while tuning
 
 
 @dataclass(frozen=True)
 class BoundElements:
-    """A proposal for elements, with its state.
+    """A proposal for elements, with its state; see `ElementProposal`."""
 
-    Attributes
-    ----------
-    state : NamedTuple of ndarrays
-        Part of the step's sampling state.
-    propose, adapt : callable
-        See `kernels.elements.ElementProposal`.
-    record : callable
-        Makes the record for the kernel from the state and the two functions.
-    compilable : bool
-    target_functions : tuple of str
-        None: the kernel calls the target.
-    """
-
-    state: Any
+    state: Any  # part of the step's sampling state
     propose: Callable[..., None]
     adapt: Callable[..., None]
-    record: Callable[..., Any]
     compilable: bool = True
-    target_functions: tuple[str, ...] = ()
+    target_functions: tuple[str, ...] = ()  # none: the kernel calls the target
 
-    def kernel(self, state: Any) -> Any:
+    def kernel(self, state: Any) -> ElementProposal:
         """The proposal with this state, for a kernel."""
-        return self.record(state, self.propose, self.adapt)
+        return ElementProposal(state, self.propose, self.adapt)
 
 
 @jitable

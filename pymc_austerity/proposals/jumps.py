@@ -4,6 +4,16 @@ The state is q = (gamma, beta, others): p numbers 0 or 1, p coefficients, and r 
 with gamma_j = 0, a *dummy*, is distributed as its slab, whatever the data. Every jump draws all dummies anew,
 so that their densities cancel, and `base` has those of the active coefficients alone (Green 1995, with a
 state of fixed dimension as of Carlin & Chib 1995).
+
+The coordinates of a sub-model are proposed from the expansion of the log likelihood at the full model's mode.
+The log likelihood, with the priors of all but the coefficients, is close to b . x - x . H x / 2, for the d
+continuous variables x. A coefficient that is not in the model enters it as zero. So the log posterior of a
+sub-model with coordinates S is close to
+
+    (b_S + s m) . x_S - x_S . (H_SS + diag(s)) x_S / 2,
+
+with the precisions s of the slabs of its coefficients, and their locations m: a normal distribution that
+takes O(k^3) to find, and no data. Proposed is a multivariate t distribution, which is wider than it.
 """
 
 from __future__ import annotations
@@ -26,92 +36,55 @@ from pymc_austerity.proposals.base import (
     no_adaptation,
     no_density,
 )
-from pymc_austerity.proposals.slab import drawn_from_slab, log_slab
-from pymc_austerity.proposals.submodel import (
-    Submodel,
-    coordinates_of,
-    drawn,
-    given_the_others,
-    log_density,
-    submodel,
-)
 from pymc_austerity.target import Index, Target, Vector
 
 # Kinds of moves, their names, and what is counted of each.
 BIRTH, DEATH, SWAP, OTHER = 0, 1, 2, 3
 KINDS = ("births", "deaths", "swaps", "others")
 COUNTS = ("proposed", "accepted", "used")
+# Families of slabs.
+NORMAL, LAPLACE, STUDENT_T = 0, 1, 2
+# Degrees of freedom of what is proposed: slabs may have heavier tails than a normal distribution.
+DEGREES = 8.0
+# Its scale over that of the normal distribution.
+INFLATION = 1.1
 
 Redraw = Literal["all", "one"]
 
 
 @dataclass(frozen=True)
 class Jumps:
-    """How a step moves between sub-models; see `ReversibleJump`.
+    """How a step moves between sub-models; see `ReversibleJump`."""
 
-    Attributes
-    ----------
-    jump, swap : float
-        Share of the jumps among the moves, and of the swaps among the jumps.
-    redraw : "all" or "one"
-    other : Proposal or None
-        What else moves the continuous variables; None for the redraw without a jump.
-    """
-
-    jump: float
-    swap: float
+    jump: float  # share of the jumps among the moves
+    swap: float  # share of the swaps among the jumps
     redraw: Redraw
-    other: Any = None
+    other: Any = None  # What else moves the continuous variables; None for the redraw without a jump
 
 
 class SubmodelExpansion(NamedTuple):
-    """Expansion at the mode of the full model; b and H as in `proposals.submodel`.
+    """What is known at the mode of the full model; b and H as above."""
 
-    Attributes
-    ----------
-    family : int
-        Of the slab.
-    center : ndarray of shape (p + d,)
-        A state with gamma = 1 and the mode: where slabs are looked at that depend on the state.
-    linear, precision : ndarray of shape (d,) and (d, d)
-    """
-
-    family: int
+    family: int  # of the slab
+    # (p + d,): a state with gamma = 1 and the mode, where slabs are looked at that depend on the state.
     center: Vector
-    linear: Vector
-    precision: npt.NDArray[np.float64]
+    linear: Vector  # (d,)
+    precision: npt.NDArray[np.float64]  # (d, d)
 
 
 class JumpState(NamedTuple):
-    """State of the jumps.
+    """State of the jumps."""
 
-    Attributes
-    ----------
-    scale : ndarray of shape (1,)
-        Not a number: it is reported as of other proposals.
-    shares : ndarray of shape (2,)
-        `jump` and `swap`.
-    numbers : ndarray of int, shape (2,)
-        Family of the slab, and whether all coordinates are redrawn.
-    center, linear, precision : ndarray
-        See `SubmodelExpansion`.
-    kind : ndarray of int, shape (1,)
-        What the last move was.
-    tally : ndarray of shape (4, 3)
-        By kind: moves proposed, moves accepted and terms read since the last draw.
-    given : NamedTuple of ndarrays
-        State of the proposal of the other moves.
-    """
-
-    scale: Vector
-    shares: Vector
-    numbers: Index
-    center: Vector
+    scale: Vector  # (1,): not a number: it is reported as of other proposals
+    shares: Vector  # (2,): `jump` and `swap`
+    numbers: Index  # (2,): family of the slab, and whether all coordinates are redrawn
+    center: Vector  # this and the next two as of `SubmodelExpansion`
     linear: Vector
     precision: npt.NDArray[np.float64]
-    kind: Index
+    kind: Index  # (1,): what the last move was
+    # (4, 3), by kind: moves proposed, moves accepted and terms read since the last draw.
     tally: npt.NDArray[np.float64]
-    given: Any
+    given: Any  # state of the proposal of the other moves
 
     def forget(self) -> None:
         """Begin to count anew."""
@@ -122,20 +95,14 @@ class JumpState(NamedTuple):
 class JumpKernel(NamedTuple):
     """A `ProposalKernel` of jumps, as their kernel sees it.
 
-    Attributes
-    ----------
-    state, propose, move, adapt
-        See `ProposalKernel`; `propose` and `learn` are of the proposal of the other moves, and take its
-        state.
-    learn : callable
-        ``(state.given, x, accepted) -> None``, with x the d continuous variables after one of its moves.
+    `propose` and `learn` are of the proposal of the other moves, and take its state.
     """
 
     state: Any
     propose: Propose
     move: Move
     adapt: Adapt
-    learn: Adapt
+    learn: Adapt  # ``(state.given, x, accepted) -> None``, with x the d variables after one of its moves
 
 
 @dataclass(frozen=True)
@@ -151,6 +118,8 @@ class BoundJumps(BoundProposal):
 
 def bound_jumps(jumps: Jumps, expansion: SubmodelExpansion, given: BoundProposal | None = None) -> BoundJumps:
     """Jumps with their state; `given` is the proposal of the other moves, for the d continuous variables."""
+    move = jump_or_redraw if given is None else jump_or_given
+    given = given or BoundProposal(NoState(np.array([np.nan])), no_density, no_adaptation)
     state = JumpState(
         scale=np.array([np.nan]),
         shares=np.array([jumps.jump, jumps.swap]),
@@ -160,19 +129,16 @@ def bound_jumps(jumps: Jumps, expansion: SubmodelExpansion, given: BoundProposal
         precision=expansion.precision,
         kind=np.array([OTHER]),
         tally=np.zeros((len(KINDS), len(COUNTS))),
-        given=NoState(np.array([np.nan])) if given is None else given.state,
+        given=given.state,
     )
-    functions = ("global_log_ratio", "slab")
-    if given is None:
-        return BoundJumps(state, no_density, no_adaptation, move=jump_or_redraw, target_functions=functions)
     return BoundJumps(
         state,
         given.propose,
         no_adaptation,
         compilable=given.compilable,
         plain=given.plain,
-        move=jump_or_given,
-        target_functions=functions,
+        move=move,
+        target_functions=("global_log_ratio", "slab"),
         learn=given.adapt,
     )
 
@@ -316,3 +282,199 @@ def log_slab_of_dummies(family: int, slab: Vector, q: Vector) -> float:
         if q[j] == 0.0:
             total += log_slab(family, slab, j, q[p + j])
     return total
+
+
+# The coordinates of a sub-model ---------------------------------------------------------------------------
+
+
+class Submodel(NamedTuple):
+    """The normal distribution of the coordinates of a sub-model."""
+
+    # (k,): which they are: coefficients that are in the model, and all other continuous variables
+    coordinates: Index
+    mean: Vector  # (k,)
+    lower: npt.NDArray[np.float64]  # (k, k): L with L L' the precision
+
+
+@jitable
+def coordinates_of(gamma: Vector, n_dim: int) -> Index:
+    """Coordinates of the sub-model: coefficients j with gamma_j = 1, and what follows the coefficients."""
+    p, k = len(gamma), 0
+    result = np.empty(n_dim, dtype=np.int64)
+    for j in range(n_dim):
+        if j >= p or gamma[j] != 0.0:
+            result[k] = j
+            k += 1
+    return result[:k].copy()
+
+
+@jitable
+def submodel(
+    linear: Vector, precision: npt.NDArray[np.float64], family: int, slab: Vector, coordinates: Index
+) -> Submodel:
+    """The distribution of k coordinates where all coefficients that are not among them are zero.
+
+    `linear` (d,) and `precision` (d, d) are b and H.
+    """
+    k, p = len(coordinates), len(slab) // 3
+    own, right = np.empty((k, k)), np.empty(k)
+    for a in range(k):
+        i = coordinates[a]
+        right[a] = linear[i]
+        for b in range(k):
+            own[a, b] = precision[i, coordinates[b]]
+        if i < p:
+            s = slab_precision(family, slab, i)
+            own[a, a] += s
+            right[a] += s * slab[i]
+    lower = cholesky(own)
+    return Submodel(coordinates, solve_transposed(lower, solve(lower, right)), lower)
+
+
+@jitable
+def drawn(own: Submodel, rng: np.random.Generator) -> Vector:
+    """A draw of the wider t distribution."""
+    z = rng.standard_normal(len(own.mean))
+    # A number with the distribution of chi squared, over its degrees of freedom.
+    spread = INFLATION / math.sqrt(2.0 * rng.standard_gamma(0.5 * DEGREES) / DEGREES)
+    return own.mean + spread * solve_transposed(own.lower, z)
+
+
+@jitable
+def log_density(own: Submodel, x: Vector) -> float:
+    """Log density of the wider t distribution."""
+    k = len(x)
+    log_det = square = 0.0
+    for a in range(k):
+        log_det += math.log(own.lower[a, a])
+        total = 0.0
+        for b in range(a, k):
+            total += own.lower[b, a] * (x[b] - own.mean[b])
+        square += total * total
+    return log_t(square / (INFLATION * INFLATION), k) + log_det - k * math.log(INFLATION)
+
+
+@jitable
+def log_t(square: float, k: int) -> float:
+    """Log density of the standard t distribution in k dimensions, at a squared distance from its centre."""
+    constant = math.lgamma(0.5 * (DEGREES + k)) - math.lgamma(0.5 * DEGREES)
+    return (
+        constant - 0.5 * k * math.log(DEGREES * math.pi) - 0.5 * (DEGREES + k) * math.log1p(square / DEGREES)
+    )
+
+
+@jitable
+def given_the_others(
+    linear: Vector,
+    precision: npt.NDArray[np.float64],
+    family: int,
+    slab: Vector,
+    coordinates: Index,
+    i: int,
+    x: Vector,
+) -> Submodel:
+    """The distribution of coordinate i of a sub-model, given its others, whose values are in x (d,).
+
+    With i = -1 that of no coordinate at all.
+    """
+    if i < 0:
+        return Submodel(np.empty(0, dtype=np.int64), np.empty(0), np.empty((0, 0)))
+    p = len(slab) // 3
+    own, right = precision[i, i], linear[i]
+    if i < p:
+        s = slab_precision(family, slab, i)
+        own += s
+        right += s * slab[i]
+    for j in coordinates:
+        if j != i:
+            right -= precision[i, j] * x[j]
+    return Submodel(np.full(1, i), np.full(1, right / own), np.full((1, 1), math.sqrt(own)))
+
+
+@jitable
+def cholesky(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """L with L L' a positive definite matrix; written out, so that all backends round alike."""
+    n = len(matrix)
+    lower = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= lower[i, k] * lower[j, k]
+            lower[i, j] = math.sqrt(total) if i == j else total / lower[j, j]
+    return lower
+
+
+@jitable
+def solve(lower: npt.NDArray[np.float64], right: Vector) -> Vector:
+    """L^-1 times a vector."""
+    result = right.copy()
+    for i in range(len(right)):
+        for k in range(i):
+            result[i] -= lower[i, k] * result[k]
+        result[i] /= lower[i, i]
+    return result
+
+
+@jitable
+def solve_transposed(lower: npt.NDArray[np.float64], right: Vector) -> Vector:
+    """L'^-1 times a vector."""
+    n = len(right)
+    result = right.copy()
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            result[i] -= lower[k, i] * result[k]
+        result[i] /= lower[i, i]
+    return result
+
+
+# Slabs ----------------------------------------------------------------------------------------------------
+#
+# The prior of coefficients, whether they are in the model or not, is of one of three families, with a
+# location, a scale and degrees of freedom for each coefficient. `Target.slab` has these as one vector of 3 p
+# numbers.
+
+
+@jitable
+def log_slab(family: int, slab: Vector, j: int, x: float) -> float:
+    """Log density of coefficient j at x."""
+    p = len(slab) // 3
+    scale, degrees = float(slab[p + j]), float(slab[2 * p + j])
+    z = (x - float(slab[j])) / scale
+    if family == LAPLACE:
+        return -abs(z) - math.log(2.0 * scale)
+    if family == STUDENT_T:
+        constant = math.lgamma(0.5 * (degrees + 1.0)) - math.lgamma(0.5 * degrees)
+        constant -= 0.5 * math.log(degrees * math.pi) + math.log(scale)
+        return constant - 0.5 * (degrees + 1.0) * math.log1p(z * z / degrees)
+    return -0.5 * z * z - math.log(scale) - 0.5 * math.log(2.0 * math.pi)
+
+
+@jitable
+def drawn_from_slab(family: int, slab: Vector, j: int, rng: np.random.Generator) -> float:
+    """A draw of coefficient j."""
+    p = len(slab) // 3
+    if family == LAPLACE:
+        z = rng.standard_exponential()
+        z = z if rng.random() < 0.5 else -z
+    elif family == STUDENT_T:
+        z = rng.standard_t(slab[2 * p + j])
+    else:
+        z = rng.standard_normal()
+    return float(slab[j] + slab[p + j] * z)
+
+
+@jitable
+def slab_precision(family: int, slab: Vector, j: int) -> float:
+    """Precision of the normal distribution that stands for a slab in proposals.
+
+    Of a double exponential distribution it has its variance, of Student's t the Fisher information of the
+    location.
+    """
+    p = len(slab) // 3
+    scale, degrees = float(slab[p + j]), float(slab[2 * p + j])
+    if family == LAPLACE:
+        return 0.5 / (scale * scale)
+    if family == STUDENT_T:
+        return (degrees + 1.0) / (degrees + 3.0) / (scale * scale)
+    return 1.0 / (scale * scale)

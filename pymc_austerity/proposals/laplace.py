@@ -11,11 +11,9 @@ import numpy.typing as npt
 
 from pymc_austerity.compilation import jitable
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
+from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
 from pymc_austerity.target import QuadraticProxy, Vector
 from pymc_austerity.validation import is_real
-
-# The optimal scale of a random walk on a Gaussian target is this over sqrt(D) (Roberts & Rosenthal 2001).
-OPTIMAL_SCALE = 2.38
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ _FIRST_WINDOW = 50
 # Weight of the old steps in a new covariance, in observations for each dimension.
 _PRIOR_WEIGHT = 3
 # The optimal scale of a random walk on a Gaussian target is this over sqrt(D) (Roberts & Rosenthal 2001).
-_OPTIMAL_SCALE = 2.38
+OPTIMAL_SCALE = 2.38
 _MAX_DIMENSION = 1000
 
 
@@ -206,7 +206,7 @@ class AdaptiveRandomWalk:
             )
         target = target_accept if self.target_accept is None else self.target_accept
         state = AdaptiveWalk(
-            scale=np.array([_OPTIMAL_SCALE / math.sqrt(n_dim)]),
+            scale=np.array([OPTIMAL_SCALE / math.sqrt(n_dim)]),
             factor=np.eye(n_dim),
             mean=np.zeros(n_dim),
             scatter=np.zeros((n_dim, n_dim)),
@@ -261,7 +261,7 @@ def _next_window(state: AdaptiveWalk) -> None:
     """
     n_dim = state.mean.shape[0]
     t, weight = state.counts[0], _PRIOR_WEIGHT * n_dim
-    suited = (state.scale[0] / _OPTIMAL_SCALE) ** 2 * n_dim
+    suited = (state.scale[0] / OPTIMAL_SCALE) ** 2 * n_dim
     for i in range(n_dim):
         for j in range(i + 1):
             prior = 0.0
@@ -277,7 +277,7 @@ def _next_window(state: AdaptiveWalk) -> None:
                 state.factor[i, i] = math.sqrt(max(total, 1e-14 * state.scatter[i, i]))
             else:
                 state.factor[i, j] = total / state.factor[j, j]
-    state.scale[0] = _OPTIMAL_SCALE / math.sqrt(n_dim)
+    state.scale[0] = OPTIMAL_SCALE / math.sqrt(n_dim)
     state.counts[0] = 0
     state.counts[1] += state.counts[1] // 2
     state.mean[:] = 0.0

@@ -19,7 +19,7 @@ from pymc_austerity.exceptions import (
     SetUpBudgetError,
     UnsuitableError,
 )
-from pymc_austerity.mode.departures import Departures
+from pymc_austerity.mode.remainders import Departures
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.log_density import raw_terms
 from pymc_austerity.model.plates.gathers import largest_gather

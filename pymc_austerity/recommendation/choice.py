@@ -23,6 +23,7 @@ from pymc_austerity.proposals.laplace import Laplace
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.recommendation.advice import by_element, instead_of_nuts, too_many_rows, without_a_bound
 from pymc_austerity.recommendation.evidence import Asked, Evidence, as_clause, first_sentence, why_not_normal
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, with_all_rows_of_groups
@@ -30,7 +31,6 @@ from pymc_austerity.step_methods.metropolis.metropolis_hastings import Metropoli
 from pymc_austerity.step_methods.metropolis.options import BATCH_OF_REMAINDERS, checked_options
 from pymc_austerity.step_methods.metropolis.plan import plan_metropolis, survey
 from pymc_austerity.step_methods.metropolis.plate_plan import MOST_BOUNDED, PlatePlan, PlateRecipe
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.step_methods.metropolis.tuna_plan import TAYLOR
 from pymc_austerity.step_methods.recommendation import Recommendation
@@ -148,7 +148,7 @@ def _of_few_rows(evidence: Evidence, blank: Recommendation, point: PointType) ->
         "all rows."
     )
     if prediction.is_loose(report):
-        otherwise = prediction.advice(report, plan.survey.factorisation.n_rows)
+        otherwise = prediction.advice(report, plan.factorisation.n_rows)
     if evidence.no_plate:
         no_plate = _no_plate(evidence)
         otherwise = f"{no_plate[0].upper()}{no_plate[1:]}. {otherwise}"
@@ -174,7 +174,8 @@ def _approximately(evidence: Evidence, costly: Costly, blank: Recommendation, as
         model=model,
         set_up_budget=evidence.budget,
     )
-    plan = plan_metropolis(options, point, survey(options, point, factorisation=evidence.factorisation))
+    surveyed = survey(options, point, factorisation=evidence.factorisation)
+    plan = plan_metropolis(options, point, surveyed=surveyed)
     why = blank._replace(
         step="AusterityMH(control_variate=Taylor())",
         reason=f"approximate=True was given, and {costly.reason}",
@@ -204,7 +205,7 @@ def _of_all_rows(evidence: Evidence, costly: Costly, blank: Recommendation, aske
         fit = found.mode_fit._replace(expansion=None)
         found = found._replace(mode_fit=fit, expanded=surveyed.factorisation)
         surveyed = replace(surveyed, proposal=options.proposal, found=found)
-    plan = plan_metropolis(options, point, surveyed)
+    plan = plan_metropolis(options, point, surveyed=surveyed)
     otherwise = (
         "recommend(approximate=True) gives AusterityMH, which reads some 150 rows for a transition, with a "
         f"small error that is not bounded. {costly.remedy}"
@@ -337,4 +338,5 @@ def _sweeps_of_all_rows(plan: PlatePlan | CrossedPlan, blank: Recommendation, po
         otherwise="TunaMH(), where there are more rows for each group, and rows share one number at most.",
         plate=plan.recipe.prediction,
     )
-    return Choice(why, lambda: MetropolisHastings.from_plan(plan, point), is_of_search=True)
+    whole = replace(plan, options=replace(plan.options, switch_above=0.0))
+    return Choice(why, lambda: MetropolisHastings.from_plan(whole, point), is_of_search=True)

@@ -18,10 +18,10 @@ from pymc_austerity.model.plates.crossed import Plates
 from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.step_methods.metropolis.crossed_plan import CrossedPlan, plan_groups
-from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import Survey, factorised, survey
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlatePlan
+from pymc_austerity.step_methods.metropolis.plate_plan import PlatePlan
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,
@@ -84,15 +84,21 @@ class Evidence:
 def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
     """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
     model, block, point = asked
-    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model, set_up_budget=budget)
-    tuna = checked_tuna_options(chi=0.0, switch_above=MOST_ROWS, curvature=None, debug=False)
+    options = checked_options(
+        block,
+        EXACT,
+        control_variate=TAYLOR,
+        model=model,
+        set_up_budget=budget,
+        tuna=checked_tuna_options(switch_above=MOST_ROWS),
+    )
     fact, no_plate = None, ""
     try:
         fact = factorised(options, point)
         scratch_folder(fact)  # an error before a long search
         plate = plate_for(options, fact, point)
         if isinstance(plate, Plates):
-            plates = plan_groups(options, PlateDecision(MOST_ROWS, debug=False), plate, point)
+            plates = plan_groups(options, point, found=plate)
             return Evidence(fact, plates=plates, certificate=plates.recipe.certificate, budget=budget)
         no_plate = str(plate) if isinstance(plate, NoPlate) else ""
         surveyed = survey(options, point, certify=False, factorisation=fact)
@@ -102,7 +108,7 @@ def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
     if why_not_normal(evidence) is not None:
         return evidence
     try:
-        plan = plan_tuna(options, tuna, point, surveyed)
+        plan = plan_tuna(options, point, surveyed=surveyed)
     except (NoBoundError, SetUpBudgetError) as error:
         certificate = f"none: {first_sentence(error.reason)}"
         return replace(evidence, no_bound=error, certificate=certificate)

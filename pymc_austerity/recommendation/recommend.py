@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -19,12 +20,10 @@ from pymc_austerity.exceptions import (
     UnsuitableError,
     warn,
 )
+from pymc_austerity.model.checks import explained, refuse_data, require_start, warn_of_long_deterministics
+from pymc_austerity.model.factorisation import FEWEST_IF_SLOW
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.impossible import require_start
-from pymc_austerity.model.lookups import lookups_explained
-from pymc_austerity.model.observations import refuse_data
-from pymc_austerity.model.plates.gathers import FEWEST_IF_SLOW
 from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.progress import stage, watched
@@ -38,14 +37,13 @@ from pymc_austerity.recommendation.choice import (
     why_no_gradient,
 )
 from pymc_austerity.recommendation.evidence import MOST_ROWS, Asked, Evidence, as_clause, gather
-from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import checked_options
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, plan_plates
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
-from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
+from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR, checked_tuna_options
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
 
@@ -170,7 +168,7 @@ def recommend(
     refuse_discrete(block)
     refuse_data(model)
     budget = checked_budget(set_up_budget)
-    with watched("recommend", bool(progressbar)), many_graphs(), lookups_explained(model), budgeted(budget):
+    with watched("recommend", bool(progressbar)), many_graphs(), explained(model), budgeted(budget):
         stage("reading the model")
         asked = Asked(model, block, initial_point(model))
         warn_of_long_deterministics(model, asked.point)
@@ -244,13 +242,19 @@ def _small_plate(
     fact, point = evidence.factorisation, asked.point
     assert fact is not None
     options = checked_options(
-        asked.block, EXACT, control_variate=TAYLOR, model=asked.model, set_up_budget=evidence.budget
+        asked.block,
+        EXACT,
+        control_variate=TAYLOR,
+        model=asked.model,
+        set_up_budget=evidence.budget,
+        tuna=checked_tuna_options(switch_above=MOST_ROWS),
     )
+    options = replace(options, fewest_groups=FEWEST_IF_SLOW)
     try:
-        found = plate_for(options, fact, point, FEWEST_IF_SLOW)
+        found = plate_for(options, fact, point)
         if not isinstance(found, PlateModel):
             return None
-        plan = plan_plates(options, PlateDecision(MOST_ROWS, debug=False), found, point)
+        plan = plan_plates(options, point, found)
     except UnsuitableError:
         return None
     other = of_plate(plan, blank_record(evidence, asked), point)

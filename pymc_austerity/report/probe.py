@@ -20,7 +20,6 @@ from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summa
 from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.report.run import Run
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 from pymc_austerity.step_methods.metropolis.single_moves import SingleMoves
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
 from pymc_austerity.validation import is_whole
@@ -196,7 +195,7 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
             f"This {name} moves one element at a time, each on rows of its own, and probe looks at moves "
             "that all rows decide. Compare draws with those of the exact step: compare(model, steps)."
         )
-    if isinstance(step, PlateStep) and step.plate is not None:
+    if step.plate is not None:
         raise TypeError(
             f"This {name} sweeps over {step.plate.prediction.n_groups:,} groups, each decided on rows of its "
             "own, and probe looks at moves that all rows decide. Compare draws with those of the exact step: "

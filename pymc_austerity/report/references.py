@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,23 +21,21 @@ from pymc_austerity.mode.plates.center import PlateSurvey, find_center, moved_ce
 from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, find_crossed_center
 from pymc_austerity.mode.plates.draws import state_at
 from pymc_austerity.mode.plates.fit import fit_shared
-from pymc_austerity.model.factorisation import point_of
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates
-from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, FEWEST_IF_SLOW
 from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage, watched
 from pymc_austerity.proposals.surrogate import Surrogate
 from pymc_austerity.report.clock import Budget
 from pymc_austerity.report.run import Run, Settings, run_step
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
-from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
 from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
 from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision
-from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 
 # Where a random walk is as good; `recommend` has the same limits.
@@ -106,7 +105,7 @@ def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedSte
             options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
             point = initial_point(model)
             with watched("compare: the reference", True):  # sweeps that read all rows
-                plan = plan_groups(options, PlateDecision(switch_above=0.0, debug=False), plate, point)
+                plan = plan_groups(options, point, found=plate)
                 return MetropolisHastings.from_plan(plan, point), []
         taylor = Taylor(exact_rows=0)
         proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
@@ -137,7 +136,7 @@ def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
 
 def fewest_groups(steps: Iterable[BlockedStep]) -> int:
     """Groups that make a plate: fewer than usual, if one of the steps sweeps over so few."""
-    plates = [step.plate for step in steps if isinstance(step, PlateStep)]
+    plates = [step.plate for step in steps if isinstance(step, SubsampledStep)]
     few = any(plate is not None and plate.prediction.n_groups < FEWEST_GROUPS for plate in plates)
     return FEWEST_IF_SLOW if few else FEWEST_GROUPS
 
@@ -146,7 +145,8 @@ def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> Plates | No
     """The effects of many groups among the variables of a block, if there are some."""
     options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
     point = initial_point(model)
-    found = plate_for(options, factorised(options, point), point, fewest)
+    options = replace(options, fewest_groups=fewest)
+    found = plate_for(options, factorised(options, point), point)
     return found if isinstance(found, Plates) else None
 
 

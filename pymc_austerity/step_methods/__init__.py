@@ -2,7 +2,6 @@
 
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR
-from pymc_austerity.step_methods.gamma.sgrld import SGRLD
 from pymc_austerity.step_methods.langevin.sgld import SGLD
 from pymc_austerity.step_methods.metropolis.austerity import AusterityMH
 from pymc_austerity.step_methods.metropolis.austerity_gibbs import AusterityGibbs
@@ -18,7 +17,6 @@ from pymc_austerity.step_methods.step_size import DecreasingStepSize
 __all__ = [
     "SCIR",
     "SGLD",
-    "SGRLD",
     "AusterityGibbs",
     "AusterityMH",
     "DecreasingStepSize",

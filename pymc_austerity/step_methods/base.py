@@ -13,13 +13,10 @@ from pymc.util import RandomGenerator
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import warn
+from pymc_austerity.model.checks import explained, refuse_data, require_some_sound_rows
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.many import many_graphs
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
-from pymc_austerity.model.impossible import impossible_explained
-from pymc_austerity.model.lookups import lookups_explained
-from pymc_austerity.model.observations import refuse_data
-from pymc_austerity.model.sound_rows import require_some_sound_rows
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.model.stored_data import files_of, refuse_on_disk
 from pymc_austerity.step_methods.configuration import text
@@ -142,8 +139,7 @@ class RebuiltStep(BlockedStep):
         if not self._reads_disk:
             refuse_on_disk(self._model, type(self).__name__)
         refuse_data(self._model)
-        model = self._model
-        with many_graphs(), lookups_explained(model), impossible_explained(model, point):
+        with many_graphs(), explained(self._model, point):
             self._build(point)
         self._data_seen = self._fingerprints()
 

@@ -19,6 +19,7 @@ from pymc_austerity.kernels.categorical_gibbs import (
     draw_category,
     gibbs_updates,
 )
+from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.conjugacy.allocations import Allocations
 from pymc_austerity.model.factorise import model_of, value_variables
@@ -28,7 +29,7 @@ from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
 from pymc_austerity.step_methods.batch_size import batch_rows, checked_batch_size
-from pymc_austerity.step_methods.messages import warn_of_given, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import warn_of_given
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Index
 

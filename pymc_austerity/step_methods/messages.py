@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.exceptions import UnsuitableError, warn
+from pymc_austerity.model.checks import IMPUTED
 from pymc_austerity.model.compile.target import CompiledTarget
-from pymc_austerity.model.deterministics import deterministic_sizes
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.model.observations import IMPUTED
-
-logger = logging.getLogger(__name__)
-
-# Recording a Deterministic of this length at every draw costs more than most draws.
-_LONG_DETERMINISTIC = 10_000
 
 
 def refuse_discrete(value_vars: list[Variable]) -> None:
@@ -95,13 +87,6 @@ def first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def warn_of_long_deterministics(model: pm.Model, point: PointType) -> None:
-    """Tell of Deterministics that take longer to record than a draw takes."""
-    for name, size in deterministic_sizes(model, point).items():
-        if size >= _LONG_DETERMINISTIC:
-            logger.warning(
-                "The Deterministic %r has %d elements and is computed at every draw; leave it out with "
-                "pm.sample(var_names=...), and compute it afterwards with pm.compute_deterministics.",
-                name,
-                size,
-            )
+def few_digits(number: float) -> str:
+    """A number of rows, which may be small."""
+    return f"{number:,.0f}" if number >= 10.0 else f"{number:.2g}"

@@ -15,16 +15,18 @@ from pytensor.graph.basic import Variable
 from pymc_austerity.kernels.particle_gibbs import (
     Chains,
     ImpossibleStateError,
+    LinearMoves,
     ParticleFilter,
     ParticleOutcome,
+    add_links,
     normalise,
     particle_gibbs,
 )
-from pymc_austerity.kernels.particle_moves import LinearMoves, add_links
 from pymc_austerity.model.chains.chain_model import ChainModel
 from pymc_austerity.model.chains.found import find_chain
 from pymc_austerity.model.chains.proposal import divide
 from pymc_austerity.model.chains.self_check import check_chain
+from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.log_density import LogDensityGraph
@@ -32,7 +34,7 @@ from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.progress import checked_progressbar, stage, watched
 from pymc_austerity.step_methods.base import RebuiltStep, checked_steps_per_draw, warn_of_compile_kwargs
-from pymc_austerity.step_methods.messages import refuse_discrete, warn_of_long_deterministics
+from pymc_austerity.step_methods.messages import refuse_discrete
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_whole

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
-from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
+
+if TYPE_CHECKING:
+    from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
 
 # A terminal has 80 columns.
 _WIDTH, _INDENT = 79, 15

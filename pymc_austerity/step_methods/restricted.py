@@ -15,9 +15,9 @@ from pymc.step_methods.compound import CompoundStep
 from pytensor.graph.basic import Variable
 from pytensor.xtensor.type import XTensorType
 
+from pymc_austerity.model.checks import refuse_data
 from pymc_austerity.model.compile.protocol import exact_arithmetic
 from pymc_austerity.model.factorise import model_of, value_variables
-from pymc_austerity.model.observations import refuse_data
 from pymc_austerity.model.restricted import RestrictedModel
 from pymc_austerity.model.starting_point import initial_point as default_point
 from pymc_austerity.step_methods.messages import refuse_discrete

@@ -23,22 +23,8 @@ def require_close(
 ) -> None:
     """Fail if `found` is further from `expected` than promised, by more than `LIMIT` standard errors.
 
-    Parameters
-    ----------
-    what : str
-        Name of the quantity.
-    found, expected : float
-    error : float
-        Standard error of `found`.
-    allowed : float
-        Largest systematic difference that is allowed.
-    meaning : str
-        What a failure means.
-
-    Raises
-    ------
-    AssertionError
-        If the difference is too large, or not a number.
+    `what` names the quantity, `error` is the standard error of `found`, and `allowed` the largest systematic
+    difference that is promised; one that is not a number fails too. `meaning` says what a failure means.
     """
     difference = found - expected
     if abs(difference) <= allowed + LIMIT * error:
@@ -52,17 +38,10 @@ def require_close(
 
 
 def require_same(what: str, found: Any, expected: Any, meaning: str, rtol: float = 0.0) -> None:
-    """Fail if two arrays differ anywhere; two NaN are equal.
-
-    Raises
-    ------
-    AssertionError
-        With the first place that differs, and how many do.
-    """
+    """Fail if two arrays differ anywhere, with the first place and how many differ; two NaN are equal."""
     found, expected = np.asarray(found), np.asarray(expected)
     require(
-        found.shape == expected.shape,
-        f"{what}: shape {found.shape} instead of {expected.shape}. {meaning}",
+        found.shape == expected.shape, f"{what}: shape {found.shape} instead of {expected.shape}. {meaning}"
     )
     if rtol:
         same = np.isclose(found, expected, rtol=rtol, atol=0.0, equal_nan=True)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
-from pymc_austerity.acceptance.exact import Exact
-from pymc_austerity.proposals.base import BoundProposal, bind, is_fitted
-from pymc_austerity.target import QuadraticProxy
+from pymc_austerity.acceptance.base import Exact
+from pymc_austerity.compilation import entry, jitable
+from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
+from pymc_austerity.kernels.subsample import Rows, rows_of
+from pymc_austerity.model.compile.records import constructor
+from pymc_austerity.proposals.base import BoundProposal, ProposalKernel, bind, is_fitted
+from pymc_austerity.target import Index, QuadraticProxy, Target, Vector
 from pymc_austerity.testing.compare import require, require_close, require_same, require_same_state
-from pymc_austerity.testing.fitted import FITS, proxy_of
 from pymc_austerity.testing.targets import NORMAL, Law
-from pymc_austerity.testing.walks import Walks, compiled, interpreted
 
 # Transitions in which an adaptive proposal learns, past its first window, before it is frozen.
 _N_TUNE = 200
@@ -24,6 +29,10 @@ _N_MOVES = 200
 _P_LIMIT = 1e-4
 # The share of the chains that run interpreted.
 _INTERPRETED_SHARE = 10
+# (Shift of the mode, width) of each, in standard deviations. A fit that is poor makes chains slow, not wrong.
+FITS = {"fitted": (0.0, 1.0), "displaced": (0.7, 1.0), "too narrow": (-0.3, 0.6), "too wide": (0.3, 1.7)}
+# Step of second differences, in standard scores.
+_STEP = 1e-3
 
 
 def check_proposal(
@@ -273,3 +282,122 @@ def _bind(proposal: Any, n_dim: int, law: Law, proxy: QuadraticProxy | None = No
 
 def _starts(law: Law, n: int, n_dim: int, seed: int) -> np.ndarray:
     return law.from_normal(np.random.default_rng(seed).standard_normal((n, n_dim)))
+
+
+# Chains of a proposal that decide exactly, interpreted or compiled ------------------------------------------
+
+
+class Walks(NamedTuple):
+    """Functions of a proposal that its checks run."""
+
+    propose: Callable[..., Any]  # ``(state, q, rng) -> (q_new, log_hastings)``
+    # ``(starts, n, tune, rng, rows, state, schedule) -> (ends, n_accepted)``
+    run: Callable[..., tuple[np.ndarray, int]]
+
+    def chains(
+        self, starts: np.ndarray, n: int, tune: bool, rng: np.random.Generator, state: Any
+    ) -> tuple[np.ndarray, int]:
+        """Run `n` transitions from each of `starts`; return where they end, and how many were accepted."""
+        schedule = Exact().bind(1)
+        return self.run(starts, n, tune, rng, rows_of(schedule), state, schedule)
+
+
+def interpreted(bound: BoundProposal, law: Law) -> Walks:
+    """Walks of a proposal in plain Python."""
+    return Walks(bound.propose, _walk(bound.kernel(...), law.log_density))
+
+
+def compiled(bound: BoundProposal, law: Law, starts: np.ndarray) -> Walks | None:
+    """Walks of a proposal compiled by numba; None for a function of the user that numba cannot compile.
+
+    `AssertionError` if numba cannot compile a proposal that says it can.
+    """
+    walks = _dispatchers(bound.kernel(...), law.log_density)
+    rng, state = np.random.default_rng(0), deepcopy(bound.state)
+    try:
+        walks.propose(state, starts[0], rng)
+        walks.chains(starts[:1], 1, False, rng, state)
+    except Exception as error:  # numba passes some errors of the code it compiles through
+        if bound.compilable:
+            raise AssertionError(f"numba cannot compile the proposal, which says it is: {error}") from error
+        return None
+    return walks
+
+
+@lru_cache(maxsize=32)
+def _dispatchers(proposal: ProposalKernel, log_density: Callable[[Vector], float]) -> Walks:
+    """Walks of a proposal that are compiled when they are called."""
+    propose = proposal.propose
+
+    def one(state: Any, q: Vector, rng: np.random.Generator) -> tuple[Vector, float]:
+        return propose(state, q, rng)
+
+    return Walks(entry(one, cache=False), entry(_walk(proposal, log_density), cache=False))
+
+
+def _walk(
+    proposal: ProposalKernel, log_density: Callable[[Vector], float]
+) -> Callable[..., tuple[np.ndarray, int]]:
+    make_target, make_proposal = constructor(_target_of(log_density)), constructor(proposal)
+    make_rule = constructor(Rule(..., 0, *Exact().functions, no_range))
+
+    def walk(
+        starts: np.ndarray,
+        n: int,
+        tune: bool,
+        rng: np.random.Generator,
+        rows: Rows,
+        state: Any,
+        schedule: Any,
+    ) -> tuple[np.ndarray, int]:
+        ends, n_accepted = np.empty_like(starts), 0
+        for c in range(starts.shape[0]):
+            out = transitions(
+                n, tune, rng, starts[c].copy(), (), rows, make_rule(schedule), make_proposal(state),
+                make_target(),
+            )  # fmt: skip
+            ends[c] = out.q
+            n_accepted += out.n_accepted
+        return ends, n_accepted
+
+    return walk
+
+
+@lru_cache(maxsize=32)
+def _target_of(log_density: Callable[[Vector], float]) -> Target:
+    """Target with one local term: the log density."""
+
+    @jitable
+    def log_ratios(q_new: Vector, q: Vector, index: Index, args: Any) -> Vector:
+        return np.full(index.shape[0], log_density(q_new) - log_density(q))
+
+    @jitable
+    def global_log_ratio(q_new: Vector, q: Vector, args: Any) -> float:
+        return 0.0
+
+    return Target(global_log_ratio, log_ratios)
+
+
+# Normal distributions that fitted proposals are checked with ------------------------------------------------
+
+
+def proxy_of(law: Law, n_dim: int, shift: float = 0.0, width: float = 1.0) -> QuadraticProxy:
+    """The normal distribution at the mode of `law`, or one with another mode and another width.
+
+    `shift` is that of the mode, in standard deviations of the normal distribution; `width` is a factor of the
+    standard deviation.
+    """
+
+    def density(x: float) -> float:
+        return float(law.log_density(np.array([x])))
+
+    def at(z: float) -> float:
+        return float(law.from_normal(np.array([z]))[0])
+
+    z = float(optimize.minimize_scalar(lambda z: -density(at(z)), bounds=(-5.0, 5.0), method="bounded").x)
+    mode = at(z)
+    h = _STEP * (at(z + 1.0) - at(z - 1.0))
+    precision = (2.0 * density(mode) - density(mode - h) - density(mode + h)) / (h * h)
+    return QuadraticProxy(
+        np.full(n_dim, mode + shift / math.sqrt(precision)), np.eye(n_dim) * precision / width**2
+    )

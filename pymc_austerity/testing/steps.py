@@ -12,9 +12,8 @@ import pymc as pm
 from pymc.step_methods.compound import Competence
 from pymc.step_methods.state import DataClassState, equal_dataclass_values
 
-from pymc_austerity.testing.compare import require
+from pymc_austerity.testing.compare import error_of_mean, require, require_close
 from pymc_austerity.testing.models import Solved, normal_mean, two_blocks
-from pymc_austerity.testing.posteriors import check_posterior
 
 MakeStep = Callable[..., Any]
 Point = dict[str, np.ndarray]
@@ -264,20 +263,73 @@ def check_chains(step: Any, point: Point, carried: Sequence[str] = ()) -> None:
         any(not np.array_equal(p[n], q[n]) for p, q in zip(paths[0][0], paths[2][0], strict=True) for n in p),
         "Chains with different seeds are identical: the step does not use the generator of setup_chain.",
     )
+
+    def require_unchanged(one: Any, start: Point, what: str, meaning: str) -> None:
+        before = deepcopy(learnt(one, carried))
+        move(one, start)
+        after = learnt(one, carried)
+        require(equal_dataclass_values(after, before), f"{what}: {before} became {after}.{meaning}")
+
     one = fresh(step)
     points, _ = move(one, point)
     one.stop_tuning()
-    before = deepcopy(learnt(one, carried))
-    move(one, points[-1])
-    require(
-        equal_dataclass_values(learnt(one, carried), before),
-        f"The step still learnt after stop_tuning: {before} became {learnt(one, carried)}. Draws that are "
-        "kept then have another distribution than the target.",
-    )
-    one = fresh(step, tune=0)
-    before = deepcopy(learnt(one, carried))
-    move(one, point)
-    require(
-        equal_dataclass_values(learnt(one, carried), before),
-        f"The step learnt in a chain without tuning: {before} became {learnt(one, carried)}.",
-    )
+    meaning = " Draws that are kept then have another distribution than the target."
+    require_unchanged(one, points[-1], "The step still learnt after stop_tuning", meaning)
+    require_unchanged(fresh(step, tune=0), point, "The step learnt in a chain without tuning", "")
+
+
+def check_posterior(
+    solved: Solved,
+    step: Any,
+    *,
+    tolerance: float = 0.0,
+    draws: int = 1000,
+    tune: int = 500,
+    seed: int = 0,
+    **options: Any,
+) -> None:
+    """`pymc.sample` with a step, or a list of them, finds the means and standard deviations of the posterior.
+
+    Parameters
+    ----------
+    solved : Solved
+    step : step method, or list of them
+        Other variables are given to PyMC's choice.
+    tolerance : float, default 0.0
+        In posterior standard deviations.
+    draws, tune, seed : int
+        Of two chains.
+    **options
+        For `pymc.sample`.
+
+    Examples
+    --------
+    >>> from pymc_austerity import MetropolisHastings, RandomWalk
+    >>> from pymc_austerity.testing import check_posterior
+    >>> from pymc_austerity.testing.models import normal_mean
+    >>> solved = normal_mean()
+    >>> step = MetropolisHastings(proposal=RandomWalk(0.04), model=solved.model)
+    >>> check_posterior(solved, step, draws=2000, tune=0)
+    """
+    options = {"chains": 2, "cores": 1, "progressbar": False, "quiet": True, **options}
+    idata = pm.sample(
+        model=solved.model, step=step, draws=draws, tune=tune, random_seed=seed,
+        initvals=solved.start or solved.mean, compute_convergence_checks=False, **options,
+    )  # fmt: skip
+    for name, mean in solved.mean.items():
+        found = idata["posterior"][name].to_numpy()
+        for place in np.ndindex(np.shape(mean)):
+            sd = solved.sd[name][place]
+            # In units of the posterior.
+            z = (found[(..., *place)] - mean[place]) / sd
+            what = f"{name}{list(place) if place else ''}"
+            meaning = f"From {z.size} draws; in posterior standard deviations."
+            require_close(
+                f"The posterior mean of {what}, less the true one,",
+                z.mean(), 0.0, error_of_mean(z), tolerance, meaning,
+            )  # fmt: skip
+            root = float(np.sqrt(np.mean(z**2)))
+            require_close(
+                f"The posterior standard deviation of {what}, over the true one,",
+                root, 1.0, error_of_mean(z**2) / (2.0 * root), tolerance, meaning,
+            )  # fmt: skip

@@ -2,7 +2,6 @@
 
 * A chain of a few states with N local terms for each: its transition probabilities can be written down.
 * Distributions with independent coordinates, for proposals.
-* A linear regression with known noise: its posterior is normal.
 """
 
 from __future__ import annotations
@@ -20,20 +19,11 @@ from pymc_austerity.target import Index, Target, Vector
 
 
 class Chain(NamedTuple):
-    """States 0, ..., K - 1, of which each has N local terms and a global one.
+    """States 0, ..., K - 1, of which each has N local terms and a global one."""
 
-    Attributes
-    ----------
-    terms : ndarray of shape (K, N)
-    prior : ndarray of shape (K,)
-        The global term.
-    jumps : ndarray of shape (K, K)
-        Probabilities of the proposal, from row to column.
-    """
-
-    terms: np.ndarray
-    prior: np.ndarray
-    jumps: np.ndarray
+    terms: np.ndarray  # (K, N)
+    prior: np.ndarray  # (K,): the global term
+    jumps: np.ndarray  # (K, K): probabilities of the proposal, from row to column
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -45,21 +35,18 @@ class Chain(NamedTuple):
         """Probabilities of the states."""
         log_density = self.terms.sum(axis=1) + self.prior
         density = np.exp(log_density - log_density.max())
-        law: np.ndarray = density / density.sum()
-        return law
+        return np.asarray(density / density.sum())
 
     @property
     def log_hastings(self) -> np.ndarray:
         """Log of the reverse over the forward probability of each jump."""
-        log_hastings: np.ndarray = np.log(self.jumps.T / self.jumps)
-        return log_hastings
+        return np.asarray(np.log(self.jumps.T / self.jumps))
 
     @property
     def log_ratios(self) -> np.ndarray:
         """Log acceptance ratio of each jump."""
         total = self.terms.sum(axis=1) + self.prior
-        log_ratios: np.ndarray = total[None, :] - total[:, None] + self.log_hastings
-        return log_ratios
+        return np.asarray(total[None, :] - total[:, None] + self.log_hastings)
 
     @property
     def ranges(self) -> np.ndarray:
@@ -125,26 +112,16 @@ def chain_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
 CHAIN = Target(chain_global, chain_log_ratios, chain_terms)
 
 
-# Distributions with independent coordinates
-# ------------------------------------------------------------------
+# Distributions with independent coordinates ---------------------------------------------------------
 
 
 class Law(NamedTuple):
-    """A distribution with D independent coordinates, all of one kind.
+    """A distribution with D independent coordinates, all of one kind."""
 
-    Attributes
-    ----------
-    log_density : callable
-        ``(q) -> float``, up to a constant; `register_jitable`.
-    from_normal : callable
-        Makes a coordinate of a standard normal number, strictly increasing; for arrays.
-    to_normal : callable
-        The inverse of `from_normal`.
-    """
-
-    log_density: Callable[[Vector], float]
+    log_density: Callable[[Vector], float]  # ``(q) -> float``, up to a constant; `register_jitable`
+    # Makes a coordinate of a standard normal number, strictly increasing; for arrays.
     from_normal: Callable[[np.ndarray], np.ndarray]
-    to_normal: Callable[[np.ndarray], np.ndarray]
+    to_normal: Callable[[np.ndarray], np.ndarray]  # the inverse of `from_normal`
 
 
 @jitable
@@ -169,58 +146,3 @@ def _log_of_log_normal_density(q: Vector) -> float:
 NORMAL = Law(_log_normal_density, lambda z: z + 1.5, lambda q: q - 1.5)
 # For proposals of positive numbers.
 LOG_NORMAL = Law(_log_of_log_normal_density, lambda z: np.exp(0.7 * z), lambda q: np.log(q) / 0.7)
-
-
-# A Gaussian regression ------------------------------------------------------------------------------
-
-
-@jitable
-def normal_prior(q_new: Vector, q: Vector, args: tuple[Any, ...]) -> float:
-    """N(0, 2^2) for each coefficient."""
-    total = 0.0
-    for d in range(q.shape[0]):
-        total += (q[d] - q_new[d]) * (q[d] + q_new[d]) / 8.0
-    return total
-
-
-@jitable
-def regression_log_ratios(q_new: Vector, q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
-    """y_i ~ N(x_i . q, 1); `args` is (x, y)."""
-    out = np.empty(index.shape[0])
-    for k in range(index.shape[0]):
-        i = index[k]
-        new, old = args[1][i], args[1][i]
-        for d in range(q.shape[0]):
-            new -= args[0][i, d] * q_new[d]
-            old -= args[0][i, d] * q[d]
-        out[k] = 0.5 * (old - new) * (old + new)
-    return out
-
-
-@jitable
-def regression_terms(q: Vector, index: Index, args: tuple[Any, ...]) -> Vector:
-    """Log densities of rows of a regression at one state, up to a constant."""
-    out = np.empty(index.shape[0])
-    for k in range(index.shape[0]):
-        i = index[k]
-        rest = args[1][i]
-        for d in range(q.shape[0]):
-            rest -= args[0][i, d] * q[d]
-        out[k] = -0.5 * rest * rest
-    return out
-
-
-REGRESSION = Target(normal_prior, regression_log_ratios, regression_terms)
-
-
-class Normal(NamedTuple):
-    """A normal distribution."""
-
-    mean: np.ndarray
-    cov: np.ndarray
-
-
-def regression_posterior(x: np.ndarray, y: np.ndarray) -> Normal:
-    """Law of the coefficients in y ~ N(x q, 1) with q ~ N(0, 2^2)."""
-    cov = np.linalg.inv(x.T @ x + np.eye(x.shape[1]) / 4.0)
-    return Normal(cov @ x.T @ y, cov)

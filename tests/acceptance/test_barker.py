@@ -10,9 +10,8 @@ from numba.extending import register_jitable
 from scipy.special import expit, ndtri
 
 from pymc_austerity.acceptance import Barker, ExactBarker
-from pymc_austerity.acceptance.barker_noise import noise_variance, normal_distance
-from pymc_austerity.acceptance.base import nothing_read
-from pymc_austerity.acceptance.exact import barker_target_accept
+from pymc_austerity.acceptance.barker import noise_variance, normal_distance
+from pymc_austerity.acceptance.base import barker_target_accept, nothing_read
 from pymc_austerity.kernels.metropolis import Rule, merge, sequential_test
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.records import constructor
@@ -70,7 +69,7 @@ def test_accepts_with_the_logistic_probability(log_ratio, total_sd):
 
 @register_jitable
 def without_correction(schedule, sample, psi, rng):
-    """Planted: the noise of the subsample alone, as if it were logistic."""
+    """Planted fault: the noise of the subsample alone, as if it were logistic."""
     missing = math.sqrt(1.0 - noise_variance(sample)) * rng.standard_normal()
     return sample.n_local * (sample.mean - psi) + missing > 0.0
 
@@ -162,6 +161,10 @@ def test_target_acceptance_rates():
         ({"batch_size": 10.5}, "batch_size must be"),
         ({"max_error": 0.0}, "max_error must be a positive number or None, got 0.0"),
         ({"max_error": math.nan}, "max_error must be"),
+        ({"pilot": 1}, "pilot must be True or False, got 1"),
+        ({"pilot": True, "skew_correction": "yes"}, "skew_correction must be True or False, got 'yes'"),
+        ({"pilot": True, "max_error": 0.1}, "max_error=0.1 reads on"),
+        ({"skew_correction": True}, "needs pilot=True. Where reading stops"),
     ],
 )
 def test_bad_parameters_are_named(parameters, message):

@@ -88,7 +88,7 @@ def test_the_interval_covers_the_mean_at_every_t(bound, share):
 
 
 def test_c_in_the_place_of_the_range_does_not_cover():
-    """Planted: equation 7 with the range set to C."""
+    """Planted fault: equation 7 with the range set to C."""
     rates = miss_rates(numba.njit(hoeffding_serfling), 1.0, 60, 0.5, delta=0.1)
     assert rates.max() > 0.1 + LIMIT * math.sqrt(0.1 / 4000)
 
@@ -169,7 +169,7 @@ def test_decisions_differ_from_the_exact_ones_in_a_share_delta_at_most(law, boun
 
 
 def test_a_range_that_is_too_small_gives_wrong_decisions_or_is_noticed():
-    """Planted: the range seen in a batch of a population with a few large terms."""
+    """Planted fault: the range seen in a batch of a population with a few large terms."""
     rng, n = np.random.default_rng(5), 5000
     terms = np.where(np.arange(n) < 5, -20.0, 1e-3 * rng.standard_normal(n))
     rule = Concentration(delta=0.01)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from pymc_austerity.acceptance.barker_correction import Correction, correction, draw_correction
+from pymc_austerity.acceptance.barker import Correction, correction, draw_correction
 from tests.statistical.errors import p_of_counts
 
 LOGISTIC_VARIANCE = math.pi**2 / 3

@@ -293,6 +293,7 @@ def test_error_and_data_use_of_the_real_test(mu_std):
 
 
 def test_without_finite_population_correction_the_same_check_fails():
+    """Planted fault: no correction for a finite population."""
     wrong, used = decisions(significant_without_fpc, 0.0)
     for values, expected in zip((wrong, used), KNOWN[0.0], strict=True):
         difference, error = distance(values, expected)

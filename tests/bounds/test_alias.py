@@ -1,10 +1,10 @@
-"""Tables draw every position with its probability; planted bugs are noticed."""
+"""Tables draw every position with its probability; planted faults are noticed."""
 
 import numba
 import numpy as np
 import pytest
 
-from pymc_austerity.bounds.alias import AliasTable, alias_table, draw_position
+from pymc_austerity.bounds.block_table import AliasTable, alias_table, draw_position
 from tests.statistical.errors import p_of_counts
 
 P_LIMIT = 1e-4
@@ -117,7 +117,7 @@ def planted():
 
 
 @pytest.mark.parametrize("bug", planted())
-def test_planted_bugs_are_noticed(bug):
+def test_planted_faults_are_noticed(bug):
     table = planted()[bug]
     assert p_of_counts(counts(table), SMALL / SMALL.sum()) < P_LIMIT
     assert np.abs(recovered(table) - SMALL / SMALL.sum()).max() > 1e-12

@@ -1,4 +1,4 @@
-"""Tables of blocks draw every position with its probability; planted bugs are noticed."""
+"""Tables of blocks draw every position with its probability; planted faults are noticed."""
 
 import inspect
 import math
@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from pymc_austerity.bounds import block_table as module
-from pymc_austerity.bounds.alias import alias_table
-from pymc_austerity.bounds.block_table import BLOCK, BlockTable, block_table, draw_weighted, rounded_up
+from pymc_austerity.bounds.block_table import (
+    BLOCK,
+    BlockTable,
+    alias_table,
+    block_table,
+    draw_weighted,
+    rounded_up,
+)
 from tests.kernels.engines import ScriptedRng
 from tests.statistical.errors import p_of_counts
 
@@ -114,13 +120,14 @@ def planted():
 
 
 @pytest.mark.parametrize("bug", planted())
-def test_planted_bugs_are_noticed(bug):
+def test_planted_faults_are_noticed(bug):
     weights = SMALL[::-1].copy() if bug == "other weights" else SMALL
     assert p_of_counts(counts(planted()[bug], weights), SMALL / SMALL.sum(dtype=float)) < P_LIMIT
 
 
 def test_sums_of_single_precision_are_noticed():
     """A scan that adds in single precision does not end where its block ends."""
+    # Planted fault: sums of single precision.
     source = inspect.getsource(draw_weighted).replace("np.float64(weights[i])", "weights[i]")
     names = dict(vars(module))
     exec(source.replace("reached = 0.0", "reached = np.float32(0.0)"), names)

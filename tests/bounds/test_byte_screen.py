@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from pymc_austerity.bounds import byte_screen as module
-from pymc_austerity.bounds.byte_screen import kept_shares, probe_of, products
+from pymc_austerity.bounds import screened_draws as module
 from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_sampler import (
     bounded_terms,
@@ -18,7 +17,10 @@ from pymc_austerity.bounds.row_sampler import (
     row_sampler_of,
 )
 from pymc_austerity.bounds.screened_draws import (
+    kept_shares,
     mean_share,
+    probe_of,
+    products,
     screened,
     screened_bounds,
     screened_draw,
@@ -125,7 +127,7 @@ def test_all_changes_are_within(setting):
     assert largest_share(setting) <= 1.0
 
 
-def test_planted_bug_is_noticed(setting):
+def test_planted_fault_is_noticed(setting):
     assert largest_share(setting, slack=3.0) > 1.0
 
 
@@ -142,7 +144,7 @@ def counted_without(rng, sampler, move, n):
 @pytest.mark.parametrize("bug", [None, "all pass", "plain bounds"])
 @pytest.mark.covering(1)
 def test_rows_pass_with_their_probability(setting, bug):
-    """As many as they should, and each in proportion to its bound; planted bugs are noticed."""
+    """As many as they should, and each in proportion to its bound; planted faults are noticed."""
     *_, plain, sampler = setting
     w = 0.7 * np.random.default_rng(5).normal(size=(2, D))
     states = sampler.center + w @ np.linalg.inv(plain.whitening).T

@@ -1,4 +1,4 @@
-"""Every log ratio is within the interval of its family, for made-up designs; planted bugs are noticed."""
+"""Every log ratio is within the interval of its family, for made-up designs; planted faults are noticed."""
 
 import numpy as np
 import pytest
@@ -240,7 +240,7 @@ def half(certificate):
 
 
 @pytest.mark.parametrize("make", FAMILIES)
-def test_planted_bugs_are_noticed(make):
+def test_planted_faults_are_noticed(make):
     rng = np.random.default_rng(3)
     family = make(rng)
     found = 0

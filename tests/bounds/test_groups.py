@@ -113,7 +113,7 @@ def test_all_changes_are_within(name, make):
 
 
 @pytest.mark.parametrize("name", ["factor", "factors"])
-def test_planted_bug_is_noticed(name):
+def test_planted_fault_is_noticed(name):
     assert shares(name, factor=0.4)[0].max() > 1.0
 
 
@@ -196,6 +196,7 @@ def test_rows_are_drawn_in_proportion_to_their_bounds(name):
 
 
 def test_other_draws_are_noticed():
+    """Planted fault: sums of another group; lengths the wrong way round; rows that are shifted by one."""
     plain, sampler = sampler_for("all")[-2:]
     tables = sampler.tables
     wrong = [

@@ -195,7 +195,7 @@ def worst_share(rows, bounds, V, radius, order):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.covering(1)
-def test_planted_bugs_are_noticed(name, order):
+def test_planted_faults_are_noticed(name, order):
     """Bounds of the center alone, and bounds without a third of what is needed."""
     rows = Rows(np.random.default_rng([4, *map(ord, name)]), **SETTINGS[name])
     V, W = rows.fisher()

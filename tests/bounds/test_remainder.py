@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import wofz
 
-from pymc_austerity.bounds import chunks
+from pymc_austerity.bounds import row_function as module
 from pymc_austerity.bounds.expressions.forms import add, multiply, negative, square
 from pymc_austerity.bounds.expressions.node import constant
 from pymc_austerity.bounds.remainder import RemainderCertificate, certify_remainders, remainder_range
@@ -240,7 +240,7 @@ def test_remainders_are_within(make, design, order):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("make", SMOOTH)
-def test_planted_bug_is_noticed(make, order):
+def test_planted_fault_is_noticed(make, order):
     """Rows of either sign, or at right angles, of equal f and of short v_i: the bound is nearly sharp."""
     rng = np.random.default_rng(3)
     family = make(rng)
@@ -265,8 +265,8 @@ def test_planted_bug_is_noticed(make, order):
 
 def several(monkeypatch, order, n_exact):
     """A certificate of two terms in many chunks, and c_i computed otherwise, (6, 2 N)."""
-    monkeypatch.setattr(chunks, "_LARGEST_CHUNK", 48)
-    monkeypatch.setattr(chunks, "_SMALLEST_CHUNK", 48)
+    monkeypatch.setattr(module, "_LARGEST_CHUNK", 48)
+    monkeypatch.setattr(module, "_SMALLEST_CHUNK", 48)
     rng = np.random.default_rng(4)
     rows, other = USUAL["dense with offset"], USUAL["dense with offset"][::-1] * 0.5
     V, W = whitened(rows)

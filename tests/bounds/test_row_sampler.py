@@ -144,7 +144,7 @@ def close(make, order):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("make", MODELS)
-def test_planted_bug_is_noticed(make, order):
+def test_planted_fault_is_noticed(make, order):
     share, sampler = close(make, order)
     assert 0.75 < share(sampler) <= 1.0
     assert share(sampler._replace(constants=0.75 * sampler.constants)) > 1.0

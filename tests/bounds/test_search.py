@@ -1,4 +1,4 @@
-"""Bounds of derivatives by jets beside a search, in 80 digits, over many intervals; planted bugs are noticed.
+"""Bounds of derivatives by jets beside a search, in 80 digits, over many intervals; planted faults show.
 
 What is searched are finite differences of the log density as textbooks give it, and none of our formulas.
 """
@@ -201,7 +201,7 @@ def test_bounds_are_the_largest_that_is_found(name, order):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.covering(4)
-def test_planted_bugs_are_noticed(name, order):
+def test_planted_faults_are_noticed(name, order):
     bound = bounded(name, order)
     data, low, high, unit, _ = searched(name, order)
     if (name, order) == ("normal", 2):

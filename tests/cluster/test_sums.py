@@ -13,7 +13,7 @@ from distributed import Client, LocalCluster
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, stored_data
 from pymc_austerity.cluster import workers
-from pymc_austerity.step_methods.metropolis import exact_plan, sums_elsewhere, tuna
+from pymc_austerity.step_methods.metropolis import crossed_plan, sums_elsewhere
 from tests.cluster.planted_steps import fails_once, goes_on_for_ever
 
 N, D = 900_000, 3
@@ -165,8 +165,8 @@ def test_a_plate_is_set_up_here(monkeypatch):
     def stop(*args):
         raise SetUpError
 
-    monkeypatch.setattr(exact_plan, "plan_groups", stop)
-    monkeypatch.setattr(tuna, "require_client", lambda client: None)
+    monkeypatch.setattr(crossed_plan, "plan_groups", stop)
+    monkeypatch.setattr(workers, "require_client", lambda client: None)
     rng = np.random.default_rng(2)
     group = rng.integers(0, 40, 4000)
     with pm.Model() as model:

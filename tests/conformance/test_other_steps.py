@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import SCIR, MetropolisHastings, MinibatchCategoricalGibbs, TunaMH, recommend
-from pymc_austerity.step_methods.gamma.scir import ExactDynamics
+from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from pymc_austerity.testing import check_posterior, check_step
 from pymc_austerity.testing.models import allocations, log_rates, rates, shares, two_blocks
 from pymc_austerity.testing.steps import check_points
@@ -81,7 +81,7 @@ def test_nuts_is_recommended():
     check_posterior(solved, steps)
 
 
-# Planted bugs -------------------------------------------------------------------------------------
+# Planted faults -------------------------------------------------------------------------------------
 
 
 class HalfOfTheRows(TunaMH):
@@ -92,17 +92,20 @@ class HalfOfTheRows(TunaMH):
         super()._compile(replace(plan, rows=replace(plan.rows, state=half)), point)
 
 
-class OfThePrior(ExactDynamics):
+class OfThePrior(VariableChain):
     """The shape of the prior in the place of that of the posterior."""
 
-    def move(self, rng, family, log_theta, shape, alpha, step_size):
-        return super().move(rng, family, log_theta, alpha, alpha, step_size)
+    def _conditional(self, alpha, *args):
+        _, rate = super()._conditional(alpha, *args)
+        return alpha, rate
 
 
 class WithoutCounts(SCIR):
     """Prior and posterior are the same."""
 
-    dynamics = OfThePrior()
+    def _build(self, point):
+        super()._build(point)
+        self._chains = [OfThePrior(each.prior, each.structure, each.compiled) for each in self._chains]
 
 
 class OfTheNeighbour(MinibatchCategoricalGibbs):

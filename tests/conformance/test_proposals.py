@@ -1,4 +1,4 @@
-"""Every proposal leaves a known law alone, and planted bugs do not pass."""
+"""Every proposal leaves a known law alone, and planted faults do not pass."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,8 +12,7 @@ from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.base import BoundProposal, NoState, no_adaptation
 from pymc_austerity.proposals.laplace import LaplaceState, propose_laplace, squared, times_upper
 from pymc_austerity.testing import check_proposal
-from pymc_austerity.testing.fitted import proxy_of
-from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves
+from pymc_austerity.testing.proposals import check_invariance, check_memory, check_moves, proxy_of
 from pymc_austerity.testing.targets import LOG_NORMAL, NORMAL
 
 COV = [[0.5, 0.2], [0.2, 0.3]]
@@ -100,7 +99,7 @@ def test_a_surrogate_needs_a_slope():
         check_proposal(Surrogate(), 2)
 
 
-# Planted bugs -------------------------------------------------------------------------------------
+# Planted faults -------------------------------------------------------------------------------------
 
 
 def without_log_hastings(q, rng):

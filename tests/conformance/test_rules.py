@@ -1,4 +1,4 @@
-"""Every decision rule keeps its promise, and planted bugs do not pass."""
+"""Every decision rule keeps its promise, and planted faults do not pass."""
 
 import math
 from dataclasses import dataclass
@@ -8,19 +8,18 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
-from pymc_austerity.acceptance.barker_correction import draw_correction
-from pymc_austerity.acceptance.barker_noise import noise_variance
-from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform
+from pymc_austerity.acceptance.barker import draw_correction, noise_variance
+from pymc_austerity.acceptance.base import RuleFunctions, above, log_uniform, logistic
 from pymc_austerity.acceptance.concentration import hoeffding_serfling
-from pymc_austerity.acceptance.exact import logistic
 from pymc_austerity.testing import check_rule
-from pymc_austerity.testing.decisions import (
+from pymc_austerity.testing.rules import (
+    check_acceptance,
     check_compiled,
+    check_law,
     check_schedule,
     check_with_all_terms,
     exact_probability,
 )
-from pymc_austerity.testing.rules import check_acceptance, check_law
 from pymc_austerity.testing.targets import normal_chain, two_point_chain
 
 METROPOLIS = [
@@ -45,7 +44,7 @@ BARKER = [
 ]
 
 
-# From each pair of states. The planted bugs show in as many; in 5000 "noise twice" does for most seeds only.
+# From each pair of states. The planted faults show in as many; in 5000 "noise twice" does for most seeds.
 DRAWS = 7500
 
 
@@ -59,7 +58,7 @@ def test_barker_rules(rule):
     check_rule(rule, exact=ExactBarker(), n_draws=DRAWS)
 
 
-# Planted bugs -------------------------------------------------------------------------------------
+# Planted faults -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

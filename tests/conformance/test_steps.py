@@ -1,4 +1,4 @@
-"""Every step keeps PyMC's contract and samples known posteriors, and planted bugs do not pass."""
+"""Every step keeps PyMC's contract and samples known posteriors, and planted faults do not pass."""
 
 import numpy as np
 import pymc as pm
@@ -99,7 +99,7 @@ def test_a_part_of_the_predictor_is_refused():
         check_step(make_step)
 
 
-# Planted bugs -------------------------------------------------------------------------------------
+# Planted faults -------------------------------------------------------------------------------------
 
 
 class Mutating(AusterityMH):

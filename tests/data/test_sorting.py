@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_austerity.data.sorting import Merge
+from pymc_austerity.data.writing import merged
 
 RNG = np.random.default_rng(1)
 KEYS = {
@@ -32,12 +32,12 @@ def test_merged_as_a_stable_sort(name, run_rows, at_once):
             for start in range(0, len(keys), run_rows)
         ]
     )
-    pieces = list(Merge(keys[order], run_rows, at_once).pieces())
+    pieces = list(merged(keys[order], run_rows, at_once))
     assert max(len(piece) for piece in pieces) <= at_once
     np.testing.assert_array_equal(order[np.concatenate(pieces)], np.argsort(keys, kind="stable"))
 
 
 def test_pieces_are_not_much_smaller_than_they_may_be():
     keys = np.sort(RNG.normal(size=(100, 1000)), axis=1).ravel()
-    pieces = list(Merge(keys, 1000, 5000).pieces())
+    pieces = list(merged(keys, 1000, 5000))
     assert len(pieces) <= 4 * len(keys) / 5000

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 import pytest
@@ -15,25 +17,22 @@ NAMES = ["x1", "x2", "x3", "y", "airline"]
 OPTIONS = {
     "columns": {"X": ["x1", "x2", "x3"], "y": "y", "g": "airline"},
     "categories": ["g"],
+    "dtype": {"y": "int8"},
     "chunk_rows": CHUNK,
+}
+RNG = np.random.default_rng(1)
+TABLE = {
+    "x1": RNG.normal(size=N),
+    "x2": RNG.normal(size=N),
+    "x3": RNG.normal(size=N),
+    "y": RNG.integers(0, 2, N).astype(np.int8),
+    "airline": RNG.choice(["DL", "AA", "UA"], N).astype(object),
 }
 
 
-@pytest.fixture
-def table():
-    rng = np.random.default_rng(1)
-    return {
-        "x1": rng.normal(size=N),
-        "x2": rng.normal(size=N),
-        "x3": rng.normal(size=N),
-        "y": rng.integers(0, 2, N).astype(np.int8),
-        "airline": rng.choice(["DL", "AA", "UA"], N).astype(object),
-    }
-
-
-@pytest.fixture
-def expected(table, tmp_path):
-    return RowStore.write(table, tmp_path / "expected", **OPTIONS)
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    return RowStore.write(TABLE, tmp_path_factory.mktemp("expected") / "rows", **OPTIONS)
 
 
 def is_same(store, expected):
@@ -42,41 +41,149 @@ def is_same(store, expected):
     return store.fingerprint == expected.fingerprint
 
 
-def arrow(table, names=NAMES):
-    return pa.table({name: table[name] for name in names})
+def part(start=0, stop=N, names=NAMES, table=TABLE):
+    return pa.table({name: table[name][start:stop] for name in names})
 
 
-def part(table, start, stop, names=NAMES):
-    return arrow({name: values[start:stop] for name, values in table.items()}, names)
-
-
-def test_maps(table, expected, tmp_path):
-    source = {"airline": table["airline"]}
+def maps(path):
     for name in NAMES[:4]:
-        np.save(tmp_path / f"{name}.npy", table[name])
-        source[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
-    assert is_same(RowStore.write(source, tmp_path / "rows", **OPTIONS), expected)
+        np.save(path.with_name(f"{name}.npy"), TABLE[name])
+    loaded = {name: np.load(path.with_name(f"{name}.npy"), mmap_mode="r") for name in NAMES[:4]}
+    return {"airline": TABLE["airline"], **loaded}
 
 
-def zarr_group(table, path, **options):
+def zarr_group(path, **options):
     group = zarr.open_group(str(path), mode="w")
     for name in NAMES:
-        values = table[name].astype("U2") if name == "airline" else table[name]
+        values = TABLE[name].astype("U2") if name == "airline" else TABLE[name]
         made = group.create_array(
             name, shape=values.shape, dtype=values.dtype, config={"write_empty_chunks": True}, **options
         )
         made[:] = values
-    return group
+    return path
 
 
-@pytest.mark.parametrize(
-    "options", [{"chunks": (37,)}, {"chunks": (300,)}, {"chunks": (20,), "shards": (100,)}]
-)
-def test_zarr_with_chunks_that_do_not_divide(table, expected, tmp_path, options):
-    group = zarr_group(table, tmp_path / "table.zarr", **options)
-    assert is_same(RowStore.write(tmp_path / "table.zarr", tmp_path / "group", **OPTIONS), expected)
-    arrays = {name: group[name] for name in NAMES}
-    assert is_same(RowStore.write(arrays, tmp_path / "arrays", **OPTIONS), expected)
+def parquet_file(path, rows):
+    parquet.write_table(part(), path, row_group_size=rows)
+    return path
+
+
+def parquet_folder(path):
+    path.mkdir()
+    parquet.write_table(part(0, 300), path / "part-0.parquet")
+    parquet.write_table(part(300, 411, NAMES[::-1]), path / "part-1.parquet", row_group_size=50)
+    parquet.write_table(part(411, N, [*NAMES[2:], *NAMES[:2]]), path / "part-2.parquet")
+    (path / "_SUCCESS").touch()
+    (path / "_ignored.parquet").touch()
+    return path
+
+
+def feather_file(path, compression):
+    feather.write_feather(part(), path, compression=compression, chunksize=77)
+    return path
+
+
+def arrow_file(path, new):
+    with getattr(pa.ipc, new)(str(path), part().schema) as file:
+        for start, stop in [(0, 500), (500, 501), (501, N)]:
+            file.write_table(part(start, stop))
+    return path
+
+
+def csv_files(path):
+    pa.csv.write_csv(part(0, 400), path.with_name("a.csv"))
+    pa.csv.write_csv(part(400, N, NAMES[::-1]), path.with_name("b.csv"))
+    return [str(path.with_name("a.csv")), path.with_name("b.csv")]
+
+
+def pandas_file(path):
+    frame = pd.DataFrame(TABLE)
+    frame["airline"] = frame["airline"].astype("category")
+    frame.to_parquet(path, engine="pyarrow")
+    return path
+
+
+def texts_and_categories(path):
+    """Two files: text in one, a dictionary in the other."""
+    coded = part(400).set_column(4, "airline", part(400)["airline"].combine_chunks().dictionary_encode())
+    feather.write_feather(part(0, 400), path.with_name("a.feather"))
+    feather.write_feather(coded, path.with_name("b.feather"))
+    return [path.with_name("a.feather"), path.with_name("b.feather")]
+
+
+FORMATS = {
+    "maps": maps,
+    "zarr": lambda path: zarr_group(path.with_suffix(".zarr"), chunks=(37,)),
+    "zarr, long chunks": lambda path: zarr_group(path.with_suffix(".zarr"), chunks=(300,)),
+    "zarr, shards": lambda path: zarr_group(path.with_suffix(".zarr"), chunks=(20,), shards=(100,)),
+    "arrays of zarr": lambda path: dict(zarr.open_group(zarr_group(path, chunks=(37,))).arrays()),
+    "parquet, 70": lambda path: parquet_file(path.with_suffix(".parquet"), 70),
+    "parquet, 400": lambda path: parquet_file(path.with_suffix(".parquet"), 400),
+    "parquet": lambda path: str(parquet_file(path.with_suffix(".parquet"), N)),
+    "folder": parquet_folder,
+    "list": lambda path: sorted(parquet_folder(path).glob("part*")),
+    "feather, lz4": lambda path: feather_file(path.with_suffix(".feather"), "lz4"),
+    "feather": lambda path: feather_file(path.with_suffix(".feather"), "uncompressed"),
+    "arrow": lambda path: arrow_file(path.with_suffix(".arrow"), "new_file"),
+    "stream": lambda path: arrow_file(path.with_suffix(".arrow"), "new_stream"),
+    "csv": csv_files,
+    "pandas": lambda path: pandas_file(path.with_suffix(".parquet")),
+    "text and dictionary": texts_and_categories,
+    "table": lambda path: part(),
+    "dataset": lambda path: pa.dataset.dataset(parquet_folder(path)),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format(name, expected, tmp_path):
+    source = FORMATS[name](tmp_path / "table")
+    assert is_same(RowStore.write(source, tmp_path / "rows", **OPTIONS), expected)
+
+
+def test_files_in_the_order_of_a_list(expected, tmp_path):
+    files = sorted(parquet_folder(tmp_path / "table").glob("part*"))
+    turned = RowStore.write(files[::-1], tmp_path / "reversed", **OPTIONS)
+    X = expected["X"]
+    np.testing.assert_array_equal(turned["X"], np.concatenate([X[411:], X[300:411], X[:300]]))
+
+
+def test_folders_of_partitions_make_columns(tmp_path):
+    pa.dataset.write_dataset(
+        pa.table({"x": [1.0, 2.0, 3.0], "year": [2024, 2023, 2024], "airline": ["b", "a", "a"]}),
+        tmp_path / "table",
+        format="parquet",
+        partitioning=pa.dataset.partitioning(
+            pa.schema([("year", pa.int16()), ("airline", pa.string())]), flavor="hive"
+        ),
+    )
+    store = RowStore.write(tmp_path / "table", tmp_path / "rows", categories=["airline"], chunk_rows=2)
+    assert {name: rows[:].tolist() for name, rows in store.items()} == {
+        "x": [2, 3, 1],
+        "year": [2023, 2024, 2024],
+        "airline": [0, 0, 1],
+    }
+    assert store["airline"].labels == ("a", "b")
+    (alone,) = tmp_path.glob("table/year=2023/*/*.parquet")
+    assert list(RowStore.write(alone, tmp_path / "alone")) == ["x"]
+
+
+def test_a_dataset_tells_the_types_of_csv(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("x;z\n1;007\n" + "2;008\n" * 200_000 + "3.5;009\n")
+    with pytest.raises(ValueError, match="'x;z'.* has no numbers"):
+        RowStore.write(path, tmp_path / "rows")
+    semicolons = pa.dataset.CsvFileFormat(pa.csv.ParseOptions(delimiter=";"))
+    first_rows = pa.dataset.dataset(path, format=semicolons)
+    with pytest.raises(OSError, match=r"table.csv \(rows [\d,]+ to 200,001\) .*'3.5'.*schema=") as found:
+        RowStore.write(first_rows, tmp_path / "rows")
+    assert "Row #200003" in str(found.value)
+    told = pa.dataset.dataset(
+        path, format=semicolons, schema=pa.schema([("x", pa.float32()), ("z", pa.string())])
+    )
+    store = RowStore.write(told, tmp_path / "rows", categories=["z"])
+    assert (store["x"].dtype, store["x"][-1], store["z"].labels) == (np.float32, 3.5, ("007", "008", "009"))
+    with pytest.raises(ValueError, match="filtered"):
+        RowStore.write(told.filter(pa.dataset.field("x") > 2), tmp_path / "other")
 
 
 def test_zarr_matrices(tmp_path):
@@ -88,63 +195,26 @@ def test_zarr_matrices(tmp_path):
         RowStore.write(tmp_path / "X", tmp_path / "other")
 
 
-@pytest.mark.parametrize("rows", [70, 400, N])
-def test_a_file_of_parquet(table, expected, tmp_path, rows):
-    parquet.write_table(arrow(table), tmp_path / "table.parquet", row_group_size=rows)
-    assert is_same(RowStore.write(tmp_path / "table.parquet", tmp_path / "rows", **OPTIONS), expected)
-
-
-def test_a_folder_of_parquet_with_columns_in_another_order(table, expected, tmp_path):
-    folder = tmp_path / "table"
-    folder.mkdir()
-    parquet.write_table(part(table, 0, 300), folder / "part-0.parquet")
-    parquet.write_table(part(table, 300, 411, NAMES[::-1]), folder / "part-1.parquet", row_group_size=50)
-    parquet.write_table(part(table, 411, N, [*NAMES[2:], *NAMES[:2]]), folder / "part-2.parquet")
-    (folder / "_SUCCESS").touch()
-    assert is_same(RowStore.write(folder, tmp_path / "rows", **OPTIONS), expected)
-    files = [str(folder / f"part-{i}.parquet") for i in range(3)]
-    assert is_same(RowStore.write(files, tmp_path / "list", **OPTIONS), expected)
-    turned = RowStore.write(files[::-1], tmp_path / "reversed", **OPTIONS)
-    X = expected["X"]
-    np.testing.assert_array_equal(turned["X"], np.concatenate([X[411:], X[300:411], X[:300]]))
-
-
-def test_files_of_parquet_with_other_columns_or_dtypes(table, tmp_path):
-    parquet.write_table(part(table, 0, 300, ["x1", "y"]), tmp_path / "a.parquet")
-    parquet.write_table(part(table, 300, N, ["x1"]), tmp_path / "b.parquet")
+def test_files_with_other_columns_or_dtypes(tmp_path):
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    parquet.write_table(part(0, 300, ["x1", "y"]), files[0])
+    parquet.write_table(part(300, N, ["x1"]), files[1])
     with pytest.raises(ValueError, match="b.parquet has other columns.*: 'y'"):
-        RowStore.write([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "rows")
-    wide = {"x1": table["x1"], "y": table["y"].astype(np.int64) * 1000}
-    parquet.write_table(part(wide, 300, N, ["y", "x1"]), tmp_path / "b.parquet")
-    store = RowStore.write([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "rows")
+        RowStore.write(files, tmp_path / "rows")
+    wide = {"x1": TABLE["x1"], "y": TABLE["y"].astype(np.int64) * 1000}
+    parquet.write_table(part(300, N, ["y", "x1"], wide), files[1])
+    store = RowStore.write(files, tmp_path / "rows")
     assert store["y"].dtype == np.int64
-    np.testing.assert_array_equal(store["y"], np.r_[table["y"][:300], wide["y"][300:]])
-    text = {"x1": table["airline"], "y": table["y"]}
-    parquet.write_table(part(text, 300, N, ["y", "x1"]), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match="'x1' is string in .*b.parquet, and double before"):
-        RowStore.write([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "more")
-
-
-@pytest.mark.parametrize("compression", ["lz4", "uncompressed"])
-def test_feather(table, expected, tmp_path, compression):
-    feather.write_feather(arrow(table), tmp_path / "table.feather", compression=compression, chunksize=77)
-    assert is_same(RowStore.write(tmp_path / "table.feather", tmp_path / "rows", **OPTIONS), expected)
-
-
-@pytest.mark.parametrize("new", ["new_file", "new_stream"])
-def test_arrow(table, expected, tmp_path, new):
-    path = tmp_path / "table.arrow"
-    with getattr(pa.ipc, new)(str(path), arrow(table).schema) as file:
-        for start, stop in [(0, 500), (500, 501), (501, N)]:
-            file.write_table(part(table, start, stop))
-    assert is_same(RowStore.write(path, tmp_path / "rows", **OPTIONS), expected)
-
-
-def test_tables_of_pandas(table, expected, tmp_path):
-    frame = pd.DataFrame(table)
-    frame["airline"] = frame["airline"].astype("category")
-    frame.to_parquet(tmp_path / "table.parquet", engine="pyarrow")
-    assert is_same(RowStore.write(tmp_path / "table.parquet", tmp_path / "rows", **OPTIONS), expected)
+    np.testing.assert_array_equal(store["y"], np.r_[TABLE["y"][:300], wide["y"][300:]])
+    parquet.write_table(part(300, N, ["y", "x1"], {"x1": TABLE["airline"], "y": TABLE["y"]}), files[1])
+    with pytest.raises(ValueError, match="b.parquet does not suit .* x1 .*double vs string"):
+        RowStore.write(files, tmp_path / "more")
+    feather.write_feather(part(), tmp_path / "c.feather")
+    with pytest.raises(ValueError, match="c.feather and .*a.parquet differ in format"):
+        RowStore.write([files[0], tmp_path / "c.feather"], tmp_path / "more")
+    parquet.write_table(pa.table([[1], [2]], names=["x", "x"]), files[0])
+    with pytest.raises((ValueError, OSError), match="duplicate field names"):
+        RowStore.write(files[0], tmp_path / "more")
 
 
 def test_lists_of_fixed_length_are_matrices(tmp_path):
@@ -165,12 +235,14 @@ def test_missing_values(tmp_path):
             "k": pa.array([1, 2, 3, None], pa.int8()),
             "b": pa.array([None, True, False, True]),
             "g": pa.array(["a", None, "b", "a"]),
+            "l": pa.array([[1.0, 2.0], [3.0, 4.0], None, [5.0, 6.0]], pa.list_(pa.float64(), 2)),
+            "m": pa.array([[1, 2], [3, 4], [5, None], [6, 7]], pa.list_(pa.int8(), 2)),
         }
     )
     parquet.write_table(table, path, row_group_size=2)
     store = RowStore.write(path, tmp_path / "rows", columns={"x": "x"})
     np.testing.assert_array_equal(store["x"], [1, 2, np.nan, 4])
-    for name, row in (("k", 3), ("b", 0), ("g", 1)):
+    for name, row in (("k", 3), ("b", 0), ("g", 1), ("l", 2), ("m", 2)):
         with pytest.raises(ValueError, match=f"Row {row} of column '{name}' is missing"):
             RowStore.write(
                 path, tmp_path / name, columns={name: name}, categories=[name] if name == "g" else None
@@ -178,45 +250,42 @@ def test_missing_values(tmp_path):
 
 
 def test_columns_without_numbers_are_named_only_if_they_are_chosen(tmp_path):
+    path = tmp_path / "t.parquet"
     when = pa.array([0, 1], pa.timestamp("s"))
-    parquet.write_table(pa.table({"when": when, "l": [[1], [2, 3]], "x": [1, 2]}), tmp_path / "t.parquet")
-    assert RowStore.write(tmp_path / "t.parquet", tmp_path / "rows", columns={"x": "x"})["x"][:].tolist() == [
-        1,
-        2,
-    ]
+    parquet.write_table(pa.table({"when": when, "l": [[1], [2, 3]], "x": [1, 2]}), path)
+    assert RowStore.write(path, tmp_path / "rows", columns={"x": "x"})["x"][:].tolist() == [1, 2]
     for name, kind in (("when", "timestamp"), ("l", "list")):
         with pytest.raises(ValueError, match=rf"Column '{name}' \({kind}.* has no numbers. Leave it out"):
-            RowStore.write(tmp_path / "t.parquet", tmp_path / name, columns={name: name})
+            RowStore.write(path, tmp_path / name, columns={name: name})
 
 
 @pytest.mark.parametrize(
     ("name", "match"),
     [
         ("none.parquet", "There is no"),
-        ("t.csv", "is none of .zarr"),
+        ("t.json", "is none of .zarr"),
         ("t.npy", "np.load"),
         ("empty", "no file"),
+        ("t.csv", "t.csv cannot be read"),
+        ("t.arrow", "t.arrow cannot be read"),
     ],
 )
 def test_paths_that_are_no_source(tmp_path, name, match):
-    (tmp_path / "t.csv").touch()
-    (tmp_path / "t.npy").touch()
-    (tmp_path / "empty").mkdir()
-    with pytest.raises((ValueError, FileNotFoundError), match=match):
+    for ending in ("json", "npy", "csv", "arrow"):
+        (tmp_path / f"t.{ending}").touch()
+    (tmp_path / "empty" / "year=2024").mkdir(parents=True)
+    with pytest.raises((ValueError, OSError), match=match):
         RowStore.write(tmp_path / name, tmp_path / "rows")
-    (tmp_path / "empty" / "year=2024").mkdir()
-    with pytest.raises(ValueError, match="year=2024. Give a list of files"):
-        RowStore.write(tmp_path / "empty", tmp_path / "rows")
 
 
 @pytest.mark.parametrize(
-    ("library", "name"), [("pyarrow", "t.parquet"), ("pyarrow", "t.feather"), ("zarr", "t.zarr")]
+    ("library", "suffix"), [("pyarrow", "parquet"), ("pyarrow", "csv"), ("zarr", "zarr")]
 )
-def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch, library, name):
+def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch, library, suffix):
     def missing(module):
         raise ImportError(f"No module named {module!r}")
 
-    (tmp_path / name).touch()
+    (tmp_path / f"t.{suffix}").touch()
     monkeypatch.setattr("pymc_austerity.extras.import_module", missing)
     with pytest.raises(ImportError, match=rf'need {library}: pip install "pymc_austerity\[store\]"'):
-        RowStore.write(tmp_path / name, tmp_path / "rows")
+        RowStore.write(tmp_path / f"t.{suffix}", tmp_path / "rows")

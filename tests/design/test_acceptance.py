@@ -1,4 +1,4 @@
-"""Error of the acceptance probability: known values, direct quadrature, and the real rule."""
+"""Errors of the acceptance probability: known values, quadrature, the real rule; and of a whole chain."""
 
 import math
 
@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 
 from pymc_austerity.acceptance import TTest
 from pymc_austerity.acceptance.ttest import significant
-from pymc_austerity.design import acceptance_error, data_usage, error, expected_data_usage
+from pymc_austerity.design import (
+    acceptance_error,
+    data_usage,
+    error,
+    expected_data_usage,
+    stationary_error_bound,
+)
 from pymc_austerity.design.acceptance import decision_errors
 from tests.kernels.engines import compiled_test
 from tests.statistical.errors import LIMIT
+from tests.statistical.theory import stationary, walk_on_grid
 
 N = 10_000
 TEST = {"batch_size": 500, "epsilon": 0.05}
@@ -174,7 +181,55 @@ def test_the_rule_does_what_is_predicted(log_ratio, sd_sum):
 
 
 def test_a_sigma_with_another_divisor_is_noticed():
-    """Planted: the standard deviation of the sum in place of that of a term."""
+    """Planted fault: the standard deviation of the sum in place of that of a term."""
     values, _ = simulated(-2.0, 3.0, 2000, TTest(0.05, 150), 10_000)
     planted = acceptance_error(-2.0 / 2000, 3.0, 2000, batch_size=150, epsilon=0.05)
     assert abs(values.mean() - planted) > LIMIT * values.std() / 100
+
+
+# Theorem 1: the formula, and that the bound holds for enumerated chains -----------------------------
+
+
+def test_formula():
+    assert stationary_error_bound(0.01, 0.9) == pytest.approx(0.1)
+    assert stationary_error_bound(0.0, 0.99) == 0.0
+    assert stationary_error_bound(0.3, 0.0) == 0.3
+    assert stationary_error_bound(0.2, 0.9) == 1.0
+    assert stationary_error_bound([0.01, 0.02], 0.5) == pytest.approx([0.02, 0.04])
+
+
+@pytest.mark.parametrize(
+    ("delta_max", "eta", "said"),
+    [
+        (-0.1, 0.5, r"delta_max must be in \[0, 1\], got -0.1"),
+        (1.1, 0.5, r"delta_max must be in \[0, 1\], got 1.1"),
+        (0.1, 1.0, r"eta must be in \[0, 1\), got 1.0"),
+        (0.1, -0.1, r"eta must be in \[0, 1\), got -0.1"),
+        (np.nan, 0.5, "delta_max must not be NaN"),
+    ],
+)
+def test_wrong_values(delta_max, eta, said):
+    with pytest.raises(ValueError, match=said):
+        stationary_error_bound(delta_max, eta)
+
+
+def total_variation(p, q):
+    return 0.5 * np.abs(p - q).sum(axis=-1)
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.01, 0.1])
+def test_the_bound_holds_for_a_chain_on_a_grid(epsilon):
+    """A normal mean, with acceptance probabilities of the exact and of the sequential test."""
+    n_local, grid = 2000, np.linspace(-3, 3, 31)
+    log_ratio = 0.5 * (grid[:, None] ** 2 - grid[None, :] ** 2)
+    sigma_l = np.abs(grid[:, None] - grid[None, :]) / np.sqrt(n_local)
+    delta = acceptance_error(log_ratio / n_local, sigma_l, n_local, batch_size=200, epsilon=epsilon)
+    exact = np.exp(np.minimum(log_ratio, 0))
+    before, after = (walk_on_grid(grid, 2.0, a) for a in (exact, exact + delta))
+    # Dobrushin's coefficient: the largest distance between two rows.
+    eta = max(total_variation(before[i], before).max() for i in range(len(grid)))
+    distance = total_variation(stationary(before), stationary(after))
+    bound = stationary_error_bound(np.abs(delta).max(), eta)
+    assert 0 < eta < 1
+    assert 0 < distance < bound
+    assert distance > bound / 200

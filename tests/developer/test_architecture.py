@@ -29,7 +29,8 @@ def test_each_room_has_a_paragraph_with_its_budget():
 def test_the_list_of_files_says_something_of_each():
     sentences = {file: first_sentence(file) for files in files_by_room().values() for file in files}
     assert {file.name for file, sentence in sentences.items() if len(sentence.split()) < 3} == set()
-    assert all(f"`{file.name}`: " in page() for file in sentences)
+    text = page()
+    assert all(f"`{file.name}`: " in text for file in sentences)
 
 
 def test_files_that_the_text_names_exist():

@@ -41,6 +41,8 @@ def test_arctanh(skeleton):
     ("right", "wrong"), [("constant(0.5)", "constant(0.4)"), ("log1p(x), log1p(negative(x))", "log1p(x), x")]
 )
 def test_a_wrong_form_is_noticed(skeleton, right, wrong):
+    """Planted fault: another constant; a sign that is lost."""
+
     def change(source):
         assert source.count(right) == 1
         return source.replace(right, wrong)

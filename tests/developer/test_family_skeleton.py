@@ -50,6 +50,7 @@ def test_conjugate_family(imported, families):
 
 
 def test_a_conjugate_family_with_a_wrong_rate_fails(imported, families):
+    """Planted fault: twice the rate."""
     family, check = blocks("new_conjugate_family.md")
     wrong = family.replace("1.0 / (2.0 * sigma**2)", "1.0 / sigma**2")
     assert wrong != family
@@ -58,6 +59,7 @@ def test_a_conjugate_family_with_a_wrong_rate_fails(imported, families):
 
 
 def test_a_conjugate_family_with_a_wrong_inverse_fails(imported, families):
+    """Planted fault: half the inverse."""
     family, check = blocks("new_conjugate_family.md")
     wrong = family.replace("return 2.0 * log_x", "return log_x")
     assert wrong != family

@@ -80,6 +80,7 @@ def test_the_bug_on_the_page_is_noticed(page, names, what, tmp_path, capsys):
 
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_backend_that_changes_signs_is_noticed(tmp_path):
+    """Planted fault: a backend that changes signs."""
     source = skeleton("new_backend.md")
     wrong = source.replace("return function(*args)\n", "return [-x for x in function(*args)]\n")
     assert wrong != source

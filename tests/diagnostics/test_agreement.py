@@ -76,6 +76,7 @@ def test_distributions_of_draws_whose_mean_mixes_fast(kind):
 
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_an_error_that_forgets_autocorrelation_would_be_noticed(pairs):
+    """Planted fault: errors of independent draws."""
     table = compared(*pairs)
     independent = np.sqrt(2 / pairs[0][..., 0].size)
     z = table["shift"] / independent
@@ -89,6 +90,7 @@ def test_an_error_that_forgets_autocorrelation_would_be_noticed(pairs):
 
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_shift_and_a_wider_law_are_noticed(pairs):
+    """Planted fault: a shift; a wider law."""
     a, b = (chains[..., :100] for chains in pairs)
     shifted, wide = compared(a + 0.5, b), compared(1.5 * a, b)
     z = (shifted["shift"] / shifted["shift_error"]).to_numpy()

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from pymc_austerity.applications.topics.corpus import from_documents, subcorpus
+from lda import from_documents, subcorpus
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "lda_kos.py"
 

@@ -14,4 +14,6 @@ either side of a reorganisation. A name that one of the commits does not have ma
 
 The first run on a commit compiles all engines, some minutes; they are kept in the user's cache directory by
 the content of the package (`worktrees`), never shared by two versions of it.
+
+Where draws change on purpose, `python -m tests.golden.statistical` compares their distributions.
 """

@@ -9,7 +9,7 @@ import pymc as pm
 
 import pymc_austerity as pa
 from pymc_austerity.acceptance import Barker, Concentration, ExactBarker, TTest
-from tests.golden import models
+from tests.golden import models, plates
 
 # Statistics that are times.
 TIMES = frozenset({"process_time_diff", "perf_counter_diff", "perf_counter_start"})
@@ -61,6 +61,69 @@ class Chain(NamedTuple):
     def __call__(self) -> Arrays:
         with self.model() as model:
             return sample(self.step(model), **self.options)
+
+
+SMALL, LARGE = plates.Size(1500, 32), plates.Size(2500, 264)  # two factors are crossed from 200 groups on
+
+
+class PlateChain(NamedTuple):
+    """A run on a model with a plate of so many groups and shared variables, which the step has to find."""
+
+    model: Callable[[plates.Size], Any]
+    shared: int = 4
+    effects: int = 1
+    crossed: int = 0
+    size: plates.Size = SMALL
+    step: Callable[[pm.Model], Any] = lambda model: pa.TunaMH(model=model, switch_above=np.inf)
+    options: Mapping[str, Any] = {}
+
+    def __call__(self) -> Arrays:
+        with self.model(self.size) as model:
+            step = self.step(model)
+            found = sample(step, **self.options)
+        self.require(step, found)
+        return found
+
+    def require(self, step: Any, found: Arrays) -> None:
+        """Raise an error if the step has moved something else."""
+        require_plate(found)
+        if isinstance(step, pa.TunaMH):
+            plate = step.prediction
+            shape = plate.n_shared, plate.n_effects, plate.n_crossed, plate.n_groups - plate.n_crossed
+            wanted = self.shared, self.effects, self.crossed, self.size.groups
+            if shape != wanted or step.reads_all:
+                raise ValueError(f"The plate has {shape}, reads all: {step.reads_all}; not {wanted}.")
+
+
+def require_plate(found: Arrays) -> None:
+    """Raise an error if no plate was moved: sweeps tell how many of the groups accept."""
+    accepted = found.get("sample_stats/plate_acceptance")
+    if accepted is None or not (accepted.min() >= 0.0 and accepted.mean() > 0.5):
+        raise ValueError(f"No plate was found: acceptances of groups are {accepted}.")
+
+
+def plate_new_data() -> Arrays:
+    """A step on a plate before and after `pm.set_data`."""
+    with plates.plain(SMALL) as model:
+        step = pa.TunaMH(switch_above=np.inf)
+        before = sample(step)
+        pm.set_data({"outcome": 1 - model["outcome"].get_value()})
+        after = sample(step)
+    for found in (before, after):
+        require_plate(found)
+    return before | {f"after/{name}": array for name, array in after.items()}
+
+
+def plate_recommended() -> Arrays:
+    """A chain on a plate by the step that is recommended."""
+    found = recommendation(plates.plain(SMALL))
+    require_plate(found)
+    return found
+
+
+def on_rows(step: Callable[..., Any], **options: Any) -> Callable[[pm.Model], Any]:
+    """A step whose rule decides on remainders."""
+    return lambda model: step(model=model, control_variate=pa.Taylor(), **options)
 
 
 def beside(name: str, other: Callable[..., Any]) -> Callable[[pm.Model], Any]:
@@ -257,6 +320,22 @@ CASES: dict[str, Callable[[], Arrays]] = {
     "tuna_terms": Chain(models.two_terms, lambda m: pa.TunaMH(control_variate=pa.Taylor(order=1), **THINNED)),
     "tuna_features": Chain(models.weights, lambda m: pa.TunaMH(**THINNED)),
     "tuna_switched": Chain(models.hierarchy, lambda m: pa.TunaMH(switch_above=1e-9)),
+    "plate": PlateChain(plates.plain),
+    "plate_slopes": PlateChain(plates.slopes, shared=5, effects=2),
+    "plate_correlated": PlateChain(plates.correlated, shared=6, effects=2),
+    "plate_nested": PlateChain(plates.nested, shared=5 + SMALL.groups // 4),
+    "plate_crossed": PlateChain(plates.crossed, shared=5, crossed=220, size=LARGE),
+    "plate_student": PlateChain(plates.student, shared=5),
+    "plate_dispersion": PlateChain(plates.dispersion, shared=5),
+    "plate_normal": PlateChain(plates.normal, shared=5),
+    "plate_second_factor": PlateChain(plates.second_factor, shared=5 + plates.LEVELS),
+    "plate_stored": PlateChain(plates.stored),
+    "plate_tested": PlateChain(plates.plain, step=on_rows(pa.AusterityMH, batch_size=10)),
+    "plate_barker": PlateChain(plates.plain, step=on_rows(pa.MinibatchBarker, batch_size=10)),
+    "plate_all_rows": PlateChain(plates.plain, step=on_rows(pa.MetropolisHastings)),
+    "plate_forkserver": PlateChain(plates.plain, options={"cores": 2, "mp_ctx": "forkserver"}),
+    "plate_new_data": plate_new_data,
+    "plate_recommended": plate_recommended,
     "scir_exact": Chain(models.shares, lambda m: pa.SCIR(step_size=3.0)),
     "scir_dirichlet": Chain(
         models.shares, lambda m: [pa.SCIR([m["w"]], batch_size=100), pa.SCIR([m["rate"], m["chance"]])]
@@ -281,7 +360,6 @@ CASES: dict[str, Callable[[], Arrays]] = {
         ],
     ),
     "scir_frozen": Chain(models.weights, lambda m: pa.SCIR(step_size=0.05, batch_size=300)),
-    "sgrld": Chain(models.shares, lambda m: pa.SGRLD(step_size=0.05, batch_size=100)),
     "gibbs_with_counts": Chain(models.mixture, gibbs_with_counts),
     "restricted_nuts": Chain(models.hierarchy, beside("tau", lambda v: pa.restricted_nuts(v))),
     "restricted_slice": Chain(models.hierarchy, beside("tau", lambda v: pa.restricted_slice(v))),

@@ -152,7 +152,7 @@ def compiled_test(decide):
     return run
 
 
-# A planted bug: Student's test as if the rows were drawn with replacement ---------------------------
+# A planted fault: Student's test as if the rows were drawn with replacement ---------------------------
 
 
 @register_jitable

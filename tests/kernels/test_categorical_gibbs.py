@@ -1,4 +1,4 @@
-"""Gibbs updates of categories, against the enumeration of all they may do; planted bugs are noticed."""
+"""Gibbs updates of categories, against the enumeration of all they may do; planted faults are noticed."""
 
 import inspect
 import itertools
@@ -43,7 +43,7 @@ def table_terms(categories, index, args):
 
 @register_jitable
 def terms_without_prior(categories, index, args):
-    """A planted bug."""
+    """A planted fault."""
     return table_terms(categories, index, (np.zeros(args[0].shape[0]), args[1]))
 
 
@@ -134,21 +134,24 @@ class TestInvariance:
         ids=["low", "other"],
     )
     def test_a_batch_that_depends_on_the_state_is_noticed(self, chosen):
+        """Planted fault: a batch that depends on the state."""
         kernel = planted("population[:batch_size].copy()", chosen)
         kernel = planted("for start in range(0, batch_size,", "for start in range(0, len(rows),", kernel)
         assert error_of(transition_matrix(kernel)) > 0.01
 
     def test_counts_that_are_not_carried_along_are_noticed(self):
+        """Planted fault: counts that are not carried along."""
         with pytest.raises(AssertionError):
             transition_matrix(planted("counts[z[i]] -= 1", "pass"))
 
     def test_places_that_are_not_put_back_are_noticed(self):
+        """Planted fault: places that are not put back."""
         with pytest.raises(AssertionError):
             transition_matrix(planted("restore_order(population,", "(lambda *_: None)(population,"))
 
 
 def planted(old, new, source=gibbs_updates):
-    """The kernel with a planted bug."""
+    """The kernel with a planted fault."""
     text = source if isinstance(source, str) else getattr(source, "text", None) or inspect.getsource(source)
     assert text.count(old) == 1
     names = dict(vars(categorical_gibbs))

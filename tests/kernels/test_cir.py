@@ -169,6 +169,7 @@ def test_states_beyond_the_largest_number(log_theta, shape):
 @pytest.mark.parametrize("shape", [0.05, 0.3, 0.5, 0.7, 6.0])
 def test_without_drawing_the_number_of_events(monkeypatch, shape, mean):
     """The branch for large means, at means where its error of mean^(-3/2) would begin to show."""
+    # Planted fault: one degree of freedom more.
     monkeypatch.setattr(cir, "_LOG_MOST_EVENTS", -1.0)
     rng = np.random.default_rng(8)
     x = [cir.log_noncentral_gamma_draw(rng, shape, math.log(mean)) for _ in range(20_000)]

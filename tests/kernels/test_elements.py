@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from pymc_austerity.acceptance.base import RuleFunctions, above
-from pymc_austerity.acceptance.exact import ExactBarker
+from pymc_austerity.acceptance.base import ExactBarker, RuleFunctions, above
 from pymc_austerity.acceptance.ttest import BarkerTTest
 from pymc_austerity.kernels.elements import READS_ALL, ElementProposal, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import Rule, no_range
@@ -86,7 +85,7 @@ def test_the_distribution_of_a_field(in_order):
 
 
 def half_logistic(rng):
-    """A planted bug: log u / log(1 - u) in place of the logarithm of u / (1 - u)."""
+    """A planted fault: log u / log(1 - u) in place of the logarithm of u / (1 - u)."""
     u = rng.random()
     return math.log(u) / math.log(1.0 - u)
 
@@ -97,7 +96,7 @@ def test_a_wrong_threshold_is_noticed():
 
 
 def test_rows_of_other_sites_are_noticed():
-    """A planted bug: psi for all rows, and not for those of the site."""
+    """A planted fault: psi for all rows, and not for those of the site."""
     elements = field(READS_ALL)
     everything = np.tile(np.arange(D, D + len(PAIRS)), D).astype(np.int32)
     without = elements._replace(own_starts=np.zeros(D + 1, dtype=int))  # the prior left out

@@ -238,7 +238,7 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
-def test_planted_bugs_are_seen(bug, blocks):
+def test_planted_faults_are_seen(bug, blocks):
     with pytest.raises(AssertionError):
         check_transitions(planted(*BUGS[bug]), RULES[0], blocks=blocks)
 
@@ -293,7 +293,7 @@ def test_transition_probabilities_of_three_states(rows):
 
 
 @pytest.mark.parametrize("bug", ["the sum forgotten", "N in psi", "sampled again"])
-def test_planted_bugs_change_the_transition_probabilities(bug):
+def test_planted_faults_change_the_transition_probabilities(bug):
     found = matrix_with(planted(*BUGS[bug]), [1, 4])
     assert np.abs(found - metropolis_matrix()).max() > 0.005
 

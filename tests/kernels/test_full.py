@@ -13,11 +13,9 @@ from numba.extending import register_jitable
 
 from pymc_austerity import AusterityMH, MetropolisHastings, RandomWalk, SubsamplingWarning
 from pymc_austerity.acceptance import Exact, ExactBarker
-from pymc_austerity.acceptance.base import RuleFunctions
-from pymc_austerity.acceptance.exact import logistic
+from pymc_austerity.acceptance.base import RuleFunctions, logistic
 from pymc_austerity.compilation import entry
-from pymc_austerity.kernels.full_data import Current, full_transitions, total, unknown_sum
-from pymc_austerity.kernels.metropolis import transitions
+from pymc_austerity.kernels.metropolis import Current, full_transitions, total, transitions, unknown_sum
 from pymc_austerity.kernels.subsample import rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.model.factorisation import vector_of
@@ -459,7 +457,7 @@ MATRICES = {"exact": metropolis_matrix(), "barker": barker_matrix()}
 
 @register_jitable
 def flat_logistic(rng):
-    """A planted bug: a logistic variable of twice the scale."""
+    """A planted fault: a logistic variable of twice the scale."""
     return 2.0 * logistic(rng)
 
 
@@ -506,7 +504,7 @@ def test_transition_probabilities_of_three_states_are_exact(name):
         {"kept": TERMS[0].sum()},  # the sum of another state
     ],
 )
-def test_planted_bugs_change_the_law_of_three_states(bug, name):
+def test_planted_faults_change_the_law_of_three_states(bug, name):
     matrix = full_matrix(RULES[name].functions.draw, **bug)
     assert np.abs(stationary(matrix) - LAW).max() > 0.02
 
@@ -604,7 +602,7 @@ def test_the_sum_is_not_used_again_after_another_step_moved(name, model, start):
         [model["slope"]], model=model, acceptance=RULES[name], proposal=RandomWalk(SCALE),
         rng=np.random.default_rng(15),
     )  # fmt: skip
-    assert step._engine.full
+    assert step._engine.inputs.full
     slopes, sigmas, flags = chain_beside_slice(step, model, start, 400)
     assert len(set(sigmas)) == 400
     rng = np.random.default_rng(15)
@@ -644,12 +642,12 @@ def test_the_sum_is_kept_from_draw_to_draw(per_draw, model, start):
     engine, point = step._engine, start
     logp, plain = model.compile_logp(vars=[model["y"]]), engine.target.interpreted()
     point, _ = step.step(point)
-    current = engine._current
+    current = engine.inputs._current
     for _ in range(50):
         point, (stats,) = step.step(point)
         assert stats["n_used"] == N
         assert stats["n_stages"] == stats["exhausted"] == 1
-        assert engine._current is current
+        assert engine.inputs._current is current
         q = vector_of(step.factorisation, point)
         np.testing.assert_array_equal(current.q, q)
         assert current.total[0] == pytest.approx(total(q, engine.target.args(point), N, plain), rel=1e-14)
@@ -668,16 +666,16 @@ def test_copies_and_chains_do_not_share_a_sum(model, start):
     step = joint_step(model)
     expected, last = positions(step, start, 30)
     step.setup_chain(np.random.default_rng(17), 0, 30)
-    assert step._engine._current is None
+    assert step._engine.inputs._current is None
     again, _ = positions(step, start, 30)
     np.testing.assert_array_equal(expected, again)
     other = deepcopy(step)
-    assert other._engine._current is None
-    kept = step._engine._current.q.copy(), step._engine._current.total.copy()
+    assert other._engine.inputs._current is None
+    kept = step._engine.inputs._current.q.copy(), step._engine.inputs._current.total.copy()
     elsewhere = {**last, "slope": last["slope"] + 0.05}
     moved, _ = positions(other, elsewhere, 30)
-    np.testing.assert_array_equal(step._engine._current.q, kept[0])
-    np.testing.assert_array_equal(step._engine._current.total, kept[1])
+    np.testing.assert_array_equal(step._engine.inputs._current.q, kept[0])
+    np.testing.assert_array_equal(step._engine.inputs._current.total, kept[1])
     # From a point that is not where it stopped: as a fresh chain does.
     step.rng = np.random.default_rng(18)
     jumped, _ = positions(step, elsewhere, 30)

@@ -273,7 +273,7 @@ def test_transition_probabilities_of_three_states_are_exact():
         (RIGHT, Target(table_global, table_terms_wrong_sign)),
     ],
 )
-def test_planted_bugs_change_the_law_of_three_states(hastings, target):
+def test_planted_faults_change_the_law_of_three_states(hastings, target):
     matrix = kernel_matrix(hastings, Exact(), target)
     assert np.abs(stationary(matrix) - LAW).max() > 0.02
 
@@ -458,7 +458,7 @@ def test_all_ordered_samples_are_equally_likely():
 
 @numba.njit
 def _swap_with_any(rng, population, start, end):
-    """A planted bug: the exchange is with any place, not only with those that are left."""
+    """A planted fault: the exchange is with any place, not only with those that are left."""
     size = population.shape[0]
     for k in range(start, end):
         j = int(rng.random() * size)
@@ -572,7 +572,7 @@ def test_merge_keeps_the_variance_of_numbers_with_a_mean_of_1e8():
     exact_mean, exact = exact_moments(x)
     assert sample.mean == pytest.approx(exact_mean, rel=1e-12)
     assert sample.m2 == pytest.approx(exact, rel=2e-8)  # |mean| / sd times eps
-    assert np.sum(x**2) - len(x) * x.mean() ** 2 != pytest.approx(exact, rel=0.1)  # planted bug
+    assert np.sum(x**2) - len(x) * x.mean() ** 2 != pytest.approx(exact, rel=0.1)  # planted fault
 
 
 # (f) Edges -------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
-from pymc_austerity.kernels.metropolis import Rule, no_range, transitions
+from pymc_austerity.kernels.metropolis import Rule, full_transitions, no_range, transitions, unknown_sum
 from pymc_austerity.kernels.subsample import NO_ROWS, rows_of
 from pymc_austerity.model.compile.records import constructor
 from pymc_austerity.proposals.base import proposed_move
@@ -86,14 +85,14 @@ def surrogate_move(proposal, q, rng, args, target):
 
 @register_jitable
 def with_change_of_global(proposal, q, rng, args, target):
-    """A planted bug: the global terms are held against the move once more."""
+    """A planted fault: the global terms are held against the move once more."""
     q_new = proposal.propose(proposal.state, q, rng)
     return q_new, target.global_log_ratio(q_new, q, args)
 
 
 @register_jitable
 def with_change_taken_off(proposal, q, rng, args, target):
-    """A planted bug: as for an independent draw of the global terms."""
+    """A planted fault: as for an independent draw of the global terms."""
     q_new = proposal.propose(proposal.state, q, rng)
     return q_new, -target.global_log_ratio(q_new, q, args)
 
@@ -203,6 +202,7 @@ EXPANDED = Target(expanded_global, table_terms)
 
 @pytest.mark.parametrize("rows", [[], [2], [0, 3, 6]], ids=str)
 def test_with_a_polynomial_the_law_is_the_same(rows):
+    """Planted fault: an inner kernel that forgets the polynomial."""
     options = {"target": EXPANDED, "terms": TERMS - POLYNOMIAL, "exact_rows": np.array(rows, int)}
     inner = metropolis(WITH_POLYNOMIAL, JUMPS)
     np.testing.assert_allclose(stationary(outer_matrix(inner, **options)), LAW, atol=1e-12)
@@ -308,6 +308,7 @@ def compiled_states(n, rng, inner, terms, rows, schedule):
 
 @pytest.mark.parametrize("rows", [[], [1, 4]], ids=str)
 def test_frequencies_and_compiled_draws(rows):
+    """Planted fault: an inner kernel that is not reversible."""
     schedule = Exact().bind(N_LOCAL - len(rows))
     terms = 0.3 * TERMS  # every state is visited often
     rest = terms, rows_of(schedule, np.array(rows, int)), schedule

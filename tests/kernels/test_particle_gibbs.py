@@ -1,4 +1,4 @@
-"""Sweeps of particle Gibbs on a linear Gaussian chain whose posterior is known; planted errors must show."""
+"""Sweeps of particle Gibbs on a linear Gaussian chain whose posterior is known; planted faults must show."""
 
 import math
 
@@ -8,12 +8,13 @@ import pytest
 from pymc_austerity.kernels.particle_gibbs import (
     Chains,
     ImpossibleStateError,
+    LinearMoves,
     ParticleFilter,
+    add_links,
     draw_index,
     normalise,
     particle_gibbs,
 )
-from pymc_austerity.kernels.particle_moves import LinearMoves, add_links
 from pymc_austerity.target import Target
 
 PHI, Q = 0.8, 0.5
@@ -95,7 +96,7 @@ class TestInvariance:
         "bug", [{"normalise": without_the_path_that_is_kept}, {"link": without_the_transition}]
     )
     @pytest.mark.covering(1)
-    def test_planted_errors_are_noticed(self, bug):
+    def test_planted_faults_are_noticed(self, bug):
         assert largest_error(draws(5, **bug)) > 2 * LIMIT
 
 

@@ -7,7 +7,7 @@ import pytest
 from numba.extending import register_jitable
 
 from pymc_austerity.acceptance import Barker, ExactBarker
-from pymc_austerity.acceptance.barker_pilot import others_for
+from pymc_austerity.acceptance.barker import others_for
 from pymc_austerity.acceptance.base import RuleFunctions, above, never_clipped
 from pymc_austerity.kernels.elements import ElementProposal, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import sequential_test, transitions

@@ -8,14 +8,14 @@ import pytest
 from numba.extending import register_jitable
 from scipy import linalg
 
-from pymc_austerity.kernels.gradient_moments import gradient_moments
 from pymc_austerity.kernels.stochastic_gradient import (
     DivergedError,
     Dynamics,
+    gradient_moments,
     langevin_transitions,
     times_transposed,
 )
-from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
+from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient
 from pymc_austerity.step_methods.langevin.inflation import Inflation, linear_dynamics
 from pymc_austerity.target import Target
 from tests.statistical.errors import LIMIT, p_of_counts

@@ -118,7 +118,7 @@ def test_decisions_in_blocks_of_rows_in_random_order(mu_std):
 
 
 def test_blocks_of_rows_in_order_are_not_a_random_sample():
-    """Planted: the rows of the same population, sorted, are decided wrongly half of the time."""
+    """Planted fault: the rows of the same population, sorted, are decided wrongly half of the time."""
     n_local, mu_std = 50_000, 2.0
     rule = TTest(0.05, 1600)
     schedule = in_blocks(rule.bind(n_local))

@@ -1,4 +1,4 @@
-"""The TunaMH kernel against enumerations of all that it may draw; planted bugs are noticed."""
+"""The TunaMH kernel against enumerations of all that it may draw; planted faults are noticed."""
 
 import inspect
 import itertools
@@ -270,7 +270,7 @@ def mended(function, *changes):
 
 @register_jitable
 def plain_move(sampler, q_new, q):
-    """A planted bug: the tier does not look at both states."""
+    """A planted fault: the tier does not look at both states."""
     tier = 0 if abs(q_new[0] - sampler.center[0]) <= sampler.radii[0] else 1
     return Move(tier, sampler.totals[tier] * distances(sampler, q_new, q)[1])
 
@@ -290,7 +290,7 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 @pytest.mark.covering(1)
-def test_planted_bugs_are_noticed(monkeypatch, bug):
+def test_planted_faults_are_noticed(monkeypatch, bug):
     module, wrong = BUGS[bug]
     monkeypatch.setattr(module, wrong.__name__, wrong)
     sampler = make_sampler(SMALL, slack=1.2)  # nothing is divided by zero
@@ -370,13 +370,13 @@ def test_a_compiled_chain_has_the_right_transition_probabilities(setting):
     np.testing.assert_array_equal(found.n_used[found.exhausted == 1], 3)
 
 
-def test_a_planted_bug_of_a_compiled_chain_is_noticed():
+def test_a_planted_fault_of_a_compiled_chain_is_noticed():
     matrix = matrix_by_formula(LARGE, make_sampler(LARGE), 0.0)
     states = chain_of(make_sampler(LARGE), 0.0, proposal=WITHOUT).q[:, 0].astype(int)
     assert worst_p(counts_of_moves(states), matrix) < P_LIMIT
 
 
-def test_a_planted_bug_of_the_compiled_kernel_is_noticed(monkeypatch):
+def test_a_planted_fault_of_the_compiled_kernel_is_noticed(monkeypatch):
     wrong = mended(tuna.poisson_log_ratio, KEEPS_WRONGLY)
     monkeypatch.setattr(tuna, "poisson_log_ratio", register_jitable(wrong))
     # Another function object, so that what is compiled is not found in the cache of this test module.
@@ -547,6 +547,7 @@ def test_all_rows_are_summed_in_portions():
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "interpreted"])
 def test_wrong_bounds_are_errors_with_the_figures(data, which):
+    """Planted fault: bounds that are too small."""
     with pytest.raises(ValueError, match="the bound is wrong, and so would be the decisions") as raised:
         run(both()[which], 300, data, bounds_of(data, factor=0.05))
     position, log_ratio, bound = raised.value.args

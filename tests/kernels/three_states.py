@@ -21,7 +21,7 @@ LAW /= LAW.sum()
 
 @register_jitable
 def jump(state, q, rng):
-    """`state` is [1] for the right log_hastings, and something else for a planted bug."""
+    """`state` is [1] for the right log_hastings, and something else for a planted fault."""
     i = int(q[0])
     u, j = rng.random(), 0
     while u >= JUMPS[i, j]:

@@ -182,7 +182,7 @@ def test_numbers_that_overflow_on_the_way(guard, monkeypatch):
 
 
 def test_without_guards_numbers_overflow(monkeypatch):
-    """The planted bug."""
+    """The planted fault."""
     monkeypatch.setattr(newton, "minimize", loudly)
     monkeypatch.setattr(newton, "_HUGE", np.inf)
     with pytest.warns(RuntimeWarning, match="overflow"):

@@ -270,7 +270,7 @@ def test_given_z_only_what_it_needs_is_asked_for():
     assert sorted(found.other_names) == ["mu", "w_simplex__", "x"]
 
 
-class TestPlantedBugs:
+class TestPlantedFaults:
     def test_a_term_that_is_forgotten(self, monkeypatch):
         complete = Allocations._as_function_of_category
 

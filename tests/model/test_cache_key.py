@@ -10,7 +10,7 @@ import pytest
 from pymc_austerity import target
 from pymc_austerity.acceptance import barker
 from pymc_austerity.acceptance.ttest import TTest
-from pymc_austerity.applications.topics import lda
+from pymc_austerity.kernels import stochastic_gradient
 from pymc_austerity.kernels.metropolis import no_range, transitions
 from pymc_austerity.model.compile import cache_key
 from pymc_austerity.target import Target
@@ -34,7 +34,7 @@ def test_modules_are_those_that_are_imported():
     wanted = {"kernels.metropolis", "kernels.subsample", "proposals.base", "acceptance.ttest", "target"}
     assert {PACKAGE + name for name in wanted} <= set(found)
     others = {
-        "applications.topics.lda",
+        "kernels.stochastic_gradient",
         "kernels.tuna",
         "acceptance.barker",
         "step_methods.base",
@@ -48,7 +48,7 @@ def test_modules_are_those_that_are_imported():
     [
         ("kernels.subsample", True),
         ("acceptance.ttest", True),
-        ("applications.topics.lda", False),
+        ("kernels.stochastic_gradient", False),
         ("acceptance.barker", False),
     ],
 )
@@ -64,7 +64,7 @@ def test_sources_of_what_is_used_matter(name, matters, monkeypatch):
 
 def test_constants_of_what_is_used_matter(monkeypatch):
     before = key()
-    monkeypatch.setattr(lda, "_ANY", 1, raising=False)
+    monkeypatch.setattr(stochastic_gradient, "_ANY", 1, raising=False)
     assert key() == before
     monkeypatch.setattr(target, "CHUNK", 4096)
     assert key() != before
@@ -169,4 +169,4 @@ def test_all_that_is_compiled_is_in_the_name(step, kernel):
     assert any(name.startswith(PACKAGE + "proposals.") for name in ours)
     assert ours <= set(covered)
     assert None not in names
-    assert PACKAGE + "applications.topics.lda" not in covered
+    assert PACKAGE + "kernels.stochastic_gradient" not in covered

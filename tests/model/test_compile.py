@@ -90,7 +90,7 @@ def test_order_of_storage_is_reproducible():
 
 
 def test_rows_keep_their_data_together():
-    """A planted bug: shuffling y without X must not go unnoticed."""
+    """A planted fault: shuffling y without X must not go unnoticed."""
     fact = factorise(BUILD["logistic"]()[0])
     compiled = CompiledTarget(fact, shuffle=True)
     rng = np.random.default_rng(3)

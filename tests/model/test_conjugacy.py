@@ -279,7 +279,7 @@ def test_frozen_drift_is_the_slope_along_the_simplex():
 
 
 def test_a_drift_that_is_not_centred_is_noticed(monkeypatch):
-    """Planted: w_j g_j without the sum of w_k g_k, which is not constant here."""
+    """Planted fault: w_j g_j without the sum of w_k g_k, which is not constant here."""
     monkeypatch.setattr(Dirichlet, "tangent", lambda self, table, weights: table)
     found, slopes = drift_and_slopes()
     assert np.max(np.abs(found - slopes)) > 1.0

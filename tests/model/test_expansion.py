@@ -469,7 +469,7 @@ def test_compiled(name):
     assert not np.array_equal(np.sort(stored), np.sort(some))
 
 
-# Planted bugs --------------------------------------------------------------------------------
+# Planted faults --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "student"])

@@ -1,4 +1,4 @@
-"""The checks of a catalogue model find errors planted on purpose, and their messages name the check."""
+"""The checks of a catalogue model find planted faults, and their messages name the check."""
 
 import copy
 from dataclasses import replace
@@ -82,30 +82,35 @@ def one_dropped(split, point, index, whole):
     ],
 )
 def test_wrong_terms_are_found(case, change, name):
+    """Planted fault: terms that are shifted, sorted, scaled or dropped."""
     with pytest.raises(AssertionError, match=f"^{name}: "):
         check(with_terms(case, "all", change))
 
 
 @pytest.mark.parametrize("change", [shifted, in_order, scaled, one_dropped])
 def test_wrong_terms_of_a_subset_of_variables_are_found(case, change):
+    """Planted fault: the same for a subset of variables."""
     with pytest.raises(AssertionError, match="^subset_of_variables: "):
         check(with_terms(case, "subset", change))
 
 
 @pytest.mark.parametrize(("which", "name"), [("all", "sum_of_terms"), ("subset", "subset_of_variables")])
 def test_lost_global_part_is_found(case, which, name):
+    """Planted fault: no global part."""
     with pytest.raises(AssertionError, match=f"^{name}: "):
         check(broken(case, which, global_log_density=lambda point: 0.0))
 
 
 @pytest.mark.parametrize("which", ["all", "subset"])
 def test_lost_term_is_found(case, which):
+    """Planted fault: no global terms."""
     name = "names_and_sizes" if which == "all" else "subset_of_variables"
     with pytest.raises(AssertionError, match=f"^{name}: "):
         check(broken(case, which, global_terms=[]))
 
 
 def test_vector_that_is_also_global_is_found(case):
+    """Planted fault: a local term that is global, too."""
     with pytest.raises(AssertionError, match="^whole_vectors_are_local: "):
         check(broken(case, global_terms=["beta", "rate", "y"]))
 

@@ -216,6 +216,7 @@ def test_the_sum_is_the_same(define, order):
 
 @pytest.mark.parametrize("wrong", ["gradient", "hessian", "center"])
 def test_wrong_expansions_are_noticed(wrong):
+    """Planted fault: a millionth more of one part of an expansion."""
     case = case_of(simplex_with_scale)
     right = case.expansion()
     value = getattr(right, wrong)
@@ -224,6 +225,7 @@ def test_wrong_expansions_are_noticed(wrong):
 
 
 def test_wrong_features_are_noticed():
+    """Planted fault: features that are larger by a thousandth."""
     case = case_of(simplex_with_scale)
     wrong = TermStructure(case.fact)
     sources = (wrong.features.sources[0] * 1.001, *wrong.features.sources[1:])

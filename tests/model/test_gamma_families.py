@@ -112,11 +112,9 @@ def test_a_shift_adds_nothing_where_the_process_is(family):
 
 
 @pytest.mark.parametrize("family", SIMPLEXES, ids=lambda family: type(family).__name__)
-def test_totals_are_left_alone_on_a_simplex(family):
+def test_noise_in_totals_is_left_out_on_a_simplex(family):
     rng = np.random.default_rng(2)
-    theta, shape, alpha = rng.gamma(2.0, size=(3, family.n_rows, family.n_parts))
-    projected = family.projected_shape(theta, shape, alpha)
-    np.testing.assert_allclose(projected.sum(axis=1), alpha.sum(axis=1))
+    shape = rng.gamma(2.0, size=(family.n_rows, family.n_parts))
     noise = family.relevant_noise(rng.normal(size=(5, *shape.shape)), shape)
     np.testing.assert_allclose(noise.sum(axis=-1), 0.0, atol=1e-12)
     assert np.all(family.variance(shape) < shape)
@@ -125,6 +123,7 @@ def test_totals_are_left_alone_on_a_simplex(family):
 @EACH
 def test_forms_predict_their_own_derivatives(family):
     """Statistics follow from derivatives at the references, and derivatives elsewhere from statistics."""
+    # Planted fault: twice the statistics.
     rng = np.random.default_rng(3)
     s = rng.gamma(2.0, size=(family.n_rows, family.n_parts))
     t = rng.gamma(2.0, size=(family.n_rows, 1))

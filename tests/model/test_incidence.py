@@ -222,7 +222,7 @@ def test_an_element_that_does_not_exist():
 
 
 def test_a_wrong_map_is_noticed(monkeypatch):
-    """A planted bug: every row is said to contain the element after its own."""
+    """A planted fault: every row is said to contain the element after its own."""
     right = element_terms.Lookups.table
 
     def wrong(self, point):

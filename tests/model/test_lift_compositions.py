@@ -160,7 +160,7 @@ def test_compositions(seed):
     assert refused < compared / 4
 
 
-def test_planted_bug_is_found(monkeypatch):
+def test_planted_fault_is_found(monkeypatch):
     """Positions of a merged axis are read in the order of columns instead of rows."""
     right = lift_reshape.coordinates
     monkeypatch.setattr(lift_reshape, "coordinates", lambda i, shape: right(i, shape[::-1])[::-1])

@@ -47,7 +47,7 @@ def test_scales_far_below_those_before(n, size):
     assert found == pytest.approx(expected, abs=1e-8)
     with np.errstate(all="ignore"):
         theirs = float(model.compile_logp()({VALUE: small}) - model.compile_logp()({VALUE: packed}))
-    # PyMC's own is the planted error.
+    # PyMC's own is the planted fault.
     assert (abs(theirs - expected) < 1e-8) == (size == 1.0)
 
 

@@ -100,6 +100,7 @@ def test_source_and_graph_agree(build):
 
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_polynomial_without_its_second_order_is_noticed():
+    """Planted fault: a polynomial without its second order."""
     target, point = target_of(logistic_by_columns)
 
     def planted(terms, *rest):

@@ -97,6 +97,7 @@ def test_variables_of_other_steps_are_named():
 
 
 def test_a_term_that_is_not_what_its_function_says_is_a_defect():
+    """Planted fault: a function that is larger by a thousandth."""
     structure = structure_of(MODELS["normal"][0])
     (found,), fact = structure.row_functions, structure.factorisation
     points = [list(fact.graph.point.values())]

@@ -1,4 +1,4 @@
-"""The self-check finds errors that are planted: in a row, also of many, and in a part of a term."""
+"""The self-check finds planted faults: in a row, also of many, and in a part of a term."""
 
 from dataclasses import replace
 
@@ -28,6 +28,7 @@ def parts(model, threshold=1000):
 
 @pytest.mark.parametrize("n", [2_000, 250_000])
 def test_wrong_row_is_found(n):
+    """Planted fault: one row that is larger by a thousandth."""
     model = regression(n)
     whole, pieces = parts(model)
     check_against_model(whole, model, pieces)
@@ -39,6 +40,7 @@ def test_wrong_row_is_found(n):
 
 
 def test_wrong_part_is_found():
+    """Planted fault: a part of a term that is larger by a thousandth."""
     with pm.Model() as model:
         level = pm.Normal("level")
         r = level - np.arange(2_000.0)

@@ -284,6 +284,7 @@ class TestFactorise:
 
     def test_planted_rows_of_another_file_are_found(self, store, disk, monkeypatch):
         """The check of rows from everywhere: rows that are shifted by one beyond the head."""
+        # Planted fault: rows of another file beyond the head.
         right = factorise(disk)
         shifted = np.roll(X, 1, axis=0)
         shifted[:HEAD] = X[:HEAD]

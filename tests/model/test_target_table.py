@@ -116,7 +116,7 @@ def test_a_function_reads_its_arguments_from_the_table():
 
 
 def test_arrays_in_other_places_are_noticed():
-    """A planted bug: the first array is taken for the last."""
+    """A planted fault: the first array is taken for the last."""
     args = arguments()
     table = TableMaker(FUNCTIONS, KINDS)(args)
     table[E] = table[A]

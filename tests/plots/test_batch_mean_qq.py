@@ -60,7 +60,7 @@ def test_all_points_are_within_the_band_with_its_probability(n, band):
     # Errors of this simulation, and of that of 2000 samples in which the level was found.
     error = np.sqrt(band * (1 - band) * (1 / 20_000 + 1 / 2000))
     assert abs(within - band) < 4 * error
-    # A band for each point by itself, the planted mistake, is far too narrow.
+    # A band for each point by itself, the planted fault, is far too narrow.
     single = [orders.ppf((1 - band) / 2), orders.isf((1 - band) / 2)]
     wrong = np.mean(np.all((samples >= single[0]) & (samples <= single[1]), axis=1))
     assert band - wrong > 10 * error

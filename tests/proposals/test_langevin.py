@@ -19,11 +19,10 @@ from pymc_austerity import (
     probe,
 )
 from pymc_austerity.acceptance import Barker, Concentration, Exact, ExactBarker, TTest
-from pymc_austerity.kernels.full_data import full_transitions, unknown_sum
+from pymc_austerity.kernels.metropolis import full_transitions, unknown_sum
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals.base import Block, bind
-from pymc_austerity.proposals.langevin import langevin_move
-from pymc_austerity.proposals.minibatch_gradient import distinct_positions, estimated_gradient
+from pymc_austerity.proposals.langevin import distinct_positions, estimated_gradient, langevin_move
 from pymc_austerity.target import Target
 from pymc_austerity.testing import check_proposal, check_step
 from pymc_austerity.testing.models import normal_mean
@@ -115,7 +114,7 @@ def test_the_posterior_stays(options):
     assert is_right(chain(bound(**options)))
 
 
-# Wrong on purpose ---------------------------------------------------------------------------------
+# Planted faults -----------------------------------------------------------------------------------
 
 
 def with_densities(forward_is_fresh, has_reverse, batch_size=BATCH):

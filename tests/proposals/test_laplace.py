@@ -147,6 +147,7 @@ def test_random_walk_moves_are_mixed_in(kind):
 
 
 def test_a_transposed_factor_is_noticed():
+    """Planted fault: a factor that is transposed."""
     state = state_of(KINDS["independence"])
     wrong = state._replace(unwhiten=np.ascontiguousarray(np.linalg.inv(state.whiten).T))
     sample, _ = many(N_STEPS, np.random.default_rng(1), wrong, FROM)
@@ -251,7 +252,7 @@ def test_each_component_is_in_detailed_balance(n_dim, kind, proxy):
     assert worst_imbalance(propose_laplace, BOTH[kind], n_dim, fit(n_dim, *PROXIES[proxy])) < 1e-7
 
 
-# Planted bugs ----------------------------------------------------------------------------------------------
+# Planted faults -----------------------------------------------------------------------------------------
 
 
 @register_jitable
@@ -287,7 +288,7 @@ def share_depends_on_q(state, q, rng):
 @pytest.mark.parametrize("bug", [walk_with_the_fitted_ratio, wrong_sign])
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("n_dim", [1, 3])
-def test_planted_bugs_break_detailed_balance(n_dim, kind, bug):
+def test_planted_faults_break_detailed_balance(n_dim, kind, bug):
     assert worst_imbalance(bug, BOTH[kind], n_dim, fit(n_dim)) > 0.1
 
 
@@ -346,7 +347,7 @@ def test_a_long_exact_chain_has_the_skewed_law(n_dim, proposal, proxy):
 @pytest.mark.parametrize("bug", [walk_with_the_fitted_ratio, wrong_sign, share_depends_on_q])
 @pytest.mark.parametrize("n_dim", [1, 3])
 @pytest.mark.covering(1)
-def test_planted_bugs_change_the_law(n_dim, bug):
+def test_planted_faults_change_the_law(n_dim, bug):
     trace, _ = run(bug, Laplace(mix=0.5), n_dim, fit(n_dim), N_LONG)
     assert worst_z_of_law(trace.q) > 2 * LIMIT
 

@@ -349,6 +349,7 @@ def test_the_acceptance_rate_reaches_its_target(n_dim, target, rotated):
 @pytest.mark.parametrize("n_dim", [2, 10])
 @pytest.mark.parametrize("rotated", [False, True])
 def test_the_covariance_is_learnt(n_dim, rotated):
+    """Planted fault: the last row of the factor twice as large."""
     cov = covariance(n_dim, rotated)
     state, tuning, _ = learn(n_dim, rotated, N_TUNE, seed=5)
     assert max(eigenvalues_off_one(state, tuning, cov)) < 1
@@ -450,6 +451,7 @@ def gamma_z(q, shape):
 
 
 def test_steps_on_the_log_scale_need_their_hastings_term():
+    """Planted fault: no Hastings term."""
     q = gamma_chain(1.0)
     assert np.abs(gamma_z(q, 3)).max() < LIMIT
     planted = gamma_chain(0.0)

@@ -4,21 +4,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_austerity.proposals.slab import (
+from pymc_austerity.proposals.jumps import (
+    DEGREES,
+    INFLATION,
     LAPLACE,
     NORMAL,
     STUDENT_T,
-    drawn_from_slab,
-    log_slab,
-    slab_precision,
-)
-from pymc_austerity.proposals.submodel import (
-    DEGREES,
-    INFLATION,
     coordinates_of,
     drawn,
+    drawn_from_slab,
     given_the_others,
     log_density,
+    log_slab,
+    slab_precision,
     submodel,
 )
 

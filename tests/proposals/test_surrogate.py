@@ -355,7 +355,7 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 @pytest.mark.covering(1)
-def test_planted_bugs_change_the_law(bug):
+def test_planted_faults_change_the_law(bug):
     draws, _ = long_run("skewed", 1, fit(1), inner=planted(*BUGS[bug]), scale=1.3)
     assert worst_z(scores(draws, "skewed")) > 1.5 * LIMIT
 
@@ -516,7 +516,7 @@ def test_with_the_outer_test_the_law_is_the_posterior(truth):
 
 
 def test_the_global_terms_must_not_be_counted_twice(truth):
-    """A planted bug: the test of all of the posterior after moves for the global terms."""
+    """A planted fault: the test of all of the posterior after moves for the global terms."""
 
     @register_jitable
     def propose(state, q, rng):

@@ -40,6 +40,7 @@ def test_a_right_step_agrees(comparison):
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_wrong_likelihood_is_noticed(comparison):
     """Temperature 0.64 makes posterior sds 0.8 times as large."""
+    # Planted fault: a tempered likelihood.
     assert comparison.verdicts["hot"] == "differs", comparison
     row = row_of(comparison, "hot")
     assert abs(row["sd_ratio"] - 0.8) < 4 * row["sd_ratio_error"]
@@ -48,6 +49,7 @@ def test_a_wrong_likelihood_is_noticed(comparison):
 
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_large_epsilon_is_noticed(comparison):
+    """Planted fault: a tolerance that is too large."""
     assert comparison.verdicts["sloppy <b>"] == "differs", comparison
     assert row_of(comparison, "sloppy <b>")["sd_ratio"] > 1.5
 

@@ -16,7 +16,7 @@ from numba.extending import register_jitable
 
 from pymc_austerity import AusterityMH, MetropolisHastings, MinibatchBarker, RandomWalk
 from pymc_austerity.acceptance import Barker
-from pymc_austerity.acceptance.barker_noise import noise_variance
+from pymc_austerity.acceptance.barker import noise_variance
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from tests.statistical.errors import LIMIT, error_of_mean, sd_with_error, z_of_mean, z_of_sd
 
@@ -128,7 +128,7 @@ def test_moments_of_a_longer_chain(model, truth):
         assert -0.045 < sd / exact - 1 < -0.005
 
 
-# A planted bug ----------------------------------------------------------------------------------------
+# A planted fault ----------------------------------------------------------------------------------------
 
 
 @register_jitable

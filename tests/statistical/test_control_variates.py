@@ -157,7 +157,7 @@ def accept_all(schedule, sample, psi, rng):
 
 @dataclass(frozen=True)
 class Credulous(TTest):
-    """A planted bug: everything is accepted, so that the chain has the law of its proposal."""
+    """A planted fault: everything is accepted, so that the chain has the law of its proposal."""
 
     @property
     def functions(self):

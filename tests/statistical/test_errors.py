@@ -28,7 +28,7 @@ def test_errors_of_means_and_sds_of_chains(autoregressions):
     assert spread_is_one([z_of_sd(x, 1, 0) for x in autoregressions], 1.3)
     found = [sd_with_error(x) for x in autoregressions]
     assert spread_is_one([(sd - 1) / error for sd, error in found], 1.3)
-    # Draws taken for independent ones: the planted bug.
+    # Draws taken for independent ones: the planted fault.
     naive = [x.mean() / x.std() * np.sqrt(x.size) for x in autoregressions]
     assert not spread_is_one(naive, 1.3)
 

@@ -80,7 +80,7 @@ def test_simplex_weights(weights, proposal):
 
 
 def test_a_wrong_polynomial_is_noticed(weights, monkeypatch):
-    """Planted: the sum of the polynomials is not that of those in the remainders."""
+    """Planted fault: the sum of the polynomials is not that of those in the remainders."""
     model, reference = weights
 
     def wrong(structure, expansion, slopes):

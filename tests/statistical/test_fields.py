@@ -53,7 +53,7 @@ def test_marginals_are_those_of_the_sampler(epsilon):
 
 
 def test_rows_of_all_sites_in_psi_are_noticed(monkeypatch):
-    """A planted bug: the global log ratio over the number of all triples, not of those of the site."""
+    """A planted fault: the global log ratio over the number of all triples, not of those of the site."""
     right = ElementTerms.rows
 
     def wrong(self, point):

@@ -5,13 +5,13 @@ import runpy
 from functools import cache
 from pathlib import Path
 
+import lda
 import numba
 import numpy as np
 import pytest
+from lda import from_documents
 
-from pymc_austerity.applications.topics import lda
-from pymc_austerity.applications.topics.corpus import from_documents
-from tests.applications.test_lda import collapsed_law
+from tests.examples.test_lda import collapsed_law
 from tests.statistical.errors import LIMIT, error_of_mean
 
 V, K, ALPHA, BETA = 3, 2, 0.4, 0.5

@@ -119,7 +119,7 @@ def test_same_posterior_as_the_marginalised_model(reference):
 
 
 def test_allocations_without_their_prior_are_noticed(reference, monkeypatch):
-    """Planted bug; the check at build, which would notice it too, is switched off."""
+    """Planted fault; the check at build, which would notice it too, is switched off."""
     complete = Allocations._as_function_of_category
     monkeypatch.setattr(
         Allocations,

@@ -34,7 +34,7 @@ def sample(model, step, draws, tune, seed, **kwargs):
         return pm.sample(draws, tune=tune, step=step, random_seed=seed, **QUIET, **kwargs)
 
 
-# Planted bugs: copies of the engine that are wrong about the target -----------------------------------
+# Planted faults: copies of the engine that are wrong about the target -----------------------------------
 
 LOST_PRIOR = {"global_log_ratio": ("global_log_ratio_function(q_new, q, *args)[0].item()", "0.0")}
 TEMPERED = {
@@ -195,7 +195,7 @@ def test_normal_mean_is_as_wide_as_theory_says(normal_mean, theory, epsilon):
 
 @dataclass(frozen=True)
 class WithoutCorrection(TTest):
-    """A planted bug: Student's test as if rows were drawn with replacement."""
+    """A planted fault: Student's test as if rows were drawn with replacement."""
 
     @property
     def functions(self):

@@ -89,7 +89,7 @@ def test_same_posterior(model, exact, make):
 
 
 def test_a_missing_prior_is_noticed(model, exact, monkeypatch):
-    """Planted bug: the check fails if a term is left out."""
+    """Planted fault: the check fails if a term is left out."""
     complete = view.raw_terms
     monkeypatch.setattr(
         view, "raw_terms", lambda *args: {k: v for k, v in complete(*args).items() if k != "tau"}

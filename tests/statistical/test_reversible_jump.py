@@ -12,7 +12,7 @@ from pymc_austerity.acceptance import Barker, Concentration, TTest
 from pymc_austerity.diagnostics.scalars import ess, mcse
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.proposals import jumps
-from pymc_austerity.proposals.submodel import log_density
+from pymc_austerity.proposals.jumps import log_density
 from pymc_austerity.testing import check_posterior
 from tests.statistical.selection import (
     Selected,
@@ -190,7 +190,7 @@ def test_joint_distribution():
         assert abs(chain[:, k].mean() - exact[:, k].mean()) < 4 * error, k
 
 
-# Planted bugs -----------------------------------------------------------------------------------------
+# Planted faults -----------------------------------------------------------------------------------------
 
 
 def without_density(proposal, q, rng, args, target):
@@ -229,8 +229,8 @@ class Planted(ReversibleJump):
 
     move = staticmethod(jumps.jump_or_redraw)
 
-    def _planned(self, point):
-        plan = super()._planned(point)
+    def _planned(self, point, recipe=None):
+        plan = super()._planned(point, recipe)
         return replace(plan, bound=replace(plan.bound, move=self.move))
 
 

@@ -9,8 +9,8 @@ from pymc.step_methods.compound import BlockedStep, Competence
 from scipy import special, stats
 
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
-from pymc_austerity.step_methods.gamma.scir import SCIR, ExactDynamics
-from pymc_austerity.step_methods.gamma.sgrld import SGRLD
+from pymc_austerity.step_methods.gamma.scir import SCIR
+from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
 from tests.statistical.errors import LIMIT, error_of_mean
 
 pytestmark = pytest.mark.filterwarnings("ignore:Minibatches of:pymc_austerity.SubsamplingWarning")
@@ -133,7 +133,7 @@ def test_minibatches(define, n):
 
 
 def test_a_forgotten_inflation_is_noticed():
-    """Planted: predictions without the noise of minibatches."""
+    """Planted fault: predictions without the noise of minibatches."""
     model, laws = categorical(2000, np.random.default_rng(2000))
     with model:
         step = SCIR([model["x"]], step_size=1.0, batch_size=100)
@@ -143,7 +143,7 @@ def test_a_forgotten_inflation_is_noticed():
 
 
 def test_a_wrong_scale_of_minibatches_is_noticed(monkeypatch):
-    """Planted: counts of a minibatch without the factor N / n."""
+    """Planted fault: counts of a minibatch without the factor N / n."""
     import pymc_austerity.step_methods.gamma.estimates as module
 
     plus = module.Totals.plus
@@ -225,23 +225,6 @@ def test_frozen_drift_of_a_dirichlet_variable():
     ratios = np.array([u.std() / law.std() for u, law in pairs])
     assert np.all(np.abs(means) < 4.0), means
     assert np.all(np.abs(ratios - 1.0) < 0.1), ratios
-
-
-def test_sgrld_is_right_where_it_can_be():
-    """A gamma variable far from zero and small steps; a component near zero it cannot reach."""
-    model, laws = poisson(300, np.random.default_rng(2))
-    with model:
-        step = SGRLD([model["x"]], step_size=0.05, steps_per_draw=20)
-    x, _ = sampled(model, step, 1000)
-    errors, ratios = compare_with_theory(x, laws, 1.0, effective_size(1000, 1.0))
-    assert np.all(np.abs(errors) < 4.0)
-    assert np.all(np.abs(ratios - 1.0) < 0.12)
-    with pm.Model() as model:
-        pm.Gamma("x", 0.1, 1.0)
-        sgrld, scir = (kind([model["x"]], step_size=0.1) for kind in (SGRLD, SCIR))
-    low = [np.mean(sampled(model, step, 4000)[0] < 1e-4) for step in (sgrld, scir)]
-    assert low[1] > 0.25  # exactly: 0.42
-    assert low[0] < 0.05
 
 
 class Allocations(BlockedStep):
@@ -332,9 +315,9 @@ def test_topics_whose_number_of_tokens_changes():
 @pytest.mark.slow("15,000 draws or more, each a step of Python")
 @pytest.mark.parametrize("carried", [False, True])
 def test_hyperparameters_of_a_simplex(carried, monkeypatch):
-    """Planted: totals carried along while the concentration of their prior changes; h is small."""
+    """Planted fault: totals carried along while the concentration of their prior changes; h is small."""
     if carried:
-        monkeypatch.setattr(ExactDynamics, "renews_total", lambda *_: False)
+        monkeypatch.setattr(VariableChain, "_renews_total", lambda *_: False)
     choices, y, n = np.array([1.0, 8.0]), np.array([0, 1, 1, 2, 1]), 2
     with pm.Model() as model:
         concentration = pt.as_tensor(choices)[pm.Bernoulli("k", 0.5)]

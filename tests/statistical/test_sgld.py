@@ -80,6 +80,7 @@ def test_without_noise_of_minibatches(mean, rate, batch, taylor, expected):
 
 def test_a_drift_of_the_wrong_size_would_be_seen(mean):
     """Half the drift, as if a were the variance of half the noise: sqrt(2) times too wide."""
+    # Planted fault: half the drift.
 
     class Half(SGLD):
         def _compiled(self, plan, point):

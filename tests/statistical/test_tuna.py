@@ -397,6 +397,7 @@ def simplex_prior():
     ],
 )
 def test_priors(prior):
+    """Planted fault: draws from another prior."""
     X, y, likelihood = log_likelihood()
     with pm.Model() as model:
         b, log_prior, hidden, maps = prior()

@@ -59,6 +59,7 @@ def worst(ours, theirs):
 @pytest.mark.slow("two chains of 20,000 draws, one on all rows")
 @pytest.mark.parametrize("predictor", [indexed, one_hot])
 def test_posterior_is_that_of_the_exact_test(predictor):
+    """Planted fault: draws that are wider by a tenth."""
     model = model_of(predictor)
     step = TunaMH(model=model, proposal=Laplace(mix=0.2), steps_per_draw=3, switch_above=np.inf, debug=True)
     assert "rows are drawn by the whitened coordinates that they touch (20 sparse columns" in step.certificate

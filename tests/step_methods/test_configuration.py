@@ -10,7 +10,6 @@ import pytest
 
 from pymc_austerity import (
     SCIR,
-    SGRLD,
     AusterityMH,
     DecreasingStepSize,
     MetropolisHastings,
@@ -108,14 +107,14 @@ def test_gibbs_and_gamma_processes(simplex):
         {"w": "counts"},
     )
     assert found["n_local"] == N
-    slow = SGRLD(simplex["w"], step_size=DecreasingStepSize(0.1, 100.0, 0.5), model=simplex)
+    slow = SCIR(simplex["w"], step_size=DecreasingStepSize(0.1, 100.0, 0.5), model=simplex)
     assert slow.configuration["step_size"] == {
         "name": "DecreasingStepSize",
         "h": 0.1,
         "tau": 100.0,
         "kappa": 0.5,
     }
-    assert repr(slow).startswith("SGRLD(w)\n  2,000 local terms\n")
+    assert repr(slow).startswith("SCIR(w)\n  2,000 local terms\n")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from pymc_austerity import (
     SCIR,
     SGLD,
-    SGRLD,
     AusterityMH,
     MetropolisHastings,
     MinibatchCategoricalGibbs,
@@ -90,7 +89,6 @@ STEPS = {
     "TunaMH": (line, lambda model: TunaMH(model=model)),
     "SGLD": (line, lambda model: SGLD(model=model, step_size=3e-4, batch_size=100)),
     "SCIR": (precision, lambda model: SCIR(["precision"], model=model)),
-    "SGRLD": (precision, lambda model: SGRLD(["precision"], model=model, step_size=1e-3)),
     "anchor": (
         rate,
         lambda model: SCIR(["rate"], model=model, batch_size=100, control_variate="anchor"),

@@ -2,7 +2,6 @@
 
 import math
 from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -13,14 +12,14 @@ from pymc_austerity import AusterityMH, MHSubLhd, SubsamplingWarning, TunaMH, re
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
-from pymc_austerity.mode.whitening import feature_factors
+from pymc_austerity.mode.fit import feature_factors
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.factorise import factorise
 from pymc_austerity.model.structure.differentiable import Differentiable
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.proposals import Laplace, Surrogate
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
 from pymc_austerity.testing.steps import check_chains, check_interface, check_points, check_state, move
 from tests.model.features import (
     data,
@@ -65,7 +64,7 @@ def mean(stats, name):
 
 @pytest.mark.slow("75 interpreted moves of a surrogate")
 def test_it_reads_few_rows(model, built):
-    assert isinstance(built._engine, TunaEngine)
+    assert isinstance(built._engine.inputs, TunaInputs)
     assert isinstance(built.proposal_state, SurrogateState)
     assert built.prediction.terms < 1.0
     _, stats = move(fresh(built), model.initial_point(), 75)
@@ -91,6 +90,7 @@ def test_chains(model, built):
 
 def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):
     """Constants for other coordinates than those in which distances are measured."""
+    # Planted fault: constants for other coordinates.
 
     def wrong(*args):
         whitening, directions = feature_factors(*args)
@@ -102,10 +102,11 @@ def test_a_wrong_whitening_is_noticed(model, monkeypatch, without_c):
 
 
 def test_too_small_constants_are_noticed(model, built):
+    """Planted fault: constants of a thousandth."""
     step = fresh(built)
-    state = built._engine.rows.state
+    state = built._engine.inputs.rows.state
     small = state._replace(constants=state.constants * 1e-3)
-    step._engine.rows = replace(built._engine.rows, state=small)
+    step._engine.inputs.given["rows"] = built._engine.inputs.rows._replace(state=small)
     with pytest.raises(ValueError, match="the bound is wrong"):
         move(step, model.initial_point(), 2000)
 
@@ -153,7 +154,7 @@ def test_whitening(define):
 def test_a_certificate_of_the_range(model):
     step = MHSubLhd(control_variate=Taylor(), proposal=Surrogate(), model=model, rng=1)
     assert isinstance(step.recipe.mode_fit.certificate, RemainderCertificate)
-    assert step._engine._range_bound.function is certified_remainder_range
+    assert step._engine.inputs._range_bound.function is certified_remainder_range
     _, stats = move(fresh(step), model.initial_point(), 50)
     assert mean(stats, "mean_tree_accept") > 0.9
 

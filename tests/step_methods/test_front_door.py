@@ -7,7 +7,6 @@ import pytest
 
 from pymc_austerity import (
     SCIR,
-    SGRLD,
     AusterityMH,
     MetropolisHastings,
     MHSubLhd,
@@ -25,7 +24,7 @@ from pymc_austerity.step_methods.keywords import keywords_of
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 METROPOLIS = [TunaMH, AusterityMH, MHSubLhd, MetropolisHastings, MinibatchBarker]
-STEPS = [*METROPOLIS, SCIR, SGRLD, MinibatchCategoricalGibbs]
+STEPS = [*METROPOLIS, SCIR, MinibatchCategoricalGibbs]
 N = 1200
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=N)
@@ -78,7 +77,6 @@ def test_names(step):
 def test_names_of_other_steps():
     model = mixture()
     assert [v.name for v in SCIR("w", model=model).vars] == ["w_simplex__"]
-    assert [v.name for v in SGRLD(["w"], model=model).vars] == ["w_simplex__"]
     assert [v.name for v in MinibatchCategoricalGibbs("z", model=model).vars] == ["z"]
     assert [v.name for v in restricted_nuts("w", model=model).vars] == ["w_simplex__"]
     assert len(restricted_slice(["level", "slope"], model=poisson()).methods) == 2

@@ -16,7 +16,6 @@ import pytest
 
 from pymc_austerity import (
     SCIR,
-    SGRLD,
     AusterityMH,
     MetropolisHastings,
     MHSubLhd,
@@ -50,7 +49,6 @@ SIMPLEX = {
     "SCIR of minibatches": lambda model: SCIR(
         [model["w"]], batch_size=100, step_size=0.001, steps_per_draw=20, model=model
     ),
-    "SGRLD": lambda model: SGRLD([model["w"]], step_size=0.01, steps_per_draw=20, model=model),
 }
 STEPS = [*METROPOLIS, *SIMPLEX, "MinibatchCategoricalGibbs"]
 

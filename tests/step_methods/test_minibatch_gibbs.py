@@ -116,7 +116,7 @@ class TestLaw:
 
     @pytest.mark.slow("chains of thousands of sweeps")
     def test_a_missing_prior_is_noticed(self, monkeypatch):
-        """Planted bug; the check at build, which would notice it too, is switched off."""
+        """Planted fault; the check at build, which would notice it too, is switched off."""
         complete = Allocations._as_function_of_category
         monkeypatch.setattr(
             Allocations,

@@ -1,4 +1,4 @@
-"""Whether a step mixes: tried out before, and watched while it runs."""
+"""Whether a step mixes, as a pilot run finds out before the step is used."""
 
 import warnings
 from functools import cache
@@ -10,9 +10,8 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import SubsamplingWarning, TunaMH, recommend
-from pymc_austerity.step_methods.metropolis import mixing_watch
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, mixing_of
-from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
+from tests.step_methods.chains import autoregression
 
 
 @cache
@@ -25,71 +24,6 @@ def nine_groups(spread):
         u = pm.Normal("u", 0, tau, shape=9)
         pm.Poisson("y", pm.math.exp(a + u[group]), observed=rng.poisson(np.exp(0.5 + effects[group])))
     return model
-
-
-def autoregression(rho, n, n_dim, rng):
-    """A chain whose first coordinate remembers."""
-    draws = rng.normal(size=(n, n_dim))
-    for k in range(1, n):
-        draws[k, 0] = rho * draws[k - 1, 0] + np.sqrt(1.0 - rho**2) * draws[k, 0]
-    return draws
-
-
-def watched(draws, n_tune=100):
-    result = mixing_watch.start(draws.shape[1], len(draws), n_tune)
-    ends = [mixing_watch.watch(result, q) for q in draws]
-    assert ends == [False] * (len(draws) - 1) + [True]
-    return result
-
-
-class TestWatch:
-    @pytest.mark.parametrize("rho", [0.0, 0.9, 0.99])
-    def test_efficiency(self, rho):
-        rng = np.random.default_rng(2)
-        found = [mixing_watch.efficiency(watched(autoregression(rho, 4000, 2, rng)))[0] for _ in range(20)]
-        exact = (1.0 - rho) / (1.0 + rho)
-        # The least of four estimates, the coarsest of which has eight batches: below, by a factor at most.
-        assert 0.4 * exact < np.median(found) < 1.5 * exact
-
-    def test_sums_are_those_of_all_draws(self):
-        draws = np.random.default_rng(3).normal(5.0, 2.0, size=(1001, 3))
-        found = watched(draws)
-        assert found.counts.tolist() == [1001, 1001, 16, 62, 1]
-        np.testing.assert_allclose(found.sums.sum(axis=0), (draws - draws[0]).sum(axis=0))
-        np.testing.assert_allclose(found.sums[1], (draws - draws[0])[16:32].sum(axis=0))
-
-    def test_a_chain_that_stands_still(self):
-        with pytest.warns(SubsamplingWarning, match="600 draws are worth about 1 independent ones of tau"):
-            mixing_watch.warn_if_slow(watched(np.ones((600, 2))), 0.5, lambda k: "tau")
-
-    @pytest.mark.parametrize("announced", [0.9, 0.005])
-    def test_a_tenth_of_what_was_announced(self, announced):
-        slow = watched(autoregression(0.99, 4000, 2, np.random.default_rng(4)))
-        if announced > 0.5:
-            with pytest.warns(SubsamplingWarning, match=r"independent ones of 0, and 3,600 were expected"):
-                mixing_watch.warn_if_slow(slow, announced, str)
-        else:
-            mixing_watch.warn_if_slow(slow, announced, str)  # warnings are errors
-
-    @pytest.mark.parametrize("n_tune", [0, 1])
-    def test_a_chain_without_tuning_is_told_where_it_started(self, n_tune):
-        slow = watched(autoregression(0.99, 4000, 2, np.random.default_rng(4)), n_tune)
-        with pytest.warns(SubsamplingWarning) as caught:
-            mixing_watch.warn_if_slow(slow, 0.9, str)
-        text = str(caught[0].message)
-        assert ("tune=100 lets it start near the mode" in text) == (n_tune == 0)
-        assert ("non-centred" in text) == (n_tune == 1)
-
-    def test_coordinates_of_a_plate_do_not_depend_on_how_effects_are_written(self):
-        slow = watched(autoregression(0.99, 4000, 2, np.random.default_rng(4)))
-        with pytest.warns(SubsamplingWarning, match="another start") as caught:
-            mixing_watch.warn_if_slow(slow, 0.9, str, is_plate=True)
-        assert "non-centred" not in str(caught[0].message)
-
-    def test_no_false_alarm(self):
-        rng = np.random.default_rng(5)
-        for _ in range(50):
-            mixing_watch.warn_if_slow(watched(autoregression(0.8, 1000, 20, rng)), 0.2, str)
 
 
 class TestPilot:
@@ -147,24 +81,6 @@ def test_a_block_that_mixes_badly_is_kept_where_nuts_has_no_gradient(monkeypatch
     assert isinstance(step, TunaMH)
 
 
-def test_a_step_knows_whether_it_has_tuned(interpreted):
-    """One that crawls from PyMC's initial point is told so."""
-    rng = np.random.default_rng(8)
-    with pm.Model():
-        level = pm.Normal("level")
-        pm.Poisson("y", pm.math.exp(level) * np.ones(2000), observed=rng.poisson(3.0, 2000))
-        step = TunaMH()
-    step.mixing = Mixing(0.9, 0, 4000)
-    for n_tune in (0, 10):
-        step.setup_chain(np.random.default_rng(1), n_tune, 600)
-        step.tune = False
-        for _ in range(599):
-            step._watch_mixing(np.zeros(1))
-        said = "tune=100" if n_tune == 0 else "non-centred"
-        with pytest.warns(SubsamplingWarning, match=f"independent ones of level.*{said}"):
-            step._watch_mixing(np.zeros(1))
-
-
 @pytest.mark.slow("steps are compiled: for moves of the block, and for sweeps over a plate")
 class TestGroups:
     @pytest.fixture(scope="class")
@@ -181,7 +97,6 @@ class TestGroups:
     def test_recommend_chooses_what_mixes(self):
         with nine_groups(0.0):
             step = recommend()
-        assert isinstance(step, PlateStep)
         assert step.plate is not None
         assert "independent ones of tau" in step.recommendation.reason
         assert "mixing" in str(step.recommendation)
@@ -209,7 +124,7 @@ class TestGroups:
         assert step.mixing.efficiency > 0.5
 
     def test_a_wrong_announcement_is_noticed(self, poor, monkeypatch):
-        """The planted bug: an announcement that is made without a look at the chain."""
+        """The planted fault: an announcement that is made without a look at the chain."""
         monkeypatch.setattr(poor, "mixing", Mixing(0.9, 0, 4000))
         with pytest.warns(SubsamplingWarning, match="far worse than was announced.* ones of tau"):
             pm.sample(

@@ -15,14 +15,13 @@ from pymc_austerity.recommendation.choice import why_costly
 from pymc_austerity.recommendation.evidence import Asked, Evidence, gather, why_not_normal
 from pymc_austerity.step_methods.metropolis import plan as plans
 from pymc_austerity.step_methods.metropolis.options import checked_options
-from pymc_austerity.step_methods.metropolis.plan import plan_metropolis, replan_metropolis, survey
+from pymc_austerity.step_methods.metropolis.plan import OtherDataError, plan_metropolis, survey
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
     EXACT,
     TAYLOR,
     NoBoundError,
     checked_tuna_options,
     plan_tuna,
-    replan_tuna,
 )
 
 N = 2000
@@ -45,9 +44,9 @@ def model():
 
 
 def tuna_of(model, **options):
-    tuna = {"chi": 0.0, "switch_above": 0.25, "curvature": None, "debug": False, **options}
-    asked = checked_options(None, EXACT, control_variate=TAYLOR, model=model)
-    return asked, checked_tuna_options(**tuna), model.initial_point()
+    tuna = checked_tuna_options(**options)
+    asked = checked_options(None, EXACT, control_variate=TAYLOR, model=model, tuna=tuna)
+    return asked, model.initial_point()
 
 
 def test_nothing_is_compiled_and_nothing_changes_afterwards(model, monkeypatch):
@@ -59,7 +58,12 @@ def test_nothing_is_compiled_and_nothing_changes_afterwards(model, monkeypatch):
     plan = plan_metropolis(options, model.initial_point())
     with pytest.raises(AssertionError, match="compiled"):
         plan.compile(model.initial_point())
-    for record, field in ((plan, "recipe"), (plan.recipe, "rule"), (plan.survey, "found"), (options, "tune")):
+    for record, field in (
+        (plan, "recipe"),
+        (plan.recipe, "rule"),
+        (plan, "factorisation"),
+        (options, "tune"),
+    ):
         with pytest.raises(FrozenInstanceError):
             setattr(record, field, None)
 
@@ -79,16 +83,16 @@ def test_what_is_decided(model):
 def test_a_recipe_does_not_grow_with_the_data():
     sizes = []
     for n in (N, 10 * N):
-        asked, tuna, point = tuna_of(logistic(n))
-        sizes.append(len(cloudpickle.dumps(plan_tuna(asked, tuna, point).recipe)))
+        asked, point = tuna_of(logistic(n))
+        sizes.append(len(cloudpickle.dumps(plan_tuna(asked, point).recipe)))
     assert max(sizes) < 10_000
     assert abs(sizes[1] - sizes[0]) < 100
 
 
 def test_the_same_plan_is_made_of_a_recipe(model):
-    asked, tuna, point = tuna_of(model)
-    plan = plan_tuna(asked, tuna, point)
-    again = replan_tuna(asked, tuna, plan.recipe, plan.survey.data, point)
+    asked, point = tuna_of(model)
+    plan = plan_tuna(asked, point)
+    again = plan_tuna(asked, point, plan.recipe)
     assert again.recipe is plan.recipe
     for ours, theirs in zip(again.rows.state, plan.rows.state, strict=True):
         np.testing.assert_equal(ours, theirs)
@@ -101,12 +105,13 @@ def test_a_recipe_is_not_used_for_other_data(model):
     with other:
         pm.set_data({"y_data": 1 - other["y_data"].get_value()})
     asked = replace(options, model=other, vars=tuple(other.value_vars))
-    assert replan_metropolis(asked, plan.recipe, plan.survey.data, other.initial_point()) is None
+    with pytest.raises(OtherDataError):
+        plan_metropolis(asked, other.initial_point(), plan.recipe)
 
 
 def test_a_step_of_a_plan_is_one_made_by_hand(model, interpreted):
-    asked, tuna, point = tuna_of(model)
-    step = TunaMH.from_plan(plan_tuna(asked, tuna, point), point)
+    asked, point = tuna_of(model)
+    step = TunaMH.from_plan(plan_tuna(asked, point), point)
     by_hand = TunaMH(model=model)
     assert vars(step).keys() == vars(by_hand).keys()
     assert step.configuration == by_hand.configuration
@@ -128,9 +133,9 @@ def test_evidence_for_few_rows(model):
 def test_reasons_against(model):
     unsuitable = Evidence(unsuitable=UnsuitableError("No term is long."))
     assert why_not_normal(unsuitable) == "No term is long."
-    asked, tuna, point = tuna_of(model, switch_above=1e-9)
+    asked, point = tuna_of(model, switch_above=1e-9)
     surveyed = survey(asked, point, certify=False)
-    evidence = Evidence(surveyed.factorisation, surveyed, plan_tuna(asked, tuna, point, surveyed))
+    evidence = Evidence(surveyed.factorisation, surveyed, plan_tuna(asked, point, surveyed=surveyed))
     costly = why_costly(evidence, model)
     assert "rows for a transition" in costly.reason
     unknown = NoBoundError("'y' is computed by betainc", ["b"])
@@ -148,7 +153,7 @@ def test_reasons_against(model):
     ],
 )
 def test_a_normal_distribution_that_does_not_fit(model, changes, said):
-    asked, _, point = tuna_of(model)
+    asked, point = tuna_of(model)
     surveyed = survey(asked, point, certify=False)
     mode_fit = surveyed.found.mode_fit
     mode_fit = mode_fit._replace(report=mode_fit.report._replace(**changes))

@@ -57,7 +57,7 @@ def chosen(rng):
 def test_the_best_of_several_runs_is_not_announced():
     rng = np.random.default_rng(1)
     before = [chosen(rng) for _ in range(20)]
-    assert np.mean([one.shared_acceptance for one in before]) > ACCEPTED + 0.03  # the planted error
+    assert np.mean([one.shared_acceptance for one in before]) > ACCEPTED + 0.03  # the planted fault
     found = announced(Engine(), before[0], lambda rng: rng.standard_normal(7), {})
     assert found.shared_acceptance == pytest.approx(ACCEPTED, abs=0.03)
     assert found.terms == pytest.approx(2.0 * ROWS, rel=0.05)
@@ -68,7 +68,7 @@ def test_effective_draws_are_measured():
     right = (1.0 - KEEPS) / (1.0 + KEEPS)
     assert 0.4 * right < found.mixing.efficiency < 3.0 * right
     assert found.mixing.dimension == 0
-    # The planted error: all but rejections is taken to mix.
+    # The planted fault: all but rejections is taken to mix.
     assert 10.0 * found.mixing.efficiency < ACCEPTED / (2.0 - ACCEPTED)
 
 

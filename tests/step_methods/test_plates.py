@@ -208,7 +208,7 @@ def test_statistics(built):
 
 def test_a_pilot_counts_what_groups_cost(built):
     """Else the pilot of a plate of 10,000 groups takes longer than the chain."""
-    assert built._rows_a_draw > built.plate.prediction.terms + 5.0 * built.plate.prediction.n_groups
+    assert built.recipe.rows_a_draw > built.plate.prediction.terms + 5.0 * built.plate.prediction.n_groups
     assert draws_of_pilot(8.0 * 1000, 10, 1, is_surrogate=False) >= 100
     assert draws_of_pilot(8.0 * 10_000, 10, 1, is_surrogate=False) == 0
 

@@ -66,7 +66,7 @@ def test_spellings_are_one_posterior():
     centred, other = draws_of(True, 6000, 1), draws_of(False, 6000, 2)
     assert p_of_means(centred, other, 4 + H) > 0.001
     assert p_of_variances(centred, other, 4 + H) > 0.001
-    # The planted bug: effects of the second factor in units of their scale.
+    # The planted fault: effects of the second factor in units of their scale.
     wrong = other.copy()
     wrong[..., 4 : 4 + H] /= np.exp(other[..., 3:4])
     assert p_of_means(centred, wrong, 4 + H) < 0.001

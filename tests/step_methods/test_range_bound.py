@@ -24,8 +24,8 @@ def model():
 
 def width(step):
     q = np.zeros(1)
-    return step._engine._range_bound.function(
-        step._engine._range_bound.at(step._model.initial_point()), q + 0.01, q, (), N, None
+    return step._engine.inputs._range_bound.function(
+        step._engine.inputs._range_bound.at(step._model.initial_point()), q + 0.01, q, (), N, None
     )
 
 
@@ -46,7 +46,7 @@ def test_a_worker_makes_certificates_for_the_data_it_has(model):
 def test_certificates_travel_where_the_data_are_the_same(model, monkeypatch):
     step = MHSubLhd(model=model)
     other = cloudpickle.loads(cloudpickle.dumps(step))
-    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.certificates_of", None)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.engine.range_bound.certificates_of", None)
     other.step(model.initial_point())
     assert width(other) == width(step)
 

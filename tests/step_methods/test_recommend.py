@@ -32,8 +32,8 @@ from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
 from pymc_austerity.recommendation import choice, evidence
 from pymc_austerity.recommendation.evidence import as_clause, first_sentence
-from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
 from pymc_austerity.step_methods.metropolis.options import mode_fit_for
 from pymc_austerity.step_methods.recommendation import Recommendation
 
@@ -178,7 +178,7 @@ def said(step):
 
 def test_few_rows_decide(tuna):
     assert type(tuna) is TunaMH
-    assert isinstance(tuna._engine, TunaEngine)
+    assert isinstance(tuna._engine.inputs, TunaInputs)
     why = tuna.recommendation
     assert why.step == "TunaMH()"
     assert (why.n_local, why.n_dim, why.vars, why.others) == (20_000, 2, ("beta",), ("count",))
@@ -198,7 +198,7 @@ def test_it_is_as_if_it_had_been_built_by_hand(tuna):
 
 def test_no_bound_is_known(exact):
     assert type(exact) is MetropolisHastings
-    assert isinstance(exact._engine, Engine)
+    assert isinstance(exact._engine.inputs, RuleInputs)
     why = exact.recommendation
     assert why.step == "MetropolisHastings(proposal=Laplace())"
     assert why.certificate.startswith("none: 'a' and 'b' enter the term 'y' through GammaIncC")

@@ -184,7 +184,7 @@ def test_same_draws(models, name, vars, kind):
 
 @INTERPRETED
 def test_a_missing_term_is_noticed(models, monkeypatch):
-    """Planted bug: without its prior, the draws of tau are others."""
+    """Planted fault: without its prior, the draws of tau are others."""
     model = models("groups")
     options = {"model": model, "rng": 1}
     full = pm.Slice([model["tau"]], **options)

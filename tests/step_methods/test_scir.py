@@ -1,4 +1,4 @@
-"""SCIR and SGRLD: PyMC's contract, what is kept from draw to draw, and errors that say what to do."""
+"""SCIR: PyMC's contract, what is kept from draw to draw, and errors that say what to do."""
 
 import re
 from contextlib import nullcontext
@@ -15,7 +15,6 @@ from pymc_austerity import FactorisationError, SubsamplingWarning
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.step_methods.categorical_gibbs import MinibatchCategoricalGibbs
 from pymc_austerity.step_methods.gamma.scir import SCIR
-from pymc_austerity.step_methods.gamma.sgrld import SGRLD
 from pymc_austerity.step_methods.step_size import DecreasingStepSize
 from pymc_austerity.testing.steps import check_interface, check_points, check_state, fresh, move
 
@@ -63,31 +62,24 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def steps(model):
-    """A step for every kind of options; not to be moved."""
+    """A step for each set of options; not to be moved."""
     found = {}
 
-    def make(kind, name):
-        if (kind, name) not in found:
+    def make(name):
+        if name not in found:
             told = pytest.warns(SubsamplingWarning, match="rate of 'v' depends")
             with model, told if "batch_size" in OPTIONS[name] else nullcontext(), interpreted():
-                found[kind, name] = kind([model[n] for n in MINE], rng=1, **OPTIONS[name])
-        return found[kind, name]
+                found[name] = SCIR([model[n] for n in MINE], rng=1, **OPTIONS[name])
+        return found[name]
 
     return make
 
 
 @INTERPRETED
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        pytest.param(kind, name, id=f"{kind.name}-{name}")
-        for kind, names in {SCIR: ["exact", "share, schedule", "anchor"], SGRLD: ["anchor"]}.items()
-        for name in names
-    ],
-)
+@pytest.mark.parametrize("name", ["exact", "share, schedule", "anchor"])
 @pytest.mark.slow("the suite makes a step a dozen times; tests/conformance runs it on others")
-def test_contract(model, steps, kind, name):
-    step, point = steps(kind, name), model.initial_point()
+def test_contract(model, steps, name):
+    step, point = steps(name), model.initial_point()
     check_interface(fresh(step), point)
     check_points(fresh(step), point)
     check_state(fresh(step), point)
@@ -97,7 +89,7 @@ def test_contract(model, steps, kind, name):
 @pytest.mark.slow("samples in several processes")
 def test_chains_begin_afresh(model, steps):
     """A chain is determined by its generator; nothing of the last one is left."""
-    step, point = fresh(steps(SCIR, "anchor")), model.initial_point()
+    step, point = fresh(steps("anchor")), model.initial_point()
     paths = []
     for seed in (1, 1, 2):
         step.setup_chain(np.random.default_rng(seed), 0, 0)
@@ -140,7 +132,7 @@ def test_parallel_chains_equal_those_in_sequence(model, draw, same):
 @INTERPRETED
 @pytest.mark.slow("builds and compiles several steps")
 def test_sample_statistics(model, steps, draw):
-    found = draw(model, [deepcopy(steps(SCIR, "minibatch")), _slice(model)], draws=10).sample_stats
+    found = draw(model, [deepcopy(steps("minibatch")), _slice(model)], draws=10).sample_stats
     for name in ("step_size", "n_used", "fraction_used", "variance_inflation"):
         assert found[name].dtype == np.float64
     np.testing.assert_allclose(found["step_size"], 0.1)
@@ -157,7 +149,7 @@ def _slice(model):
 
 @INTERPRETED
 def test_exact_statistics_read_data_once(model, steps):
-    step = fresh(steps(SCIR, "exact"))
+    step = fresh(steps("exact"))
     _, found = move(step, model.initial_point(), 3)
     assert [stat["n_used"] for stat in found] == [N] * 3  # v, whose mean mu moves
     assert [stat["variance_inflation"] for stat in found] == [1.0] * 3
@@ -177,7 +169,7 @@ def test_step_sizes_decrease():
 @INTERPRETED
 def test_values_of_other_steps_are_taken_up(model, steps):
     """A simplex that somebody else moved keeps its components and gets another total."""
-    step, point = fresh(steps(SCIR, "exact")), model.initial_point()
+    step, point = fresh(steps("exact")), model.initial_point()
     point, _ = step.step(point)
     total = np.log(np.exp(step.log_theta[0]).sum())
     point["w_simplex__"] = np.array([2.0, -1.0, 0.0])
@@ -193,7 +185,7 @@ def test_values_of_other_steps_are_taken_up(model, steps):
 @pytest.mark.slow("builds and compiles several steps")
 def test_total_begins_at_a_gamma_variable(model, steps):
     """Gamma(sum of a_hat on all data)."""
-    step, point = fresh(steps(SCIR, "minibatch")), model.initial_point()
+    step, point = fresh(steps("minibatch")), model.initial_point()
     step._schedule = DecreasingStepSize(1e-12)
     totals = []
     for seed in range(300):
@@ -455,7 +447,7 @@ def test_an_option_without_a_use_is_told_of(model, name, options, told):
 
 @INTERPRETED
 def test_a_start_outside_the_support(model, steps):
-    step = fresh(steps(SCIR, "exact"))
+    step = fresh(steps("exact"))
     with pytest.raises(ValueError, match="'rate' is zero or infinite"):
         step.step({**model.initial_point(), "rate_log__": np.array(-np.inf)})
 

@@ -8,7 +8,6 @@ from pymc.step_methods import CompoundStep
 
 from pymc_austerity import (
     SCIR,
-    SGRLD,
     AusterityMH,
     MetropolisHastings,
     MHSubLhd,
@@ -63,7 +62,6 @@ ON_LINE = {
 ON_MIXTURE = {
     "MinibatchCategoricalGibbs": lambda m: MinibatchCategoricalGibbs([m["z"]], batch_size=50, model=m, rng=1),
     "SCIR": lambda m: SCIR([m["w"]], batch_size=40, control_variate="anchor", refresh=5, model=m, rng=1),
-    "SGRLD": lambda m: SGRLD([m["w"]], batch_size=40, model=m, rng=1),
     "SCIR beside it": counted,
 }
 

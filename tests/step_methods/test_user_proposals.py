@@ -269,7 +269,7 @@ def test_dimension_of_q(line, near):
 
 @pytest.mark.slow("a chain of thousands of draws")
 def test_an_asymmetric_proposal_with_its_hastings_term_is_right(line, near):
-    """Multiplicative moves of b, whose Hastings term is log(b_new / b); the planted bug drops it."""
+    """Multiplicative moves of b, whose Hastings term is log(b_new / b); the planted fault drops it."""
     means = {}
     for correct in (True, False):
         # A drift upwards, and its density ratio.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.common_factors import constants_are_equal, moved_nearby
 from pymc_austerity.bounds.families import FAMILIES, affine
 from pymc_austerity.bounds.families.base import FINE_GRID, Family
+from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.exceptions import UnboundedError
 from pymc_austerity.target import Index, LinearPredictor, Matrix
 

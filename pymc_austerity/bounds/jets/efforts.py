@@ -14,12 +14,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from pymc_austerity import work
-from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.expressions.node import Expression
 from pymc_austerity.bounds.jets.derivative_norms import Effort, derivative_norms, expansion_order
 from pymc_austerity.bounds.jets.tabulated import TabulatedBounds
 from pymc_austerity.bounds.jets.tape import Tape, tape_of
-from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.target import Index, Mask, Matrix, Vector
 
 # ``positions -> (predictors (m, p), directions (m, p, d), data (n_data, m))``.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_austerity.bounds.chunks import evenly_spaced
 from pymc_austerity.bounds.expressions.evaluate import evaluate
 from pymc_austerity.bounds.expressions.node import Expression
+from pymc_austerity.bounds.row_function import evenly_spaced
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.mode.plates.expansion import with_phi
 

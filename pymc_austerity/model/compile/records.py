@@ -24,6 +24,16 @@ from pymc_austerity.compilation import jitable
 Records = Mapping[str, Any]
 
 
+def has_functions(value: Any) -> bool:
+    """Is it a record in which some fields are functions?"""
+    return isinstance(value, tuple) and hasattr(value, "_fields") and any(map(callable, value))
+
+
+def opened(record: Any) -> Any:
+    """The record with an ellipsis for all that is not a function."""
+    return type(record)(*(value if callable(value) else ... for value in record))
+
+
 def open_fields(record: Any) -> list[str]:
     """Names of the fields that come with each call."""
     return [name for name, value in zip(record._fields, record, strict=True) if value is ...]

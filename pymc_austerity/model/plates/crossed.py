@@ -15,12 +15,11 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
-from pymc_austerity.model.factorisation import CHUNK, Factorisation
+from pymc_austerity.model.factorisation import CHUNK, FEWEST_GROUPS, Factorisation
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
 from pymc_austerity.model.plates import limits
 from pymc_austerity.model.plates.effects_prior import effects_prior, evaluate
 from pymc_austerity.model.plates.gathers import (
-    FEWEST_GROUPS,
     Gather,
     NoPlate,
     ScaledGather,

@@ -15,14 +15,11 @@ from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.type import TensorType
 
-from pymc_austerity.model.factorisation import Factorisation, LocalTerm
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import depends_on, rebuild
 from pymc_austerity.model.plates.nested_lookups import looked_up_once
 from pymc_austerity.model.structure.predictors import block_and_others
 from pymc_austerity.model.structure.prepared_rows import prepared_rows
-
-# Groups of a plate, at least; and where moves of the whole block mix badly.
-FEWEST_GROUPS, FEWEST_IF_SLOW = 30, 3
 
 
 class NoPlate(Exception):  # noqa: N818 - it is caught, and said

@@ -16,12 +16,12 @@ from pymc_austerity.bounds.expressions import forms
 from pymc_austerity.bounds.expressions.node import Expression, constant, predictor
 from pymc_austerity.bounds.expressions.rebuild import rebuilt
 from pymc_austerity.bounds.row_function import RowFunction
-from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
 from pymc_austerity.model.graph.rewrite import parts_of, rebuild
 from pymc_austerity.model.plates.dispersions import Dispersions, dispersions, shared_numbers
 from pymc_austerity.model.plates.effects_prior import EffectsPrior
 from pymc_austerity.model.plates.found_effects import found_effects
-from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, Gather, LargeFactor, NoPlate, ScaledGather
+from pymc_austerity.model.plates.gathers import Gather, LargeFactor, NoPlate, ScaledGather
 from pymc_austerity.model.plates.inner_effects import (
     InnerEffects,
     Scaled,

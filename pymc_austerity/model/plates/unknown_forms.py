@@ -17,9 +17,9 @@ from pytensor.tensor.random.basic import NormalRV
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
+from pymc_austerity.model.checks import IMPUTED
 from pymc_austerity.model.factorisation import CHUNK, Factorisation, LocalTerm
 from pymc_austerity.model.graph.rewrite import INTERPRETED, depends_on, rebuild
-from pymc_austerity.model.observations import IMPUTED
 from pymc_austerity.model.plates.gathers import NoPlate, require_no_categories
 from pymc_austerity.model.plates.nested_lookups import looked_up_once
 from pymc_austerity.model.plates.slopes import MOST_EFFECTS

@@ -24,7 +24,7 @@ from pymc_austerity.model.factorise import build
 from pymc_austerity.model.graph.rewrite import rebuild
 from pymc_austerity.model.selection.gates import uses
 from pymc_austerity.model.selection.slab import Slab, slab_of
-from pymc_austerity.proposals.slab import LAPLACE, STUDENT_T
+from pymc_austerity.proposals.jumps import LAPLACE, STUDENT_T
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _full_model(fact: Factorisation, slab: Slab) -> Factorisation:
 
 
 def _normal_slab(slab: Slab, beta: Variable) -> Variable:
-    """Log density of the normal distribution in place of the slab; see `proposals.slab.slab_precision`."""
+    """Log density of the normal distribution in place of the slab; see `proposals.jumps.slab_precision`."""
     p = int(beta.type.shape[0])
     location, scale, degrees = (slab.parameters[k * p : (k + 1) * p] for k in range(3))
     weight = 0.5 if slab.family == LAPLACE else 1.0

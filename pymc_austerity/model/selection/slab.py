@@ -18,7 +18,7 @@ from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.rewrite import INTERPRETED
 from pymc_austerity.model.plates.effects_prior import evaluate, typed
 from pymc_austerity.model.self_check import jittered
-from pymc_austerity.proposals.slab import LAPLACE, NORMAL, STUDENT_T, log_slab
+from pymc_austerity.proposals.jumps import LAPLACE, NORMAL, STUDENT_T, log_slab
 
 FAMILIES: dict[type, int] = {NormalRV: NORMAL, LaplaceRV: LAPLACE, StudentTRV: STUDENT_T}
 _KNOWN = "pm.Normal, pm.Laplace or pm.StudentT"
@@ -31,7 +31,7 @@ class Slab(NamedTuple):
     Attributes
     ----------
     family : int
-        See `proposals.slab`.
+        See `proposals.jumps`.
     parameters : TensorVariable
         Locations, scales and degrees of freedom, of shape (3 p,), as a graph of value variables.
     """

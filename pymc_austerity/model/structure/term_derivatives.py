@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_austerity.bounds.chunks import evenly_spaced
-from pymc_austerity.bounds.row_function import RowFunction
+from pymc_austerity.bounds.row_function import RowFunction, evenly_spaced
 from pymc_austerity.model.factorisation import CHUNK, block_of
 from pymc_austerity.model.graph.elements import OF_ELEMENT, elements
 from pymc_austerity.model.graph.rewrite import INTERPRETED_STABLE, Compiled, parts_of, rebuild, stable

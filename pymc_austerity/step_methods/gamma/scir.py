@@ -1,72 +1,62 @@
-"""`SCIR`: Cox-Ingersoll-Ross processes with stochastic gradients, simulated exactly."""
+"""`SCIR`: Cox-Ingersoll-Ross processes with stochastic gradients, simulated exactly.
+
+A draw moves one variable after the other (`variable_chain`): point -> log theta -> gamma shape and rate, from
+the prior and an estimate of statistics of the likelihood (`estimates`) -> a transition of theta -> point.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from pymc_austerity.model.conjugacy.families import GammaFamily
+import numpy as np
+import pymc as pm
+from pymc.initial_point import PointType
+from pymc.util import get_random_generator
+from pytensor.graph.basic import Variable
+
+from pymc_austerity.model.checks import warn_of_long_deterministics
+from pymc_austerity.model.conjugacy.gradients import LikelihoodGradient
+from pymc_austerity.model.conjugacy.priors import GammaPrior, gamma_priors
+from pymc_austerity.model.conjugacy.recognise import analyse
 from pymc_austerity.model.conjugacy.statistics import Conjugacy
-from pymc_austerity.step_methods.gamma.base import GammaProcessStep
-from pymc_austerity.step_methods.gamma.dynamics import Dynamics
-from pymc_austerity.step_methods.gamma.estimates import Estimate, Estimator
-from pymc_austerity.step_methods.gamma.transition import each_row, exact_transitions
+from pymc_austerity.model.factorise import model_of, value_variables
+from pymc_austerity.model.graph.log_density import LogDensityGraph
+from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.progress import checked_progressbar, stage, watched
+from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
+from pymc_austerity.step_methods.batch_size import batch_rows
+from pymc_austerity.step_methods.configuration import plain
+from pymc_austerity.step_methods.gamma.counts import Counter, CountsOfStep, require_counts
+from pymc_austerity.step_methods.gamma.estimates import AllRows, Anchor, Estimator, variance_inflation
+from pymc_austerity.step_methods.gamma.messages import require_form, warn_of_errors, warn_of_unused
+from pymc_austerity.step_methods.gamma.minibatches import AnchoredMinibatch, Minibatch, allotted_rows
+from pymc_austerity.step_methods.gamma.options import ControlVariate, checked_options
+from pymc_austerity.step_methods.gamma.state import (
+    DTYPES_SHAPES,
+    GammaProcessState,
+    progress_columns,
+    progress_updates,
+)
+from pymc_austerity.step_methods.gamma.variable_chain import VariableChain
+from pymc_austerity.step_methods.messages import refuse_discrete
+from pymc_austerity.step_methods.siblings import has_moved
+from pymc_austerity.step_methods.step_size import DecreasingStepSize, step_size_of
 from pymc_austerity.target import Array
 
-
-class ExactDynamics(Dynamics):
-    """Transitions of Cox-Ingersoll-Ross processes without error of discretisation."""
-
-    def move(
-        self,
-        rng: np.random.Generator,
-        family: GammaFamily,
-        log_theta: Array,
-        shape: Array,
-        alpha: Array,
-        step_size: Array,
-    ) -> Array:
-        """Transition (3.3) of Baker et al. (2018)."""
-        return each_row(exact_transitions, rng, log_theta, shape, step_size)
-
-    def renews_total(self, conjugacy: Conjugacy, estimate: Estimate) -> bool:
-        """Where its shape, the sum of the a, is known and changes with other variables.
-
-        Steps that move these know nothing of a total that is carried along, whose distribution depends on
-        them too. Given the sum of the a it is a gamma variable, independent of w.
-        """
-        changes = bool(conjugacy.prior.parents)
-        if not conjugacy.form.is_conjugate:  # centred: the sum is that of alpha, and M
-            return changes
-        return not estimate.groups and (changes or not conjugacy.structure.constant)
-
-    def require_shape(self, conjugacy: Conjugacy, estimator: Estimator, shape: Array) -> None:
-        """Refuse shapes that are not positive: no gamma variable has them.
-
-        Raises
-        ------
-        ValueError
-            Naming the variable and its terms.
-        """
-        least = float(shape.min())
-        if least > 0.0 and np.isfinite(shape.sum()):
-            return
-        if not np.isfinite(shape.sum()):
-            why = "Is the log density finite there? Take a smaller step_size, or start nearer to the mode."
-        elif not conjugacy.form.is_conjugate:
-            why = "Use another step method, such as pm.NUTS, or give a larger shift="
-            why += " or a larger batch_size." if estimator.is_subsampled else "."
-        elif estimator.is_anchored:
-            why = "The anchor is too old for this minibatch: use a smaller refresh=, or a larger batch_size."
-        else:
-            why = "The likelihood falls with every power of the variable: use another step method."
-        names = ", ".join(repr(name) for name in dict.fromkeys(conjugacy.gradient.names))
-        raise ValueError(
-            f"The estimate of the shape a of {conjugacy.prior.name!r} from the terms {names} is {least:.4g} "
-            f"in one component; it must be positive. {why}"
-        )
+# The order of rows and random points of a build: the same in every process.
+_SEED = 2018
+# What a step size is measured in.
+_UNIT = "It is in relaxation times of the process; 0.1 is a usual value."
+# Transitions after which forms are verified once more.
+_SETTLED = 50
+# Values of a given initial point up to this size are kept for when data are replaced.
+_FEW = 1000
 
 
-class SCIR(GammaProcessStep):
+class SCIR(RebuiltStep):
     """Stochastic Cox-Ingersoll-Ross process for Dirichlet, gamma and beta variables (Baker et al. 2018).
 
     Every gamma variable theta with shape a and rate b given the data moves by the exact transition of the
@@ -168,4 +158,267 @@ class SCIR(GammaProcessStep):
     """
 
     name = "scir"
-    dynamics = ExactDynamics()
+    _rebuilt = ()  # chains leave out of pickles what has size N
+    _state_class = GammaProcessState
+    _chains: list[VariableChain]
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = DTYPES_SHAPES
+
+    def __init__(
+        self,
+        vars: Variable | str | Sequence[Variable | str] | None = None,
+        *,
+        step_size: float | DecreasingStepSize = 0.1,
+        batch_size: int | float | None = None,
+        control_variate: ControlVariate | None = None,
+        refresh: int = 100,
+        minibatch_rate: bool = False,
+        shift: float | None = None,
+        counts: Counter | None = None,
+        steps_per_draw: int = 1,
+        threshold: int | None = None,
+        model: pm.Model | None = None,
+        blocked: bool = True,
+        rng: Any = None,
+        initial_point: PointType | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
+        progressbar: bool = True,
+    ) -> None:
+        shown = checked_progressbar(progressbar)
+        self._options = checked_options(
+            batch_size=batch_size,
+            control_variate=control_variate,
+            refresh=refresh,
+            minibatch_rate=minibatch_rate,
+            shift=shift,
+            steps_per_draw=steps_per_draw,
+            threshold=threshold,
+        )
+        warn_of_compile_kwargs(self, compile_kwargs)
+        self._schedule = step_size_of(step_size, _UNIT)
+        self._model = model_of(model)
+        self.vars = value_variables(self._model, vars)
+        self.rng = get_random_generator(rng)
+        self.tune = False
+        self._counter = self._checked_counter(counts)
+        self.n_transitions, self._chains = 0, []
+        with watched(type(self).__name__, shown):
+            self._set_up(initial_point)
+
+    def _set_up(self, initial_point: PointType | None) -> None:
+        """Build, at a given point or where chains begin."""
+        stage("reading the model")
+        point = default_point(self._model) if initial_point is None else dict(initial_point)
+        gamma_priors(self._model, self._vars, point)  # refuses what is not made of gamma variables
+        refuse_discrete(self._vars)
+        warn_of_long_deterministics(self._model, point)
+        self._given_point = {n: np.array(v) for n, v in (initial_point or {}).items() if np.size(v) <= _FEW}
+        self._build_anew(point)
+        self._check_counts(point)
+
+    def _checked_counter(self, counts: Any) -> Counter | None:
+        """`counts`, if it is a step whose counts can be used for the variables."""
+        if counts is None:
+            return None
+        if not (hasattr(counts, "vars") and callable(getattr(counts, "counts", None))):
+            raise TypeError(f"counts must be a step such as MinibatchCategoricalGibbs([z]), got {counts!r}.")
+        if self._options.subsampled:
+            raise ValueError(
+                f"counts= makes statistics exact: leave out batch_size={self._options.batch_size!r}."
+            )
+        if len(self._vars) != 1:
+            raise ValueError(
+                f"counts= is for one variable, got {len(self._vars)}: make a step for each of them."
+            )
+        return counts
+
+    # Building -------------------------------------------------------------------------------
+
+    def _build(self, point: PointType) -> None:
+        """Find out what the likelihood of each variable is, and warn of what follows. Chains begin anew."""
+        # What has size N is not held twice, and is gone if this fails.
+        self._chains = [replace(chain, compiled=None) for chain in self._chains]
+        chains = []
+        for prior in gamma_priors(self._model, self._vars, point):
+            stage(f"likelihood of {prior.name}")
+            gradient = self._gradient(prior, point, check=True)
+            structure = analyse(self._model, prior, gradient, point, np.random.default_rng(_SEED))
+            conjugacy = Conjugacy(prior, gradient, structure, self._batch_sizes(prior, gradient))
+            chains.append(VariableChain(prior, structure, conjugacy))
+        self._chains = chains
+        conjugacies = [chain.conjugacy for chain in self._chains]
+        warn_of_unused(conjugacies, self._options)
+        for conjugacy in conjugacies:
+            warn_of_errors(conjugacy, point, self._schedule(0), self._options)
+        self._n_local = sum(conjugacy.gradient.n_local for conjugacy in conjugacies)
+        self._counts_checked = False
+
+    def _rebuild(self, point: PointType) -> bool:
+        """Compile likelihoods whose structure is known."""
+        priors = gamma_priors(self._model, self._vars, point)
+        chains = [
+            replace(chain, prior=prior, compiled=self._known_likelihood(chain, prior, point))
+            for chain, prior in zip(self._chains, priors, strict=True)
+        ]
+        if [fingerprint(chain.conjugacy.gradient.graph) for chain in chains] != self._data_seen:
+            return False
+        self._chains = chains
+        return True
+
+    def _known_likelihood(self, chain: VariableChain, prior: GammaPrior, point: PointType) -> Conjugacy:
+        gradient = self._gradient(prior, point, check=False)
+        return Conjugacy(prior, gradient, chain.structure, self._batch_sizes(prior, gradient))
+
+    def _gradient(self, prior: GammaPrior, point: PointType, *, check: bool) -> LikelihoodGradient:
+        options = self._options
+        prior.parameters(point)  # refuses what is not positive before anything is compiled
+        return LikelihoodGradient(
+            self._model, prior, point,
+            threshold=options.threshold, subsampled=options.subsampled, check=check,
+        )  # fmt: skip
+
+    def _batch_sizes(self, prior: GammaPrior, gradient: LikelihoodGradient) -> list[int] | None:
+        n = batch_rows(self._options.batch_size, gradient.n_local, prior.name, gradient.longest)
+        return None if n is None else allotted_rows(n, gradient.sizes)
+
+    def _graphs(self) -> list[LogDensityGraph]:
+        compiled = [chain.compiled for chain in self._chains]
+        return [each.gradient.graph for each in compiled if each is not None]
+
+    def _point_for_other_data(self) -> PointType:
+        point = super()._point_for_other_data()
+        for name, value in self._given_point.items():
+            if name in point and np.shape(value) == np.shape(point[name]):
+                point[name] = value
+        return point
+
+    # PyMC's contract ------------------------------------------------------------------------
+
+    @property
+    def is_built(self) -> bool:
+        """Whether likelihoods, which are compiled together, are here and not left out of a pickle."""
+        return bool(self._chains) and self._chains[0].compiled is not None
+
+    def _begin_chain(self, n_tune: int) -> None:
+        self.tune = False
+        self.n_transitions = 0
+        self._chains = [
+            replace(chain, log_theta=None, written=None, anchor=None, fixed_parameters=None)
+            for chain in self._chains
+        ]
+
+    def reset_tuning(self) -> None:
+        """Nothing is tuned."""
+
+    def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+        """Make `steps_per_draw` transitions of every variable in turn."""
+        if not self.n_transitions:
+            has_moved()
+        carried = self.log_theta, self.written
+        if self.require_built(point):  # other data: the statistics of an anchor are not those of them
+            self.log_theta, self.written = carried
+        self._check_counts(point)
+        estimator, options = self._estimator(), self._options
+        began = self.n_transitions
+        new, n_used, ratios, h = dict(point), 0, 0.0, 0.0
+        for _ in range(options.steps_per_draw):
+            h = self._schedule(self.n_transitions)
+            for chain in self._chains:
+                cost = chain.transition(new, h, self.rng, estimator=estimator, shift=options.shift)
+                n_used += cost.n_used
+                ratios += cost.noise_ratio
+            self.n_transitions += 1
+        if began < _SETTLED <= self.n_transitions:
+            self._check_forms(new)
+        per_transition = n_used / options.steps_per_draw
+        noise = ratios / options.steps_per_draw / len(self._vars)
+        stats = {
+            "step_size": h,
+            "n_used": per_transition,
+            "fraction_used": per_transition / self._n_local if self._n_local else 0.0,
+            "variance_inflation": variance_inflation(noise, h),
+        }
+        return new, [stats]
+
+    def _estimator(self) -> Estimator:
+        """Where statistics of the likelihood come from."""
+        options = self._options
+        if self._counter is not None:
+            return CountsOfStep(self._counter)
+        if not options.subsampled:
+            return AllRows()
+        if options.anchored:
+            return AnchoredMinibatch(options.minibatch_rate, options.refresh)
+        return Minibatch(options.minibatch_rate)
+
+    def _check_counts(self, point: PointType) -> None:
+        """Compare the counts of another step with the likelihood, once."""
+        if self._counter is not None and not self._counts_checked:
+            require_counts(self._chains[0].conjugacy, self._counter, point)
+            self._counts_checked = True
+
+    def _check_forms(self, point: PointType) -> None:
+        """Verify forms of the likelihood where the chain has come to."""
+        for chain in self._chains:
+            assert chain.log_theta is not None
+            require_form(chain.conjugacy, chain.log_theta, point)
+
+    # Sampling state: one list for each of the fields. A copy of a step shares chains until its state is set.
+
+    @property
+    def log_theta(self) -> list[Array | None]:
+        """The processes of each variable."""
+        return [chain.log_theta for chain in self._chains]
+
+    @log_theta.setter
+    def log_theta(self, values: Sequence[Array | None]) -> None:
+        pairs = zip(self._chains, values, strict=True)
+        self._chains = [replace(chain, log_theta=value) for chain, value in pairs]
+
+    @property
+    def written(self) -> list[Array | None]:
+        """Values that were last put into a point."""
+        return [chain.written for chain in self._chains]
+
+    @written.setter
+    def written(self, values: Sequence[Array | None]) -> None:
+        pairs = zip(self._chains, values, strict=True)
+        self._chains = [replace(chain, written=value) for chain, value in pairs]
+
+    @property
+    def anchors(self) -> list[Anchor | None]:
+        """Where statistics of each variable were last taken in full."""
+        return [chain.anchor for chain in self._chains]
+
+    @anchors.setter
+    def anchors(self, values: Sequence[Anchor | None]) -> None:
+        pairs = zip(self._chains, values, strict=True)
+        self._chains = [replace(chain, anchor=value) for chain, value in pairs]
+
+    def _own(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {"_counter": memo.get(id(self._counter), self._counter)}  # a copy, if that was copied before
+
+    # Settings -------------------------------------------------------------------------------
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """What the likelihood is in each variable: "counts", "affine", "rate" (all conjugate) or "frozen"."""
+        return {chain.prior.name: chain.structure.form.name for chain in self._chains}
+
+    def _settings(self) -> dict[str, Any]:
+        options = self._options
+        return {
+            "step_size": plain(self._schedule if self._schedule.kappa else self._schedule.h),
+            "batch_size": plain(options.batch_size),
+            "control_variate": options.control_variate,
+            "refresh": options.refresh if options.anchored else None,
+            "minibatch_rate": options.minibatch_rate,
+            "shift": plain(options.shift),
+            "counts": None if self._counter is None else type(self._counter).__name__,
+            "steps_per_draw": options.steps_per_draw,
+            "threshold": plain(options.threshold),
+            "forms": self.forms,
+            "n_local": self._n_local,
+        }
+
+    _progressbar_config = staticmethod(progress_columns)
+    _make_progressbar_update_functions = staticmethod(progress_updates)

@@ -10,7 +10,6 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.model.conjugacy.priors import GammaPrior
 from pymc_austerity.model.conjugacy.statistics import Conjugacy, Structure
-from pymc_austerity.step_methods.gamma.dynamics import Dynamics
 from pymc_austerity.step_methods.gamma.estimates import Anchor, Estimate, Estimator, conditional, noise_ratio
 from pymc_austerity.step_methods.gamma.transition import exact_transitions
 from pymc_austerity.target import Array
@@ -70,7 +69,6 @@ class VariableChain:
         rng: np.random.Generator,
         *,
         estimator: Estimator,
-        dynamics: Dynamics,
         shift: float | None,
     ) -> TransitionCost:
         """Move the variable in `point`.
@@ -83,8 +81,6 @@ class VariableChain:
         rng : numpy.random.Generator
         estimator : Estimator
             Where statistics of the likelihood come from.
-        dynamics : Dynamics
-            How processes move.
         shift : float or None
             M of a drift that is frozen. None: that of the structure.
         """
@@ -95,16 +91,16 @@ class VariableChain:
         estimate = estimator.estimate(conjugacy, log_theta, point, rng, self.anchor)
         self.anchor = estimate.anchor
         shape, rate = self._conditional(alpha, prior_rate, estimate, log_theta, shift)
-        dynamics.require_shape(conjugacy, estimator, shape)
-        if family.carries_total and (begins or dynamics.renews_total(conjugacy, estimate)):
-            total_shape = dynamics.total_shape(alpha, self._shape_of_all_data(alpha, shape, log_theta, point))
-            log_theta = family.with_total(log_theta, _log_gamma_draws(rng, total_shape)[:, None])
+        self._require_shape(estimator, shape)
+        if family.carries_total and (begins or self._renews_total(estimate)):
+            total_shape = self._shape_of_all_data(alpha, shape, log_theta, point).sum(axis=1)
+            log_theta = family.with_total(log_theta, log_gamma_draws(rng, total_shape)[:, None])
         steps = np.full_like(shape, step_size)
         if estimate.noisy_rate:
             # Time must not be measured by the noisy rate: that would multiply the mean by E[1 / b_hat].
             assert self.structure.totals is not None
             steps *= rate / (prior_rate + self.structure.totals.t)
-        moved = dynamics.move(rng, family, family.to_rate_one(log_theta, rate), shape, alpha, steps)
+        moved = exact_transitions(rng, family.to_rate_one(log_theta, rate), shape, steps)
         self._write(family.from_rate_one(moved, rate), point)
         return TransitionCost(estimate.n_used, noise_ratio(estimate, shape, rate, family))
 
@@ -146,6 +142,45 @@ class VariableChain:
             )
         return shape, rate
 
+    def _require_shape(self, estimator: Estimator, shape: Array) -> None:
+        """Refuse shapes that are not positive: no gamma variable has them.
+
+        Raises
+        ------
+        ValueError
+            Naming the variable and its terms.
+        """
+        conjugacy = self.conjugacy
+        least = float(shape.min())
+        if least > 0.0 and np.isfinite(shape.sum()):
+            return
+        if not np.isfinite(shape.sum()):
+            why = "Is the log density finite there? Take a smaller step_size, or start nearer to the mode."
+        elif not conjugacy.form.is_conjugate:
+            why = "Use another step method, such as pm.NUTS, or give a larger shift="
+            why += " or a larger batch_size." if estimator.is_subsampled else "."
+        elif estimator.is_anchored:
+            why = "The anchor is too old for this minibatch: use a smaller refresh=, or a larger batch_size."
+        else:
+            why = "The likelihood falls with every power of the variable: use another step method."
+        names = ", ".join(repr(name) for name in dict.fromkeys(conjugacy.gradient.names))
+        raise ValueError(
+            f"The estimate of the shape a of {conjugacy.prior.name!r} from the terms {names} is {least:.4g} "
+            f"in one component; it must be positive. {why}"
+        )
+
+    def _renews_total(self, estimate: Estimate) -> bool:
+        """Whether the total of a simplex, which is carried along, is drawn anew in this transition.
+
+        It is where its shape, the sum of the a, is known and changes with other variables. Steps that move
+        these know nothing of a total that is carried along, whose distribution depends on them too. Given the
+        sum of the a it is a gamma variable, independent of w.
+        """
+        changes = bool(self.prior.parents)
+        if not self.structure.form.is_conjugate:  # centred: the sum is that of alpha, and M
+            return changes
+        return not estimate.groups and (changes or not self.structure.constant)
+
     def _shape_of_all_data(self, alpha: Array, shape: Array, log_theta: Array, point: PointType) -> Array:
         """Shape of the processes at the start of a chain, without the noise of a minibatch."""
         conjugacy = self.conjugacy
@@ -163,6 +198,6 @@ class VariableChain:
         point[self.prior.value_name] = value
 
 
-def _log_gamma_draws(rng: np.random.Generator, shape: Array) -> Array:
+def log_gamma_draws(rng: np.random.Generator, shape: Array) -> Array:
     """Logarithms of Gamma(shape, 1) variables: where processes are after an infinite time."""
-    return exact_transitions(rng, np.zeros_like(shape), shape, np.inf)
+    return exact_transitions(rng, np.zeros_like(shape), shape, np.full_like(shape, np.inf))

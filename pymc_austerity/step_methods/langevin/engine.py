@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.kernels.gradient_moments import gradient_moments
-from pymc_austerity.kernels.stochastic_gradient import Dynamics, LangevinOutcome, langevin_transitions
+from pymc_austerity.kernels.stochastic_gradient import (
+    Dynamics,
+    LangevinOutcome,
+    gradient_moments,
+    langevin_transitions,
+)
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.compile.protocol import exact_arithmetic

@@ -18,6 +18,7 @@ from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.stochastic_gradient import DivergedError, LangevinOutcome
 from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.model.checks import warn_of_long_deterministics
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.starting_point import initial_point as default_point
@@ -36,7 +37,6 @@ from pymc_austerity.step_methods.langevin.plan import (
     plan_sgld,
     replan_sgld,
 )
-from pymc_austerity.step_methods.messages import warn_of_long_deterministics
 from pymc_austerity.step_methods.siblings import has_moved
 from pymc_austerity.step_methods.step_size import DecreasingStepSize
 

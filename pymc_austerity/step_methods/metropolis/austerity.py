@@ -7,14 +7,14 @@ from typing import Literal, Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance import Exact, TTest
-from pymc_austerity.acceptance.ttest import check_stages
+from pymc_austerity.acceptance.base import Exact
+from pymc_austerity.acceptance.ttest import TTest, check_stages
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import StepOptions, default_batch
-from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 from pymc_austerity.validation import is_real
 
 
-class AusterityMH(PlateStep):
+class AusterityMH(SubsampledStep):
     """Metropolis-Hastings that decides each move by a sequential t-test on a subsample of the data.
 
     Parameters

@@ -9,22 +9,19 @@ import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.exact import ExactBarker
+from pymc_austerity.acceptance.base import ExactBarker
 from pymc_austerity.acceptance.ttest import BarkerTTest, check_stages
-from pymc_austerity.kernels.elements import ElementProposal
 from pymc_austerity.model.categories import number_of_values
-from pymc_austerity.model.element_terms import ElementTerms
-from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, OtherCategory, other_category, stay
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.element_plan import (
-    ElementPlan,
+    element_terms,
     planned,
     require_elements,
-    tell_if_all_is_read,
 )
 from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import GibbsOptions
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.validation import is_real, is_whole
 
@@ -125,34 +122,21 @@ class AusterityGibbs(SubsampledStep):
         rule = BarkerTTest(epsilon, batch_size, growth, boundary) if epsilon > 0.0 else ExactBarker()
         super().__init__(vars, rule, elementwise=True, **options)
 
-    def _planned(self, point: PointType) -> ElementPlan:
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
         options = self._options
-        require_elements(options.vars, point)
-        values = self._numbers_of_values(point)
-        terms = ElementTerms(options.model, options.vars, point, check=True, temperature=options.temperature)
         fewest = fewest_rows(options.acceptance, self._min_terms)
-        tell_if_all_is_read(terms, options.acceptance, fewest, point)
-        return self._plan(terms, values)
-
-    def _planned_again(self, point: PointType) -> ElementPlan | None:
-        options = self._options
+        if recipe is None:
+            require_elements(options.vars, point)
         values = self._numbers_of_values(point)
-        terms = ElementTerms(options.model, options.vars, point, check=False, temperature=options.temperature)
-        assert self._data_seen is not None
-        if fingerprint(terms.factorisation.graph) != self._data_seen[0]:
-            return None
-        return self._plan(terms, values)
+        terms = element_terms(options, point, fewest, recipe)
+        state = OtherCategory(np.array([np.nan]), values.astype(np.int64))
+        bound = BoundElements(state, other_category, stay)
+        return planned(options, terms, bound, fewest, in_order=True)
 
     def _numbers_of_values(self, point: PointType) -> np.ndarray:
         """Number of values of each site."""
         counts = [number_of_values(self._model, value, point) for value in self._vars]
         return np.repeat(counts, [np.size(point[value.name]) for value in self._vars])
-
-    def _plan(self, terms: ElementTerms, values: np.ndarray) -> ElementPlan:
-        state = OtherCategory(np.array([np.nan]), values.astype(np.int64))
-        bound = BoundElements(state, other_category, stay, ElementProposal)
-        fewest = fewest_rows(self._options.acceptance, self._min_terms)
-        return planned(self._options, terms, bound, fewest, in_order=True)
 
     @property
     def steps_per_draw(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
 from pymc.initial_point import PointType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
@@ -18,23 +18,27 @@ from pymc.util import RandomGenerator, get_random_generator
 from pymc_austerity.acceptance.base import AcceptanceRule, never_clipped
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.mode.mode_fit import ModeReport, start_near
+from pymc_austerity.mode.mode_fit import ModeReport
+from pymc_austerity.model.checks import explained, warn_of_long_deterministics
+from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.graph.log_density import LogDensityGraph
-from pymc_austerity.model.impossible import impossible_explained
-from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.model.starting_point import require_finite
 from pymc_austerity.progress import checked_progressbar, stage, watched
-from pymc_austerity.proposals.base import is_fitted
-from pymc_austerity.step_methods.base import warn_of_compile_kwargs
+from pymc_austerity.proposals.surrogate import Surrogate
+from pymc_austerity.step_methods.base import RebuiltStep, warn_of_compile_kwargs
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.messages import warn_of_long_deterministics, warn_of_temperature
-from pymc_austerity.step_methods.metropolis import drift_watch, fit_watch, mixing_watch
-from pymc_austerity.step_methods.metropolis.element_plan import plan_elements, replan_elements
+from pymc_austerity.step_methods.messages import warn_of_temperature
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.mixing_step import MixingStep
-from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, PlanOptions, checked_options
-from pymc_austerity.step_methods.metropolis.plan import Recipe, StepPlan, plan_metropolis, replan_metropolis
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, draws_of_pilot, try_out
+from pymc_austerity.step_methods.metropolis.options import (
+    MetropolisOptions,
+    PlanOptions,
+    TunaFields,
+    checked_options,
+)
+from pymc_austerity.step_methods.metropolis.plan import OtherDataError, Plan, Recipe
 from pymc_austerity.step_methods.metropolis.statistics import (
     CLIPPED_DTYPES_SHAPES,
     DTYPES_SHAPES,
@@ -43,8 +47,22 @@ from pymc_austerity.step_methods.metropolis.statistics import (
     progress_updates,
     statistics,
 )
+from pymc_austerity.step_methods.metropolis.watch import (
+    DriftWatch,
+    Expected,
+    FitWatch,
+    MixingWatch,
+    Watch,
+    look,
+    n_tuning,
+)
+from pymc_austerity.step_methods.metropolis.which_plan import plan
 from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.step_methods.siblings import has_moved
+from pymc_austerity.work import budgeted
+
+if TYPE_CHECKING:
+    from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 
 
 @dataclass_state
@@ -54,15 +72,14 @@ class SubsampledState(StepMethodState):
     tune: bool
     start_checked: bool
     proposal_state: Any
-    drift: Any
-    fit: Any
-    mixing_watch: Any
+    watches: Any
 
 
-class SubsampledStep(MixingStep):
+class SubsampledStep(RebuiltStep):
     """A step that updates a block of continuous variables by subsampled Metropolis-Hastings.
 
-    It is a plan with a compiled engine. A subclass sets `name`, and hands a decision rule to `__init__`.
+    It is a plan with a compiled engine. A subclass sets `name`, and hands a decision rule to `__init__`. What
+    differs between a block and a plate of effects is answered by the recipe of the plan.
 
     Parameters
     ----------
@@ -73,8 +90,15 @@ class SubsampledStep(MixingStep):
         Batch size if the rule has none, instead of the rule's own default.
     **options
         Keywords that all steps take; see `MetropolisHastings`.
+
+    Attributes
+    ----------
+    mixing : Mixing or None
+        What a pilot run said of the draws of the step, if there was one.
     """
 
+    mixing: Mixing | None = None
+    _reads_disk = True
     _rebuilt = ("_factorisation", "_engine")
     # Whether it updates discrete variables.
     _discrete: ClassVar[bool] = False
@@ -93,6 +117,7 @@ class SubsampledStep(MixingStep):
         *,
         range_bound: Any = None,
         default_batch: int | None = None,
+        tuna: TunaFields | None = None,
         blocked: bool = True,
         rng: Any = None,
         initial_point: PointType | None = None,
@@ -108,6 +133,7 @@ class SubsampledStep(MixingStep):
             range_bound=range_bound,
             default_batch=default_batch,
             discrete=self._discrete,
+            tuna=tuna,
             **options,
         )
         if asked.temperature != 1.0:
@@ -121,12 +147,12 @@ class SubsampledStep(MixingStep):
             self._begin_chain(n_tune=0)
 
     @classmethod
-    def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
+    def from_plan(cls, plan: Plan, point: PointType) -> Self:
         """The step of a plan: what is left to do is to compile it.
 
         Parameters
         ----------
-        plan : StepPlan
+        plan : Plan
         point : dict
             Values of all variables, to compile with.
         """
@@ -134,10 +160,14 @@ class SubsampledStep(MixingStep):
         vars, model = list(plan.options.vars), plan.options.model
         step: Self = BlockedStep.__new__(cls, vars, model=model, blocked=True)
         step._begin(plan.options, None)
-        step._compile(plan, point)
-        step._data_seen = [plan.survey.data]
-        step._begin_chain(n_tune=0)
+        step._take(plan, point)
         return step
+
+    def _take(self, plan: Plan, point: PointType) -> None:
+        """Compile a plan that was made before the step."""
+        self._compile(plan, point)
+        self._data_seen = [plan.recipe.data]
+        self._begin_chain(n_tune=0)
 
     def _begin(self, options: MetropolisOptions, rng: Any) -> None:
         self._options, self._model = options, options.model
@@ -149,17 +179,17 @@ class SubsampledStep(MixingStep):
 
     # Building -------------------------------------------------------------------------------
 
-    def _planned(self, point: PointType) -> StepPlan:
-        plan = plan_elements if self._options.elementwise else plan_metropolis
-        return plan(self._options, point)
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> Plan:
+        """The plan of the step; with a recipe, the same plan as in another process."""
+        return plan(self._options, point, recipe)
 
-    def _planned_again(self, point: PointType) -> StepPlan | None:
-        assert self._data_seen is not None
-        replan = replan_elements if self._options.elementwise else replan_metropolis
-        return replan(self._options, self._recipe, self._data_seen[0], point)
-
-    def _tell(self, plan: StepPlan) -> None:
+    def _tell(self, plan: Plan) -> None:
         """Warn of what a new plan means for the user."""
+        plan.recipe.tell(plan)
+
+    def _build_anew(self, point: PointType) -> None:
+        with budgeted(self._options.set_up_budget):
+            super()._build_anew(point)
 
     def _build(self, point: PointType) -> None:
         plan = self._planned(point)
@@ -167,19 +197,29 @@ class SubsampledStep(MixingStep):
         self._compile(plan, point)
 
     def _rebuild(self, point: PointType) -> bool:
-        plan = self._planned_again(point)
-        if plan is None:
+        try:
+            plan = self._planned(point, self._recipe)
+        except OtherDataError:
             return False
         self._compile(plan, point)
         return True
 
-    def _compile(self, plan: StepPlan, point: PointType) -> None:
+    def _compile(self, plan: Plan, point: PointType) -> None:
+        recipe = plan.recipe
+        if "_recipe" in self.__dict__ and recipe.is_plate != self._recipe.is_plate:
+            now = "has a plate of groups" if recipe.is_plate else "has no plate of groups any more"
+            raise ValueError(
+                f"With the data that replaced those of before the model {now}, and this step was made for "
+                f"the other kind. Make {type(self).__name__} anew."
+            )
         stage("transitions")
         engine = plan.compile(point)
         # The plan goes: the designs that it holds have the size of the data. The engine comes last: it tells
         # that the step is built, also after an interrupt.
-        self._factorisation, self._recipe = plan.survey.factorisation, plan.recipe
+        self._options, self._factorisation, self._recipe = plan.options, plan.factorisation, recipe
         self._engine = engine
+        if recipe.columns:
+            also_report(self, recipe.columns)
 
     @property
     def is_built(self) -> bool:
@@ -213,6 +253,16 @@ class SubsampledStep(MixingStep):
         return self._recipe
 
     @property
+    def plate(self) -> PlateRecipe | None:
+        """What is known of the plate, if the step sweeps over one."""
+        return cast("PlateRecipe", self._recipe) if self._recipe.is_plate else None
+
+    @property
+    def n_moves(self) -> int:
+        """Moves of a transition, each of which may read all rows."""
+        return 1 if self._engine is None else self._engine.n_moves
+
+    @property
     def engine(self) -> CompiledKernel:
         """The compiled transitions. They have size N, and are not there before `require_built`."""
         assert self._engine is not None
@@ -234,23 +284,64 @@ class SubsampledStep(MixingStep):
         warnings.warn("step.centre is now step.mode_fit.", FutureWarning, stacklevel=2)
         return self.mode_fit
 
+    def try_out(self, point: PointType) -> Mixing | None:
+        """Make a short pilot run, and keep what it says as `mixing`; None where it would take long.
+
+        There is none where the plan has measured it, or where nothing is compiled: Python itself is too slow.
+        """
+        recipe, steps = self._recipe, self.steps_per_draw
+        if recipe.is_plate:
+            self.mixing = recipe.mixing
+            return self.mixing
+        is_surrogate = isinstance(recipe.proposal, Surrogate)
+        n_draws = draws_of_pilot(recipe.rows_a_draw, recipe.n_watched, steps, is_surrogate=is_surrogate)
+        if n_draws and recipe.is_fitted and self._engine is not None and self._engine.backend is NUMBA:
+            self.mixing = try_out(
+                self._engine,
+                lambda rng: recipe.fitted_draw(self.factorisation, self.engine, point, rng),
+                point,
+                recipe.proposal_state,
+                n_draws=n_draws,
+                steps_per_draw=steps,
+                n_watched=recipe.n_watched,
+            )
+        return self.mixing
+
+    def name_of(self, dimension: int) -> str:
+        """The variable that a coordinate belongs to, as the model calls it."""
+        fact = self.factorisation
+        return fact.graph.variables[fact.coordinate(dimension)[0]]
+
+    @property
+    def _efficiency(self) -> float | None:
+        """Effective draws for a draw, as they were announced."""
+        mixing = self._recipe.mixing or self.mixing
+        return None if mixing is None else mixing.efficiency
+
     # PyMC's contract ------------------------------------------------------------------------
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain afresh; rebuild if shared data have changed since the step was built."""
         super().setup_chain(rng, tune, draws)
         self.tune = bool(tune)
-        self.mixing_watch = mixing_watch.start(self._n_watched, draws if self._efficiency else 0, tune)
+        if self._efficiency and draws:
+            self.watches.append(MixingWatch(draws, self._recipe.n_watched, has_tuned=self.tune))
 
     def reset_tuning(self) -> None:
         """Forget what the proposal has learnt."""
-        self._begin_chain(int(self.drift.counts[1]))
+        later = [watch for watch in self.watches if not watch.of_tuning]
+        self._begin_chain(n_tuning(self.watches))
+        self.watches += later
 
     def _begin_chain(self, n_tune: int) -> None:
+        n_tune = self._recipe.tuning(n_tune)
         self.proposal_state: Any = deepcopy(self._recipe.proposal_state)
+        self.watches: list[Watch] = []
+        if n_tune and self.control_variate is not None:
+            self.watches.append(FitWatch(n_tune))
         # Elements have walks of their own, of which some are slow by chance.
-        self.drift = drift_watch.start(self._recipe.n_dim, 0 if self._recipe.sweep > 1 else n_tune)
-        self.fit = fit_watch.start(n_tune if self.control_variate is not None else 0)
+        if n_tune and self._recipe.sweep == 1:
+            self.watches.append(DriftWatch(n_tune, self._recipe.n_dim))
         self.start_checked = False
         if self._engine is not None:
             self._engine.restart()
@@ -259,20 +350,17 @@ class SubsampledStep(MixingStep):
         """Make `steps_per_draw` transitions from `point`."""
         goes_on = self.start_checked
         if self.require_built(point):  # other data: shapes and mode may differ
-            self._begin_chain(int(self.drift.counts[1]))
-            self.mixing_watch = mixing_watch.start(self._n_watched, 0, 0)
+            self._begin_chain(n_tuning(self.watches))
         if not self.start_checked:
             has_moved()
-            with impossible_explained(self._model, point, by_start=False):
+            with explained(self._model, point, by_start=False):
                 require_finite(self.factorisation, point)
             point = point if goes_on else self._first_point(point)
             self.start_checked = True
         n = self.steps_per_draw
         outcome = self._run(n, self.tune and self._options.tune, point)
-        if self.fit.counts[1] or self.drift.counts[1]:
-            self._watch(outcome, n)
-        if not self.tune and self.mixing_watch.counts[1]:
-            self._watch_mixing(outcome.q)
+        if self.watches:
+            look(self.watches, outcome, n, tunes=self.tune, expected=self._expected)
         new_point = point_of(self.factorisation, outcome.q, point)
         return new_point, [self._statistics(outcome, n)]
 
@@ -284,42 +372,40 @@ class SubsampledStep(MixingStep):
             engine.restart()
             raise
 
-    def _watch(self, outcome: Outcome, n: int) -> None:
-        """While the chain tunes, notice an expansion that does not fit, and a chain that is on its way."""
-        engine = self.engine
-        if self.fit.counts[1] and fit_watch.watch(self.fit, outcome, n, engine.n_others):
-            fit_watch.warn_if_unlike(
-                self.fit,
-                self.mode_fit,
-                self._recipe.independent_moves,
-                reads_all=engine.reads_all,
-                needs_range=engine.needs_range,
-            )
-            self.fit = fit_watch.start(0)
-        if self.drift.counts[1] and drift_watch.watch(self.drift, outcome.q):
-            drift_watch.warn_if_drifting(self.drift, n, self.factorisation.coordinate)
-            self.drift = drift_watch.start(len(outcome.q), 0)
+    def _expected(self) -> Expected:
+        """What a chain of the step is compared with."""
+        engine, fact = self.engine, self.factorisation
+        return Expected(
+            report=self.mode_fit,
+            independent_moves=self._recipe.independent_moves,
+            reads_all=engine.reads_all,
+            needs_range=engine.needs_range,
+            n_others=engine.n_others,
+            n_transitions=self.steps_per_draw,
+            efficiency=self._efficiency or 0.0,
+            is_plate=self._recipe.is_plate,
+            value_name=lambda k: fact.coordinate(k)[0],
+            name=self.name_of,
+        )
 
     def _first_point(self, point: PointType) -> PointType:
         """Where a chain begins that was told to begin at `point`."""
-        mode_fit, fact = self._recipe.mode_fit, self.factorisation
-        if mode_fit is None or not is_fitted(self._recipe.proposal) or not self.tune:
+        if not self.tune:
             return point
         names = ", ".join(str(self._model.values_to_rvs[v].name) for v in self._vars)
-        q = start_near(
-            mode_fit,
-            vector_of(fact, point),
-            lambda: vector_of(fact, default_point(self._model)),
-            names,
-            self.rng,
-            density_of_block(fact, point),
+        return self._recipe.start(
+            self.factorisation, self.engine, point, lambda: default_point(self._model), self.rng, names
         )
-        return point_of(fact, q, point)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         """Sample statistics of a draw of n transitions."""
-        clips = "clipped" in self.stats_dtypes_shapes
-        return statistics(outcome, n, self.engine.n_local, self.proposal_state, clips)
+        clips, engine = "clipped" in self.stats_dtypes_shapes, self.engine
+        found = statistics(outcome, n, engine.n_local, self.proposal_state, clips)
+        if self._recipe.columns:
+            self._recipe.statistics(found, outcome, n, engine)
+        if "bound_violations" in self.stats_dtypes_shapes:
+            found["bound_violations"] = engine.take_violations()
+        return found
 
     def _settings(self) -> dict[str, Any]:
         options, recipe = self._options, self._recipe

@@ -16,9 +16,10 @@ from pymc_austerity.mode.plates.expansion import Expanded
 from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import no_bounds
 from pymc_austerity.mode.plates.row_tables import fixed
-from pymc_austerity.model.factorisation import point_of, row_operations, vector_of
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, point_of, row_operations, vector_of
+from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.plates.crossed import CrossedModel, Plates, crossed_model
+from pymc_austerity.model.plates.plate_model import plate_model
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.crossed_pilot import (
@@ -29,17 +30,15 @@ from pymc_austerity.step_methods.metropolis.crossed_pilot import (
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.crossed import CrossedEngine
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe, factorised
 from pymc_austerity.step_methods.metropolis.plate_pilot import KAPPAS, announced, starts_of, with_kappa
 from pymc_austerity.step_methods.metropolis.plate_plan import (
-    PlateDecision,
     PlatePlan,
     PlateRecipe,
     PlateSweeps,
-    Surveyed,
+    once_found,
     plan_plates,
     plate_arrays,
-    replan_plates,
     with_all_rows,
 )
 from pymc_austerity.target import Vector
@@ -71,21 +70,16 @@ class CrossedRecipe(PlateRecipe):
 
 
 @dataclass(frozen=True)
-class CrossedPlan:
+class CrossedPlan(Plan):
     """A step that sweeps over two crossed plates. It has size N.
 
     Attributes
     ----------
-    options : MetropolisOptions
-    survey : Surveyed
-    recipe : CrossedRecipe
     rows : CrossedSurvey
     engine : CrossedEngine
         Compiled already: the pilot has used it.
     """
 
-    options: MetropolisOptions
-    survey: Surveyed
     recipe: CrossedRecipe
     rows: CrossedSurvey
     engine: CrossedEngine
@@ -96,32 +90,25 @@ class CrossedPlan:
 
 
 def plan_groups(
-    options: MetropolisOptions, decision: PlateDecision, found: Plates, point: PointType
-) -> PlatePlan | CrossedPlan:
-    """The plan of a plate, or of two that are crossed."""
-    fact = found.factorisation
-    work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
-    if isinstance(found, CrossedModel):
-        return plan_crossed(options, decision, found, point)
-    return plan_plates(options, decision, found, point)
-
-
-def replan_groups(
     options: MetropolisOptions,
-    decision: PlateDecision,
-    recipe: PlateRecipe,
-    data: Fingerprint,
     point: PointType,
-) -> PlatePlan | CrossedPlan | None:
-    """The same plan in another process, where nothing is searched for; None if the data are others."""
-    if not isinstance(recipe, CrossedRecipe):
-        return replan_plates(options, decision, recipe, data, point)
-    fact = factorised(options, point, check=False)
-    if fingerprint(fact.graph) != data:
-        return None
-    crossed = crossed_model(options.model, fact)
-    assert crossed is not None
-    return _replan(options, decision, recipe, crossed, point)
+    recipe: Recipe | None = None,
+    found: Plates | None = None,
+) -> PlatePlan | CrossedPlan:
+    """The plan of a plate that was found, or of two that are crossed; or the same plan in another process."""
+    assert recipe is None or isinstance(recipe, PlateRecipe)
+    if recipe is not None:
+        fact, fewest = factorised(options, point, recipe), min(FEWEST_GROUPS, recipe.proposal.n_groups)
+        is_crossed = isinstance(recipe, CrossedRecipe)
+        found = crossed_model(options.model, fact) if is_crossed else plate_model(options.model, fact, fewest)
+    assert found is not None
+    if recipe is None:
+        fact = found.factorisation
+        work.sized(fact.n_rows, len(vector_of(fact, point)), row_operations(fact))
+    if isinstance(found, CrossedModel):
+        assert recipe is None or isinstance(recipe, CrossedRecipe)
+        return plan_crossed(options, point, found, recipe)
+    return plan_plates(options, point, found, recipe)
 
 
 def with_all_rows_of_groups(plan: PlatePlan | CrossedPlan, point: PointType) -> PlatePlan | CrossedPlan:
@@ -130,22 +117,27 @@ def with_all_rows_of_groups(plan: PlatePlan | CrossedPlan, point: PointType) -> 
 
 
 def plan_crossed(
-    options: MetropolisOptions, decision: PlateDecision, crossed: CrossedModel, point: PointType
+    options: MetropolisOptions, point: PointType, crossed: CrossedModel, recipe: CrossedRecipe | None = None
 ) -> CrossedPlan:
-    """Fit each plate given the other, try both out, and fit them again about the means of the pilot."""
+    """Fit each plate given the other, try both out, and fit them again about the means of the pilot.
+
+    With a recipe nothing is fitted or tried out.
+    """
+    if recipe is not None:
+        return _plan_again(options, point, crossed, recipe)
     require_finite(crossed.factorisation, point)
     n_groups = f", {crossed.n_groups:,} groups of two factors"
     stage("order of rows", n_groups)
     survey = CrossedSurvey(crossed, point)
     centers, scales = find_crossed_center(survey)
     stage("fit", f" 1/2{n_groups}")
-    reads_all = decision.switch_above <= 0.0
+    reads_all = options.switch_above <= 0.0
     fits, arrays = [], []
     for t, (own, center) in enumerate(zip(survey.surveys, centers, strict=True)):
         beside = survey.beside(t, around(scales[1 - t], _DRAWS))
         fit, at, sums = fit_shared(own, center, beside=beside)
         fits.append(fit)
-        arrays.append(turn_arrays(survey, t, fit, (at, sums), scales[1 - t], decision, reads_all=reads_all))
+        arrays.append(turn_arrays(survey, t, fit, (at, sums), scales[1 - t], options, reads_all=reads_all))
     engine = CrossedEngine(survey, arrays, fits, point)
     rng, fact = np.random.default_rng(_SEED), crossed.factorisation
     point = point_of(fact, engine.starts(fits[0], point, density_of_block(fact, point))(rng), point)
@@ -158,10 +150,10 @@ def plan_crossed(
         fits[t], at, sums = fit_shared(own, found.centers[t], found.eps[t], 2, beside)
         if t == 0:  # what the second turn is bounded by; the first had those of the search
             scales[0] = moments(own.shared, sums, fits[0].theta)[2]
-        arrays[t] = turn_arrays(survey, t, fits[t], (at, sums), scales[1 - t], decision, reads_all=reads_all)
+        arrays[t] = turn_arrays(survey, t, fits[t], (at, sums), scales[1 - t], options, reads_all=reads_all)
     with_arrays(engine, arrays)
     found = best_crossed_pilot(engine, found.point, rng)
-    if not reads_all and found.prediction.terms > decision.switch_above * engine.n_local:
+    if not reads_all and found.prediction.terms > options.switch_above * engine.n_local:
         reads_all = True
         _read_all(engine)
         found = crossed_pilot(engine, found.point, rng)
@@ -169,6 +161,7 @@ def plan_crossed(
     prediction = announced(engine, found.prediction, starts, point)
     first, second = (one.plate.rule.kappa for one in engine.turns)
     recipe = CrossedRecipe(
+        data=fingerprint(fact.graph),
         n_local=engine.n_local,
         n_dim=len(vector_of(crossed.factorisation, point)),
         rule=options.acceptance,
@@ -184,7 +177,7 @@ def plan_crossed(
         scales=(scales[0], scales[1]),
         kappas=(first, second),
     )
-    return CrossedPlan(options, _surveyed(crossed), recipe, survey, engine)
+    return CrossedPlan(once_found(options), fact, recipe, survey, engine)
 
 
 def turn_arrays(
@@ -193,7 +186,7 @@ def turn_arrays(
     fit: SharedFit,
     expanded: tuple[Expanded, GroupSums],
     scales: Vector,
-    decision: PlateDecision,
+    options: MetropolisOptions,
     *,
     reads_all: bool,
 ) -> Plate:
@@ -201,7 +194,7 @@ def turn_arrays(
     own, (at, sums) = survey.surveys[turn], expanded
     cells = survey.sums(turn, at, sums)
     arrays = plate_arrays(
-        own, fit, at, sums, reads_all=reads_all, debug=decision.debug, farther=cells.farther(scales)
+        own, fit, at, sums, reads_all=reads_all, debug=options.debug, farther=cells.farther(scales)
     )
     levels = (len(sums.linear) + survey.levels[turn]).astype(np.int32)
     # What is written in each turn is the turn's own.
@@ -238,27 +231,20 @@ def _all_rows(plan: CrossedPlan, point: PointType) -> CrossedPlan:
     return replace(plan, recipe=recipe, engine=engine)
 
 
-def _replan(
-    options: MetropolisOptions,
-    decision: PlateDecision,
-    recipe: CrossedRecipe,
-    crossed: CrossedModel,
-    point: PointType,
+def _plan_again(
+    options: MetropolisOptions, point: PointType, crossed: CrossedModel, recipe: CrossedRecipe
 ) -> CrossedPlan:
+    """The same plan in another process."""
     survey, fits, arrays = CrossedSurvey(crossed, point), [recipe.fit, recipe.other_fit], []
     for t, (own, fit) in enumerate(zip(survey.surveys, fits, strict=True)):
         survey.hold(t, recipe.held[t])
         expanded = own.expand(fit.center)
         found = turn_arrays(
-            survey, t, fit, expanded, recipe.scales[1 - t], decision, reads_all=recipe.reads_all
+            survey, t, fit, expanded, recipe.scales[1 - t], options, reads_all=recipe.reads_all
         )
         arrays.append(with_kappa(found, recipe.kappas[t]))
     engine = CrossedEngine(survey, arrays, fits, point)
-    return CrossedPlan(options, _surveyed(crossed), recipe, survey, engine)
-
-
-def _surveyed(crossed: CrossedModel) -> Surveyed:
-    return Surveyed(crossed.factorisation, fingerprint(crossed.factorisation.graph))
+    return CrossedPlan(options, crossed.factorisation, recipe, survey, engine)
 
 
 def _certificate(crossed: CrossedModel, *, reads_all: bool) -> str:

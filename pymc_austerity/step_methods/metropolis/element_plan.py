@@ -3,88 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.acceptance.base import AcceptanceRule, all_seen
 from pymc_austerity.exceptions import UnboundedError, warn
-from pymc_austerity.kernels.elements import ElementProposal
 from pymc_austerity.model.element_terms import ElementTerms
-from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.proposals.elements import BoundElements, ElementWalk, learn_scale, stay, walk
 from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
-from pymc_austerity.step_methods.metropolis.engine.elements import ElementEngine
-from pymc_austerity.step_methods.metropolis.engine.range_bound import NO_RANGE, range_bound_of
+from pymc_austerity.step_methods.metropolis.engine.elements import ElementInputs
+from pymc_austerity.step_methods.metropolis.engine.sequential import range_bound_for
 from pymc_austerity.step_methods.metropolis.engine.stages import fewest_rows
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe, require_same_data
 
 # The default of an option that has no meaning here.
 _THRESHOLD = MetropolisOptions.threshold
 
 
-@dataclass(frozen=True)
-class ElementSurvey:
-    """What is known of the block: its terms, by element. It has size N."""
-
-    terms: ElementTerms
-    data: Fingerprint
-
-    @property
-    def factorisation(self) -> Factorisation:
-        """Factorisation of the block by element."""
-        return self.terms.factorisation
-
-
-@dataclass(frozen=True)
-class ElementPlan:
-    """A step that moves single elements, ready to be compiled.
-
-    Attributes
-    ----------
-    options : MetropolisOptions
-    survey : ElementSurvey
-    bound : BoundElements
-        How an element moves.
-    recipe : Recipe
-    fewest : int
-        Elements with fewer rows than this read all of them.
-    in_order : bool
-        Whether a sweep goes through the elements in order, or at random.
-    """
-
-    options: MetropolisOptions
-    survey: ElementSurvey
-    bound: BoundElements
-    recipe: Recipe
-    fewest: int
-    in_order: bool
-
-    def compile(self, point: PointType) -> ElementEngine:
-        """Compile the transitions."""
-        q = vector_of(self.survey.factorisation, point)
-        options, rule = self.options, self.recipe.rule
-        needs_range, uniform = getattr(rule, "needs_range", False), getattr(rule, "uniform", False)
-        return ElementEngine(
-            self.survey.terms,
-            rule,
-            self.fewest,
-            None if options.subsample is None and not uniform else options.subsample == "block",
-            self.in_order,
-            self.bound,
-            range_bound_of(options.range_bound, q) if needs_range else NO_RANGE,
-            q,
-            point,
-        )
-
-
-def plan_elements(options: MetropolisOptions, point: PointType) -> ElementPlan:
+def plan_elements(options: MetropolisOptions, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
     """Find the rows of each element, and decide how it will be moved.
+
+    With a recipe nothing is checked, and nothing told.
 
     Raises
     ------
@@ -92,13 +35,28 @@ def plan_elements(options: MetropolisOptions, point: PointType) -> ElementPlan:
         If an option has no meaning for single elements, or a variable has none.
     FactorisationError
         If a term uses a variable in another way than element by element.
+    OtherDataError
+        If the recipe was made for other data.
     """
-    _refuse(options)
-    require_elements(options.vars, point)
-    terms = ElementTerms(options.model, options.vars, point, check=True, temperature=options.temperature)
+    if recipe is None:
+        _refuse(options)
+        require_elements(options.vars, point)
     fewest = fewest_rows(options.acceptance)
-    tell_if_all_is_read(terms, options.acceptance, fewest, point)
+    terms = element_terms(options, point, fewest, recipe)
     return planned(options, terms, walk_for(options, terms), fewest, in_order=False)
+
+
+def element_terms(
+    options: MetropolisOptions, point: PointType, fewest: int, recipe: Recipe | None
+) -> ElementTerms:
+    """The terms of each element; with a recipe nothing is checked but whether the data are the same."""
+    terms = ElementTerms(
+        options.model, options.vars, point, check=recipe is None, temperature=options.temperature
+    )
+    require_same_data(recipe, terms.factorisation.graph)
+    if recipe is None:
+        tell_if_all_is_read(terms, options.acceptance, fewest, point)
+    return terms
 
 
 def tell_if_all_is_read(terms: ElementTerms, rule: AcceptanceRule, fewest: int, point: PointType) -> None:
@@ -114,23 +72,16 @@ def tell_if_all_is_read(terms: ElementTerms, rule: AcceptanceRule, fewest: int, 
         )
 
 
-def replan_elements(
-    options: MetropolisOptions, recipe: Recipe, data: Fingerprint, point: PointType
-) -> ElementPlan | None:
-    """The same plan in another process; None if the data are others there."""
-    terms = ElementTerms(options.model, options.vars, point, check=False, temperature=options.temperature)
-    if fingerprint(terms.factorisation.graph) != data:
-        return None
-    bound = walk_for(options, terms)
-    return planned(options, terms, bound, fewest_rows(options.acceptance), in_order=False)
-
-
 def planned(
     options: MetropolisOptions, terms: ElementTerms, bound: BoundElements, fewest: int, *, in_order: bool
-) -> ElementPlan:
-    """The plan of a step for these terms."""
-    fact = terms.factorisation
+) -> BlockPlan:
+    """The plan of a step for these terms.
+
+    Elements with fewer rows than `fewest` read all of them. A sweep goes through the elements `in_order`, or
+    at random.
+    """
     recipe = Recipe(
+        data=fingerprint(terms.factorisation.graph),
         n_local=terms.n_tested,
         n_dim=int(terms.width.sum()),
         rule=options.acceptance,
@@ -139,8 +90,15 @@ def planned(
         mode_fit=None,
         sweep=terms.n_elements,
     )
-    survey = ElementSurvey(terms, fingerprint(fact.graph))
-    return ElementPlan(options, survey, bound, recipe, fewest, in_order)
+    rule = recipe.rule
+    uniform = getattr(rule, "uniform", False)
+    in_blocks = None if options.subsample is None and not uniform else options.subsample == "block"
+
+    def inputs(q: np.ndarray) -> ElementInputs:
+        range_bound = range_bound_for(rule, options.range_bound, None, None, q)
+        return ElementInputs(terms, rule, fewest, in_blocks, in_order, range_bound)
+
+    return BlockPlan(options, terms.factorisation, recipe, bound, inputs)
 
 
 def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
@@ -153,7 +111,7 @@ def walk_for(options: MetropolisOptions, terms: ElementTerms) -> BoundElements:
     elif isinstance(given, AdaptiveRandomWalk):
         rate = rate if given.target_accept is None else given.target_accept
     state = ElementWalk(scale, np.zeros(n, dtype=np.int64), np.array([rate]))
-    return BoundElements(state, walk, adapt, ElementProposal)
+    return BoundElements(state, walk, adapt)
 
 
 def _scales(given: RandomWalk, terms: ElementTerms) -> np.ndarray:

@@ -3,98 +3,46 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import with_batch_size
+from pymc_austerity.kernels.jumps import counted_full_transitions, counted_transitions, selected_range
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import ModeFit
-from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.factorisation import vector_of
+from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.plates.effects_prior import evaluate
 from pymc_austerity.model.selection.selection import Selection, find_selection
 from pymc_austerity.model.structure.term_structure import TermStructure
-from pymc_austerity.progress import stage
 from pymc_austerity.proposals.base import Block, BoundProposal, bind, proposed_move
-from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps
-from pymc_austerity.proposals.slab import slab_precision
+from pymc_austerity.proposals.jumps import Jumps, JumpState, SubmodelExpansion, bound_jumps, slab_precision
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.jumps import JumpEngine, of_coefficients
-from pymc_austerity.step_methods.metropolis.engine.range_bound import (
-    RangeBound,
-    certificates_of,
-    range_bound_for,
-)
+from pymc_austerity.step_methods.metropolis.engine.base import RangeBound
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe
+from pymc_austerity.step_methods.metropolis.plan import (
+    BlockPlan,
+    Recipe,
+    certificates_for,
+    require_same_data,
+)
 
 # Smallest eigenvalue of the precision of the likelihood, scaled to a unit diagonal.
 _FLAT = 1e-10
 
 
-@dataclass(frozen=True)
-class JumpSurvey:
-    """What is known of the block. It has size N."""
-
-    selection: Selection
-    data: Fingerprint
-
-    @property
-    def factorisation(self) -> Factorisation:
-        """The terms, by indicators, coefficients and the others."""
-        return self.selection.factorisation
-
-    @cached_property
-    def structure(self) -> TermStructure:
-        """Structure of the local terms of the full model."""
-        return TermStructure(self.selection.full)
+def of_coefficients(range_bound: RangeBound, n_coefficients: int) -> RangeBound:
+    """A bound by certificates of the full model, for states with indicators."""
+    return RangeBound(selected_range, lambda point: (range_bound.at(point), n_coefficients))
 
 
-@dataclass(frozen=True)
-class JumpPlan:
-    """A step that jumps between sub-models, ready to be compiled.
-
-    Attributes
-    ----------
-    options : MetropolisOptions
-    survey : JumpSurvey
-    bound : BoundProposal
-    recipe : Recipe
-    """
-
-    options: MetropolisOptions
-    survey: JumpSurvey
-    bound: BoundProposal
-    recipe: Recipe
-
-    def compile(self, point: PointType) -> JumpEngine:
-        """Compile the transitions."""
-        fact = self.survey.factorisation
-        q = vector_of(fact, point)
-        return JumpEngine(
-            fact,
-            self.recipe.rule,
-            self.bound,
-            self._range_bound(q),
-            NO_ROWS,
-            self.options.subsample,
-            q,
-            point,
-        )
-
-    def _range_bound(self, q: np.ndarray) -> RangeBound:
-        given, certificates = self.options.range_bound, self.recipe.certificates
-        found = range_bound_for(self.recipe.rule, given, certificates, self.survey.structure, q)
-        p = self.survey.selection.n_coefficients
-        return found if certificates is None else of_coefficients(found, p)
-
-
-def plan_jumps(options: MetropolisOptions, jumps: Jumps, point: PointType) -> JumpPlan:
-    """Find indicators and coefficients, and the mode of the full model.
+def plan_jumps(
+    options: MetropolisOptions, point: PointType, jumps: Jumps, recipe: Recipe | None = None
+) -> BlockPlan:
+    """Find indicators and coefficients, and the mode of the full model, if no recipe has it.
 
     Raises
     ------
@@ -104,11 +52,29 @@ def plan_jumps(options: MetropolisOptions, jumps: Jumps, point: PointType) -> Ju
         If rows of a term cannot be computed one by one.
     UnsuitableError
         If no term is long enough, or the full model has no mode.
+    OtherDataError
+        If the recipe was made for other data.
     """
-    survey = _surveyed(options, point, check=True)
-    selection, n_local = survey.selection, survey.factorisation.n_local
+    selection = find_selection(
+        options.model,
+        options.vars,
+        point,
+        threshold=options.threshold,
+        temperature=options.temperature,
+        check=recipe is None,
+    )
+    fact, n_local = selection.factorisation, selection.factorisation.n_local
+    require_same_data(recipe, fact.graph)
+    structure = TermStructure(selection.full)
+    if recipe is not None:
+        state, fit = recipe.proposal_state, recipe.mode_fit
+        assert isinstance(state, JumpState)
+        assert fit is not None
+        expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
+        bound = _bound(options, jumps, n_local, expansion, fit)
+        return _block_plan(options, selection, structure, bound, recipe)
     if not n_local:
-        refuse_short(survey.factorisation, options.threshold, options.model)
+        refuse_short(fact, options.threshold, options.model)
     if selection.n_coefficients == 1 and jumps.swap > 0.0:
         raise ValueError(
             f"swap={jumps.swap!r} has no meaning with one coefficient, which nothing can be swapped for. "
@@ -116,48 +82,39 @@ def plan_jumps(options: MetropolisOptions, jumps: Jumps, point: PointType) -> Ju
         )
     gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
     at_full = selection.full_point(point)
-    mode_fit = fit_mode(options.model, survey.structure, at_full, None, whole_block=True).mode_fit
-    bound = _bound(options, jumps, survey, _expansion(selection, mode_fit, at_full), mode_fit)
-    certificates = None
-    if getattr(options.acceptance, "needs_range", False) and options.range_bound is None:
-        stage("range of the log ratios")
-        certificates = certificates_of(survey.structure, at_full, None)
+    mode_fit = fit_mode(options.model, structure, at_full, None, whole_block=True).mode_fit
+    bound = _bound(options, jumps, n_local, _expansion(selection, mode_fit, at_full), mode_fit)
     recipe = Recipe(
+        data=fingerprint(fact.graph),
         n_local=n_local,
-        n_dim=len(vector_of(survey.factorisation, point)),
+        n_dim=len(vector_of(fact, point)),
         rule=with_batch_size(options.acceptance, n_local, options.default_batch),
         proposal=jumps,
         proposal_state=bound.state,
         mode_fit=mode_fit,
-        certificates=certificates,
+        certificates=certificates_for(options, structure, at_full, None),
     )
-    return JumpPlan(options, survey, bound, recipe)
+    return _block_plan(options, selection, structure, bound, recipe)
 
 
-def replan_jumps(
-    options: MetropolisOptions, jumps: Jumps, recipe: Recipe, data: Fingerprint, point: PointType
-) -> JumpPlan | None:
-    """The same plan in another process; None if the data are others there."""
-    survey = _surveyed(options, point, check=False)
-    if survey.data != data:
-        return None
-    state, mode_fit = recipe.proposal_state, recipe.mode_fit
-    assert isinstance(state, JumpState)
-    assert mode_fit is not None
-    expansion = SubmodelExpansion(int(state.numbers[0]), state.center, state.linear, state.precision)
-    return JumpPlan(options, survey, _bound(options, jumps, survey, expansion, mode_fit), recipe)
+def _block_plan(
+    options: MetropolisOptions,
+    selection: Selection,
+    structure: TermStructure,
+    bound: BoundProposal,
+    recipe: Recipe,
+) -> BlockPlan:
+    """The plan of transitions that are counted by their kind; `structure` is that of the full model."""
+    fact, rule, certificates = selection.factorisation, recipe.rule, recipe.certificates
 
+    def inputs(q: np.ndarray) -> RuleInputs:
+        range_bound = range_bound_for(rule, options.range_bound, certificates, structure, q)
+        if certificates is not None:
+            range_bound = of_coefficients(range_bound, selection.n_coefficients)
+        kernels = counted_full_transitions, counted_transitions
+        return RuleInputs(fact, rule, range_bound, NO_ROWS, options.subsample, kernels)
 
-def _surveyed(options: MetropolisOptions, point: PointType, *, check: bool) -> JumpSurvey:
-    selection = find_selection(
-        options.model,
-        options.vars,
-        point,
-        threshold=options.threshold,
-        temperature=options.temperature,
-        check=check,
-    )
-    return JumpSurvey(selection, fingerprint(selection.factorisation.graph))
+    return BlockPlan(options, fact, recipe, bound, inputs)
 
 
 def _expansion(selection: Selection, mode_fit: ModeFit, point: PointType) -> SubmodelExpansion:
@@ -196,7 +153,7 @@ def _positive(precision: np.ndarray) -> np.ndarray:
 def _bound(
     options: MetropolisOptions,
     jumps: Jumps,
-    survey: JumpSurvey,
+    n_local: int,
     expansion: SubmodelExpansion,
     mode_fit: ModeFit,
 ) -> BoundProposal:
@@ -205,7 +162,7 @@ def _bound(
         return bound_jumps(jumps, expansion)
     n_dim = len(expansion.linear)
     rate = options.acceptance.target_accept(n_dim)
-    block = Block(n_dim, survey.factorisation.n_local)
+    block = Block(n_dim, n_local)
     given = bind(jumps.other, n_dim, rate, mode_fit.proxy, block)
     if given.move is not proposed_move:
         raise ValueError(

@@ -9,18 +9,17 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance import Exact
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, Exact
 from pymc_austerity.control_variates.taylor import Taylor
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import Subsample, checked_rule
 from pymc_austerity.step_methods.metropolis.plan import Recipe
-from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
 from pymc_austerity.work import DEFAULT_BUDGET
 
 _EXACT = Exact()
 
 
-class MetropolisHastings(PlateStep):
+class MetropolisHastings(SubsampledStep):
     """Metropolis-Hastings with a decision rule of your choice, by default the exact test on all data.
 
     The reference for all subsampled steps: same model, same proposal, another rule. The other steps are this

@@ -7,8 +7,7 @@ from typing import Any, Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance import Concentration
-from pymc_austerity.acceptance.concentration import Bound
+from pymc_austerity.acceptance.concentration import Bound, Concentration
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import StepOptions
 

@@ -7,14 +7,14 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance import Barker
+from pymc_austerity.acceptance.barker import Barker
 from pymc_austerity.exceptions import warn
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.options import CommonOptions, default_batch
-from pymc_austerity.step_methods.metropolis.plan import StepPlan
-from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
+from pymc_austerity.step_methods.metropolis.plan import Plan
 
 
-class MinibatchBarker(PlateStep):
+class MinibatchBarker(SubsampledStep):
     """Barker's test with the noise of a minibatch as part of its randomness.
 
     Parameters
@@ -104,7 +104,7 @@ class MinibatchBarker(PlateStep):
         rule = Barker(batch_size, max_error, pilot, skew_correction)
         super().__init__(vars, rule, default_batch=default_batch(options), temperature=temperature, **options)
 
-    def _tell(self, plan: StepPlan) -> None:
+    def _tell(self, plan: Plan) -> None:
         """Warn of a maximal error that takes more terms than the first batch has."""
         rule = plan.recipe.rule
         assert isinstance(rule, Barker)

@@ -13,8 +13,8 @@ from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.progress import stage
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
 
 # It has no types.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
@@ -13,9 +13,11 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.bounds.row_constants import Curvature
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.mode.fit import fit_mode
 from pymc_austerity.mode.mode_fit import FittedTerms
+from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.stored_data import refuse_evaluated, refuse_on_disk
 from pymc_austerity.model.structure.log_likelihood import Elsewhere
@@ -112,6 +114,15 @@ class TunaKeywords(ChainOptions, ContractOptions, total=False):
     temperature: float
 
 
+class TunaFields(TypedDict):
+    """Keywords that only `TunaMH` has, checked; see there."""
+
+    chi: float
+    switch_above: float
+    curvature: Mapping[str, Curvature]
+    debug: bool
+
+
 @dataclass(frozen=True)
 class MetropolisOptions:
     """What a step was asked for; see `MetropolisHastings` for most of it.
@@ -127,6 +138,10 @@ class MetropolisOptions:
     set_up_budget
     steps_per_draw : int
         0 if it was not given.
+    chi, switch_above, curvature, debug
+        As of `TunaMH`. Other steps have `switch_above` 0: a plate is decided on all rows, or by `acceptance`.
+    fewest_groups : int
+        Effects of so many groups or more are moved as a plate.
     """
 
     model: pm.Model
@@ -143,6 +158,11 @@ class MetropolisOptions:
     tune: bool = True
     elementwise: bool = False
     set_up_budget: float = DEFAULT_BUDGET
+    chi: float = 0.0
+    switch_above: float = 0.0
+    curvature: Mapping[str, Curvature] = field(default_factory=dict)
+    debug: bool = False
+    fewest_groups: int = FEWEST_GROUPS
 
 
 def checked_options(
@@ -162,8 +182,12 @@ def checked_options(
     discrete: bool = False,
     set_up_budget: float = DEFAULT_BUDGET,
     model: pm.Model | None = None,
+    tuna: TunaFields | None = None,
 ) -> MetropolisOptions:
-    """Check the keywords of a step; those that are left out here do not change what it does."""
+    """Check the keywords of a step; those that are left out here do not change what it does.
+
+    `tuna` are those that only `TunaMH` has, checked before.
+    """
     if not is_real(temperature) or not 0.0 < temperature < np.inf:
         raise ValueError(f"temperature must be a positive number, got {temperature!r}.")
     steps = 0 if steps_per_draw is None else checked_steps_per_draw(steps_per_draw)
@@ -178,7 +202,7 @@ def checked_options(
     if not discrete:
         refuse_discrete(value_vars)
     refuse_orthonormal(model, value_vars, proposal, control_variate is not None)
-    return MetropolisOptions(
+    options = MetropolisOptions(
         model=model,
         vars=tuple(value_vars),
         acceptance=acceptance,
@@ -194,6 +218,7 @@ def checked_options(
         elementwise=bool(elementwise),
         set_up_budget=checked_budget(set_up_budget),
     )
+    return options if tuna is None else replace(options, **tuna)
 
 
 def checked_rule(acceptance: AcceptanceRule) -> AcceptanceRule:

@@ -9,7 +9,11 @@ from pytensor.graph.basic import Variable
 
 from pymc_austerity.distributions.uniform_stiefel import is_uniform_stiefel
 from pymc_austerity.exceptions import UnsuitableError
-from pymc_austerity.proposals import AdaptiveRandomWalk, Langevin, Laplace, RandomWalk, StiefelWalk, Surrogate
+from pymc_austerity.proposals.langevin import Langevin
+from pymc_austerity.proposals.laplace import Laplace
+from pymc_austerity.proposals.random_walk import AdaptiveRandomWalk, RandomWalk
+from pymc_austerity.proposals.stiefel_walk import StiefelWalk
+from pymc_austerity.proposals.surrogate import Surrogate
 
 # Proposals that would leave the matrices with orthonormal columns.
 _OTHERS = AdaptiveRandomWalk | RandomWalk | Laplace | Surrogate | Langevin

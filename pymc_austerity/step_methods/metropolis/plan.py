@@ -1,39 +1,44 @@
 """A plan: all that is decided of a subsampled Metropolis step before anything is compiled.
 
 The options say what was asked for. `survey` finds the local terms and, if they are wanted, the
-posterior mode and the expansion there. `plan_metropolis` adds the decision rule and its bounds, and the
-plan compiles. Only a `Recipe` of it travels to other processes, where `replan_metropolis` makes the same plan
-again.
+posterior mode and the expansion there. A plan adds the decision rule, the proposal and bounds, and compiles.
+Only a `Recipe` of it travels to other processes.
+
+Every kind of plan is made by one function of options, a point and a recipe: `plan_metropolis` here, and
+`plan_tuna`, `plan_elements`, `plan_jumps`, `plan_plates`, `plan_crossed` in files of their own. What a recipe
+knows is not searched for. Where the data are others than those of the recipe, they raise `OtherDataError`.
 """
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, log_uniform, with_batch_size
-from pymc_austerity.bounds.log_ratio_range import RangeCertificates
 from pymc_austerity.bounds.remainder import RemainderCertificate
+from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.subsample import NO_ROWS
 from pymc_austerity.mode.fit import expanded_again
-from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit
-from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.mode.mode_fit import FittedTerms, ModeFit, start_near
+from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
 from pymc_austerity.model.factorise import build
+from pymc_austerity.model.graph.log_density import LogDensityGraph
 from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
+from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.model.structure.log_likelihood import Elsewhere
 from pymc_austerity.model.structure.term_structure import TermStructure
 from pymc_austerity.progress import stage
-from pymc_austerity.proposals.base import Block, BoundProposal, bind
+from pymc_austerity.proposals.base import Block, BoundProposal, bind, is_fitted
+from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.messages import refuse_short, try_proposal
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.range_bound import (
-    certificates_of,
-    range_bound_for,
-)
-from pymc_austerity.step_methods.metropolis.engine.sequential import Engine
+from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel, Engine, Inputs
+from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs, range_bound_for
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import (
     MetropolisOptions,
     ProposalOption,
@@ -42,7 +47,14 @@ from pymc_austerity.step_methods.metropolis.options import (
     share_of_independent_moves,
 )
 from pymc_austerity.step_methods.metropolis.orthonormal import matrices_of
-from pymc_austerity.target import Index, QuadraticProxy
+from pymc_austerity.target import Index, QuadraticProxy, Vector
+
+if TYPE_CHECKING:
+    from pymc_austerity.bounds.log_ratio_range import RangeCertificates
+
+
+class OtherDataError(Exception):
+    """A recipe was made for other data."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,6 @@ class Survey:
     ----------
     structure : TermStructure
         Of the local terms.
-    data : Fingerprint
     proposal : Proposal
         The one that was asked for, or one that suits the block.
     found : FittedTerms or None
@@ -61,7 +72,6 @@ class Survey:
     """
 
     structure: TermStructure
-    data: Fingerprint
     proposal: ProposalOption
     found: FittedTerms | None
 
@@ -75,8 +85,12 @@ class Survey:
 class Recipe:
     """What of a plan travels to other processes: what took passes over the data to find out.
 
+    It also answers what differs between steps that move a block and those that move a plate.
+
     Attributes
     ----------
+    data : Fingerprint
+        Of the data that the plan was made for.
     n_local : int
         N, the number of local terms.
     n_dim : int
@@ -94,6 +108,12 @@ class Recipe:
         Rows and columns of the matrices with orthonormal columns, if the block is made of these.
     """
 
+    # Whether effects of groups are moved as a plate.
+    is_plate: ClassVar[bool] = False
+    # Sample statistics that steps of this kind have besides those of all steps.
+    columns: ClassVar[dict[str, tuple[type, list[int]]]] = {}
+
+    data: Fingerprint
     n_local: int
     n_dim: int
     rule: AcceptanceRule
@@ -121,94 +141,160 @@ class Recipe:
         # Barker's rule accepts every other move of no change.
         return share if self.rule.functions.draw is log_uniform else 0.5 * share
 
-
-class Terms(Protocol):
-    """What a step keeps of a survey."""
+    @property
+    def is_fitted(self) -> bool:
+        """Is there a fitted distribution, from which chains of a pilot can start?"""
+        return is_fitted(self.proposal)
 
     @property
-    def factorisation(self) -> Factorisation:
-        """The terms of the block, in the order of its vector q."""
+    def rows_a_draw(self) -> float:
+        """Rows that are read for a transition, roughly."""
+        return float(self.n_local)
 
     @property
-    def data(self) -> Fingerprint:
-        """The data that they were found in."""
-
-
-class StepPlan(Protocol):
-    """What a step is made from."""
+    def n_watched(self) -> int:
+        """So many of the first coordinates tell how well a chain mixes."""
+        return self.n_dim
 
     @property
-    def options(self) -> MetropolisOptions:
-        """What was asked for."""
+    def mixing(self) -> Mixing | None:
+        """How well the step mixes, if making the plan has measured it."""
+        return None
 
-    @property
-    def survey(self) -> Terms:
-        """What is known of the block."""
+    def tuning(self, n_tune: int) -> int:
+        """So many of `n_tune` draws of tuning are watched."""
+        return n_tune
 
-    @property
-    def recipe(self) -> Recipe:
-        """What travels to other processes."""
+    def tell(self, plan: Plan) -> None:
+        """Warn of what a new plan means for the user."""
 
-    def compile(self, point: PointType) -> CompiledKernel:
-        """Compile the transitions."""
+    def fitted_draw(
+        self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator
+    ) -> Vector:
+        """A draw of the distribution that the proposal is fitted to."""
+        assert self.mode_fit is not None
+        names = ", ".join(fact.var_names)
+        return self.mode_fit.start(vector_of(fact, point), rng, density_of_block(fact, point), names)
+
+    def start(
+        self,
+        fact: Factorisation,
+        engine: CompiledKernel,
+        point: PointType,
+        default: Callable[[], PointType],
+        rng: np.random.Generator,
+        names: str,
+    ) -> PointType:
+        """Where a chain begins that was told to begin at `point`.
+
+        Parameters
+        ----------
+        fact : Factorisation
+            The terms of the block.
+        engine : CompiledKernel
+        point : dict
+            Values of all variables.
+        default : callable
+            ``() -> point``: where chains begin if nobody says where, the model's initial point.
+        rng : numpy.random.Generator
+        names : str
+            Of the variables of the block, for warnings.
+        """
+        if self.mode_fit is None or not is_fitted(self.proposal):
+            return point
+        density = density_of_block(fact, point)
+        q = start_near(
+            self.mode_fit, vector_of(fact, point), lambda: vector_of(fact, default()), names, rng, density
+        )
+        return point_of(fact, q, point)
+
+    def statistics(self, found: dict[str, float], outcome: Outcome, n: int, engine: CompiledKernel) -> None:
+        """Add to the sample statistics `found` of n transitions what steps of this kind have besides."""
 
 
 @dataclass(frozen=True)
-class MetropolisPlan:
-    """A step that is decided by a rule, ready to be compiled. It has size N.
+class Plan:
+    """What a step is made from.
 
     Attributes
     ----------
     options : MetropolisOptions
-    survey : Survey
-    bound : BoundProposal
+        What was asked for.
+    factorisation : Factorisation
+        The terms of the block, in the order of its vector q.
     recipe : Recipe
+        What travels to other processes.
     """
 
     options: MetropolisOptions
-    survey: Survey
-    bound: BoundProposal
+    factorisation: Factorisation
     recipe: Recipe
-
-    @property
-    def terms(self) -> Factorisation:
-        """The terms that decide: those of the model, or Taylor remainders."""
-        found = self.survey.found
-        return self.survey.factorisation if found is None else found.expanded
 
     def compile(self, point: PointType) -> CompiledKernel:
         """Compile the transitions, which takes seconds if they are not in the cache on disk."""
-        q, recipe = vector_of(self.survey.factorisation, point), self.recipe
-        range_bound = range_bound_for(
-            recipe.rule, self.options.range_bound, recipe.certificates, self.survey.structure, q
-        )
-        return Engine(
-            self.terms,
-            recipe.rule,
-            self.bound,
-            range_bound,
-            recipe.exact_rows,
-            self.options.subsample,
-            q,
-            point,
-        )
+        raise NotImplementedError
 
 
-def factorised(options: MetropolisOptions, point: PointType, *, check: bool = True) -> Factorisation:
-    """The local terms of the block; `check` compares them with PyMC's own log density."""
-    return build(
+@dataclass(frozen=True)
+class BlockPlan(Plan):
+    """A step that moves a block, or elements of it, ready to be compiled. It has size N.
+
+    Attributes
+    ----------
+    bound : BoundProposal or BoundElements
+        The proposal, ready for the block.
+    inputs : callable
+        ``(q) -> Inputs``: what the kernel is handed, which is made for a state of the block.
+    """
+
+    bound: BoundProposal | BoundElements
+    inputs: Callable[[Vector], Inputs]
+
+    def compile(self, point: PointType) -> CompiledKernel:
+        """Compile the transitions, which takes seconds if they are not in the cache on disk."""
+        q = vector_of(self.factorisation, point)
+        return Engine(self.inputs(q), self.bound, q, point)
+
+
+def certificates_for(
+    options: MetropolisOptions, structure: TermStructure, point: PointType, mode_fit: ModeFit | None
+) -> RangeCertificates | RemainderCertificate | None:
+    """Certificates of the range of log ratios, if the rule needs one and the user has given none."""
+    if not getattr(options.acceptance, "needs_range", False) or options.range_bound is not None:
+        return None
+    # Families of likelihoods are imported where a rule asks for a bound.
+    from pymc_austerity.step_methods.metropolis.engine.range_bound import certificates_of
+
+    stage("range of the log ratios")
+    return certificates_of(structure, point, mode_fit)
+
+
+def factorised(
+    options: MetropolisOptions, point: PointType, recipe: Recipe | None = None, *, check: bool = True
+) -> Factorisation:
+    """The local terms of the block; without a recipe, `check` compares them with PyMC's own log density."""
+    fact = build(
         options.model,
         list(options.vars),
         threshold=options.threshold,
         initial_point=point,
-        check=check,
+        check=check and recipe is None,
         temperature=options.temperature,
     )
+    require_same_data(recipe, fact.graph)
+    return fact
+
+
+def require_same_data(recipe: Recipe | None, graph: LogDensityGraph) -> None:
+    """Raise `OtherDataError` if a recipe was made for other data than those of a graph."""
+    if recipe is not None and fingerprint(graph) != recipe.data:
+        raise OtherDataError
 
 
 def survey(
     options: MetropolisOptions,
     point: PointType,
+    recipe: Recipe | None = None,
     *,
     certify: bool = True,
     factorisation: Factorisation | None = None,
@@ -221,6 +307,8 @@ def survey(
     options : MetropolisOptions
     point : dict
         Values of all variables.
+    recipe : Recipe, optional
+        Of the same plan in another process: then nothing is checked or searched for.
     certify : bool, default True
         Look for a bound on all Taylor remainders together, and for the rows with the largest ones.
     factorisation : Factorisation, optional
@@ -234,8 +322,15 @@ def survey(
         If rows of a term cannot be computed one by one.
     UnsuitableError
         If no term is long enough, or there is no mode.
+    OtherDataError
+        If the recipe was made for other data.
     """
-    fact = factorised(options, point) if factorisation is None else factorisation
+    fact = factorised(options, point, recipe) if factorisation is None else factorisation
+    if recipe is not None:
+        structure = TermStructure(fact)
+        mode_fit = recipe.mode_fit
+        again = None if mode_fit is None else expanded_again(structure, point, mode_fit)
+        return Survey(structure, recipe.proposal, again)
     if not fact.n_local:
         refuse_short(fact, options.threshold, options.model)
     gc.collect()  # graphs that were compared are cycles, and hold vectors of all rows
@@ -244,50 +339,51 @@ def survey(
     found = mode_fit_for(
         options.model, structure, point, options.control_variate, proposal, certify, elsewhere
     )
-    return Survey(structure, fingerprint(fact.graph), proposal, found)
-
-
-def survey_again(
-    options: MetropolisOptions, recipe: Recipe, data: Fingerprint, point: PointType
-) -> Survey | None:
-    """The same survey in another process, without a check or a search; None if the data are others."""
-    fact = factorised(options, point, check=False)
-    if fingerprint(fact.graph) != data:
-        return None
-    structure = TermStructure(fact)
-    found = None if recipe.mode_fit is None else expanded_again(structure, point, recipe.mode_fit)
-    return Survey(structure, data, recipe.proposal, found)
+    return Survey(structure, proposal, found)
 
 
 def plan_metropolis(
-    options: MetropolisOptions, point: PointType, surveyed: Survey | None = None
-) -> MetropolisPlan:
+    options: MetropolisOptions,
+    point: PointType,
+    recipe: Recipe | None = None,
+    surveyed: Survey | None = None,
+) -> BlockPlan:
     """Decide how the block will be updated: a survey, unless there is one, then rule, proposal and bounds."""
-    surveyed = survey(options, point) if surveyed is None else surveyed
-    rule = rule_for(options, surveyed)
+    surveyed = survey(options, point, recipe) if surveyed is None else surveyed
+    rule = rule_for(options, surveyed) if recipe is None else recipe.rule
     bound = bound_proposal(options, surveyed, rule, point)
-    mode_fit = mode_fit_of(surveyed)
-    certificates = None
-    if getattr(rule, "needs_range", False) and options.range_bound is None:
-        stage("range of the log ratios")
-        certificates = certificates_of(surveyed.structure, point, mode_fit)
-    n_local, n_dim = surveyed.factorisation.n_local, len(vector_of(surveyed.factorisation, point))
-    matrices = matrices_of(options.model, options.vars)
-    recipe = Recipe(
-        n_local, n_dim, rule, surveyed.proposal, bound.state, mode_fit, certificates, matrices=matrices
-    )
-    return MetropolisPlan(options, surveyed, bound, recipe)
+    if recipe is None:
+        fact, mode_fit = surveyed.factorisation, mode_fit_of(surveyed)
+        recipe = Recipe(
+            data=fingerprint(fact.graph),
+            n_local=fact.n_local,
+            n_dim=len(vector_of(fact, point)),
+            rule=rule,
+            proposal=surveyed.proposal,
+            proposal_state=bound.state,
+            mode_fit=mode_fit,
+            certificates=certificates_for(options, surveyed.structure, point, mode_fit),
+            matrices=matrices_of(options.model, options.vars),
+        )
+    terms = surveyed.factorisation if surveyed.found is None else surveyed.found.expanded
+    return block_plan(options, surveyed, terms, bound, recipe)
 
 
-def replan_metropolis(
-    options: MetropolisOptions, recipe: Recipe, data: Fingerprint, point: PointType
-) -> MetropolisPlan | None:
-    """The same plan in another process; None if the data are others there."""
-    surveyed = survey_again(options, recipe, data, point)
-    if surveyed is None:
-        return None
-    bound = bound_proposal(options, surveyed, recipe.rule, point)
-    return MetropolisPlan(options, surveyed, bound, recipe)
+def block_plan(
+    options: MetropolisOptions,
+    surveyed: Survey,
+    terms: Factorisation,
+    bound: BoundProposal,
+    recipe: Recipe,
+) -> BlockPlan:
+    """The plan of a decision rule on some terms: those of the model, or Taylor remainders."""
+
+    def inputs(q: Vector) -> RuleInputs:
+        given, structure = options.range_bound, surveyed.structure
+        range_bound = range_bound_for(recipe.rule, given, recipe.certificates, structure, q)
+        return RuleInputs(terms, recipe.rule, range_bound, recipe.exact_rows, options.subsample)
+
+    return BlockPlan(options, surveyed.factorisation, recipe, bound, inputs)
 
 
 def mode_fit_of(surveyed: Survey) -> ModeFit | None:

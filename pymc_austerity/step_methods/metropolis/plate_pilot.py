@@ -19,9 +19,9 @@ from pymc_austerity.model.compile.backend import NUMBA
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.starting_point import density_of_block
 from pymc_austerity.progress import stage
+from pymc_austerity.step_methods.messages import few_digits
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
 from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, try_out
-from pymc_austerity.step_methods.metropolis.prediction import few_digits
 from pymc_austerity.target import Vector
 
 # Groups for each square root of the rows, above which these are few.

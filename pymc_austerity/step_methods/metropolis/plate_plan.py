@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
+from pymc_austerity.acceptance.base import AcceptanceRule, Exact, with_batch_size
 from pymc_austerity.bounds.jets.tape import tape_of
+from pymc_austerity.kernels.metropolis import Outcome
 from pymc_austerity.kernels.plates.crossing import no_crossing
 from pymc_austerity.kernels.plates.cubic import no_cubic
 from pymc_austerity.kernels.plates.records import (
@@ -27,16 +29,16 @@ from pymc_austerity.mode.plates.fit import SharedFit, fit_shared
 from pymc_austerity.mode.plates.group_bounds import group_bounds, no_bounds
 from pymc_austerity.mode.plates.proposal import shared_proposal
 from pymc_austerity.mode.plates.rounding import with_rounding
-from pymc_austerity.model.factorisation import Factorisation, vector_of
-from pymc_austerity.model.graph.shared_data import Fingerprint, fingerprint
-from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
-from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.model.factorisation import FEWEST_IF_SLOW, Factorisation, point_of, vector_of
+from pymc_austerity.model.graph.shared_data import fingerprint
+from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.model.starting_point import density_of_block, require_finite
 from pymc_austerity.progress import stage
 from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing
 from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
-from pymc_austerity.step_methods.metropolis.plan import Recipe, factorised
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
 from pymc_austerity.step_methods.metropolis.plate_pilot import (
     KAPPAS,
     PlatePrediction,
@@ -46,6 +48,8 @@ from pymc_austerity.step_methods.metropolis.plate_pilot import (
     starts_of,
     with_kappa,
 )
+from pymc_austerity.step_methods.metropolis.plate_start import start_of_plate, tell_of_plate
+from pymc_austerity.step_methods.metropolis.statistics import PLATE_DTYPES_SHAPES, plate_statistics
 from pymc_austerity.target import Vector
 
 _SEED = 2021
@@ -71,24 +75,6 @@ class PlateSweeps:
     kappa: float
 
 
-class PlateDecision(NamedTuple):
-    """How the moves of a plate are decided.
-
-    Attributes
-    ----------
-    switch_above : float
-        Where more than this share of the rows is read for a sweep, all are; 0 for all from the start.
-    debug : bool
-        Count terms that are larger than their bounds, and go on.
-    rule : AcceptanceRule, optional
-        Decides on a subsample of remainders. Default: decisions are exact.
-    """
-
-    switch_above: float
-    debug: bool
-    rule: AcceptanceRule | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class PlateRecipe(Recipe):
     """What of the plan travels to other processes: constants of size G, none of size N.
@@ -102,11 +88,78 @@ class PlateRecipe(Recipe):
     certificate : str
     """
 
+    is_plate: ClassVar[bool] = True
+    columns: ClassVar[dict[str, tuple[type, list[int]]]] = PLATE_DTYPES_SHAPES
+
     proposal: PlateSweeps
     fit: SharedFit
     prediction: PlatePrediction
     reads_all: bool
     certificate: str
+
+    @property
+    def is_fitted(self) -> bool:
+        """Is there a fitted distribution, from which chains of a pilot can start?"""
+        return True
+
+    @property
+    def n_watched(self) -> int:
+        """Coordinates that tell how well a chain mixes: the effects are drawn anew at almost every sweep."""
+        return self.prediction.n_shared
+
+    @property
+    def mixing(self) -> Mixing | None:
+        """How well the step mixes, by the pilot."""
+        return self.prediction.mixing
+
+    def tuning(self, n_tune: int) -> int:
+        """Draws of tuning that are watched: none, as all is fitted before a chain begins."""
+        return 0
+
+    def tell(self, plan: Plan) -> None:
+        """Warn if the shared variables will mix badly, or if all rows are read."""
+        fact = plan.factorisation
+        names = fact.graph.variables
+        switches = self.reads_all and plan.options.switch_above > 0.0
+        tell_of_plate(
+            self.prediction, self.n_local, lambda k: names[fact.coordinate(k)[0]], reads_all_instead=switches
+        )
+
+    def fitted_draw(
+        self, fact: Factorisation, engine: CompiledKernel, point: PointType, rng: np.random.Generator
+    ) -> Vector:
+        """A draw of the distribution that is fitted to the plate."""
+        assert isinstance(engine, PlateEngine)
+        return engine.starts(self.fit, point, density_of_block(fact, point))(rng)
+
+    def start(
+        self,
+        fact: Factorisation,
+        engine: CompiledKernel,
+        point: PointType,
+        default: Callable[[], PointType],
+        rng: np.random.Generator,
+        names: str,
+    ) -> PointType:
+        """Where a chain begins that was told to begin at `point`; see `Recipe.start`."""
+        assert isinstance(engine, PlateEngine)
+        given = vector_of(fact, point)
+        q = start_of_plate(
+            self.fit,
+            given,
+            engine.theta_of(given, point),
+            lambda: vector_of(fact, default()),
+            lambda: self.fitted_draw(fact, engine, point, rng),
+            names,
+        )
+        return point_of(fact, q, point)
+
+    def statistics(self, found: dict[str, float], outcome: Outcome, n: int, engine: CompiledKernel) -> None:
+        """Add rows and acceptance of either move to the sample statistics `found` of n sweeps."""
+        assert isinstance(engine, PlateEngine)
+        if "clipped" in found:  # a share of the decisions of a sweep
+            found["clipped"] /= 1 + self.prediction.n_groups
+        found |= plate_statistics(outcome, n, engine.n_readings)
 
     @property
     def rate(self) -> float:
@@ -116,29 +169,17 @@ class PlateRecipe(Recipe):
         return 1e9 * mixing.efficiency / self.prediction.sweep
 
 
-class Surveyed(NamedTuple):
-    """The terms of a plate, and the data that they were found in."""
-
-    factorisation: Factorisation
-    data: Fingerprint
-
-
 @dataclass(frozen=True)
-class PlatePlan:
+class PlatePlan(Plan):
     """A step that sweeps over a plate. It has size N.
 
     Attributes
     ----------
-    options : MetropolisOptions
-    survey : Surveyed
-    recipe : PlateRecipe
     rows : PlateSurvey
     engine : PlateEngine
         Compiled already: the pilot has used it.
     """
 
-    options: MetropolisOptions
-    survey: Surveyed
     recipe: PlateRecipe
     rows: PlateSurvey
     engine: PlateEngine
@@ -148,24 +189,39 @@ class PlatePlan:
         return self.engine
 
 
+def rule_of_remainders(options: MetropolisOptions) -> AcceptanceRule | None:
+    """The rule that decides the moves of a plate on a subsample of remainders; None for exact decisions."""
+    return None if isinstance(options.acceptance, Exact) else options.acceptance
+
+
+def once_found(options: MetropolisOptions) -> MetropolisOptions:
+    """Options of a step on a plate: it stays one when data with fewer groups come."""
+    return replace(options, fewest_groups=FEWEST_IF_SLOW)
+
+
 def plan_plates(
-    options: MetropolisOptions, decision: PlateDecision, plate: PlateModel, point: PointType
+    options: MetropolisOptions, point: PointType, plate: PlateModel, recipe: PlateRecipe | None = None
 ) -> PlatePlan:
     """Fit the plate, try it out, and fit it again about the mean of the pilot.
 
     Remainders are smaller about the mean of the effects than about their mode. Where more than a share
-    `switch_above` of the rows is read for a sweep, all are, which makes decisions less noisy.
+    `switch_above` of the rows is read for a sweep, all are, which makes decisions less noisy. With a recipe
+    nothing is fitted or tried out.
     """
+    if recipe is not None:
+        return _plan_again(options, point, plate, recipe)
+    rule = rule_of_remainders(options)
     require_finite(plate.factorisation, point)
     stage("order of rows", f", {plate.n_groups:,} groups")
-    survey = PlateSurvey(plate, point, nested=decision.rule is None)
+    survey = PlateSurvey(plate, point, nested=rule is None)
     center, _ = find_center(survey)
     stage("fit", f" 1/2, {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, center)
-    rule = _sized(decision.rule, plate, options)
-    reads_all = rule is not None or decision.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
+    if rule is not None:
+        rule = with_batch_size(rule, plate.rows.n_rows, options.default_batch)
+    reads_all = rule is not None or options.switch_above <= 0.0 or plate.n_predictors > MOST_BOUNDED
     arrays = plate_arrays(
-        survey, fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
+        survey, fit, at, sums, reads_all=reads_all, debug=options.debug, is_exact=rule is None
     )
     rng, fact = np.random.default_rng(_SEED), plate.factorisation
     engine = PlateEngine(survey.of_kernel, arrays, vector_of(fact, point), point, rule)
@@ -175,15 +231,16 @@ def plan_plates(
     stage("fit", f" 2/2, {plate.n_groups:,} groups")
     fit, at, sums = fit_shared(survey, Center(fit.theta, found.effects), found.eps, rounds=2)
     engine.plate = plate_arrays(
-        survey, fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
+        survey, fit, at, sums, reads_all=reads_all, debug=options.debug, is_exact=rule is None
     )
     found = best_pilot(engine, survey, fit.theta, found.q, point, rng)
-    if not reads_all and found.prediction.terms > decision.switch_above * plate.rows.n_rows:
+    if not reads_all and found.prediction.terms > options.switch_above * plate.rows.n_rows:
         reads_all = True
         engine.plate = _reading_all(survey, engine.plate)
         found = pilot(engine, survey, fit.theta, found.q, point, rng)
     prediction = announced(engine, found.prediction, starts_of(engine, fit, found.q, fact, point), point)
     recipe = PlateRecipe(
+        data=fingerprint(fact.graph),
         n_local=plate.rows.n_rows,
         n_dim=len(q),
         rule=options.acceptance if rule is None else rule,
@@ -195,14 +252,7 @@ def plan_plates(
         reads_all=engine.reads_all,
         certificate=_certificate(plate, reads_all=reads_all, power=engine.plate.bounds.power),
     )
-    return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
-
-
-def _sized(
-    rule: AcceptanceRule | None, plate: PlateModel, options: MetropolisOptions
-) -> AcceptanceRule | None:
-    """A rule with the batch size of the step."""
-    return None if rule is None else with_batch_size(rule, plate.rows.n_rows, options.default_batch)
+    return PlatePlan(once_found(options), fact, recipe, survey, engine)
 
 
 def with_all_rows(plan: PlatePlan, point: PointType) -> PlatePlan:
@@ -230,33 +280,20 @@ def _reading_all(survey: PlateSurvey, arrays: Plate) -> Plate:
     return with_kappa(arrays._replace(rows=rows, cubic=no_cubic(), bounds=bounds, weights=weights), KAPPAS[0])
 
 
-def replan_plates(
-    options: MetropolisOptions,
-    decision: PlateDecision,
-    recipe: PlateRecipe,
-    data: Fingerprint,
-    point: PointType,
-) -> PlatePlan | None:
-    """The same plan in another process, where nothing is searched for; None if the data are others."""
-    fact = factorised(options, point, check=False)
-    if fingerprint(fact.graph) != data:
-        return None
-    plate = plate_model(options.model, fact, min(FEWEST_GROUPS, recipe.proposal.n_groups))
-    assert plate is not None
-    survey = PlateSurvey(plate, point, nested=decision.rule is None)
+def _plan_again(
+    options: MetropolisOptions, point: PointType, plate: PlateModel, recipe: PlateRecipe
+) -> PlatePlan:
+    """The same plan in another process."""
+    rule = None if rule_of_remainders(options) is None else recipe.rule
+    survey = PlateSurvey(plate, point, nested=rule is None)
     at, sums = survey.expand(recipe.fit.center)
-    rule = None if decision.rule is None else recipe.rule
     reads_all = rule is not None or recipe.reads_all
     arrays = plate_arrays(
-        survey, recipe.fit, at, sums, reads_all=reads_all, debug=decision.debug, is_exact=rule is None
+        survey, recipe.fit, at, sums, reads_all=reads_all, debug=options.debug, is_exact=rule is None
     )
     arrays = with_kappa(arrays, recipe.proposal.kappa)
     engine = PlateEngine(survey.of_kernel, arrays, vector_of(plate.factorisation, point), point, rule)
-    return PlatePlan(options, _surveyed(plate), recipe, survey, engine)
-
-
-def _surveyed(plate: PlateModel) -> Surveyed:
-    return Surveyed(plate.factorisation, fingerprint(plate.factorisation.graph))
+    return PlatePlan(options, plate.factorisation, recipe, survey, engine)
 
 
 def _certificate(plate: PlateModel, *, reads_all: bool, power: int = 2) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from pymc_austerity.exceptions import warn
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe
+from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
 from pymc_austerity.target import Vector
 
 logger = logging.getLogger(__name__)
@@ -61,22 +61,24 @@ def start_of_plate(
     return q
 
 
-def tell_of_plate(recipe: PlateRecipe, decision: PlateDecision, name_of: Callable[[int], str]) -> None:
-    """Warn if the shared variables will mix badly, or if all rows are read.
+def tell_of_plate(
+    prediction: PlatePrediction, n_rows: int, name_of: Callable[[int], str], *, reads_all_instead: bool
+) -> None:
+    """Warn if the shared variables will mix badly, or if all rows are read where few were asked for.
 
     `name_of` gives the variable that a coordinate belongs to.
     """
-    prediction, mixing = recipe.prediction, recipe.prediction.mixing
+    mixing = prediction.mixing
     if prediction.shared_acceptance < _POOR:
         warn(
             f"Moves of what the {prediction.n_groups:,} groups share are accepted at a rate of about "
-            f"{prediction.shared_acceptance:.2f}: {prediction.why_few(recipe.n_local)}. The chain is exact, "
+            f"{prediction.shared_acceptance:.2f}: {prediction.why_few(n_rows)}. The chain is exact, "
             "and mixes slowly. pm.NUTS may suit the model better."
         )
     elif mixing is not None and mixing.is_poor:
         warn_of_poor_mixing(mixing, name_of(mixing.dimension), is_plate=True)
-    if recipe.reads_all and decision.switch_above > 0.0:
+    if reads_all_instead:
         warn(
-            f"TunaMH would draw many of {recipe.n_local:,} rows for a sweep over {prediction.n_groups:,} "
+            f"TunaMH would draw many of {n_rows:,} rows for a sweep over {prediction.n_groups:,} "
             "groups: all are read instead."
         )

@@ -11,7 +11,8 @@ from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.screened_draws import mean_share
 from pymc_austerity.mode.mode_fit import FittedTerms, ModeReport
 from pymc_austerity.proposals.base import BoundProposal, no_adaptation
-from pymc_austerity.proposals.laplace import OPTIMAL_SCALE
+from pymc_austerity.proposals.random_walk import OPTIMAL_SCALE
+from pymc_austerity.step_methods.messages import few_digits
 
 # Moves that are tried out: so many, or fewer in many dimensions, where a move takes long in plain Python.
 _MOVES, _FEWEST, _BUDGET = 200, 20, 100_000
@@ -118,8 +119,3 @@ def predict(draws: BoundedRows, proposal: BoundProposal, found: FittedTerms, chi
     some = expected[bounded].mean() if np.any(bounded) else 0.0
     size = float(some / sampler.totals[0]) if sampler.totals[0] > 0.0 else 0.0
     return Prediction(float(np.mean(drawn)), float(sampler.totals[0]), size, n_dim)
-
-
-def few_digits(number: float) -> str:
-    """A number of rows, which may be small."""
-    return f"{number:,.0f}" if number >= 10.0 else f"{number:.2g}"

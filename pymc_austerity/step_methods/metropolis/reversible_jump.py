@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack, get_args
 
+import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.acceptance import Exact
-from pymc_austerity.acceptance.base import AcceptanceRule
+from pymc_austerity.acceptance.base import AcceptanceRule, Exact
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.proposals.jumps import Jumps, Redraw
-from pymc_austerity.step_methods.metropolis import drift_watch
+from pymc_austerity.proposals.jumps import COUNTS, KINDS, Jumps, Redraw
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
-from pymc_austerity.step_methods.metropolis.jump_plan import JumpPlan, plan_jumps, replan_jumps
+from pymc_austerity.step_methods.metropolis.jump_plan import plan_jumps
 from pymc_austerity.step_methods.metropolis.options import JumpOptions, checked_rule
-from pymc_austerity.step_methods.metropolis.statistics import (
-    DTYPES_SHAPES,
-    JUMP_DTYPES_SHAPES,
-    jump_statistics,
-)
+from pymc_austerity.step_methods.metropolis.plan import BlockPlan, Recipe
+from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.validation import is_real
 
 _EXACT = Exact()
 # Rows of the likelihood that are enough: an exact rule reads all of them in any case.
 _THRESHOLD = 100
+# Sample statistics of births, deaths, swaps and other moves, such as "births_accepted".
+_COLUMNS: dict[str, tuple[type, list[int]]] = {
+    f"{kind}_{what}": (np.float64, []) for kind in KINDS for what in COUNTS
+}
 
 
 class ReversibleJump(SubsampledStep):
@@ -135,10 +135,7 @@ class ReversibleJump(SubsampledStep):
     name = "reversible_jump"
     _reads_disk = False
     _discrete = True
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
-        **DTYPES_SHAPES,
-        **JUMP_DTYPES_SHAPES,
-    }
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {**DTYPES_SHAPES, **_COLUMNS}
 
     def __init__(
         self,
@@ -154,23 +151,18 @@ class ReversibleJump(SubsampledStep):
         options.setdefault("threshold", _THRESHOLD)
         super().__init__(vars, checked_rule(acceptance), **options)
 
-    def _planned(self, point: PointType) -> JumpPlan:
-        return plan_jumps(self._options, self._jumps, point)
-
-    def _planned_again(self, point: PointType) -> JumpPlan | None:
-        assert self._data_seen is not None
-        return replan_jumps(self._options, self._jumps, self._recipe, self._data_seen[0], point)
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> BlockPlan:
+        return plan_jumps(self._options, point, self._jumps, recipe)
 
     def _begin_chain(self, n_tune: int) -> None:
-        super()._begin_chain(n_tune)
         # Dummies and indicators say nothing of where a chain is going.
-        self.drift = drift_watch.start(self._recipe.n_dim, 0)
+        super()._begin_chain(n_tune=0)
 
     def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
         state = self.proposal_state
-        result = {**super()._statistics(outcome, n), **jump_statistics(state)}
+        moves = dict(zip(_COLUMNS, state.tally.ravel().copy(), strict=True))
         state.forget()
-        return {**result, "scale": float(state.given.scale[0])}
+        return {**super()._statistics(outcome, n), **moves, "scale": float(state.given.scale[0])}
 
 
 def _checked_jumps(jump: Any, swap: Any, redraw: Any, other: Any) -> Jumps:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_austerity.kernels.elements import ElementOutcome
 from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.proposals.jumps import COUNTS, KINDS, JumpState
+
+if TYPE_CHECKING:
+    from pymc_austerity.kernels.elements import ElementOutcome
 
 DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
     # A float, as in pm.Metropolis: equal names must have equal types.
@@ -38,22 +39,11 @@ PLATE_DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
 }
 
 
-# What moves between sub-models have besides, such as "births_accepted".
-JUMP_DTYPES_SHAPES: dict[str, tuple[type, list[int]]] = {
-    f"{kind}_{what}": (np.float64, []) for kind in KINDS for what in COUNTS
-}
-
-
 def also_report(step: Any, more: dict[str, tuple[type, list[int]]]) -> None:
     """Announce sample statistics that this step has, and not every step of its class."""
     own = {**step.stats_dtypes_shapes, **more}
     kinds = {name: kind for name, (kind, _) in own.items()}
     vars(step).update(stats_dtypes_shapes=own, stats_dtypes=[kinds])
-
-
-def jump_statistics(state: JumpState) -> dict[str, Any]:
-    """Moves proposed and accepted since the last draw, and terms read for them, by kind of move."""
-    return dict(zip(JUMP_DTYPES_SHAPES, state.tally.ravel().copy(), strict=True))
 
 
 def plate_statistics(outcome: Any, n: int, n_readings: int) -> dict[str, Any]:
@@ -89,10 +79,11 @@ def statistics(
     contain them, and `scale` the mean over the elements. `state` is that of the proposal. `clips` asks for
     `clipped`.
     """
-    if isinstance(outcome, ElementOutcome):
-        passes, scale = outcome.n_used / max(1, outcome.n_possible), float(np.mean(state.scale))
+    n_possible: int | None = getattr(outcome, "n_possible", None)
+    if n_possible is not None:
+        passes, scale = outcome.n_used / max(1, n_possible), float(np.mean(state.scale))
     else:
-        outcome = _with_rows_of_proposal(outcome, state)
+        outcome = _with_rows_of_proposal(cast(Outcome, outcome), state)
         passes, scale = outcome.n_used / n / n_local, state.scale[0]
     return {
         "accepted": float(outcome.accepted),

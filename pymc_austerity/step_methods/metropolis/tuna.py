@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 
 from pymc_austerity.bounds.row_constants import Curvature
-from pymc_austerity.cluster.workers import require_client
 from pymc_austerity.control_variates.taylor import Taylor
-from pymc_austerity.exceptions import warn
-from pymc_austerity.kernels.metropolis import Outcome
-from pymc_austerity.proposals import Langevin, StiefelWalk
+from pymc_austerity.proposals.langevin import Langevin
+from pymc_austerity.proposals.stiefel_walk import StiefelWalk
 from pymc_austerity.step_methods.configuration import plain
-from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.exact_plan import plan_exact
 from pymc_austerity.step_methods.metropolis.mixing_pilot import warn_of_poor_mixing
 from pymc_austerity.step_methods.metropolis.options import TunaKeywords
-from pymc_austerity.step_methods.metropolis.plan import StepPlan
-from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision, PlateRecipe
-from pymc_austerity.step_methods.metropolis.plate_step import PlateStep
-from pymc_austerity.step_methods.metropolis.prediction import Prediction, few_digits
+from pymc_austerity.step_methods.metropolis.plan import Plan, Recipe
+from pymc_austerity.step_methods.metropolis.prediction import Prediction
 from pymc_austerity.step_methods.metropolis.statistics import DTYPES_SHAPES
 from pymc_austerity.step_methods.metropolis.tuna_plan import (
-    DEFAULT,
     EXACT,
     TAYLOR,
-    TunaPlan,
     TunaRecipe,
     checked_control_variate,
     checked_tuna_options,
-    replan_tuna,
 )
 
+if TYPE_CHECKING:
+    from pymc_austerity.step_methods.metropolis.plate_pilot import PlatePrediction
+    from pymc_austerity.step_methods.metropolis.plate_plan import PlateRecipe
 
-class TunaMH(PlateStep):
+
+class TunaMH(SubsampledStep):
     """Metropolis-Hastings with exact decisions from a handful of rows, drawn in proportion to bounds.
 
     Parameters
@@ -190,9 +185,12 @@ class TunaMH(PlateStep):
         **options: Unpack[TunaKeywords],
     ) -> None:
         if client is not None:
+            # The cluster is imported where there is one.
+            from pymc_austerity.cluster.workers import require_client
+
             require_client(client)
         self._client = client
-        self._tuna = checked_tuna_options(chi, switch_above, curvature, debug)
+        tuna = checked_tuna_options(chi, switch_above, curvature, debug)
         taylor = checked_control_variate(control_variate)
         if isinstance(options.get("proposal"), Langevin | StiefelWalk):
             raise ValueError(
@@ -200,59 +198,18 @@ class TunaMH(PlateStep):
                 "with AusterityMH, MHSubLhd, MinibatchBarker or MetropolisHastings."
             )
         try:
-            super().__init__(vars, EXACT, control_variate=taylor, **options)
+            super().__init__(vars, EXACT, control_variate=taylor, tuna=tuna, **options)
         finally:
             del self._client
-
-    @classmethod
-    def from_plan(cls, plan: StepPlan, point: PointType) -> Self:
-        """The step of a plan: what is left to do is to compile it."""
-        step = super().from_plan(plan, point)
-        # For when the step is built anew.
-        step._tuna = plan.tuna if isinstance(plan, TunaPlan) else DEFAULT
-        return step
 
     def _build(self, point: PointType) -> None:
         super()._build(point)
         mixing = self.try_out(point)
-        if mixing is not None and mixing.is_poor and not self._is_plate:  # of a plate it has been told
+        if mixing is not None and mixing.is_poor and not self._recipe.is_plate:  # of a plate it has been told
             warn_of_poor_mixing(mixing, self.name_of(mixing.dimension), is_plate=False)
 
-    @property
-    def _rows_a_draw(self) -> float:
-        if self.plate is not None or self.reads_all:
-            return super()._rows_a_draw
-        return float(self._recipe.prediction.terms)
-
-    def _planned(self, point: PointType) -> StepPlan:
-        client = self._client
-        return plan_exact(self._options, self._tuna, self._decision(), point, self._fewest_groups, client)
-
-    def _planned_again(self, point: PointType) -> StepPlan | None:
-        if isinstance(self._recipe, PlateRecipe):
-            return super()._planned_again(point)
-        assert self._data_seen is not None
-        return replan_tuna(self._options, self._tuna, self._recipe, self._data_seen[0], point)
-
-    def _decision(self) -> PlateDecision:
-        return PlateDecision(self._tuna.switch_above, self._tuna.debug)
-
-    def _tell(self, plan: StepPlan) -> None:
-        """Warn if the exact test on all data is cheaper, or bounds are loose, and say why."""
-        super()._tell(plan)
-        if not isinstance(plan, TunaPlan):
-            return
-        recipe, prediction = plan.recipe, plan.recipe.prediction
-        assert recipe.mode_fit is not None
-        report = recipe.mode_fit.report
-        if recipe.reads_all or prediction.is_loose(report) or prediction.terms > recipe.n_local:
-            n_rows = plan.survey.factorisation.n_rows
-            instead = "the exact test on all data is used instead. " if recipe.reads_all else ""
-            warn(
-                f"TunaMH {'would draw' if recipe.reads_all else 'draws'} about "
-                f"{few_digits(prediction.terms)} of {n_rows:,} rows for a transition: "
-                f"{instead}{prediction.advice(report, n_rows)}"
-            )
+    def _planned(self, point: PointType, recipe: Recipe | None = None) -> Plan:
+        return plan_exact(self._options, point, recipe, self._client)
 
     @property
     def prediction(self) -> Prediction | PlatePrediction:
@@ -275,13 +232,8 @@ class TunaMH(PlateStep):
             return settings
         del settings["rule"], settings["range_bound"], settings["subsample"], settings["n_exact"]
         own = {
-            "chi": self._tuna.chi,
-            "switch_above": plain(self._tuna.switch_above),
-            "curvature": plain(self._tuna.curvature),
+            "chi": self._options.chi,
+            "switch_above": plain(self._options.switch_above),
+            "curvature": plain(self._options.curvature),
         }
         return {**own, **settings}
-
-    def _statistics(self, outcome: Outcome, n: int) -> dict[str, Any]:
-        engine = self.engine
-        violations = engine.take_violations() if isinstance(engine, TunaEngine | PlateEngine) else np.nan
-        return {**super()._statistics(outcome, n), "bound_violations": violations}

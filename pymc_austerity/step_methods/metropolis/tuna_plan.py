@@ -1,4 +1,4 @@
-"""The plan of `TunaMH`: a bound on each Taylor remainder, and how many rows they will make it draw."""
+"""The plan of `TunaMH` for a block: bounds on Taylor remainders, and how many rows they make it draw."""
 
 from __future__ import annotations
 
@@ -6,41 +6,52 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import DTypeLike
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance import Exact
-from pymc_austerity.bounds.constants_table import ConstantsTable, InMemory, NewTable, positions_of_largest
+from pymc_austerity.acceptance.base import Exact
 from pymc_austerity.bounds.group_draws import grouped
-from pymc_austerity.bounds.row_constants import Curvature, ExpansionCoordinates
+from pymc_austerity.bounds.row_constants import ExpansionCoordinates
 from pymc_austerity.bounds.row_draws import BoundedRows
 from pymc_austerity.bounds.row_function import have_one_predictor
-from pymc_austerity.bounds.row_sampler import RowSampler, bounded_terms, plain_draws, row_sampler_of
+from pymc_austerity.bounds.row_sampler import (
+    ConstantsTable,
+    InMemory,
+    NewTable,
+    RowSampler,
+    bounded_terms,
+    plain_draws,
+    positions_of_largest,
+    row_sampler_of,
+)
 from pymc_austerity.bounds.screened_draws import screened
 from pymc_austerity.bounds.sparsity import coordinate_groups, typical_length
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.data.scratch import ScratchTable
-from pymc_austerity.exceptions import UnboundedError
+from pymc_austerity.exceptions import UnboundedError, warn
 from pymc_austerity.mode.mode_fit import FittedTerms
 from pymc_austerity.model.factorisation import Factorisation, point_of, vector_of
-from pymc_austerity.model.graph.shared_data import Fingerprint
+from pymc_austerity.model.graph.shared_data import fingerprint
 from pymc_austerity.model.structure.fixed_variables import in_the_way
 from pymc_austerity.model.structure.local_terms import LocalTerms
 from pymc_austerity.progress import stage
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.tuna import TunaEngine
-from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+from pymc_austerity.proposals.base import BoundProposal
+from pymc_austerity.step_methods.messages import few_digits
+from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions, TunaFields
 from pymc_austerity.step_methods.metropolis.plan import (
-    MetropolisPlan,
+    BlockPlan,
+    Plan,
     Recipe,
     Survey,
+    block_plan,
     bound_proposal,
     mode_fit_of,
     survey,
-    survey_again,
 )
 from pymc_austerity.step_methods.metropolis.prediction import Prediction, predict
 from pymc_austerity.validation import is_real
@@ -63,21 +74,9 @@ _ROUNDING, _MARGIN = 1e-6, 16.0
 _MOST_DRAWN = 1e6
 
 
-@dataclass(frozen=True)
-class TunaOptions:
-    """What only `TunaMH` can be asked for; see there."""
-
-    chi: float
-    switch_above: float
-    curvature: Mapping[str, Curvature]
-    debug: bool
-
-
-# Without keywords.
-DEFAULT = TunaOptions(chi=0.0, switch_above=0.25, curvature={}, debug=False)
-
-
-def checked_tuna_options(chi: object, switch_above: object, curvature: object, debug: object) -> TunaOptions:
+def checked_tuna_options(
+    chi: object = 0.0, switch_above: object = 0.25, curvature: object = None, debug: object = False
+) -> TunaFields:
     """Check the keywords of `TunaMH`."""
     if not is_real(chi) or not 0.0 <= chi < np.inf:
         raise ValueError(f"chi must be a number >= 0, got {chi!r}. Larger values draw more rows.")
@@ -89,7 +88,9 @@ def checked_tuna_options(chi: object, switch_above: object, curvature: object, d
         raise TypeError(f"curvature must be a dict from names of terms to functions, got {curvature!r}.")
     if not isinstance(debug, bool | np.bool_):
         raise ValueError(f"debug must be True or False, got {debug!r}.")
-    return TunaOptions(float(chi), float(switch_above), dict(curvature or {}), bool(debug))
+    return TunaFields(
+        chi=float(chi), switch_above=float(switch_above), curvature=dict(curvature or {}), debug=bool(debug)
+    )
 
 
 def checked_control_variate(given: object) -> Taylor:
@@ -126,41 +127,48 @@ class TunaRecipe(Recipe):
     reads_all: bool
     certificate: str
 
+    @property
+    def rows_a_draw(self) -> float:
+        """Rows that are read for a transition, roughly."""
+        return float(self.n_local if self.reads_all else self.prediction.terms)
+
+    def tell(self, plan: Plan) -> None:
+        """Warn if the exact test on all data is cheaper, or bounds are loose, and say why."""
+        assert self.mode_fit is not None
+        prediction, report = self.prediction, self.mode_fit.report
+        if self.reads_all or prediction.is_loose(report) or prediction.terms > self.n_local:
+            n_rows = plan.factorisation.n_rows
+            instead = "the exact test on all data is used instead. " if self.reads_all else ""
+            warn(
+                f"TunaMH {'would draw' if self.reads_all else 'draws'} about "
+                f"{few_digits(prediction.terms)} of {n_rows:,} rows for a transition: "
+                f"{instead}{prediction.advice(report, n_rows)}"
+            )
+
 
 @dataclass(frozen=True)
-class TunaPlan(MetropolisPlan):
+class TunaPlan(BlockPlan):
     """A `TunaMH`, ready to be compiled. It has size N.
 
     Attributes
     ----------
-    tuna : TunaOptions
     rows : BoundedRows or None
         The bounds, and rows drawn in proportion to them; None if all rows are read.
     """
 
     recipe: TunaRecipe
-    tuna: TunaOptions
     rows: BoundedRows | None
-
-    @property
-    def terms(self) -> Factorisation:
-        """Taylor remainders; the terms of the model if all are read, unless a surrogate moves the chain."""
-        if self.rows is None and not self.bound.is_surrogate:
-            return self.survey.factorisation
-        return super().terms
-
-    def compile(self, point: PointType) -> CompiledKernel:
-        """Compile the transitions, which takes seconds if they are not in the cache on disk."""
-        if self.rows is None:
-            return super().compile(point)
-        q, tuna = vector_of(self.survey.factorisation, point), self.tuna
-        return TunaEngine(self.terms, self.rows, tuna.chi, tuna.debug, self.bound, q, point)
 
 
 def plan_tuna(
-    options: MetropolisOptions, tuna: TunaOptions, point: PointType, surveyed: Survey | None = None
+    options: MetropolisOptions,
+    point: PointType,
+    recipe: TunaRecipe | None = None,
+    surveyed: Survey | None = None,
 ) -> TunaPlan:
     """Find mode and expansion, unless there is a survey, and bound what is left of each row.
+
+    With a recipe nothing is searched for; bounds, which have size N, are computed anew.
 
     Raises
     ------
@@ -170,19 +178,24 @@ def plan_tuna(
         If there is no mode.
     NoBoundError
         If no bound is known for the remainders of a term.
+    OtherDataError
+        If the recipe was made for other data.
     """
-    surveyed = survey(options, point, certify=False) if surveyed is None else surveyed
-    found = surveyed.found
-    assert found is not None
+    surveyed = survey(options, point, recipe, certify=False) if surveyed is None else surveyed
     bound = bound_proposal(options, surveyed, EXACT, point)
-    rows, sources = bounded_rows(surveyed, tuna, point)
+    if recipe is not None:
+        again = None if recipe.reads_all else bounded_rows(options, surveyed, point)[0]
+        return _with_rows(options, surveyed, bound, recipe, again)
+    fact, found = surveyed.factorisation, surveyed.found
+    assert found is not None
+    rows, sources = bounded_rows(options, surveyed, point)
     stage("rows that will be drawn")
-    prediction = predict(rows, bound, found, tuna.chi)
-    n_local = surveyed.factorisation.n_local
-    reads_all = bool(prediction.terms > tuna.switch_above * n_local)
+    prediction = predict(rows, bound, found, options.chi)
+    reads_all = bool(prediction.terms > options.switch_above * fact.n_local)
     recipe = TunaRecipe(
-        n_local=n_local,
-        n_dim=len(vector_of(surveyed.factorisation, point)),
+        data=fingerprint(fact.graph),
+        n_local=fact.n_local,
+        n_dim=len(vector_of(fact, point)),
         rule=EXACT,
         proposal=surveyed.proposal,
         proposal_state=bound.state,
@@ -191,19 +204,26 @@ def plan_tuna(
         reads_all=reads_all,
         certificate=sources,
     )
-    return TunaPlan(options, surveyed, bound, recipe, tuna, None if reads_all else rows)
+    return _with_rows(options, surveyed, bound, recipe, None if reads_all else rows)
 
 
-def replan_tuna(
-    options: MetropolisOptions, tuna: TunaOptions, recipe: TunaRecipe, data: Fingerprint, point: PointType
-) -> TunaPlan | None:
-    """The same plan in another process, where the bounds are computed anew; None if the data are others."""
-    surveyed = survey_again(options, recipe, data, point)
-    if surveyed is None:
-        return None
-    bound = bound_proposal(options, surveyed, EXACT, point)
-    rows = None if recipe.reads_all else bounded_rows(surveyed, tuna, point)[0]
-    return TunaPlan(options, surveyed, bound, recipe, tuna, rows)
+def _with_rows(
+    options: MetropolisOptions,
+    surveyed: Survey,
+    bound: BoundProposal,
+    recipe: TunaRecipe,
+    rows: BoundedRows | None,
+) -> TunaPlan:
+    """The plan with drawn rows, or with the exact test on all of them."""
+    fact, found = surveyed.factorisation, surveyed.found
+    assert found is not None
+    if rows is None:
+        # A surrogate moves on the Taylor polynomial, others on the terms of the model.
+        terms = found.expanded if bound.is_surrogate else fact
+        plan = block_plan(options, surveyed, terms, bound, recipe)
+        return TunaPlan(options, fact, recipe, bound, plan.inputs, None)
+    inputs = partial(TunaInputs, found.expanded, rows, options.chi, options.debug)
+    return TunaPlan(options, fact, recipe, bound, lambda q: inputs(), rows)
 
 
 class NoBoundError(UnboundedError):
@@ -230,7 +250,7 @@ class NoBoundError(UnboundedError):
         )
 
 
-def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple[BoundedRows, str]:
+def bounded_rows(options: MetropolisOptions, surveyed: Survey, point: PointType) -> tuple[BoundedRows, str]:
     """Bounds on the remainders of all local terms, with rows drawn in proportion to them; and their sources.
 
     Raises
@@ -240,11 +260,11 @@ def bounded_rows(surveyed: Survey, tuna: TunaOptions, point: PointType) -> tuple
     ValueError
         If `curvature` is given for something else.
     """
-    fact, found, curvature = surveyed.factorisation, surveyed.found, tuna.curvature
+    fact, found, curvature = surveyed.factorisation, surveyed.found, options.curvature
     folder = scratch_folder(fact)
     assert found is not None
     # More rows than this are not drawn: all are read instead.
-    most = max(float(fact.n_local), 0.0 if np.isfinite(tuna.switch_above) else _MOST_DRAWN)
+    most = max(float(fact.n_local), 0.0 if np.isfinite(options.switch_above) else _MOST_DRAWN)
     names = [name for name, _ in fact.local_terms]
     unknown = [name for name in curvature if name not in names]
     if unknown:

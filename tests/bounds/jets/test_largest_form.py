@@ -104,6 +104,7 @@ def test_every_line_is_near_a_point_of_the_covering(p):
 @pytest.mark.parametrize("p", [2, 3])
 def test_the_covering_inflates_by_its_angle(p):
     """A power of a line that no point is near: without the inflation its bound is too small."""
+    # Planted fault: the maximum over the covering, not inflated.
     rng = np.random.default_rng(11)
     points, _ = _points(p)
     x = rng.normal(size=(30000, p))

@@ -78,6 +78,7 @@ def test_one_elementary_function_or_the_other():
 
 def test_a_table_that_is_too_small_is_found_out(monkeypatch):
     """The test above sees a table that forgets the cells at both ends."""
+    # Planted fault: a table without the cells at both ends.
     look_up = tabulated._look_up.py_func
     monkeypatch.setattr(
         tabulated, "_look_up", lambda table, eta, length, *others: look_up(table, eta, 0.9 * length, *others)

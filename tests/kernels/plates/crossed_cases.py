@@ -20,7 +20,6 @@ from pymc_austerity.model.plates.plate_model import PlateModel
 from pymc_austerity.step_methods.metropolis.crossed_plan import turn_arrays
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
-from pymc_austerity.step_methods.metropolis.plate_plan import PlateDecision
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from pymc_austerity.target import Target
 
@@ -179,7 +178,7 @@ def _turn(number: int, model: pm.Model, survey: CrossedSurvey, center: Any, scal
     plate = survey.crossed.plates[number]
     beside = survey.beside(number, around(scales, 1))
     fit, at, sums = fit_shared(survey.surveys[number], center, beside=beside)
-    decision = PlateDecision(0.25, debug=False)
-    arrays = turn_arrays(survey, number, fit, (at, sums), scales, decision, reads_all=False)
+    options = checked_options(None, EXACT, model=model)
+    arrays = turn_arrays(survey, number, fit, (at, sums), scales, options, reads_all=False)
     target = CompiledTarget(plate.shared).interpreted()
     return Turn(number, model, plate, survey, fit, arrays, target, logp)

@@ -49,7 +49,7 @@ def test_a_chain_goes_on_where_it_was(spelling, log_scale):
     is_lost = (
         log_scale is not None and name is not None and spelling in ("centered", "student", "slopes", "nested")
     )
-    # Planted: the chain forgets, and takes z from the values again.
+    # Planted fault: the chain forgets, and takes z from the values again.
     forgotten, _ = begin(q.copy(), case.arrays, new_memory(case.arrays, len(q)), case.args, case.target)
     wrong = max(np.abs(forgotten.eps - eps).max(), np.abs(forgotten.delta - delta).max(initial=0.0))
     assert (wrong > 1e-2) == is_lost

@@ -1,4 +1,4 @@
-"""Crossed factors: the coordinates of either turn, its bounds and proposals. Planted errors are noticed."""
+"""Crossed factors: the coordinates of either turn, its bounds and proposals. Planted faults are noticed."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def differences(turn, seed, *, jacobian=True):
 def test_the_log_density_is_the_models(likelihood, spelling, number):
     turn = turns_of(likelihood, spelling)[number]
     np.testing.assert_allclose(differences(turn, 1), 0.0, atol=1e-8)
-    # The planted errors: no Jacobian; c, which forgets the other factor.
+    # The planted faults: no Jacobian; c, which forgets the other factor.
     assert np.abs(differences(turn, 1, jacobian=False)).max() > 1e-3
     planted = turn._replace(
         arrays=turn.arrays._replace(
@@ -115,7 +115,7 @@ def rates_and_shift(turn, old, new):
 
 
 def changes_and_bounds(turn, old, new, *, own=True):
-    """D_i and B_i of rows that are drawn; without the `own` displacement of a row as a planted error."""
+    """D_i and B_i of rows that are drawn; without the `own` displacement of a row as a planted fault."""
     weights, groups = turn.arrays.weights, groups_of(turn)
     rates, shift = rates_and_shift(turn, old, new)
     (y, t), (y_new, t_new) = movements(turn, old), movements(turn, new)
@@ -134,6 +134,7 @@ def changes_and_bounds(turn, old, new, *, own=True):
 @pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
 @pytest.mark.covering(1)
 def test_changes_are_within_bounds_that_are_sharp(likelihood, number):
+    """Planted fault: a row without its own displacement."""
     turn, rng, largest, wrong, n = (
         turns_of(likelihood, "centered")[number],
         np.random.default_rng(3),
@@ -156,6 +157,7 @@ def test_changes_are_within_bounds_that_are_sharp(likelihood, number):
 
 @BOTH
 def test_rates_dominate_bounds_and_are_symmetric(number):
+    """Planted fault: a group whose range is forgotten."""
     turn, rng = turns_of("bernoulli", "centered")[number], np.random.default_rng(4)
     turn.displaced(rng)
     groups, weights, seen, whole, planted = groups_of(turn), turn.arrays.weights, 0, 0, 0

@@ -84,6 +84,7 @@ def require_sums(case):
 
 @pytest.mark.parametrize("left_out", ["levels", "mixed", "products", "shared"])
 def test_each_sum_matters(left_out):
+    """Planted fault: one of the sums is left out."""
     case, rng = case_of("bernoulli", "centered", 400), np.random.default_rng(32)
     theta, eps = case.draw(rng, 2.0)
     state = case.state(theta, eps)
@@ -118,6 +119,7 @@ def test_plates_without(likelihood, spelling):
 @pytest.mark.parametrize("planted", [False, True])
 def test_ratios_of_the_plate_move(planted, monkeypatch):
     """A new level changes the target by what is known, which groups are handed, and by remainders."""
+    # Planted fault: no terms of the third order.
     case, rng = case_of("bernoulli", "centered", 400), np.random.default_rng(36)
     theta, eps = case.draw(rng, 1.5)
     seen = {}

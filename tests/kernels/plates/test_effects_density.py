@@ -39,7 +39,7 @@ def test_draws_have_the_density(kind, shape):
     density, rng = EffectsDensity(kind, 1.3), np.random.default_rng(2)
     y = np.array([drawn(rng, density, shape) for _ in range(4000)])
     assert stats.kstest(1.3 * y, STANDARD[kind, shape].cdf).pvalue > 1e-3
-    assert stats.kstest(y, STANDARD[kind, shape].cdf).pvalue < 1e-6  # the planted bug: without the ratio
+    assert stats.kstest(y, STANDARD[kind, shape].cdf).pvalue < 1e-6  # the planted fault: without the ratio
     log_density = log_excess(density, shape, y[0]) + stats.norm.logpdf(y[0])
     assert log_density == pytest.approx(STANDARD[kind, shape].logpdf(1.3 * y[0]) + np.log(1.3))
 

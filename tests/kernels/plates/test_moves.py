@@ -123,7 +123,7 @@ def test_plate_move(likelihood, spelling):
 
 
 def by_forward_state(bounds, cells, pair, shift, kappa):
-    """The planted bug: a group is read as a whole only if the state that it leaves is beyond the reach."""
+    """The planted fault: a group is read as a whole only if the state that it leaves is beyond the reach."""
     e, e_new = pair.levels, pair.new_levels
     within = bounds.reaches[-1] * (1 - 1e-9)
     near = pair._replace(levels=np.clip(e, -within, within), new_levels=np.zeros(len(e)))
@@ -137,6 +137,7 @@ def by_forward_state(bounds, cells, pair, shift, kappa):
 
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_a_fallback_by_the_forward_state_is_noticed(monkeypatch):
+    """Planted fault: a fallback that looks at one state only."""
     case = case_of("bernoulli", "centered", 400)
     old, new = plate_pairs(case)
     monkeypatch.setattr(decisions, "rates_of", by_forward_state)
@@ -205,6 +206,7 @@ def test_shared_move(likelihood, spelling, monkeypatch):
 
 @pytest.mark.slow("a planted fault, in steps of its own")
 def test_without_the_density_of_the_proposal_it_fails(monkeypatch):
+    """Planted fault: no density of the proposal."""
     case = case_of("bernoulli", "centered", 400)
     found = [shared_scores(case, pair, 200, monkeypatch, density=0.0) for pair in shared_pairs(case)]
     assert max(abs(score) for score, _ in found) > 2 * LIMIT

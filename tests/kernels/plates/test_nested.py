@@ -1,6 +1,6 @@
 """Nested groups: coordinates of outer effects, their move, and moves of the others that keep these.
 
-All is compared with the model's own log density. Planted errors, such as a Jacobian that is left out, are
+All is compared with the model's own log density. Planted faults, such as a Jacobian that is left out, are
 noticed.
 """
 
@@ -114,7 +114,7 @@ def test_outer_effects_are_standard_normal_but_for_remainders(spelling):
     change = log_known(case, other, eps) - log_known(case, theta, eps)
     change -= case.state(other, eps).excesses.sum() - case.state(theta, eps).excesses.sum()
     np.testing.assert_allclose(change, 0.5 * (delta @ delta - new @ new), rtol=1e-6, atol=1e-6)
-    # The planted error: locations that forget what other shared variables do.
+    # The planted fault: locations that forget what other shared variables do.
     wrong = case.arrays.outer._replace(base=case.arrays.outer.base + 0.1)
     planted = case._replace(arrays=case.arrays._replace(outer=wrong))
     _, _, off = outer_at(planted, theta)
@@ -164,7 +164,7 @@ def test_base_of_the_shared_move(spelling, planted, monkeypatch):
     def written(sums, outer, theta, d, features, delta, z):
         value = write_outer(sums, outer, theta, d, features, delta, z)
         states.append(theta.copy())
-        return -0.5 * float(z @ z) if planted else value  # the planted error: no Jacobian
+        return -0.5 * float(z @ z) if planted else value  # the planted fault: no Jacobian
 
     def shared(rng, plate, numbers, pair, base):
         seen.append(base)

@@ -24,7 +24,8 @@ def case():
 
 def numbers_of(case, rule):
     """Tests of all rows and of groups."""
-    tests, schedule = made_tests(rule, np.diff(case.arrays.rows.starts))
+    found = made_tests(rule, np.diff(case.arrays.rows.starts))
+    tests, schedule = found["tests"], found["rule"].schedule
     return tests, Rule(schedule, math.nan, *rule.functions, no_range)
 
 
@@ -153,7 +154,8 @@ def test_a_normal_likelihood_reads_no_row():
 
 def test_stages():
     """Populations of one size share their stages; small ones have none."""
-    tests, schedule = made_tests(TTest(batch_size=10), np.array([30, 0, 15, 30, 25]))
+    found = made_tests(TTest(batch_size=10), np.array([30, 0, 15, 30, 25]))
+    tests, schedule = found["tests"], found["rule"].schedule
     assert tests.first_stage.tolist()[2:4] == [READS_ALL, READS_ALL]
     all_rows, *_ = firsts = tests.first_stage[tests.first_stage != READS_ALL]
     assert firsts[1] == firsts[2]

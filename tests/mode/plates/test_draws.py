@@ -68,7 +68,7 @@ def test_no_draw_is_far_below_the_center(name):
 
 
 def test_outer_effects_that_are_drawn_jointly_with_scales_are_noticed(monkeypatch):
-    """The planted error: what is drawn for the scales does not tell what is drawn for the effects."""
+    """The planted fault: what is drawn for the scales does not tell what is drawn for the effects."""
     monkeypatch.setattr(draws, "write_outer_effects", lambda sums, outer, theta, features, delta: 0.0)
     drawn, center, n = heights(few_rows(True))
     assert drawn.min() < center - FAR_BELOW - 0.5 * n

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity.mode.plates.fit import _drift
-from pymc_austerity.model.plates.gathers import FEWEST_GROUPS
+from pymc_austerity.model.factorisation import FEWEST_GROUPS
 from tests.kernels.plates.cases import case_of, case_of_model, log_remainders
 
 

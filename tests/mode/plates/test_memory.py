@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 from pymc_austerity import TunaMH
-from pymc_austerity.step_methods.metropolis import exact_plan
+from pymc_austerity.step_methods.metropolis import crossed_plan
 from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
 
 P, G = 8, 100
@@ -28,18 +28,18 @@ def peak(n, monkeypatch):
         pm.Bernoulli("y", logit_p=x @ pm.Normal("beta", shape=P) + u[groups], observed=y)
     found = []
 
-    def traced(*args):
+    def traced(options, point, recipe, plate):
         gc.disable()
         tracemalloc.start()
         try:
-            plan = plan_plates(*args)
+            plan = plan_plates(options, point, plate)
             found.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
             gc.enable()
         return plan
 
-    monkeypatch.setattr(exact_plan, "plan_groups", traced)
+    monkeypatch.setattr(crossed_plan, "plan_groups", traced)
     TunaMH(model=model)
     return found[0]
 

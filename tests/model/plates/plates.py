@@ -7,7 +7,8 @@ import numpy as np
 import pymc as pm
 
 from pymc_austerity.model.compile.backend import interpreted
-from pymc_austerity.model.plates.gathers import FEWEST_GROUPS, NoPlate
+from pymc_austerity.model.factorisation import FEWEST_GROUPS
+from pymc_austerity.model.plates.gathers import NoPlate
 from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
 from pymc_austerity.model.plates.unknown_forms import unknown_form
 from pymc_austerity.step_methods.metropolis.options import checked_options

@@ -9,9 +9,9 @@ from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.plates import limits
 from pymc_austerity.model.plates.crossed import CrossedModel
 from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate
-from pymc_austerity.step_methods.metropolis.exact_plan import plate_for
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 from tests.kernels.plates.cases import survey_of_model
 from tests.kernels.plates.crossed_cases import crossed_of

@@ -70,7 +70,7 @@ def test_drawn_rows_against_all_rows(data):
     assert float(stats["exhausted"].mean()) == 1.0
     found = agreement_of(drawn, whole, P + 2)
     assert found, found
-    # The planted error: effects of the second factor in units of their scale.
+    # The planted fault: effects of the second factor in units of their scale.
     planted = drawn.copy()
     planted[0, :, P + 2 + G :] /= np.exp(drawn[0, :, P + 1 : P + 2])
     assert not agreement_of(planted, whole, P + 2)
@@ -97,7 +97,7 @@ def test_crossed_factors(data, n):
     for spelling in ("non-centered", "located"):
         other, _, _ = draws_of(data, spelling, n // 4)
         np.testing.assert_allclose(other, ours[:, : n // 4], rtol=1e-6, atol=1e-6, err_msg=spelling)
-    # The planted error: the Jacobian of the scale of the second factor counts three times.
+    # The planted fault: the Jacobian of the scale of the second factor counts three times.
     weights = np.exp(2.0 * (ours[0, :, P + 1] - ours[0, :, P + 1].max()))
     share = np.cumsum(weights) / weights.sum()
     planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]

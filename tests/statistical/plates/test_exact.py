@@ -50,7 +50,7 @@ def test_reference_is_long_enough_and_the_test_notices_a_wrong_prior(small):
     other = sample(reference_of(data), 10_000, 2, thin=5)[None]
     print(agreement(other, theirs, data))
     assert agreement(other, theirs, data)
-    # The planted bug: the Jacobian of log tau counts twice.
+    # The planted fault: the Jacobian of log tau counts twice.
     planted = reweighted(other, other[0, :, data.X.shape[1]])
     assert not agreement(planted, theirs, data)
 
@@ -74,7 +74,7 @@ def test_posterior_is_that_of_the_reference(small, spelling):
     found = agreement(ours.draws, theirs, data)
     print(data.family, spelling, found, ours, effective(ours.draws))
     assert found
-    # The planted bug, as above.
+    # The planted fault, as above.
     planted = reweighted(ours.draws[:1], ours.draws[0, :, data.X.shape[1]])
     assert not agreement(planted, theirs, data)
 
@@ -88,7 +88,7 @@ def test_effects_that_are_not_normal(family, prior, spelling):
     found = agreement(ours.draws, theirs, data)
     print(family, prior, spelling, found, ours, effective(ours.draws))
     assert found
-    # The planted bug: effects of the reference are normal.
+    # The planted fault: effects of the reference are normal.
     wrong = sample(reference_of(data)._replace(prior=0), 5000, 1, thin=5)[None]
     assert not agreement(ours.draws, wrong, data)
 
@@ -111,7 +111,7 @@ def test_spellings_are_one_model(family):
     centred = run(data, SHORT)
     for spelling in SPELLINGS[1:]:
         assert_same_draws(run(data, SHORT, spelling=spelling), centred)
-    # The planted bug: another scale in the prior of tau, whose posterior sd it hardly changes.
+    # The planted fault: another scale in the prior of tau, whose posterior sd it hardly changes.
     planted = run(data, SHORT, spelling=SPELLINGS[1], tau_sd=0.9)
     with pytest.raises(AssertionError):
         assert_same_draws(planted, centred)

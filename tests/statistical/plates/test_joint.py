@@ -40,7 +40,7 @@ def test_right_as_often_as_it_says(pairs):
 
 
 def test_batches_that_are_too_short_are_no_test():
-    """The planted bug: a chain whose autocorrelation time is several times as long as a batch."""
+    """The planted fault: a chain whose autocorrelation time is several times as long as a batch."""
     rng = np.random.default_rng(4)
     pairs = [(chains(rng, 1500, 0.995), chains(rng, 1500, 0.0)) for _ in range(20)]
     assert np.mean([p_of_means(a, b, N_THETA, flips=1000) < 0.05 for a, b in pairs]) > 0.4

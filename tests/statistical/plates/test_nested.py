@@ -74,7 +74,7 @@ def test_nested_groups(data, n):
         ours = draws_of(data, spelling, n)
         found = agreement_of(ours, theirs, P + 3)
         assert found, (spelling, found)
-    # The planted bug: the Jacobian of the scale of outer effects counts twice.
+    # The planted fault: the Jacobian of the scale of outer effects counts twice.
     weights = np.exp(ours[0, :, P + 2] - ours[0, :, P + 2].max())
     share = np.cumsum(weights) / weights.sum()
     planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]

@@ -28,4 +28,5 @@ def test_right_as_often_as_it_says():
 @pytest.mark.parametrize("wrong", [{"shift": 0.25}, {"widen": 0.8}, {"widen": 1.3}, {"rho": 0.95}])
 def test_what_is_wrong_is_noticed(wrong):
     """A shifted or too narrow posterior, and draws that are not independent."""
+    # Planted fault: draws that are shifted, too wide, too narrow or dependent.
     assert p_of_ranks(ranks(np.random.default_rng(2), **wrong), L) < 0.001

@@ -63,5 +63,5 @@ def test_reference_finds_what_quadrature_finds(family):
     means, sds = exact_moments(family, X, g, exposure, y)
     model = posterior_of(family, X, y, g, G, exposure, BETA_SD, TAU_SD)
     assert worst(sample(model, 20_000, 4, thin=5), means, sds) < LIMIT
-    # A planted bug: the Jacobian of log tau counts twice.
+    # A planted fault: the Jacobian of log tau counts twice.
     assert worst(sample(model, 20_000, 4, thin=5, jacobian=2.0), means, sds) > 2 * LIMIT

@@ -34,7 +34,7 @@ def test_ranks_of_the_reference_are_uniform(family):
 
 @pytest.mark.full_size("200 posteriors")
 def test_a_wrong_prior_of_tau_is_noticed():
-    """The planted bug: the Jacobian of log tau counts twice."""
+    """The planted fault: the Jacobian of log tau counts twice."""
     study = Study("poisson")
     p = p_values(study, ranks_of_reference(study, 200, thin=30, rounds=10, jacobian=2.0), DRAWS)
     assert p["log_tau"] < LEVEL
@@ -83,7 +83,7 @@ def test_ranks_of_thinned_decisions_are_uniform(family, replications):
 @pytest.mark.full_size("100 posteriors, each with a fit of its own")
 @pytest.mark.filterwarnings("ignore:Moves of what:pymc_austerity.SubsamplingWarning")
 def test_another_prior_of_tau_is_noticed():
-    """The planted bug: the model's prior is not the one that the data are from."""
+    """The planted fault: the model's prior is not the one that the data are from."""
     study = Study("poisson")
     found, _ = ranks_of_step(study, 100, tau_sd=2.0 * study.tau_sd, steps_per_draw=30)
     assert p_values(study, found, DRAWS)["log_tau"] < LEVEL

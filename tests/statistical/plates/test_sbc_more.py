@@ -137,7 +137,7 @@ def test_ranks_are_uniform(kind):
 @pytest.mark.filterwarnings("ignore:Moves of what:pymc_austerity.SubsamplingWarning")
 @pytest.mark.parametrize("kind", ["slopes", "crossed"])
 def test_another_prior_of_scales_is_noticed(kind):
-    """The planted bug: the model's prior is narrower than the one that the data are from.
+    """The planted fault: the model's prior is narrower than the one that the data are from.
 
     A wider one would do little: thirty groups say more about a scale than a prior that is nearly flat.
     """

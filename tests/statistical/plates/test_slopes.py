@@ -76,7 +76,7 @@ def test_independent_slopes(data):
     found = agreement_of(ours, theirs, P + 2)
     print(found)
     assert found
-    # The planted bug: the Jacobian of the scale of slopes counts twice.
+    # The planted fault: the Jacobian of the scale of slopes counts twice.
     weights = np.exp(ours[0, :, P + 1] - ours[0, :, P + 1].max())
     share = np.cumsum(weights) / weights.sum()
     planted = ours[:, np.searchsorted(share, (np.arange(len(share)) + 0.5) / len(share))]
@@ -91,7 +91,7 @@ def test_correlated_slopes(data):
     found = agreement_of(ours, theirs, P + 3)
     print(found)
     assert found
-    # The planted bug: effects of the reference are independent.
+    # The planted fault: effects of the reference are independent.
     wrong = sample(*data, G, 20_000, 1, thin=3)[None]
     wrong[:, :, P + 2] = theirs[:, :, P + 2]
     assert not agreement_of(ours, wrong, P + 3)

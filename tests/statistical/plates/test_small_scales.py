@@ -73,7 +73,7 @@ def test_the_scale_of_effects_has_its_distribution(draws):
 
 
 def test_another_prior_would_be_seen(draws):
-    """The planted bug: the Jacobian of the logarithm counts to the power of .8."""
+    """The planted fault: the Jacobian of the logarithm counts to the power of .8."""
     x, groups, y = rows_of()
     density = np.diff(distribution_of_log_tau(x, groups, y)) * np.exp(-0.2 * GRID[1:])
     cdf = np.append(0.0, np.cumsum(density) / density.sum())
@@ -129,7 +129,7 @@ def test_centred_effects_whose_scale_is_nearly_zero(nested, shape, forgets):
         step.setup_chain(5, 20, DRAWS)
         point, found, stored, again, largest = model.initial_point(), [], None, [], 0.0
         for k in range(DRAWS + 20):
-            if forgets:  # the planted error: z is taken from the effects again
+            if forgets:  # the planted fault: z is taken from the effects again
                 step.proposal_state.memories[0].q[:] = np.nan
             point, _ = step.step(point)
             found.append(float(point["scale_log__"]))

@@ -38,7 +38,7 @@ def test_posterior():
     barker = run(data, 3000, step=MinibatchBarker, **options)
     print(barker, differences(barker.draws, exact.draws))
     assert differences(barker.draws, exact.draws) < LIMIT
-    # The planted bug: one group is tested on the rows of another.
+    # The planted fault: one group is tested on the rows of another.
     moved = np.where(data.g == 0, 1, np.where(data.g == 1, 0, data.g))
     other = run(data._replace(g=moved), 1000, switch_above=np.inf)
     assert differences(other.draws, exact.draws) > 2 * LIMIT

@@ -145,10 +145,6 @@ class GammaFamily(ABC):
         """Shapes and rates of a drift with M w_j, or M theta, added to both sides of it."""
 
     @abstractmethod
-    def projected_shape(self, theta: Array, shape: Array, alpha: Array) -> Array:
-        """Shapes in the drift of Patterson & Teh: statistics of the likelihood do not move a total."""
-
-    @abstractmethod
     def relevant_noise(self, noise: Array, shape: Array) -> Array:
         """The part of noise in the shapes that moves the variable."""
 

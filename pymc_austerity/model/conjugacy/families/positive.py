@@ -110,10 +110,6 @@ class PositiveFamily(GammaFamily):
         """M theta added to the shape, and M to the rate."""
         return shape + shift * np.exp(log_theta), rate + shift
 
-    def projected_shape(self, theta: Array, shape: Array, alpha: Array) -> Array:
-        """The shapes as they are: no total stays fixed."""
-        return shape
-
     def relevant_noise(self, noise: Array, shape: Array) -> Array:
         """The noise as it is: no direction of it is without effect."""
         return noise

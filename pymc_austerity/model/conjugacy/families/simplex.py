@@ -49,11 +49,6 @@ class SimplexFamily(GammaFamily):
         theta = np.exp(log_theta)
         return shape + shift * theta / theta.sum(axis=1, keepdims=True), rate
 
-    def projected_shape(self, theta: Array, shape: Array, alpha: Array) -> Array:
-        """Shapes whose sum is that of alpha."""
-        weights = theta / theta.sum(axis=1, keepdims=True)
-        return shape - weights * (shape - alpha).sum(axis=1, keepdims=True)
-
     def relevant_noise(self, noise: Array, shape: Array) -> Array:
         """Noise along the simplex: that in the total does not move w."""
         return noise - _shares(shape) * noise.sum(axis=-1, keepdims=True)

@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.exceptions import warn
-from pymc_austerity.kernels.metropolis import Outcome
+from pymc_austerity.kernels.metropolis import RangeOf, no_range
 from pymc_austerity.model.compile.protocol import Backend, ReadyKernel, exact_arithmetic
-from pymc_austerity.model.compile.records import Records
+from pymc_austerity.model.compile.records import Records, has_functions, opened
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.base import BoundProposal
 from pymc_austerity.proposals.elements import BoundElements
 from pymc_austerity.step_methods.messages import first_line, warn_of_given
+from pymc_austerity.target import Index
+
+
+class RangeBound(NamedTuple):
+    """A bound on the range of the log ratios, ready for a kernel.
+
+    Attributes
+    ----------
+    function : callable
+        See `kernels.log_ratio_range`.
+    at : callable
+        ``(point) -> bound``: the first argument of `function`, for the present values of other variables.
+    compilable : bool, default True
+        Whether `function` is known to compile.
+    functions : tuple of str, default ()
+        The functions of a target that it calls, besides those that every kernel calls.
+    """
+
+    function: RangeOf
+    at: Callable[[PointType], Any]
+    compilable: bool = True
+    functions: tuple[str, ...] = ()
+
+
+def nothing(point: PointType) -> int:
+    """What a range that needs no bound is handed."""
+    return 0
+
+
+NO_RANGE = RangeBound(no_range, nothing)
+# Parameters that every kernel has first: how many transitions, whether it tunes, generator, state, data.
+N_COMMON = 5
 
 
 class CompiledKernel:
     """Transitions of one step, compiled. It has size N: it is made anew in every process.
+
+    A subclass says in `_given` what its kernel is handed, by the names of the kernel's parameters.
 
     Attributes
     ----------
@@ -36,11 +71,20 @@ class CompiledKernel:
     n_others: int
     reads_all = False
     needs_range = False
-    # Whether work in proportion to the data, once for a draw, is worth a warning.
-    tells_given = True
     target: CompiledTarget
     _transitions: ReadyKernel
+    # Names of parameters, with the places of their open fields; None for what is handed over as it is.
+    _open: list[tuple[str, list[int] | None]]
     _seen_state: Any = None
+
+    @property
+    def n_moves(self) -> int:
+        """Moves of a transition, each of which may read all rows."""
+        return 1
+
+    def take_violations(self) -> float:
+        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
+        return np.nan
 
     @property
     def backend(self) -> Backend:
@@ -65,57 +109,162 @@ class CompiledKernel:
         q: np.ndarray,
         point: PointType,
         proposal_state: Any,
-    ) -> Outcome:
-        """Make n transitions from q, which may be written over; `point` has the other variables."""
-        raise NotImplementedError
-
-    def _compile(
-        self,
-        kernel: Callable[..., Any],
-        records: Records,
-        target_functions: Iterable[str],
-        proposal: BoundProposal | BoundElements,
-        q: np.ndarray,
-        point: PointType,
-        *,
-        suspects: str = "proposal",
-        certain: bool = True,
-    ) -> None:
-        """Put `kernel` around the target, the proposal and `records`, and make no transition with it.
-
-        `target_functions` are those that the kernel calls, besides those that the proposal does.
-
-        Functions of a user, named by `suspects`, may not compile: then, unless `certain` that all do, the
-        kernel runs interpreted.
-        """
-        records = {**records, "proposal": proposal.kernel(...)}
-        if self.tells_given:
-            warn_of_given(self.target)
-        self.restart()
-        functions = dict.fromkeys([*target_functions, *proposal.target_functions])
-        self._transitions = self.target.compile(kernel, records, functions)
-        try:
-            with exact_arithmetic():  # the first call compiles
-                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
-        except Exception as error:  # numba passes some errors of the code it compiles through
-            if certain and proposal.compilable:
-                raise
-            warn(
-                f"numba cannot compile the {suspects} ({first_line(error)}); it runs interpreted, which is "
-                "many times slower."
-            )
-            self._seen_state = None
-            self._transitions = self.target.interpret(kernel, records)
-
-    def _call(self, proposal_state: Any, *args: Any) -> Any:
-        """Call the transitions.
+    ) -> Any:
+        """Make n transitions from q, which may be written over; `point` has the other variables.
 
         Only the proposal's state may come from elsewhere: as long as it is the one of the last call, all
         arguments have the types that they had.
         """
+        given, values = self._given(q, point, proposal_state), [n, tune, rng, q, self.target.args(point)]
+        for name, places in self._open:
+            value = given[name]
+            if places is None:
+                values.append(value)
+            else:
+                for k in places:
+                    values.append(value[k])
         if proposal_state is self._seen_state:
-            return self._transitions.again(*args)
-        outcome = self._transitions(*args)
+            return self._transitions.again(*values)
+        outcome = self._transitions(*values)
         if self._transitions.is_settled:
             self._seen_state = proposal_state
         return outcome
+
+    def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
+        """What the kernel is handed besides the state and the target, by the names of its parameters."""
+        raise NotImplementedError
+
+    def _put_around(
+        self, kernel: Callable[..., Any], given: Mapping[str, Any], functions: Iterable[str]
+    ) -> Records:
+        """Put `kernel` around the target; return the functions that are compiled in, as records.
+
+        `functions` of the target are called. Of the records in `given` functions are compiled in, and all
+        else comes with each call.
+        """
+        records = {name: opened(value) for name, value in given.items() if has_functions(value)}
+        self._open = [
+            (name, [k for k, value in enumerate(records[name]) if value is ...] if name in records else None)
+            for name in list(inspect.signature(kernel).parameters)[N_COMMON:-1]
+        ]
+        self._transitions = self.target.compile(kernel, records, functions)
+        return records
+
+
+class Inputs:
+    """What a kernel for a block is handed besides the state of a chain. It has size N.
+
+    Attributes
+    ----------
+    kernel : callable
+    functions : sequence of str
+        Those of the target that it calls, besides those that the proposal does.
+    target : CompiledTarget
+    n_local, n_others : int
+        Local terms, and those that are subsampled.
+    reads_all, needs_range : bool
+        See `CompiledKernel`.
+    tells_given : bool
+        Whether work in proportion to the data, once for a draw, is worth a warning.
+    suspects : str
+        Functions of a user, which may not compile.
+    compilable : bool
+        Whether all but the proposal is known to compile.
+    given : dict
+        What the kernel is handed, if that does not depend on the state.
+    violations : ndarray of int, shape (1,), or None
+        Terms larger than their bounds.
+    """
+
+    kernel: Callable[..., Any]
+    functions: Sequence[str]
+    target: CompiledTarget
+    n_local: int
+    n_others: int
+    reads_all = False
+    needs_range = False
+    tells_given = True
+    suspects = "proposal"
+    compilable = True
+    given: dict[str, Any]
+    violations: Index | None = None
+
+    def restart(self) -> None:
+        """Forget the last state, and what an interrupted decision left in disorder."""
+
+    def copy(self) -> Self:
+        """Copy of the kernel for another chain, which begins with `restart`."""
+        return copy(self)
+
+    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
+        """What the kernel is handed in a state, by the names of its parameters, but for the proposal."""
+        return self.given
+
+    def take_violations(self) -> float:
+        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
+        if self.violations is None:
+            return np.nan
+        count = float(self.violations[0])
+        self.violations[0] = 0
+        return count
+
+
+class Engine(CompiledKernel):
+    """Transitions of a block, of whatever kernel.
+
+    Parameters
+    ----------
+    inputs : Inputs
+    proposal : BoundProposal or BoundElements
+    q, point : ndarray, dict
+        A state, and the values of all variables, to compile with.
+    """
+
+    def __init__(
+        self, inputs: Inputs, proposal: BoundProposal | BoundElements, q: np.ndarray, point: PointType
+    ) -> None:
+        self.inputs, self.target, self._proposal = inputs, inputs.target, proposal
+        self._record: Any = proposal.kernel(proposal.state)
+        self.n_local, self.n_others = inputs.n_local, inputs.n_others
+        self.reads_all, self.needs_range = inputs.reads_all, inputs.needs_range
+        if inputs.tells_given:
+            warn_of_given(self.target)
+        self.restart()
+        functions = dict.fromkeys([*inputs.functions, *proposal.target_functions])
+        with exact_arithmetic():
+            given = self._given(q, point, proposal.state)
+        records = self._put_around(inputs.kernel, given, functions)
+        try:
+            with exact_arithmetic():  # the first call compiles, and makes no transition
+                self.run(0, False, np.random.default_rng(0), q, point, proposal.state)
+        except Exception as error:  # numba passes some errors of the code it compiles through
+            if inputs.compilable and proposal.compilable:
+                raise
+            warn(
+                f"numba cannot compile the {inputs.suspects} ({first_line(error)}); it runs interpreted, "
+                "which is many times slower."
+            )
+            self._seen_state = None
+            self._transitions = self.target.interpret(inputs.kernel, records)
+
+    def restart(self) -> None:
+        """Forget the last state, and what an interrupted decision left in disorder."""
+        self.inputs.restart()
+
+    def copy(self) -> Self:
+        """An engine that shares what is compiled, with a state of its own."""
+        clone = copy(self)
+        clone._seen_state, clone.inputs = None, self.inputs.copy()
+        clone.restart()
+        return clone
+
+    def take_violations(self) -> float:
+        """Terms larger than their bounds since the last call; NaN where no row is compared with a bound."""
+        return self.inputs.take_violations()
+
+    def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
+        given = self.inputs.at(q, point)
+        if self._record.state is not proposal_state:
+            self._record = self._proposal.kernel(proposal_state)
+        given["proposal"] = self._record
+        return given

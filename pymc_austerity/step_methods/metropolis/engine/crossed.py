@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -17,12 +16,6 @@ from pymc_austerity.mode.plates.draws import Drawn, drawn_state, state_at
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.model.factorisation import point_of, vector_of
 from pymc_austerity.step_methods.metropolis.engine.plates import PlateEngine, PlateProposalState
-
-
-class TurnEngine(PlateEngine):
-    """The turn of one plate, given the effects of the other; see `kernels.plates.crossed`."""
-
-    _exact: ClassVar[Callable[..., Any]] = staticmethod(crossed_turn)
 
 
 class CrossedEngine(PlateEngine):
@@ -43,9 +36,9 @@ class CrossedEngine(PlateEngine):
     ) -> None:
         crossed = survey.crossed
         self.n_local = self.n_others = crossed.plates[0].rows.n_rows
-        self.survey, self.fits, self._tests = survey, fits, ()
+        self.survey, self.fits, self._tests = survey, fits, {}
         self.turns = [
-            TurnEngine(one.shared, own, vector_of(one.factorisation, point), point)
+            PlateEngine(one.shared, own, vector_of(one.factorisation, point), point, kernel=crossed_turn)
             for one, own in zip(crossed.plates, arrays, strict=True)
         ]
         self.turns[1].number = 1

@@ -1,4 +1,4 @@
-"""The compiled transitions of single elements of a block."""
+"""What the kernel of single elements is handed: the rows of each, and the stages of all tests."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import numpy as np
 from pymc.initial_point import PointType
 
 from pymc_austerity.acceptance.base import AcceptanceRule, with_batch_size
-from pymc_austerity.kernels.elements import READS_ALL, ElementOutcome, Elements, element_transitions
+from pymc_austerity.kernels.elements import READS_ALL, Elements, element_transitions
 from pymc_austerity.kernels.metropolis import Rule
 from pymc_austerity.kernels.subsample import SMALLEST_POPULATION, longest_block
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.element_terms import ElementRows, ElementTerms
 from pymc_austerity.model.structure.incidence_table import shuffle
-from pymc_austerity.proposals.elements import BoundElements
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.range_bound import RangeBound
+from pymc_austerity.step_methods.metropolis.engine.base import Inputs, RangeBound
 from pymc_austerity.step_methods.metropolis.engine.stages import joined
 
 _SEED = 2014
@@ -24,8 +22,8 @@ _SEED = 2014
 _MOST_KEPT = 10_000
 
 
-class ElementEngine(CompiledKernel):
-    """Transitions of `kernels.elements`.
+class ElementInputs(Inputs):
+    """What `kernels.elements` is handed.
 
     Parameters
     ----------
@@ -39,10 +37,7 @@ class ElementEngine(CompiledKernel):
         chooses.
     in_order : bool
         Whether a sweep goes through the elements in order, or at random.
-    proposal : BoundElements
     range_bound : RangeBound
-    q, point : ndarray, dict
-        A state, and the values of all variables, to compile with.
 
     Attributes
     ----------
@@ -50,7 +45,10 @@ class ElementEngine(CompiledKernel):
         Elements of which rows are subsampled, at the last run.
     """
 
+    kernel = staticmethod(element_transitions)
+    functions = ("log_ratios",)
     tells_given = False
+    suspects = "range_bound"
 
     def __init__(
         self,
@@ -59,28 +57,15 @@ class ElementEngine(CompiledKernel):
         fewest: int,
         in_blocks: bool | None,
         in_order: bool,
-        proposal: BoundElements,
         range_bound: RangeBound,
-        q: np.ndarray,
-        point: PointType,
     ) -> None:
         self._terms, self._rule, self._fewest, self._in_blocks = terms, rule, fewest, in_blocks
         self.n_local = self.n_others = terms.n_tested
-        self._range_bound = range_bound
+        self._range_bound, self.compilable = range_bound, range_bound.compilable
         self._order = np.arange(0 if in_order else terms.n_elements)
         self._stages: dict[int, Any] = {}
         self._made: tuple[ElementRows, Elements, Any] | None = None
         self.target = CompiledTarget(terms.factorisation)
-        self._compile(
-            element_transitions,
-            {"rule": Rule(..., ..., *rule.functions, range_bound.function)},
-            ["log_ratios"],
-            proposal,
-            q,
-            point,
-            suspects="range_bound",
-            certain=range_bound.compilable,
-        )
 
     @property
     def n_tested(self) -> int:
@@ -88,8 +73,8 @@ class ElementEngine(CompiledKernel):
         assert self._made is not None
         return int(np.count_nonzero(self._made[1].first_stage != READS_ALL))
 
-    def copy(self) -> ElementEngine:
-        """An engine that shares what is compiled, with work space of its own."""
+    def copy(self) -> ElementInputs:
+        """Copy of the engine with work space of its own."""
         clone = super().copy()
         clone._order, clone._made = self._order.copy(), None
         return clone
@@ -144,28 +129,8 @@ class ElementEngine(CompiledKernel):
         self._made = rows, elements, schedule
         return elements, schedule
 
-    def run(
-        self,
-        n: int,
-        tune: bool,
-        rng: np.random.Generator,
-        q: np.ndarray,
-        point: PointType,
-        proposal_state: Any,
-    ) -> Any:
-        """Make n transitions from q, which is written over; `point` has the values of the other variables."""
+    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
+        """What the kernel is handed in a state, but for the proposal."""
         elements, schedule = self._elements(point)
-        bound = self._range_bound.at(point)
-        outcome: ElementOutcome = self._call(
-            proposal_state,
-            n,
-            tune,
-            rng,
-            q,
-            self.target.args(point),
-            elements,
-            schedule,
-            bound,
-            proposal_state,
-        )
-        return outcome
+        rule = Rule(schedule, self._range_bound.at(point), *self._rule.functions, self._range_bound.function)
+        return {"elements": elements, "rule": rule}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pymc.initial_point import PointType
@@ -15,7 +15,7 @@ from pymc_austerity.kernels.metropolis import Rule, no_range
 from pymc_austerity.kernels.plates.chain_memory import ChainMemory, new_memory
 from pymc_austerity.kernels.plates.records import Plate
 from pymc_austerity.kernels.plates.row_tests import RowTests
-from pymc_austerity.kernels.plates.sweeps import SweepOutcome, plate_sweeps, tested_sweeps
+from pymc_austerity.kernels.plates.sweeps import plate_sweeps, tested_sweeps
 from pymc_austerity.mode.plates.draws import Drawn, drawn_state
 from pymc_austerity.mode.plates.fit import SharedFit
 from pymc_austerity.mode.plates.theta_density import SharedTerms
@@ -57,10 +57,10 @@ class PlateEngine(CompiledKernel):
         A state, and the values of all variables, to compile with.
     rule : AcceptanceRule, optional
         Decides on a subsample of remainders. Default: moves are decided exactly.
+    kernel : callable, default plate_sweeps
+        What runs where they are decided exactly.
     """
 
-    # What runs where moves are decided exactly.
-    _exact: ClassVar[Callable[..., Any]] = staticmethod(plate_sweeps)
     # Which of the plates of a chain it moves.
     number = 0
 
@@ -71,24 +71,20 @@ class PlateEngine(CompiledKernel):
         q: np.ndarray,
         point: PointType,
         rule: AcceptanceRule | None = None,
+        kernel: Callable[..., Any] = plate_sweeps,
     ) -> None:
         self.n_local = self.n_others = len(plate.rows.predictors)
         self.plate = plate
         self._n_groups_with_rows = int(np.count_nonzero(plate.bounds.sizes))
         self._shared = shared
         self.target = CompiledTarget(shared)
-        functions = ["global_log_ratio", "features"]
-        self._tests: tuple[RowTests, Any, float] | tuple[()] = ()
-        if rule is None:
-            self._transitions = self.target.compile(self._exact, {}, functions)
-        else:
-            tests, schedule = row_tests(rule, np.diff(plate.rows.starts))
-            self._tests = tests, schedule, math.nan
-            record = Rule(..., ..., *rule.functions, no_range)
-            self._transitions = self.target.compile(tested_sweeps, {"rule": record}, functions)
+        self._tests: dict[str, Any] = {} if rule is None else row_tests(rule, np.diff(plate.rows.starts))
+        state = self.new_state()
+        kernel = kernel if rule is None else tested_sweeps
+        self._put_around(kernel, self._given(q, point, state), ["global_log_ratio", "features"])
         stage("transitions")
         with exact_arithmetic():  # the first call compiles
-            self.run(0, False, np.random.default_rng(0), q.copy(), point, self.new_state())
+            self.run(0, False, np.random.default_rng(0), q.copy(), point, state)
 
     @property
     def draws_rows(self) -> bool:
@@ -99,7 +95,7 @@ class PlateEngine(CompiledKernel):
     def reads_all(self) -> bool:  # type: ignore[override]
         """Whether all rows of all groups are read."""
         if self._tests:
-            return bool(np.all(self._tests[0].first_stage == READS_ALL))
+            return bool(np.all(self._tests["tests"].first_stage == READS_ALL))
         return self.plate.rule.has_remainders and bool(np.all(self.plate.bounds.reaches < 0.0))
 
     @property
@@ -115,7 +111,7 @@ class PlateEngine(CompiledKernel):
     def restart(self) -> None:
         """Begin to count violations; undo what an interrupted test left in disorder."""
         if self._tests:
-            population = self._tests[0].population
+            population = self._tests["tests"].population
             population[:] = np.arange(len(population))
         rule = self.plate.rule._replace(violations=np.zeros(1, dtype=np.int64))
         self.plate = self.plate._replace(rule=rule)
@@ -163,29 +159,17 @@ class PlateEngine(CompiledKernel):
         theta = q[: len(q) - len(self.plate.sums.slopes)]
         return Scaled(rule.scaled, rule.scaled_by).in_chain(theta, shared.features(theta))
 
-    def run(
-        self,
-        n: int,
-        tune: bool,
-        rng: np.random.Generator,
-        q: np.ndarray,
-        point: PointType,
-        proposal_state: Any,
-    ) -> Any:
-        """Make n sweeps from q, which is written over; `point` has the values of the other variables."""
-        memory, args = proposal_state.memories[self.number], self.target.args(point)
-        outcome: SweepOutcome = self._call(
-            proposal_state, n, tune, rng, q, args, self.plate, memory, *self._tests
-        )
-        return outcome
+    def _given(self, q: np.ndarray, point: PointType, proposal_state: Any) -> dict[str, Any]:
+        return {"plate": self.plate, "memory": proposal_state.memories[self.number], **self._tests}
 
 
-def row_tests(rule: AcceptanceRule, sizes: Index) -> tuple[RowTests, Any]:
-    """The stages of the tests of all rows and of those of each group; `sizes` (G,) are rows of groups."""
+def row_tests(rule: AcceptanceRule, sizes: Index) -> dict[str, Any]:
+    """The tests of all rows and of those of each group, with their rule; `sizes` (G,) are rows of groups."""
     populations = np.concatenate([[sizes.sum()], sizes])
     tested = populations >= fewest_rows(rule)
     different = np.unique(populations[tested])
     schedule, firsts = joined([with_batch_size(rule, int(n)).bind(int(n)) for n in different], rule)
     first_stage = np.full(len(populations), READS_ALL)
     first_stage[tested] = firsts[np.searchsorted(different, populations[tested])]
-    return RowTests(first_stage, np.arange(int(different.max(initial=0)))), schedule
+    tests = RowTests(first_stage, np.arange(int(different.max(initial=0))))
+    return {"tests": tests, "rule": Rule(schedule, math.nan, *rule.functions, no_range)}

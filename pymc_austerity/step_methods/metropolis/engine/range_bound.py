@@ -1,4 +1,7 @@
-"""`range_bound=` of a step: where the bound on the range of the log ratios comes from."""
+"""Bounds on the range of the log ratios, for rules that need one: from the user, or from the model.
+
+No other rule imports this: families of likelihoods come with it.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +9,19 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule
 from pymc_austerity.bounds.log_ratio_range import RangeCertificates, certify
 from pymc_austerity.bounds.remainder import RemainderCertificate
 from pymc_austerity.compilation import jitable
 from pymc_austerity.exceptions import CompiledError, UnboundedError, warn
 from pymc_austerity.kernels.log_ratio_range import certified_range, certified_remainder_range, exact_range
-from pymc_austerity.kernels.metropolis import RangeOf, no_range
 from pymc_austerity.mode.mode_fit import ModeFit
 from pymc_austerity.model.structure.term_structure import TermStructure
-
-
-class RangeBound(NamedTuple):
-    """A bound on the range of the log ratios, ready for a kernel.
-
-    Attributes
-    ----------
-    function : callable
-        See `kernels.log_ratio_range`.
-    at : callable
-        ``(point) -> bound``: the first argument of `function`, for the present values of other variables.
-    compilable : bool, default True
-        Whether `function` is known to compile.
-    """
-
-    function: RangeOf
-    at: Callable[[PointType], Any]
-    compilable: bool = True
-
-
-def _nothing(point: PointType) -> int:
-    return 0
-
-
-NO_RANGE = RangeBound(no_range, _nothing)
+from pymc_austerity.step_methods.metropolis.engine.base import RangeBound, nothing
 
 
 def range_bound_of(given: Any, q: np.ndarray) -> RangeBound:
@@ -60,28 +37,10 @@ def range_bound_of(given: Any, q: np.ndarray) -> RangeBound:
             'range_bound="exact" evaluates all terms at each transition to find the range of their log '
             "ratios. `n_used` counts those of the decision only."
         )
-        return RangeBound(exact_range, _nothing)
+        return RangeBound(exact_range, nothing)
     if callable(given) and not isinstance(given, type):
         return _from_function(given, q)
     raise ValueError(f'range_bound must be "exact" or a function (q, q_new) -> float, got {given!r}.')
-
-
-def range_bound_for(
-    rule: AcceptanceRule,
-    given: Any,
-    certificates: RangeCertificates | RemainderCertificate | None,
-    structure: TermStructure,
-    q: np.ndarray,
-) -> RangeBound:
-    """A bound for a rule, if it needs one: from the user, or from certificates."""
-    if not getattr(rule, "needs_range", False):
-        return NO_RANGE
-    if given is not None:
-        return range_bound_of(given, q)
-    if isinstance(certificates, RemainderCertificate):
-        return RangeBound(certified_remainder_range, lambda point: certificates)
-    assert certificates is not None
-    return certified(certificates, structure)
 
 
 def certificates_of(
@@ -115,8 +74,10 @@ def _unbounded(what: str, reason: str) -> UnboundedError:
     )
 
 
-def certified(certificates: RangeCertificates, structure: TermStructure) -> RangeBound:
+def certified(certificates: RangeCertificates | RemainderCertificate, structure: TermStructure) -> RangeBound:
     """Use certificates, which may have been made in another process."""
+    if isinstance(certificates, RemainderCertificate):
+        return RangeBound(certified_remainder_range, lambda point: certificates, functions=("features",))
     if not any(len(rows) for rows in certificates.references):
         return RangeBound(certified_range, lambda point: certificates.certificates)
     predictors = structure.linear_predictors
@@ -145,4 +106,4 @@ def _from_function(function: Callable[..., Any], q: np.ndarray) -> RangeBound:
             raise RangeFunctionError(width)
         return width
 
-    return RangeBound(range_of, _nothing, compilable=False)
+    return RangeBound(range_of, nothing, compilable=False)

@@ -1,46 +1,72 @@
-"""The compiled transitions of a step: which kernel, around which functions, with which constants."""
+"""What the kernels of decision rules are handed: the rule with its stages, and rows to draw from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pymc.initial_point import PointType
 
-from pymc_austerity.acceptance.base import AcceptanceRule, above
-from pymc_austerity.acceptance.exact import all_seen
-from pymc_austerity.kernels.full_data import Current, full_transitions, unknown_sum
-from pymc_austerity.kernels.log_ratio_range import certified_remainder_range
-from pymc_austerity.kernels.metropolis import Outcome, Rule, transitions
+from pymc_austerity.acceptance.base import AcceptanceRule, above, all_seen
+from pymc_austerity.kernels.metropolis import (
+    Current,
+    Outcome,
+    Rule,
+    full_transitions,
+    transitions,
+    unknown_sum,
+)
 from pymc_austerity.kernels.subsample import Rows, in_blocks, rows_of
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.model.factorisation import Factorisation
-from pymc_austerity.proposals.base import BoundProposal
-from pymc_austerity.step_methods.metropolis.engine.base import CompiledKernel
-from pymc_austerity.step_methods.metropolis.engine.range_bound import RangeBound
-from pymc_austerity.step_methods.metropolis.options import Subsample
+from pymc_austerity.step_methods.metropolis.engine.base import NO_RANGE, Inputs, RangeBound
+from pymc_austerity.step_methods.metropolis.options import RangeOption, Subsample
 from pymc_austerity.target import Index
 
+if TYPE_CHECKING:
+    from pymc_austerity.bounds.log_ratio_range import RangeCertificates
+    from pymc_austerity.bounds.remainder import RemainderCertificate
+    from pymc_austerity.model.structure.term_structure import TermStructure
 
-class Engine(CompiledKernel):
-    """Transitions by a decision rule.
 
-    A rule that is decided only when all terms are seen runs `kernels.full`, any other `kernels.metropolis`.
+def range_bound_for(
+    rule: AcceptanceRule,
+    given: RangeOption,
+    certificates: RangeCertificates | RemainderCertificate | None,
+    structure: TermStructure | None,
+    q: np.ndarray,
+) -> RangeBound:
+    """The bound on the range of log ratios, if a rule needs one: from the user, or from certificates."""
+    if not getattr(rule, "needs_range", False):
+        return NO_RANGE
+    # Families of likelihoods are imported where a rule asks for a bound.
+    from pymc_austerity.step_methods.metropolis.engine.range_bound import certified, range_bound_of
+
+    if given is not None:
+        return range_bound_of(given, q)
+    assert certificates is not None
+    assert structure is not None
+    return certified(certificates, structure)
+
+
+class RuleInputs(Inputs):
+    """What the kernels of a decision rule are handed.
+
+    A rule that is decided only when all terms are seen has `full_transitions`, others `transitions`.
 
     Parameters
     ----------
     factorisation : Factorisation
     rule : AcceptanceRule
-    proposal : BoundProposal
     range_bound : RangeBound
         For rules that need the range of the log ratios.
     exact_rows : ndarray of int
         Positions of the population that are evaluated at every step.
     subsample : "gather", "block" or None
         Draw single rows, or blocks of neighbours of shuffled rows; None chooses.
-    q, point : ndarray, dict
-        A state, and the values of all variables, to compile with.
+    kernels : (callable, callable), optional
+        The transitions of a rule that reads all terms, and those of any other.
 
     Attributes
     ----------
@@ -50,20 +76,14 @@ class Engine(CompiledKernel):
         Where these rows are stored, in order.
     """
 
-    # The transitions of a rule that reads all terms, and those of any other.
-    _of_all_terms: ClassVar[Callable[..., Outcome]] = staticmethod(full_transitions)
-    _of_samples: ClassVar[Callable[..., Outcome]] = staticmethod(transitions)
-
     def __init__(
         self,
         factorisation: Factorisation,
         rule: AcceptanceRule,
-        proposal: BoundProposal,
         range_bound: RangeBound,
         exact_rows: Index,
         subsample: Subsample | None,
-        q: np.ndarray,
-        point: PointType,
+        kernels: tuple[Callable[..., Outcome], Callable[..., Outcome]] = (full_transitions, transitions),
     ) -> None:
         self.n_local = factorisation.n_local
         self.reads_all = rule.functions.decide is all_seen and rule.functions.accept is above
@@ -77,26 +97,13 @@ class Engine(CompiledKernel):
         self.target = CompiledTarget(factorisation, shuffle=self._schedule.block > 1)
         self.exact_rows = np.sort(self.target.stored_at(exact_rows)).astype(np.int64)
         if self.full:
-            self._compile(
-                self._of_all_terms,
-                {"rule": rule.functions},
-                ["log_terms", "global_log_ratio"],
-                proposal,
-                q,
-                point,
-            )
+            self.kernel, self._functions = kernels[0], rule.functions
+            self.functions = ["log_terms", "global_log_ratio"]
             return
-        in_features = range_bound.function is certified_remainder_range
-        self._compile(
-            self._of_samples,
-            {"rule": Rule(..., ..., *rule.functions, range_bound.function)},
-            ["global_log_ratio", "log_ratios", *(["features"] if in_features else [])],
-            proposal,
-            q,
-            point,
-            suspects="proposal" if range_bound.compilable else "proposal or range_bound",
-            certain=range_bound.compilable,
-        )
+        self.kernel, self._rule = kernels[1], Rule(self._schedule, 0, *rule.functions, range_bound.function)
+        self.functions = ["global_log_ratio", "log_ratios", *range_bound.functions]
+        self.compilable = range_bound.compilable
+        self.suspects = "proposal" if range_bound.compilable else "proposal or range_bound"
 
     def _in_blocks(
         self, subsample: Subsample | None, rule: AcceptanceRule, factorisation: Factorisation
@@ -128,23 +135,13 @@ class Engine(CompiledKernel):
         self._rows: Rows | None = None if self.full else rows_of(self._schedule, self.exact_rows)
         self._current: Current | None = None
 
-    def run(
-        self,
-        n: int,
-        tune: bool,
-        rng: np.random.Generator,
-        q: np.ndarray,
-        point: PointType,
-        proposal_state: Any,
-    ) -> Outcome:
-        """Make n transitions from q; `point` has the values of the other variables."""
-        args = self.target.args(point)
+    def at(self, q: np.ndarray, point: PointType) -> dict[str, Any]:
+        """What the kernel is handed in a state, but for the proposal."""
         if self.full:
             if self._current is None or self.target.other_names:  # others may have moved since
                 self._current = unknown_sum(self.n_local, q)
-            own: tuple[Any, ...] = (self._current, proposal_state)
-        else:
-            bound = self._range_bound.at(point) if self.needs_range else 0
-            own = (self._rows, self._schedule, bound, proposal_state)
-        outcome: Outcome = self._call(proposal_state, n, tune, rng, q, args, *own)
-        return outcome
+            return {"current": self._current, "rule": self._functions}
+        rule = self._rule
+        if self.needs_range:
+            rule = rule._replace(bound=self._range_bound.at(point))
+        return {"rows": self._rows, "rule": rule}

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_austerity.acceptance.base import AcceptanceRule
-from pymc_austerity.acceptance.exact import all_seen
+from pymc_austerity.acceptance.base import AcceptanceRule, all_seen
 from pymc_austerity.target import Index
 
 # Where there are fewer rows than this many first batches, a test would save nothing.

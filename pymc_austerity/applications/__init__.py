@@ -1,1 +1,0 @@
-"""What is built on the kernels: models with steps of their own."""

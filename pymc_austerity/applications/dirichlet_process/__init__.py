@@ -1,1 +1,0 @@
-"""Dirichlet-process mixtures."""

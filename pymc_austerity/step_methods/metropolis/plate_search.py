@@ -1,0 +1,64 @@
+"""Whether the model of a step has effects of groups that are moved as a plate."""
+
+from __future__ import annotations
+
+from pymc.initial_point import PointType
+from pytensor.graph.traversal import ancestors
+
+from pymc_austerity.acceptance.base import Exact
+from pymc_austerity.model.factorisation import Factorisation, vector_of
+from pymc_austerity.model.plates.crossed import Plates, crossed_model
+from pymc_austerity.model.plates.gathers import LargeFactor, NoPlate
+from pymc_austerity.model.plates.plate_model import PlateModel, plate_model
+from pymc_austerity.model.plates.unknown_forms import unknown_form
+from pymc_austerity.step_methods.metropolis.options import MetropolisOptions
+
+# Effects whose scale is fixed are coefficients like others, up to so many dimensions.
+_FEW_DIMENSIONS = 500
+
+
+def plate_for(options: MetropolisOptions, fact: Factorisation, point: PointType) -> Plates | NoPlate | None:
+    """The plate of a model, or two crossed ones, if it is to be moved so; why not; None if nothing was."""
+    taylor, fewest = options.control_variate, options.fewest_groups
+    is_expanded = taylor is not None and taylor.order == 2 and taylor.center == "mode"
+    if not is_expanded or options.proposal is not None or not fact.n_local:
+        return None
+    try:
+        found = _plates(options, fact, fewest)
+    except NoPlate as reason:  # that of a form which is not known comes first: it is what is to be changed
+        return unknown_form(options.model, fact, fewest) or reason
+    if found is None:
+        return unknown_form(options.model, fact, fewest)
+    if (
+        isinstance(found, PlateModel)
+        and not _is_hierarchical(found)
+        and len(vector_of(fact, point)) <= _FEW_DIMENSIONS
+    ):
+        return None
+    if found.is_normal and options.temperature != 1.0:
+        return NoPlate("normal residuals with a free scale and a temperature are not supported together")
+    return found
+
+
+def _plates(options: MetropolisOptions, fact: Factorisation, fewest: int) -> Plates | None:
+    """One plate; two if a second factor is too large for the shared coefficients, and is not nested."""
+    try:
+        return plate_model(options.model, fact, fewest)
+    except LargeFactor:
+        found = crossed_model(options.model, fact, fewest)
+        if found is None:
+            raise
+    if not isinstance(options.acceptance, Exact):
+        raise NoPlate(
+            f"{' and '.join(map(repr, found.effects))} are crossed factors, whose moves are decided exactly: "
+            "use TunaMH(), or MetropolisHastings(control_variate=Taylor())"
+        )
+    return found
+
+
+def _is_hierarchical(found: PlateModel) -> bool:
+    """Are scale or location of the effects sampled?"""
+    block = {found.shared.graph.values[name] for name in found.shared.var_names}
+    return not block.isdisjoint(
+        ancestors([part for one in found.priors for part in (one.scale, one.location)])
+    )
