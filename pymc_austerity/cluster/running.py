@@ -1,43 +1,159 @@
-"""Chains that run on workers, watched from here."""
+"""Chains that run on workers: what a worker does, and how they are watched from here."""
 
 from __future__ import annotations
 
 import pickle
 import queue
 import time
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pymc.exceptions import SamplingError
+from pymc.initial_point import PointType
 from pymc.progress_bar import MCMCProgressBarManager
+from pymc.sampling.mcmc import _iter_sample
 
-from pymc_austerity.cluster.chain_task import Drawn, run_chain, stop_chains
 from pymc_austerity.cluster.workers import Inspection, no_worker
 from pymc_austerity.exceptions import warn
 from pymc_austerity.extras import imported
 
-# Seconds between two looks.
-_LOOK = 0.2
+# Seconds between two messages of a chain, and between two looks at chains.
+_OFTEN, _LOOK = 0.5, 0.2
 # Workers that may die with a chain; the last one is an error.
 _MOST_DEATHS = 3
 
+Stats = list[dict[str, Any]]
+
+
+class ChainsToRun(NamedTuple):
+    """Model, step and settings that chains have in common, and where each chain begins."""
+
+    step: Any  # it brings its model along
+    starts: list[PointType]
+    rngs: list[np.random.Generator]
+    tune: int
+    draws: int
+
+
+class Drawn(NamedTuple):
+    """Draws of a chain, those of tuning first."""
+
+    points: dict[str, NDArray[Any]]  # (n, ...): values of all value variables
+    stats: list[dict[str, NDArray[Any]]]  # (n, ...): of each step method
+    told: list[tuple[type[Warning], str]]  # warnings, with their categories
+
+    @property
+    def n(self) -> int:
+        """Number of draws."""
+        return len(next(iter(self.points.values())))
+
+
+class _StoppedError(Exception):
+    """The chain was stopped from outside."""
+
+
+class Recorder:
+    """Keeps the draws of a chain while it runs, in the place of a trace; messages are sent under a topic."""
+
+    def __init__(self, topic: str, chain: int) -> None:
+        self._topic, self._chain = topic, chain
+        self._points: list[PointType] = []
+        self._stats: list[Stats] = []
+        self._told_at = 0.0
+        self.told: list[Any] = []
+        self.is_stopped = False
+
+    def record(self, point: PointType, stats: Stats, *, in_warmup: bool) -> None:
+        """Keep a draw. Steps may write over their points."""
+        if self.is_stopped:
+            raise _StoppedError
+        self._points.append({name: np.array(value) for name, value in point.items()})
+        self._stats.append([dict(own) for own in stats])
+        now = time.monotonic()
+        if now - self._told_at > _OFTEN:
+            self._told_at = now
+            message = {"chain": self._chain, "n": len(self._points), "stats": pickle.dumps(self._stats[-1])}
+            distributed = imported("distributed", "Chains on a cluster", "cluster")
+            distributed.get_worker().log_event(self._topic, message)
+
+    def close(self) -> None:
+        """Do nothing: draws are kept in memory, no file is open."""
+
+    def drawn(self) -> Drawn | None:
+        """Draws that were recorded so far; None if there are none."""
+        n = min(len(self._points), len(self._stats))
+        if not n:
+            return None
+        points, stats = self._points[:n], self._stats[:n]
+        return Drawn(
+            {name: np.stack([one[name] for one in points]) for name in points[0]},
+            [
+                {key: _stacked([one[k][key] for one in stats]) for key in own}
+                for k, own in enumerate(stats[0])
+            ],
+            [(one.category, str(one.message)) for one in self.told],
+        )
+
+
+def _stacked(values: Sequence[Any]) -> NDArray[Any]:
+    """One statistic of all draws. What is no number, such as a warning of NUTS, stays as it is."""
+    if isinstance(values[0], bool | int | float | str | np.generic | np.ndarray):
+        return np.stack([np.asarray(value) for value in values])
+    result = np.empty(len(values), dtype=object)
+    result[:] = values
+    return result
+
+
+# Chains that this process runs, by topic and number.
+_RUNNING: dict[tuple[str, int], Recorder] = {}
+
+
+def run_chain(content: bytes, chain: int, topic: str) -> Drawn:
+    """Run a chain from its first state: a chain that is run again makes the same draws.
+
+    The content is that of a pickled `ChainsToRun`; a topic is that of one call of `sample_distributed`.
+    """
+    all_chains: ChainsToRun = pickle.loads(content)
+    recorder = _RUNNING[topic, chain] = Recorder(topic, chain)
+    try:
+        with warnings.catch_warnings(record=True) as recorder.told:
+            warnings.simplefilter("always")
+            for _ in _iter_sample(
+                draws=all_chains.tune + all_chains.draws,
+                step=all_chains.step,
+                start=all_chains.starts[chain],
+                trace=recorder,
+                chain=chain,
+                tune=all_chains.tune,
+                rng=all_chains.rngs[chain],
+            ):
+                pass
+    finally:
+        del _RUNNING[topic, chain]
+    result = recorder.drawn()
+    assert result is not None
+    return result
+
+
+def stop_chains(topic: str) -> dict[int, Drawn]:
+    """Stop the chains of this process, and hand over what they have drawn."""
+    found = {}
+    for (own, chain), recorder in list(_RUNNING.items()):
+        if own == topic:
+            recorder.is_stopped = True
+            if (drawn := recorder.drawn()) is not None:
+                found[chain] = drawn
+    return found
+
 
 class Running:
-    """The chains of one call of `sample_distributed`.
+    """The chains of one call of `sample_distributed`, whose name is the topic.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    content : bytes
-        What workers need, sent once to each of them.
-    chains : int
-    topic : str
-        The name of this call.
-    inspection : Inspection
-        Refuses workers that are not fit.
-    wait : float
-        Seconds for which there may be no worker.
+    The content, what workers need, is sent once to each of them. For `wait` seconds there may be no worker.
     """
 
     def __init__(
@@ -78,7 +194,9 @@ class Running:
                     self._collect(found, bars)
                     if self._client.status != "running":
                         break
-                    self._require_no_error()
+                    for k, future in self._futures.items():
+                        if future.status == "error":
+                            self._raise(k, future.exception())
                     self._count_deaths(found)
                     self._send_again(found)
                     time.sleep(_LOOK)
@@ -115,13 +233,8 @@ class Running:
             stats = [{name: values[-1] for name, values in own.items()} for own in drawn.stats]
             bars.update(chain_idx=k, is_last=True, draw=drawn.n - 1, tuning=False, stats=stats)
 
-    def _require_no_error(self) -> None:
-        """Raise what a chain has raised."""
-        for k, future in self._futures.items():
-            if future.status == "error":
-                self._raise(k, future.exception())
-
     def _raise(self, chain: int, error: BaseException) -> None:
+        """Raise what a chain has raised."""
         if isinstance(error, self._killed):
             raise _lost(chain, error.last_worker.address) from error
         error.add_note(f"This was raised by chain {chain} on a worker.")

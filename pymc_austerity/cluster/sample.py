@@ -12,7 +12,6 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 from pymc.backends import init_traces
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pymc.model import modelcontext
@@ -24,8 +23,7 @@ from pymc.step_methods.compound import CompoundStep, flatten_steps
 from pymc.util import get_random_generator
 from xarray import DataTree
 
-from pymc_austerity.cluster.chain_task import ChainsToRun, Drawn
-from pymc_austerity.cluster.running import Running
+from pymc_austerity.cluster.running import ChainsToRun, Drawn, Running
 from pymc_austerity.cluster.workers import Inspection, require_client, wait_for_one
 from pymc_austerity.model.stored_data import files_of
 from pymc_austerity.validation import is_whole
@@ -215,12 +213,9 @@ def _record(trace: Any, drawn: Drawn, chain: int, tune: int) -> None:
     """Write draws to a trace, and say what the chain has said."""
     for k in range(drawn.n):
         stats = [{name: values[k] for name, values in own.items()} for own in drawn.stats]
-        trace.record(_at(drawn.points, k), stats, in_warmup=k < tune)
+        point = {name: np.asarray(values[k]) for name, values in drawn.points.items()}
+        trace.record(point, stats, in_warmup=k < tune)
         log_warning_stats(stats)
     trace.close()
     for category, text in dict.fromkeys(drawn.told):
         warnings.warn(f"Chain {chain}: {text}", category, stacklevel=3)
-
-
-def _at(points: Mapping[str, NDArray[Any]], k: int) -> dict[str, NDArray[Any]]:
-    return {name: np.asarray(values[k]) for name, values in points.items()}

@@ -1,25 +1,30 @@
-"""Are workers fit to run chains? What is asked of them before anything is sent."""
+"""Workers of a cluster: whether they are fit, and calls of a function on them that are waited for."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 from pymc_austerity.data.files import path_here
+from pymc_austerity.extras import imported
 
+# Seconds between two looks at results, and at workers.
+_LOOK, _LOOK_AT_WORKERS = 0.002, 1.0
+# Seconds for a result on its way here: if its worker has died, it is computed again.
+_ARRIVES = 60.0
+# How often what workers need is sent again, after it was lost with all of them.
+_SENT_AGAIN = 3
 # Draws depend on what these compute.
 _PACKAGES = ("pymc_austerity", "pymc", "pytensor", "numba", "numpy")
 
 
 def require_client(client: Any) -> None:
-    """Refuse what is no client of a running scheduler.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Refuse what is no client of a running scheduler, by a `TypeError` or a `ValueError`."""
     if not hasattr(client, "submit") or not hasattr(client, "scheduler_info"):
         raise TypeError(
             f"client is a distributed.Client, not {client!r}: Client(n_workers=2), or Client('address')."
@@ -29,12 +34,7 @@ def require_client(client: Any) -> None:
 
 
 def wait_for_one(client: Any, seconds: float) -> None:
-    """Wait until there is a worker.
-
-    Raises
-    ------
-    RuntimeError
-    """
+    """Wait until there is a worker; a `RuntimeError` if there is none in time."""
     try:
         client.wait_for_workers(1, timeout=seconds)
     except TimeoutError as error:
@@ -50,26 +50,14 @@ def no_worker(seconds: float) -> RuntimeError:
 
 
 class Inspection:
-    """Are workers fit to run chains? Each is looked at once, those that join later too.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    paths : sequence of str
-        Of rows on disk that workers must see.
-    """
+    """Are workers fit to run chains, and do they see the rows? Each is looked at once, later ones too."""
 
     def __init__(self, client: Any, paths: Sequence[str]) -> None:
         self._client, self._paths = client, list(paths)
         self._fit: set[str] = set()
 
     def require(self) -> int:
-        """Look at workers that are new, and say how many there are.
-
-        Raises
-        ------
-        RuntimeError, FileNotFoundError
-        """
+        """Look at workers that are new, and say how many there are; an error if one is not fit."""
         threads: dict[str, int] = self._client.nthreads()
         new = set(threads) - self._fit
         if new:
@@ -81,12 +69,7 @@ class Inspection:
 
 
 def require_one_thread(threads: Mapping[str, int]) -> None:
-    """Refuse workers that would run several chains in one process.
-
-    Raises
-    ------
-    RuntimeError
-    """
+    """Refuse workers that would run several chains in one process, by a `RuntimeError`."""
     for address, n in threads.items():
         if address.startswith("inproc://"):
             raise RuntimeError(
@@ -104,10 +87,7 @@ def require_one_thread(threads: Mapping[str, int]) -> None:
 def require_same_versions(client: Any) -> set[str]:
     """Refuse workers with other versions than this process; the addresses of those that have answered.
 
-    Raises
-    ------
-    RuntimeError
-        It names the worker, the package and both versions.
+    A `RuntimeError` names the worker, the package and both versions.
     """
     found = client.get_versions(packages=list(_PACKAGES))
     own = found["client"]["packages"]
@@ -125,10 +105,7 @@ def require_same_versions(client: Any) -> set[str]:
 def require_stores(client: Any, paths: Sequence[str], workers: Sequence[str]) -> set[str]:
     """Refuse workers that cannot see rows on disk; the addresses of those that have answered.
 
-    Raises
-    ------
-    FileNotFoundError
-        It names the path and the host.
+    A `FileNotFoundError` names the path and the host.
     """
     answers = client.run(missing_paths, list(paths), workers=list(workers), on_error="ignore")
     for address, (host, missing) in answers.items():
@@ -143,3 +120,80 @@ def require_stores(client: Any, paths: Sequence[str], workers: Sequence[str]) ->
 def missing_paths(paths: Sequence[str]) -> tuple[str, list[str]]:
     """The name of this host, and paths of rows that it does not have."""
     return socket.gethostname(), [path for path in paths if not os.path.exists(path_here(path))]
+
+
+class Calls:
+    """Calls that all have the same content, which is sent to each worker once.
+
+    A call that a dead worker loses is made again, on another one. For `wait` seconds there may be no worker.
+    Messages begin with `what` the calls compute.
+    """
+
+    def __init__(self, client: Any, content: bytes, inspection: Inspection, wait: float, what: str) -> None:
+        self._client, self._bytes, self._inspection = client, content, inspection
+        self._wait, self._what = wait, what
+        self._sent: Any = None
+        self._killed = imported("distributed", "Work on a cluster", "cluster").KilledWorker
+
+    def __call__(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The results of ``function(content, *given)`` for each ``given`` of `arguments`.
+
+        A `RuntimeError` if there are no workers, or they die again and again. What a call raises is raised.
+        """
+        results: dict[int, Any] = {}
+        for _ in range(_SENT_AGAIN + 1):
+            if self._sent is None:
+                wait_for_one(self._client, self._wait)
+                self._sent = self._client.scatter(self._bytes, broadcast=True, hash=False)
+            futures = {
+                k: self._client.submit(function, self._sent, *given, pure=False)
+                for k, given in enumerate(arguments)
+                if k not in results
+            }
+            try:
+                while self._wait_for(futures):
+                    self._collect(futures, results)
+                    futures = {k: future for k, future in futures.items() if k not in results}
+            finally:
+                if self._client.status == "running":
+                    self._client.cancel(list(futures.values()))
+            if len(results) == len(arguments):
+                return [results[k] for k in range(len(arguments))]
+            self._sent = None  # Dask drops calls without an error if all that they need is lost
+        raise RuntimeError(
+            f"{self._what}: all workers have died {_SENT_AGAIN + 1} times: too little memory there? See "
+            "their logs."
+        )
+
+    def _collect(self, futures: dict[int, Any], results: dict[int, Any]) -> None:
+        """Take what is finished. A result may be lost on its way, with its worker."""
+        for k, future in futures.items():
+            if future.status == "error":
+                self._raise(future.exception())
+            if future.status == "finished":
+                with suppress(TimeoutError, CancelledError):
+                    results[k] = future.result(timeout=_ARRIVES)
+
+    def _wait_for(self, futures: dict[int, Any]) -> bool:
+        """Wait until none is pending; are there any that are not lost?"""
+        looked_at = alone_since = time.monotonic()
+        while any(future.status == "pending" for future in futures.values()):
+            time.sleep(_LOOK)
+            now = time.monotonic()
+            if now - looked_at < _LOOK_AT_WORKERS:
+                continue
+            looked_at = now
+            if self._inspection.require():
+                alone_since = now
+            elif now - alone_since > self._wait:
+                raise no_worker(self._wait)
+        return any(future.status in ("finished", "error") for future in futures.values())
+
+    def _raise(self, error: BaseException) -> None:
+        if isinstance(error, self._killed):
+            raise RuntimeError(
+                f"{self._what}: lost with workers again and again, the last time with "
+                f"{error.last_worker.address}: too little memory there? See the worker's log."
+            ) from error
+        error.add_note(f"This was raised on a worker. {self._what}.")
+        raise error

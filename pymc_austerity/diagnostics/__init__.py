@@ -1,15 +1,13 @@
 """Diagnostics: what the approximation did, from the result of a run."""
 
 from pymc_austerity.diagnostics.agreement import agreement
-from pymc_austerity.diagnostics.amari import amari_distance
-from pymc_austerity.diagnostics.clusters import n_clusters
-from pymc_austerity.diagnostics.data_usage import data_usage_summary
+from pymc_austerity.diagnostics.data_usage import data_usage_summary, effective_cost
 from pymc_austerity.diagnostics.decisions import decision_summary, decisions
-from pymc_austerity.diagnostics.effective_cost import effective_cost
 from pymc_austerity.diagnostics.inclusion import Inclusion, inclusion
+from pymc_austerity.diagnostics.invariants import amari_distance, n_clusters
 from pymc_austerity.diagnostics.log_ratios import from_log_ratios
 from pymc_austerity.diagnostics.normality import Normality, normality
-from pymc_austerity.diagnostics.stamp import stamp
+from pymc_austerity.diagnostics.samplers import stamp
 
 __all__ = [
     "Inclusion",

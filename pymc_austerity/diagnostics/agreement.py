@@ -14,7 +14,7 @@ from pymc_austerity.diagnostics.scalars import ess, mcse, scalars
 from pymc_austerity.exceptions import warn
 from pymc_austerity.target import Array
 
-_COLUMNS = (
+_COLUMNS = [
     "shift",
     "shift_error",
     "sd_ratio",
@@ -24,7 +24,7 @@ _COLUMNS = (
     "wasserstein",
     "ess_a",
     "ess_b",
-)
+]
 # Distance of thinned draws, in draws for each effective one.
 _APART = 1.5
 
@@ -115,7 +115,7 @@ def agreement(idata_a: Any, idata_b: Any, *, var_names: str | Sequence[str] | No
     if infinite:
         warn(f"Draws of {', '.join(infinite[:5])} are not finite; their rows of the table are NaN.")
     rows = [[math.nan] * len(_COLUMNS) if n in infinite else _compare(a[n], b[n]) for n in common]
-    return pd.DataFrame(rows, index=common, columns=list(_COLUMNS))
+    return pd.DataFrame(rows, index=common, columns=_COLUMNS)
 
 
 def _compare(a: Array, b: Array) -> list[float]:
@@ -127,20 +127,17 @@ def _compare(a: Array, b: Array) -> list[float]:
     if any(is_constant):  # no unit, or no Monte Carlo error
         return [*[math.nan] * 4, ks, *[math.nan] * 4]
     sd_a, sd_b = float(a.std(ddof=1)), float(b.std(ddof=1))
-    shift_error = math.hypot(mcse(a), mcse(b)) / sd_b
     ratio = sd_a / sd_b
-    ratio_error = ratio * math.hypot(mcse(a, "sd") / sd_a, mcse(b, "sd") / sd_b)
-    ess_a, ess_b = ess(a), ess(b)
     return [
         (float(a.mean()) - float(b.mean())) / sd_b,
-        shift_error,
+        math.hypot(mcse(a), mcse(b)) / sd_b,
         ratio,
-        ratio_error,
+        ratio * math.hypot(mcse(a, "sd") / sd_a, mcse(b, "sd") / sd_b),
         ks,
         float(stats.ks_2samp(_thinned(a), _thinned(b), method="asymp").pvalue),
         float(stats.wasserstein_distance(a.ravel(), b.ravel())) / sd_b,
-        ess_a,
-        ess_b,
+        ess(a),
+        ess(b),
     ]
 
 

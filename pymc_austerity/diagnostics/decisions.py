@@ -88,7 +88,10 @@ def decisions(idata: Any, *, near_tie: float = 3.0) -> xr.Dataset:
     z = z.where(error != 0.0, np.copysign(np.inf, apart.where(apart != 0.0, -1.0)))
     # An infinite threshold: decided without the data, or a surrogate that stayed where it was.
     z = z.where(apart.notnull() & np.isfinite(stats["psi"]))
-    z = z.where(~_of_random_rules(idata, z["sampler"]))
+    rules = [step.get("rule") for step in stamped_steps(idata, "psi") or ()]
+    if rules:
+        is_random = [isinstance(rule, dict) and rule.get("name") in _RANDOM_RULES for rule in rules]
+        z = z.where(~xr.DataArray(is_random, coords={"sampler": z["sampler"]}))
     return xr.Dataset(
         {
             "z": z,
@@ -148,13 +151,3 @@ def decision_summary(idata: Any, *, near_tie: float = 3.0) -> pd.DataFrame:
         "exhausted": found["exhausted"].mean(draws),
     }
     return pd.DataFrame({k: v.values for k, v in table.items()}, index=list(found["sampler"].values))
-
-
-def _of_random_rules(idata: Any, samplers: xr.DataArray) -> xr.DataArray:
-    """Whether each step has one of Barker's rules. Steps are found by position, for two may have one name."""
-    steps = stamped_steps(idata)
-    if steps is None:
-        return xr.zeros_like(samplers, dtype=bool)
-    rules = [step.get("rule") for step in steps if "psi" in step["stats"]]
-    found = [isinstance(rule, dict) and rule.get("name") in _RANDOM_RULES for rule in rules]
-    return xr.DataArray(found, coords={"sampler": samplers})

@@ -160,13 +160,7 @@ def group_of(rows: Sequence[Mapping[str, Any]], base: npt.ArrayLike, attrs: Mapp
 
 
 def log_ratios_of(idata: Any) -> xr.Dataset:
-    """The group `log_ratios`.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """The group `log_ratios`; a `ValueError` if there is none."""
     groups = getattr(idata, "children", {})
     if GROUP not in groups:
         raise ValueError(

@@ -1,39 +1,46 @@
-"""Are batch means near enough to normal for the t-test?"""
+"""Are batch means near enough to normal for the t-test? The verdict, what it is made from, and its words."""
 
 from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from scipy import stats
 from scipy.special import ndtri
 
-from pymc_austerity.diagnostics.batch_means import (
-    HEAVY,
-    acceptance_errors,
-    missed_rows,
-    normal_scores,
-    quantiles,
-    shapiro,
-    share_near,
-    tail_index,
-)
+from pymc_austerity.design.acceptance import decision_errors
 from pymc_austerity.diagnostics.log_ratios import TOP, log_ratios_of
-from pymc_austerity.diagnostics.reasons import Findings, Verdict, other_rule, reason_for
 from pymc_austerity.target import Array
 from pymc_austerity.validation import is_real, is_whole
 
+Verdict = Literal["normal enough", "doubtful", "not normal"]
+
 # Share of the moves, or of the decisions, from which on it matters that they are not normal.
 _SOME = 0.1
-# Share of the decisions from which on missed rows alone are an alarm.
-_MOST = 0.5
+# Shares of the decisions near the threshold: from here on missed rows alone are an alarm, and below few are.
+_MOST, _FEW = 0.5, 0.1
 _DEFAULT_EPSILON = 0.01
 _WIDTH = 100
+# Share of the variance in a few rows that is too much, beyond what they have under a normal distribution.
+_TOP_SHARE = 0.2
+# Rows of which a batch holds so many on average are seen: it misses all of them with probability 0.007.
+_SEEN = 5.0
+# Stages beyond which errors of acceptance probabilities are not computed, as that takes seconds.
+_STAGES = 2000
+# Below this tail index the third moment has no limit, and shifts predicted from it are too small.
+_HEAVY = 3.0
+# Error of acceptance probabilities from which on posterior standard deviations are visibly too large; and, by
+# a heuristic that was seen in one model, how many times it they are.
+_LARGE, _TIMES = 0.01, 6.0
+# Level of the normality test, for all moves together.
+_LEVEL = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,44 +172,10 @@ def normality(idata: Any, *, batch_size: int | None = None, epsilon: float | Non
     group = log_ratios_of(idata)
     n, epsilon, m = _settings(group, batch_size, epsilon)
     found = _findings(group, n, m, epsilon)
-    reason = reason_for(found) + other_rule(group)
-    return Normality(found.verdict, reason, found.table, quantiles(group))
-
-
-def _findings(group: xr.Dataset, n: int, m: int, epsilon: float) -> Findings:
-    """Predicted errors of a test of m of the n terms, move by move, and the verdict on all moves."""
-    bound = -float(ndtri(epsilon))
-    factor = (2.0 * bound**2 + 1.0) * float(stats.norm.pdf(bound)) / (6.0 * math.sqrt(m))
-    shift = factor * np.abs(group["skewness"].values)
-    top = group["top_share"].values
-    missed = missed_rows(top, n, m)
-    share = np.where(missed, top, 0.0).max(axis=1)
-    too_small = stats.norm.cdf(-bound * np.sqrt(np.maximum(1.0 - share, 0.0))) - epsilon
-    near = share_near(group, n, m, bound)
-    error = near * np.minimum(shift + too_small, 0.5)
-    infinite = group["n_infinite"].values > 0
-    tails = np.array([tail_index(terms, n) for terms in group["top_terms"].values])
-    far = (tails < HEAVY) & (shift + too_small > epsilon / 2.0) & (near >= _MOST)
-    alarm = infinite | far | (missed.any(axis=1) & (near >= _MOST))
-    scores = normal_scores(group["batch_t"].values, int(group.attrs["batch_size"]))
-    table = pd.DataFrame(
-        {
-            "skewness": group["skewness"].values,
-            "error_shift": shift,
-            "near": near,
-            "error": error,
-            "acceptance_error": acceptance_errors(group, n, m, epsilon),
-            **{f"top_{k}": top[:, j] for j, k in enumerate(TOP)},
-            "tail_index": tails,
-            "shapiro_pvalue": [shapiro(row) for row in scores],
-            "verdict": [_verdict(e, 0.0, epsilon, bool(a)) for e, a in zip(error, alarm, strict=True)],
-        },
-        index=pd.Index(group["pair"].values, name="pair"),
-    )
-    mean, spread = _mean_and_error(error)
-    bad = alarm | ((error > epsilon) & (near >= _MOST))
-    verdict = _verdict(mean, spread, epsilon, bool(np.any(infinite)) or float(bad.mean()) >= _SOME)
-    return Findings(verdict, table, missed, far, infinite, epsilon, n, m)
+    reason, rule = reason_for(found), group.attrs.get("rule", "TTest")
+    if rule != "TTest":
+        reason += f" ({group.attrs['step']} decides by {rule}, not by a t-test.)"
+    return Normality(found.verdict, reason, found.table, _quantiles(group))
 
 
 def _settings(group: xr.Dataset, batch_size: Any, epsilon: Any) -> tuple[int, float, int]:
@@ -219,17 +192,312 @@ def _settings(group: xr.Dataset, batch_size: Any, epsilon: Any) -> tuple[int, fl
     return n, float(epsilon), int(m)
 
 
-def _verdict(error: float, spread: float, epsilon: float, alarm: bool) -> Verdict:
-    least = error - 2.0 * spread
-    if alarm or least > epsilon:
-        return "not normal"
-    return "doubtful" if least > epsilon / 2.0 else "normal enough"
+# What the log ratios tell of every move -----------------------------------------------------------
 
 
-def _mean_and_error(values: Array) -> tuple[float, float]:
-    """Mean of some moves, and its standard error; what is not known is left out."""
-    known = values[np.isfinite(values)]
-    if not len(known):
-        return math.nan, 0.0
+def _findings(group: xr.Dataset, n: int, m: int, epsilon: float) -> Findings:
+    """Predicted errors of a test of m of the n terms, move by move, and the verdict on all moves."""
+    bound = -float(ndtri(epsilon))
+    factor = (2.0 * bound**2 + 1.0) * float(stats.norm.pdf(bound)) / (6.0 * math.sqrt(m))
+    shift = factor * np.abs(group["skewness"].values)
+    top = group["top_share"].values
+    missed = are_missed(top, n, m)
+    share = np.where(missed, top, 0.0).max(axis=1)
+    too_small = stats.norm.cdf(-bound * np.sqrt(np.maximum(1.0 - share, 0.0))) - epsilon
+    near = _share_near(group, n, m, bound)
+    error = near * np.minimum(shift + too_small, 0.5)
+    infinite = group["n_infinite"].values > 0
+    tails = np.array([_tail_index(terms, n) for terms in group["top_terms"].values])
+    far = (tails < _HEAVY) & (shift + too_small > epsilon / 2.0) & (near >= _MOST)
+    alarm = infinite | far | (missed.any(axis=1) & (near >= _MOST))
+    table = pd.DataFrame(
+        {
+            "skewness": group["skewness"].values,
+            "error_shift": shift,
+            "near": near,
+            "error": error,
+            "acceptance_error": _acceptance_errors(group, n, m, epsilon),
+            **{f"top_{k}": top[:, j] for j, k in enumerate(TOP)},
+            "tail_index": tails,
+            "shapiro_pvalue": _shapiro_pvalues(group),
+            "verdict": [_verdict(e, epsilon, bool(a)) for e, a in zip(error, alarm, strict=True)],
+        },
+        index=pd.Index(group["pair"].values, name="pair"),
+    )
+    bad = alarm | ((error > epsilon) & (near >= _MOST))
+    known = error[np.isfinite(error)]
+    # By more than two standard errors of the mean of the moves.
     spread = float(np.std(known, ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else 0.0
-    return float(np.mean(known)), spread
+    least = float(np.mean(known)) - 2.0 * spread if len(known) else math.nan
+    verdict = _verdict(least, epsilon, bool(np.any(infinite)) or float(bad.mean()) >= _SOME)
+    return Findings(verdict, table, missed, far, infinite, epsilon, n, m)
+
+
+def _verdict(error: float, epsilon: float, alarm: bool) -> Verdict:
+    if alarm or error > epsilon:
+        return "not normal"
+    return "doubtful" if error > epsilon / 2.0 else "normal enough"
+
+
+def are_missed(top: Array, n: int, m: int) -> np.ndarray:
+    """Whether the largest rows carry too much and are missed, for each move and each number of rows."""
+    k = np.minimum(np.array(TOP), n)
+    z = -ndtri(k / (2.0 * n))
+    normal = 2.0 * z * stats.norm.pdf(z) + k / n  # what they carry under a normal distribution
+    return np.asarray((top > _TOP_SHARE + normal) & (k * m / n < _SEEN))
+
+
+def _tail_index(terms: Array, n: int) -> float:
+    """Hill's estimate of the tail index from the largest distances from the mean."""
+    k = min(len(terms) - 1, max(n // 100, 10))
+    if k < 2 or not np.all(terms[: k + 1] > 0.0):
+        return math.nan
+    mean = float(np.mean(np.log(terms[:k] / terms[k])))
+    return 1.0 / mean if mean > 0.0 else math.inf
+
+
+def _share_near(group: xr.Dataset, n: int, m: int, bound: float) -> Array:
+    """Largest share of the decisions, whatever the mean, that can come near to the threshold.
+
+    Near are those u for which log u is within 2 G standard errors of the sum of the log ratios, estimated
+    from the first batch: a stretch of 4 G standard errors, which log u meets with a probability of at most
+    this.
+    """
+    noise = n * group["sd"].values * math.sqrt((1.0 / m - 1.0 / n) * n / (n - 1.0))
+    return np.asarray(-np.expm1(-4.0 * max(bound, 1.0) * noise))
+
+
+def _acceptance_errors(group: xr.Dataset, n: int, m: int, epsilon: float) -> Array:
+    """Error of the acceptance probability of each move if batch means are normal; NaN if not known."""
+    mu, sd = group["mu"].values, group["sd"].values
+    found = np.full(len(mu), math.nan)
+    known = np.isfinite(sd) & ~np.isnan(mu)
+    if group.attrs.get("rule", "TTest") == "TTest" and n <= _STAGES * m and np.any(known):
+        boundary = float(group.attrs.get("boundary", 0.5))
+        found[known] = decision_errors(mu[known], sd[known], n, m, epsilon, boundary).signed
+    return found
+
+
+def _shapiro_pvalues(group: xr.Dataset) -> list[float]:
+    """P-values of Shapiro and Wilk's test of the batch means of each move; NaN where there are too few."""
+    levels = stats.t.cdf(group["batch_t"].values, int(group.attrs["batch_size"]) - 1)
+    pvalues = []
+    for scores in ndtri(np.clip(levels, 1e-300, 1.0 - 1e-16)):
+        known = scores[np.isfinite(scores)][:5000]  # beyond, p-values of the test are not reliable
+        is_constant = len(known) < 3 or np.ptp(scores[np.isfinite(scores)]) == 0.0
+        pvalues.append(math.nan if is_constant else float(stats.shapiro(known).pvalue))
+    return pvalues
+
+
+def _quantiles(group: xr.Dataset) -> xr.Dataset:
+    """Sorted studentised means beside the quantiles of Student's t; those that are NaN come last."""
+    observed = np.sort(group["batch_t"].values, axis=1)
+    theoretical = np.full_like(observed, math.nan)
+    for row, known in zip(theoretical, np.isfinite(observed).sum(axis=1), strict=True):
+        level = (np.arange(1, known + 1) - 0.5) / max(known, 1)
+        row[:known] = stats.t.ppf(level, int(group.attrs["batch_size"]) - 1)
+    dims = ("pair", "quantile")
+    return xr.Dataset(
+        {"observed": (dims, observed), "theoretical": (dims, theoretical)},
+        coords={"pair": group["pair"].values, "quantile": np.arange(observed.shape[1])},
+    )
+
+
+# The verdict in words ------------------------------------------------------------------------------
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Summaries of the log ratios of some moves, from which a verdict is made."""
+
+    verdict: Verdict
+    table: pd.DataFrame  # as `Normality.table`
+    missed: Flags  # (moves, len(TOP)): whether batches miss rows that carry much of the variance
+    far: Flags  # (moves,): whether a few rows lie far from the others
+    infinite: Flags  # (moves,): whether some log ratios are not finite
+    epsilon: float
+    n_local: int
+    batch_size: int
+
+    @property
+    def n_moves(self) -> int:
+        """Number of moves."""
+        return len(self.table)
+
+    @property
+    def mean_error(self) -> float:
+        """Predicted excess of errors over epsilon, in the mean of the moves."""
+        return float(self.table["error"].mean())
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether all log ratios of each move are equal: no row has a share of the variance."""
+        return not bool(self.table["top_1"].notna().any())
+
+    @property
+    def share_near(self) -> float:
+        """Share of the decisions that are near the threshold, at most."""
+        return float(self.table["near"].mean())
+
+    @property
+    def n_not_normal(self) -> int:
+        """Moves whose batch means a Shapiro-Wilk test rejects."""
+        return int((self.table["shapiro_pvalue"] < _LEVEL / self.n_moves).sum())
+
+    @property
+    def tail_index(self) -> float:
+        """Median of Hill's index over the moves."""
+        return float(self.table["tail_index"].median())
+
+    @property
+    def acceptance_error(self) -> float:
+        """Mean absolute error of the acceptance probabilities with normal batch means; NaN if not known."""
+        return float(self.table["acceptance_error"].abs().mean())
+
+
+# What says a cause or a remark in words.
+Words = Callable[[Findings], str]
+
+
+def causes_of(found: Findings) -> list[Words]:
+    """Causes of the verdict, the most serious first; at least one."""
+    causes: list[Words] = [not_finite] if found.infinite.any() else []
+    if found.verdict == "not normal":
+        if found.missed.any():
+            causes.append(rows_missed)
+        elif found.far.any():
+            causes.append(far_rows)
+    if found.all_equal and not causes:
+        return [all_equal]
+    if found.verdict == "normal enough":
+        return [*causes, rare_errors]
+    if not causes:
+        return [skewed, frequent_errors]
+    return [*causes, frequent_errors] if found.mean_error > found.epsilon else causes
+
+
+def remarks_of(found: Findings) -> list[Words]:
+    """Remarks on a verdict, besides its causes."""
+    holds = {
+        few_near: found.share_near < _FEW and not found.all_equal,
+        not_normal: found.n_not_normal > 0,
+        heavy_tails: found.tail_index < _HEAVY,
+        epsilon_alone: bool(np.isfinite(found.acceptance_error)),
+    }
+    return [remark for remark, does_hold in holds.items() if does_hold]
+
+
+# Of normality alone: whether the posterior is right is measured beside a reference (`compare`).
+_OPENINGS: dict[Verdict, str] = {
+    "normal enough": "Batch means are normal enough for the t-test to err as seldom as it says",
+    "doubtful": "It is doubtful whether batch means are normal enough for the t-test",
+    "not normal": "Batch means are not normal enough for the t-test",
+}
+
+
+def reason_for(found: Findings) -> str:
+    """One sentence for the verdict, and one for each remark."""
+    causes = "; and ".join(cause(found) for cause in causes_of(found))
+    remarks = [remark(found) for remark in remarks_of(found)]
+    return " ".join([f"{_OPENINGS[found.verdict]}, because {causes}.", *remarks])
+
+
+def not_finite(found: Findings) -> str:
+    """Terms that are not finite."""
+    return (
+        f"in {found.infinite.sum()} of {found.n_moves} moves some terms are not finite, and a subsample that "
+        "misses them accepts what is impossible"
+    )
+
+
+def rows_missed(found: Findings) -> str:
+    """Rows that carry much of the variance, and that batches miss."""
+    j = int(np.flatnonzero(found.missed.any(axis=0))[-1])
+    top, n, m = TOP[j], found.n_local, found.batch_size
+    share = float(np.median(found.table[f"top_{top}"][found.missed[:, j]]))
+    rows = f"top {top} of {n:,} rows carry" if top > 1 else f"largest of {n:,} rows carries"
+    return (
+        f"the {rows} {100 * share:.0f} % of the variance in {found.missed.any(axis=1).sum()} of "
+        f"{found.n_moves} moves, and a batch of {m:,} holds {top * m / n:.2g} of them on average"
+    )
+
+
+def far_rows(found: Findings) -> str:
+    """A few rows that lie far from the others."""
+    j = int(np.flatnonzero(found.far)[np.argmax(found.table["top_10"].to_numpy()[found.far])])
+    worst = found.table.iloc[j]
+    return (
+        f"in {found.far.sum()} of {found.n_moves} moves a few rows lie far from the others (tail index "
+        f"{worst['tail_index']:.1f}; the top 10 of {found.n_local:,} carry {100 * worst['top_10']:.0f} % of "
+        "the variance), and batches that miss them decide otherwise"
+    )
+
+
+def all_equal(found: Findings) -> str:
+    """Log ratios that are all equal."""
+    return "all log ratios of a move are equal, and the test reads on"
+
+
+def rare_errors(found: Findings) -> str:
+    """A test that errs about as seldom as it says."""
+    return (
+        f"a test of {found.batch_size:,} terms is predicted to err {found.mean_error:.2g} more often than it "
+        f"says, in the mean of {found.n_moves} moves (epsilon is {found.epsilon:g}), and the top 100 of "
+        f"{found.n_local:,} rows carry at most {100 * found.table['top_100'].max():.2g} % of the variance"
+    )
+
+
+def skewed(found: Findings) -> str:
+    """Log ratios that are skewed."""
+    skewness = found.table["skewness"].to_numpy()
+    return f"the log ratios are skewed (skewness {skewness[np.nanargmax(np.abs(skewness))]:.2g})"
+
+
+def frequent_errors(found: Findings) -> str:
+    """A test that errs more often than it says."""
+    return (
+        f"a test of {found.batch_size:,} terms is predicted to err {found.mean_error:.2g} more often than it "
+        f"says in the mean of {found.n_moves} moves, and {found.table['error'].max():.2g} in the worst "
+        f"(epsilon is {found.epsilon:g})"
+    )
+
+
+# Remarks.
+
+
+def few_near(found: Findings) -> str:
+    """Few decisions that could be wrong."""
+    return (
+        f"At most {100 * found.share_near:.2g} % of the decisions are near enough to the threshold for an "
+        "error."
+    )
+
+
+def not_normal(found: Findings) -> str:
+    """Batch means that a test of normality rejects."""
+    return (
+        f"Batch means are visibly not normal in {found.n_not_normal} of {found.n_moves} moves (Shapiro-Wilk)."
+    )
+
+
+def heavy_tails(found: Findings) -> str:
+    """Log ratios with heavy tails."""
+    return f"The log ratios have heavy tails (index {found.tail_index:.1f})."
+
+
+def epsilon_alone(found: Findings) -> str:
+    """The error that epsilon makes with normal batch means."""
+    error = found.acceptance_error
+    begins = "But with" if found.verdict == "normal enough" and error > _LARGE else "With"
+    text = (
+        f"{begins} normal batch means too, epsilon = {found.epsilon:g} changes the acceptance probability by "
+        f"{error:.2g}, in the mean of these moves."
+    )
+    if error <= _LARGE:
+        return text
+    return (
+        f"{text} By a heuristic of the design theory (six times that) posterior sds are then too large by "
+        f"some {100 * _TIMES * error:.0f} %; compare measures it."
+    )

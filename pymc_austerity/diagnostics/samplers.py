@@ -1,4 +1,4 @@
-"""Sample statistics of subsampled steps, one column for each step that took part.
+"""Which steps made a result: its sample statistics, a column for each step, and the stamp that names them.
 
 PyMC gives a statistic that several steps record a third axis, in the order of the steps, and says nowhere
 which steps these are. Without a stamp (`stamp`) they are told by counting: the steps that record `psi` are
@@ -14,21 +14,34 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_austerity._version import __version__
 from pymc_austerity.diagnostics.scalars import SAMPLE
 
 # What all steps of the package record, and no others do.
 _OF_READING = ("n_used", "fraction_used")
 
-STEPS_ATTRIBUTE = "pymc_austerity_steps"
+# PyMC's traces rename some statistics.
+_RENAMED = {
+    "mean_tree_accept": "acceptance_rate",
+    "model_logp": "lp",
+    "depth": "tree_depth",
+    "tree_size": "n_steps",
+}
+_VERSION, _STEPS = "pymc_austerity_version", "pymc_austerity_steps"
 
 
-def stamped_steps(idata: Any) -> list[dict[str, Any]] | None:
-    """Records that `stamp` has written of the steps, in the order they move in; None without a stamp."""
-    text = idata.attrs.get(STEPS_ATTRIBUTE)
-    return None if text is None else list(json.loads(text))
+def stamped_steps(idata: Any, recording: str | None = None) -> list[dict[str, Any]] | None:
+    """Records that `stamp` has written of the steps that record a statistic; None without a stamp.
+
+    They are in the order they move in: two steps of one class may move the same variables, and have one name.
+    """
+    text = idata.attrs.get(_STEPS)
+    if text is None:
+        return None
+    return [step for step in json.loads(text) if recording is None or recording in step["stats"]]
 
 
-def label(step: dict[str, Any]) -> str:
+def _label(step: dict[str, Any]) -> str:
     """Name of a stamped step in tables, with its variables."""
     return f"{step['step']}({', '.join(step['vars'])})"
 
@@ -37,14 +50,8 @@ class NotRecordedError(ValueError):
     """A result does not hold what is asked of it: no step recorded it."""
 
 
-def sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
-    """The group `sample_stats`, which must have the statistic `needed`.
-
-    Raises
-    ------
-    NotRecordedError
-        If it does not: then no subsampled step took part.
-    """
+def _sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
+    """The group `sample_stats`; `NotRecordedError` without the statistic: no subsampled step took part."""
     if not isinstance(idata, xr.DataTree):
         raise ValueError(f"idata must be the DataTree that pm.sample returns, got {type(idata).__name__}.")
     groups = idata.children
@@ -66,7 +73,7 @@ def sample_stats_of(idata: Any, needed: str) -> xr.Dataset:
     return stats
 
 
-def columns(stats: xr.Dataset, name: str) -> xr.DataArray:
+def _columns(stats: xr.Dataset, name: str) -> xr.DataArray:
     """A statistic with the dimensions (chain, draw, sampler), the last of them new if there is one step."""
     found = stats[name]
     others = [d for d in found.dims if d not in SAMPLE]
@@ -79,55 +86,134 @@ def columns(stats: xr.Dataset, name: str) -> xr.DataArray:
 def aligned(idata: Any, base: str, *names: str) -> xr.Dataset:
     """Statistics of the steps that record `base`, with the dimensions (chain, draw, sampler).
 
-    One that a step does not record, or that cannot be told to be of these steps, is NaN.
-
-    Raises
-    ------
-    NotRecordedError
-        If `base` is not recorded.
+    One that a step does not record, or that cannot be told to be of these steps, is NaN. If no step records
+    `base`, that is a `NotRecordedError`.
     """
-    stats = sample_stats_of(idata, base)
-    width = columns(stats, base).sizes["sampler"]
-    steps = stamped_steps(idata)
-    ours = None if steps is None else [k for k, step in enumerate(steps) if base in step["stats"]]
+    stats = _sample_stats_of(idata, base)
+    width = _columns(stats, base).sizes["sampler"]
+    ours = stamped_steps(idata, base)
     if ours is not None and len(ours) != width:
         raise NotRecordedError(
             f"The stamp of idata has {len(ours)} steps that record {base}, and sample_stats {width}: stamp "
             "it with the steps that were given to pm.sample."
         )
     labels = [f"step {k}" for k in range(width)] if width > 1 else ["step"]
-    if steps is not None and ours is not None:
-        labels = [label(steps[k]) for k in ours]
-    result = {
-        name: _of_steps(stats, base, name, width, steps, ours) for name in dict.fromkeys((base, *names))
-    }
+    if ours is not None:
+        labels = [_label(step) for step in ours]
+    result = {name: _of_steps(idata, stats, base, name, width) for name in dict.fromkeys((base, *names))}
     return xr.Dataset(result).assign_coords(sampler=labels)
 
 
-def _of_steps(
-    stats: xr.Dataset,
-    base: str,
-    name: str,
-    width: int,
-    steps: list[dict[str, Any]] | None,
-    ours: list[int] | None,
-) -> xr.DataArray:
-    """The columns of a statistic that belong to the `width` steps `ours`."""
+def _of_steps(idata: Any, stats: xr.Dataset, base: str, name: str, width: int) -> xr.DataArray:
+    """The columns of a statistic that belong to the steps that record `base`, `width` of them."""
     shape = (stats.sizes["chain"], stats.sizes["draw"], width)
     nothing = xr.DataArray(
         np.full(shape, np.nan), dims=(*SAMPLE, "sampler"), coords={d: stats[d] for d in SAMPLE}
     )
     if name not in stats:
         return nothing
-    found = columns(stats, name).astype(float)
-    if steps is not None and ours is not None:
-        recorded = [k for k, step in enumerate(steps) if name in step["stats"]]
-        if len(recorded) == found.sizes["sampler"]:
-            for position, k in enumerate(ours):
-                if k in recorded:
-                    nothing[..., position] = found[..., recorded.index(k)]
-            return nothing
+    found = _columns(stats, name).astype(float)
+    steps = stamped_steps(idata)
+    ours, recorded = ([k for k, s in enumerate(steps or ()) if x in s["stats"]] for x in (base, name))
+    if steps is not None and len(recorded) == found.sizes["sampler"]:
+        for position, k in enumerate(ours):
+            if k in recorded:
+                nothing[..., position] = found[..., recorded.index(k)]
+        return nothing
     together = name in _OF_READING and base in _OF_READING
-    deciding = columns(stats, "psi").sizes["sampler"] if "psi" in stats else 0
+    deciding = _columns(stats, "psi").sizes["sampler"] if "psi" in stats else 0
     same = width == found.sizes["sampler"] and (together or width == deciding)
     return found if same else nothing
+
+
+def stamp(idata: Any, *steps: Any) -> None:
+    """Write the configuration of the steps, and the version of the package, into ``idata.attrs``.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Result of `pymc.sample`; it is changed in place.
+    *steps : step methods
+        All that were given to `pymc.sample`, in that order; a compound step, or a list, counts as its steps.
+        Of PyMC's own steps the class and the variables are noted. Those that `pymc.sample` chose itself come
+        after the given ones, and may be left out.
+
+    Raises
+    ------
+    TypeError
+        If one of `steps` is not a step method.
+    ValueError
+        If no step is given, they are not as many as recorded ``n_used``, or one has another number of local
+        terms than the statistics at its place.
+
+    Notes
+    -----
+    PyMC has no way for a step to write into the result, so this is a call of its own. It writes
+    ``pymc_austerity_version`` and ``pymc_austerity_steps``, a JSON text, which survive
+    ``idata.to_netcdf``. The diagnostics read from it the number of transitions for each draw, which
+    statistics belong to which step, and what to call it.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from pymc_austerity import AusterityMH, RandomWalk
+    >>> from pymc_austerity.diagnostics import stamp
+    >>> with pm.Model():
+    ...     mu = pm.Normal("mu")
+    ...     y = pm.Normal("y", mu, observed=[0.1] * 2000)
+    ...     step = AusterityMH([mu], epsilon=0.05, proposal=RandomWalk(0.05))
+    ...     idata = pm.sample(10, tune=0, chains=1, step=step, progressbar=False, quiet=True,
+    ...                       compute_convergence_checks=False)
+    >>> stamp(idata, step)
+    >>> idata.attrs["pymc_austerity_steps"][:42]
+    '[{"step": "AusterityMH", "vars": ["mu"], "'
+    """
+    single = _flat(steps)
+    if not single:
+        raise ValueError("stamp needs the steps that were given to pm.sample: stamp(idata, step).")
+    records = [_record(step) for step in single]
+    recorded = sum("n_used" in record["stats"] for record in records)
+    stats = idata["sample_stats"].to_dataset() if "sample_stats" in idata.children else xr.Dataset()
+    if "n_used" in stats:
+        there = stats["n_used"].sizes[stats["n_used"].dims[-1]] if stats["n_used"].ndim > 2 else 1
+        if there != recorded:
+            raise ValueError(
+                f"{recorded} of the steps given to stamp record n_used, but {there} in idata: give all steps "
+                "that were given to pm.sample, in that order."
+            )
+        _check_sizes(stats, [record for record in records if "n_used" in record["stats"]])
+    idata.attrs[_VERSION] = __version__
+    idata.attrs[_STEPS] = json.dumps(records)
+
+
+def _check_sizes(stats: xr.Dataset, records: list[dict[str, Any]]) -> None:
+    """Are the steps of the data that the statistics are of?"""
+    if "fraction_used" not in stats:
+        return
+    sums = [_columns(stats, name).sum(("chain", "draw")).values for name in ("n_used", "fraction_used")]
+    for record, used, share in zip(records, *sums, strict=True):
+        if record.get("elementwise"):
+            continue  # shares are of the rows of an element
+        if share > 0.0 and "n_local" in record and abs(used / share / record["n_local"] - 1.0) > 1e-6:
+            raise ValueError(
+                f"{_label(record)} has {record['n_local']:,} local terms, but the step of idata at its place "
+                f"{used / share:,.0f}: give the steps that made idata, in the order of pm.sample."
+            )
+
+
+def _flat(steps: Any) -> list[Any]:
+    """Single steps, in the order in which they move."""
+    result = []
+    for step in steps:
+        parts = step if isinstance(step, list | tuple) else getattr(step, "methods", None)
+        result += [step] if parts is None else _flat(parts)
+    return result
+
+
+def _record(step: Any) -> dict[str, Any]:
+    """Record of one step, as it is written into a result."""
+    if isinstance(step, type) or not hasattr(step, "vars") or not hasattr(step, "stats_dtypes_shapes"):
+        raise TypeError(f"stamp takes step methods, such as AusterityMH([beta]), got {step!r}.")
+    stats = sorted(_RENAMED.get(name, name) for name in step.stats_dtypes_shapes)
+    record = {"step": type(step).__name__, "vars": [str(v.name) for v in step.vars]}
+    return {**record, **getattr(step, "configuration", {}), "stats": stats}

@@ -30,13 +30,7 @@ def mcse(draws: Array, method: str = "mean") -> float:
 def posterior_of(
     idata: Any, var_names: str | Sequence[str] | None = None, *, what: str = "idata"
 ) -> xr.Dataset:
-    """The draws of some variables of the posterior, or of all.
-
-    Raises
-    ------
-    ValueError
-        If there is no posterior, or a variable is not in it.
-    """
+    """The draws of some variables of the posterior, or of all; a `ValueError` for what is not in it."""
     if "posterior" not in getattr(idata, "children", {}):
         raise ValueError(f"{what} has no group posterior: give the result of pm.sample.")
     posterior: xr.Dataset = idata["posterior"].to_dataset()
@@ -54,13 +48,7 @@ def posterior_of(
 def scalars(
     idata: Any, var_names: str | Sequence[str] | None = None, *, what: str = "idata"
 ) -> dict[str, Array]:
-    """Draws of every scalar of the posterior, of shape (chain, draw), by ArviZ's label.
-
-    Raises
-    ------
-    ValueError
-        If there is no posterior, or a variable is not in it.
-    """
+    """Draws of every scalar of the posterior, of shape (chain, draw), by ArviZ's label."""
     found = _labelled(posterior_of(idata, var_names, what=what))
     return {label: np.asarray(own.transpose(*SAMPLE), dtype=np.float64) for label, own in found}
 

@@ -1,14 +1,10 @@
 """Plots of what subsampling did, and of what to expect of it; they need the extra `plots`."""
 
-from pymc_austerity.plots.acceptance_error import plot_acceptance_error
-from pymc_austerity.plots.agreement import plot_agreement
+from pymc_austerity.plots.agreement import plot_agreement, plot_risk
 from pymc_austerity.plots.batch_mean_qq import plot_batch_mean_qq
-from pymc_austerity.plots.batch_sizes import plot_batch_sizes
 from pymc_austerity.plots.bound_schematic import plot_bound_schematic
-from pymc_austerity.plots.data_usage import plot_data_usage
-from pymc_austerity.plots.design_curves import plot_design_curves
-from pymc_austerity.plots.designs import plot_test_designs
-from pymc_austerity.plots.risk import plot_risk
+from pymc_austerity.plots.data_usage import plot_batch_sizes, plot_data_usage
+from pymc_austerity.plots.designs import plot_acceptance_error, plot_design_curves, plot_test_designs
 
 __all__ = [
     "plot_acceptance_error",

@@ -11,9 +11,15 @@ import xarray as xr
 from scipy import stats
 
 from pymc_austerity.diagnostics import Normality, normality
-from pymc_austerity.plots.optional import optional
-from pymc_austerity.plots.panel import Visuals, check_visuals, panel_plot, panels_of
-from pymc_austerity.plots.style import APPROXIMATE, EXACT
+from pymc_austerity.plots.style import (
+    APPROXIMATE,
+    EXACT,
+    Panels,
+    Visuals,
+    check_visuals,
+    optional,
+    panel_plot,
+)
 from pymc_austerity.validation import is_real
 
 _VISUALS = ("band", "line", "points", "title", "xlabel", "ylabel", "figure_title")
@@ -84,14 +90,14 @@ def plot_batch_mean_qq(
     pairs = points.sizes["pair"]
     width = int(_LETTERS * max(6.0, _PANEL * min(pairs, _COLUMNS)))
     verdict = textwrap.wrap(found.reason, width, break_on_hyphens=False)
-    panels = panels_of(
+    panels = Panels(
         points.to_dataset(),
         ["pair"],
+        pairs,
         visuals=visuals,
         plot_collection=plot_collection,
         backend=backend,
         pc_kwargs=pc_kwargs,
-        n_panels=pairs,
         col_wrap=_COLUMNS,
         panel=(_PANEL, _PANEL),
         above=0.2 * len(verdict),

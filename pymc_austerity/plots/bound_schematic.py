@@ -119,22 +119,11 @@ def plot_bound_schematic(
 
 
 class Decision(NamedTuple):
-    """One decision, look by look.
+    """One decision, look by look."""
 
-    Attributes
-    ----------
-    means : ndarray, shape (N,)
-        Of the first 1, 2, ... terms.
-    ends : sequence of int
-        Terms read at each look, up to that which decided.
-    radii : sequence of float
-        Half the width of the interval at each look; 0 once all is read.
-    accepted : bool
-    """
-
-    means: npt.NDArray[np.float64]
-    ends: Sequence[int]
-    radii: Sequence[float]
+    means: npt.NDArray[np.float64]  # (N,): of the first 1, 2, ... terms.
+    ends: Sequence[int]  # terms read at each look, up to that which decided
+    radii: Sequence[float]  # half the width of the interval at each look; 0 once all is read
     accepted: bool
 
 

@@ -1,25 +1,49 @@
-"""`plot_data_usage`: how much of the data each draw read."""
+"""How much of the data was read: `plot_data_usage` over the draws, `plot_batch_sizes` by size."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
-from pymc_austerity.plots.optional import optional
-from pymc_austerity.plots.panel import Visuals, check_visuals, panel_plot, panels_of
-from pymc_austerity.plots.sampler_statistics import sampler_statistics, title
-from pymc_austerity.plots.style import EXACT, colours, percent, short_log_axis
+from pymc_austerity.diagnostics.data_usage import n_local
+from pymc_austerity.diagnostics.samplers import aligned
+from pymc_austerity.plots.style import (
+    APPROXIMATE,
+    EXACT,
+    Panels,
+    Visuals,
+    check_visuals,
+    colours,
+    few_digits,
+    optional,
+    panel_plot,
+    percent,
+    short_log_axis,
+    shown,
+)
+from pymc_austerity.target import Array
 from pymc_austerity.validation import is_whole
 
-_VISUALS = ("blocks", "mean", "title", "xlabel", "ylabel", "yscale", "legend")
+_OVER_DRAWS = ("blocks", "mean", "title", "xlabel", "ylabel", "yscale", "legend")
+_OF_SIZES = ("histogram", "mean", "total", "title", "xlabel", "ylabel", "xscale", "yscale")
 # Block means that differ by more than this factor are drawn on a logarithmic axis.
 _WIDE = 10.0
 
 
-@panel_plot(_VISUALS, dimension="sampler")
+def sampler_statistics(idata: Any, base: str, *others: str) -> tuple[xr.Dataset, list[str]]:
+    """Statistics with dims (sampler, chain, draw), and the name of each sampler."""
+    stats = aligned(idata, base, *others)
+    names = [str(name) for name in stats["sampler"].values]
+    if 0 in stats.sizes.values():
+        raise ValueError(f"idata must have at least one draw of {base}, got {dict(stats.sizes)}.")
+    if np.isnan(stats[base].values).all():
+        raise ValueError(f"{base} is NaN in all draws: no step recorded it.")
+    return stats.assign_coords(sampler=np.arange(len(names))).transpose("sampler", "chain", "draw"), names
+
+
+@panel_plot(_OVER_DRAWS, dimension="sampler")
 def plot_data_usage(
     idata: Any,
     *,
@@ -74,27 +98,27 @@ def plot_data_usage(
     """
     if not is_whole(n_blocks) or n_blocks < 1:
         raise ValueError(f"n_blocks must be a positive integer, got {n_blocks!r}.")
-    check_visuals(visuals, _VISUALS)
+    check_visuals(visuals, _OVER_DRAWS)
     azp = optional("arviz_plots")
     stats, names = sampler_statistics(idata, "fraction_used")
     shares = stats["fraction_used"]
     blocks = _block_means(100.0 * shares, n_blocks)
     means = shares.mean(("chain", "draw"))
     titles = [
-        title(name, "not recorded" if np.isnan(mean) else f"mean {percent(mean)} (dashed)")
+        f"{shown(name)}\n" + ("not recorded" if np.isnan(mean) else f"mean {percent(mean)} (dashed)")
         for name, mean in zip(names, means.values, strict=True)
     ]
     n_chains = shares.sizes["chain"]
     pc_kwargs.setdefault("aes", {"color": ["chain"]})
     pc_kwargs.setdefault("color", colours(n_chains))
-    panels = panels_of(
+    panels = Panels(
         blocks.to_dataset(),
         ["sampler"],
+        shares.sizes["sampler"],
         visuals=visuals,
         plot_collection=plot_collection,
         backend=backend,
         pc_kwargs=pc_kwargs,
-        n_panels=shares.sizes["sampler"],
     )
     # A line through one point cannot be seen.
     single = blocks.sizes["block"] == 1
@@ -103,15 +127,8 @@ def plot_data_usage(
     average = (100.0 * means).rename("data_usage")
     panel = blocks.isel(block=0, chain=0, plot_axis=0, drop=True).fillna(0.0)
     whole = {"ignore_aes": "all", "data": panel}
-    panels.draw(
-        "mean",
-        azp.visuals.hline,
-        data=average,
-        color=EXACT,
-        linestyle="--",
-        width=1.2,
-        ignore_aes="all",
-    )
+    dashed = {"color": EXACT, "linestyle": "--", "width": 1.2, "ignore_aes": "all"}
+    panels.draw("mean", azp.visuals.hline, data=average, **dashed)
     texts = xr.DataArray(titles, dims="sampler", coords={"sampler": shares["sampler"]})
     panels.draw_title(texts, size=11, **whole)
     panels.draw("xlabel", azp.visuals.labelled_x, text="draw", **whole)
@@ -149,13 +166,145 @@ def _block_means(shares: xr.DataArray, n_blocks: int) -> xr.DataArray:
 def _scale(da: xr.DataArray, target: Any) -> None:
     """A logarithmic axis for wide ranges, else one that starts at zero."""
     visuals = optional("arviz_plots").visuals
-    low, high = _limits(da.sel(plot_axis="y").values)
+    values = da.sel(plot_axis="y").values
+    known = values[~np.isnan(values)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     if low > 0.0 and high > _WIDE * low:
         visuals.set_yscale(da, target, "log")
     else:
         visuals.set_ylim(da, target, (0.0, 1.08 * high if high > 0.0 else 1.0))
 
 
-def _limits(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+@panel_plot(_OF_SIZES, dimension="sampler")
+def plot_batch_sizes(
+    idata: Any,
+    *,
+    bins: int = 30,
+    visuals: Visuals = None,
+    plot_collection: Any = None,
+    backend: str | None = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Histogram of the terms read per transition on logarithmic axes: one panel for each sampler.
+
+    Parameters
+    ----------
+    idata : DataTree
+        What `pymc.sample` returned: the statistics `n_used` and `fraction_used` of the group `sample_stats`,
+        with dims (chain, draw) or (chain, draw, sampler).
+    bins : int >= 1, default 30
+        Bins of equal width in the logarithm; between whole numbers there is at most one edge.
+    panel_parameters
+
+    Returns
+    -------
+    PlotCollection
+
+    Raises
+    ------
+    ImportError
+        If the libraries of the extra `plots` are not installed.
+    ValueError
+        If `idata` has no such statistics, or `bins` is not a positive integer.
+
+    Notes
+    -----
+    The height is a density, the share of the draws for each possible size, so that a power law is a
+    straight line whatever the bins (figure 2 of Seita et al. 2017 has such tails). The dashed line is the
+    mean, the solid one N. Draws that read nothing cannot be drawn on this axis; the title counts them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz as az
+    >>> from pymc_austerity.plots import plot_batch_sizes
+    >>> n_used = np.random.default_rng(1).choice([500.0, 1000.0, 5000.0], size=(2, 1000))
+    >>> stats = {"n_used": n_used, "fraction_used": n_used / 10_000}
+    >>> pc = plot_batch_sizes(az.from_dict({"posterior": {"a": n_used}, "sample_stats": stats}))
+    >>> pc.get_target("n_used", {"sampler": 0}).get_xscale()
+    'log'
+    """
+    if not is_whole(bins) or bins < 1:
+        raise ValueError(f"bins must be a positive integer, got {bins!r}.")
+    check_visuals(visuals, _OF_SIZES)
+    azp = optional("arviz_plots")
+    stats, names = sampler_statistics(idata, "n_used", "fraction_used")
+    n_used = stats["n_used"]
+    total = n_local(idata, stats).rename("n_used")
+    mean = n_used.mean(("chain", "draw"))
+    titles = [
+        f"{shown(name)}\n{_summary(values, float(n))}"
+        for name, values, n in zip(names, n_used.values, total.values, strict=True)
+    ]
+    panels = Panels(
+        n_used.to_dataset(),
+        ["sampler"],
+        n_used.sizes["sampler"],
+        visuals=visuals,
+        plot_collection=plot_collection,
+        backend=backend,
+        pc_kwargs=pc_kwargs,
+    )
+    panels.draw("xscale", azp.visuals.set_xscale, scale="log", ignore_aes="all")
+    panels.draw("yscale", azp.visuals.set_yscale, scale="log", ignore_aes="all")
+    # Above the bars, which arviz-plots draws over vertical lines.
+    line = {"ignore_aes": "all", "width": 1.6, "zorder": 3} if panels.backend == "matplotlib" else {}
+    panels.draw("histogram", _histogram, bins=bins, color=APPROXIMATE, alpha=0.55, ignore_aes="all")
+    dashed = {"color": APPROXIMATE, "linestyle": "--", **line}
+    panels.draw("mean", azp.visuals.vline, data=mean.where(mean > 0.0), **dashed)
+    panels.draw("total", azp.visuals.vline, data=total, color=EXACT, **line)
+    panel = mean.fillna(0.0)
+    texts = xr.DataArray(titles, dims="sampler", coords={"sampler": n_used["sampler"]})
+    whole = {"ignore_aes": "all", "data": panel}
+    panels.draw_title(texts, size=11, **whole)
+    panels.draw("xlabel", azp.visuals.labelled_x, text="terms read per transition", **whole)
+    panels.draw("ylabel", azp.visuals.labelled_y, text="share of draws per term", **whole)
+    if panels.backend == "matplotlib":
+        panels.draw("xscale", lambda da, target, **_: short_log_axis(target.xaxis), ignore_aes="all")
+    return panels.collection
+
+
+def log_histogram(values: Array, bins: int) -> tuple[Array, Array]:
+    """Densities (n,) of positive numbers over all that are not NaN, and edges (n + 1,) of even logarithms."""
     known = values[~np.isnan(values)]
-    return (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    positive = known[known > 0.0]
+    low, high = positive.min(), positive.max()
+    unit = _common_divisor(positive)
+    if unit:
+        # Edges between multiples: else bins of one size would hold two sizes, one or none.
+        ends = np.geomspace(low / unit - 0.5, high / unit + 0.5, bins + 1)
+        edges = unit * (np.unique(np.round(ends + 0.5)) - 0.5)
+    else:
+        edges = np.geomspace(low / 1.02, high * 1.02, bins + 1)
+    counts = np.histogram(positive, edges)[0]
+    return counts / len(known) / np.diff(edges), edges
+
+
+def _common_divisor(sizes: Array) -> int:
+    """Size of the batches that add up to `sizes`; the last one, up to N, may be shorter. 0 for means."""
+    if not np.array_equal(sizes, np.round(sizes)):
+        return 0
+    distinct = np.unique(sizes).astype(np.int64)
+    return int(np.gcd.reduce(distinct[:-1])) if len(distinct) > 1 else int(distinct[0])
+
+
+def _histogram(da: xr.DataArray, target: Any, *, bins: int, **keywords: Any) -> Any:
+    """Bars, if anything was read."""
+    if not np.any(da.values > 0.0):
+        return None
+    density, edges = log_histogram(da.values.ravel(), bins)
+    backend = optional("arviz_plots.plot_collection").backend_from_object(target)
+    # A logarithmic axis has no zero to stand on: the lowest bar is to have a height.
+    backend.ylim((0.4 * density[density > 0.0].min(), 2.0 * density.max()), target)
+    return backend.hist(density, edges[:-1], edges[1:], target, **keywords)
+
+
+def _summary(values: Array, total: float) -> str:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return "not recorded"
+    text = f"mean {few_digits(known.mean())} (dashed)"
+    if not np.isnan(total):
+        text += f", N = {total:,.0f}"
+    empty = np.mean(known == 0.0)
+    return text + (f"\n{percent(empty)} of the draws read none" if empty else "")

@@ -1,4 +1,4 @@
-"""`plot_test_designs`: what designing the test is worth."""
+"""Designs of the sequential test: error, data usage, and what they do to acceptance probabilities."""
 
 from __future__ import annotations
 
@@ -6,11 +6,183 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pymc_austerity.design import Design, optimal_design
+from pymc_austerity.design import Design, data_usage, error, optimal_design
 from pymc_austerity.design.acceptance import decision_errors
-from pymc_austerity.plots.pairs import Pairs, read_pairs
-from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, panels, tidy
+from pymc_austerity.design.optimal import moves_of
+from pymc_austerity.plots.style import APPROXIMATE, EXACT, LIMIT, colours, panels, tidy
+from pymc_austerity.validation import is_real
+
+_LINESTYLES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+
+def plot_acceptance_error(
+    pairs: Any,
+    *,
+    batch_size: int,
+    epsilon: float,
+    boundary: float = 0.5,
+    N: int | None = None,
+    ax: Any = None,
+) -> Any:
+    r"""Error in the acceptance probability of proposed moves against their exact one.
+
+    Parameters
+    ----------
+    pairs : DataTree or object
+        A DataTree with the group `log_ratios`, as `probe` makes it; or anything with arrays `mu` (log
+        acceptance ratio for each term) and `sigma_l` (standard deviation of the terms, divisor N), of shape
+        (n_pairs,).
+    batch_size : int >= 2
+        Terms in the first batch, m.
+    epsilon : float in (0, 0.5]
+        Tolerance of the test.
+    boundary : float in [0.5, 1], default 0.5
+        Shape of the boundary, 0.5 for Pocock's.
+    N : int, default None
+        The number of local terms; None if `pairs` knows it.
+    ax : sequence of 2 matplotlib Axes, default None
+        Where to draw; None for a new figure.
+
+    Returns
+    -------
+    ndarray of 2 matplotlib Axes
+        Of the errors, and of the probabilities.
+
+    Raises
+    ------
+    ImportError
+        If the libraries of the extra `plots` are not installed.
+    ValueError
+        If a parameter is out of its range, or N is not known.
+
+    Notes
+    -----
+    Figures 11 and 12 of Korattikara et al. (2014). Circles are Delta = P_a,eps - P_a (equation 24), crosses
+    the expected probability of a wrong decision over u, E_u\|E\|, in which nothing cancels. Dashed lines are
+    the bound on both, the error in the worst case, where the mean equals the threshold.
+
+    *When it fails*: the theory supposes normal batch means; see `plot_batch_mean_qq`.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> from pymc_austerity.plots import plot_acceptance_error
+    >>> pairs = SimpleNamespace(mu=np.linspace(-3, 1, 9) / 10_000, sigma_l=np.full(9, 0.01))
+    >>> axes = plot_acceptance_error(pairs, batch_size=500, epsilon=0.05, N=10_000)
+    >>> axes[1].get_ylabel()
+    'subsampled acceptance probability'
+    """
+    moves = read_pairs(pairs, N)
+    errors = decision_errors(*moves, batch_size, epsilon, boundary)
+    delta, wrong = errors.signed, errors.absolute
+    worst = float(error(0.0, batch_size / moves.N, epsilon, boundary=boundary))
+    exact = np.exp(np.minimum(moves.N * moves.mu, 0.0))  # probabilities of acceptance
+    axes = panels(ax, 2)
+    left, right = axes
+    left.axhline(0.0, color=EXACT, linewidth=0.8)
+    left.plot(exact, delta, "o", color=APPROXIMATE, markerfacecolor="none", label="$\\Delta$, error in $P_a$")
+    left.plot(exact, wrong, "x", color=LIMIT, label="$E_u|\\mathcal{E}|$, wrong decisions")
+    for sign in (1.0, -1.0):
+        left.axhline(sign * worst, color=EXACT, linestyle="--", label="worst case" if sign > 0.0 else None)
+    left.set_ylim(-1.7 * worst, 1.7 * worst) if worst > 0.0 else None
+    left.set_ylabel("error in the acceptance probability")
+    left.set_title(f"m = {batch_size:,} of N = {moves.N:,}, $\\epsilon$ = {epsilon:g}", fontsize=11)
+    left.legend(fontsize=9, loc="upper left", ncols=3, columnspacing=1.0, handletextpad=0.4)
+    right.plot([0.0, 1.0], [0.0, 1.0], color=EXACT, linestyle="--", linewidth=1.0, label="no error")
+    right.plot(exact, exact + delta, "o", color=APPROXIMATE, markerfacecolor="none", label="proposed moves")
+    right.set_ylim(-0.03, 1.03)
+    right.set_ylabel("subsampled acceptance probability")
+    right.set_title(f"mean of |$\\Delta$| = {np.abs(delta).mean():.2g}", fontsize=11)
+    right.legend(fontsize=9, loc="upper left")
+    for panel in axes:
+        panel.set_xlabel("exact acceptance probability, $P_a$")
+        panel.set_xlim(-0.03, 1.03)
+    tidy(axes)
+    return np.array(axes, dtype=object)
+
+
+def plot_design_curves(
+    pi_1: float,
+    epsilons: float | Sequence[float] = (0.01, 0.05, 0.1),
+    *,
+    boundaries: float | Sequence[float] = 0.5,
+    mu_std: npt.ArrayLike | None = None,
+    ax: Any = None,
+) -> Any:
+    r"""Error and data usage of the sequential t-test against the distance of the mean from the threshold.
+
+    Parameters
+    ----------
+    pi_1 : float in (0, 1]
+        Share of the data in the first batch, m / N.
+    epsilons : float or sequence of float in (0, 0.5], default (0.01, 0.05, 0.1)
+        Tolerances of the test: a colour for each.
+    boundaries : float or sequence of float in [0.5, 1], default 0.5
+        Shapes of the boundary, 0.5 for Pocock's: a line style for each.
+    mu_std : array-like of float, default None
+        Standardised distances \|mean - psi\| sqrt(N - 1) / sigma_l; None for 121 values from 0 to 6.
+    ax : sequence of 2 matplotlib Axes, default None
+        Where to draw; None for a new figure.
+
+    Returns
+    -------
+    ndarray of 2 matplotlib Axes
+        Of the error, and of the data usage.
+
+    Raises
+    ------
+    ImportError
+        If the libraries of the extra `plots` are not installed.
+    ValueError
+        If a parameter is out of its range.
+
+    Notes
+    -----
+    Figures 1 and 10 of Korattikara et al. (2014), from `design.error` and `design.data_usage`. Dashed lines
+    are the worst case, a mean that equals the threshold.
+
+    Examples
+    --------
+    >>> from pymc_austerity.plots import plot_design_curves
+    >>> axes = plot_design_curves(0.05, [0.01, 0.2])
+    >>> [ax.get_ylabel() for ax in axes]
+    ['probability of a wrong decision', 'expected data read (% of N)']
+    """
+    x = np.linspace(0.0, 6.0, 121) if mu_std is None else np.asarray(mu_std, dtype=float)
+    if x.ndim != 1 or len(x) < 2 or not np.isfinite(x).all():
+        raise ValueError(f"mu_std must be at least two finite numbers, got shape {x.shape}.")
+    tolerances, shapes = _listed(epsilons, "epsilons"), _listed(boundaries, "boundaries")
+    if len(shapes) > len(_LINESTYLES):
+        raise ValueError(f"boundaries must be at most {len(_LINESTYLES)}, got {len(shapes)}.")
+    axes = panels(ax, 2)
+    for epsilon, colour in zip(tolerances, colours(len(tolerances)), strict=True):
+        for boundary, style in zip(shapes, _LINESTYLES, strict=False):
+            label = f"$\\epsilon$ = {epsilon:g}" + (f", boundary {boundary:g}" if len(shapes) > 1 else "")
+            for panel, function, unit in zip(axes, (error, data_usage), (1.0, 100.0), strict=True):
+                y = unit * np.asarray(function(x, pi_1, epsilon, boundary=boundary))
+                worst = unit * float(function(0.0, pi_1, epsilon, boundary=boundary))
+                panel.plot(x, y, color=colour, linestyle=style, label=label)
+                panel.axhline(worst, color=colour, linestyle="--", linewidth=0.8, alpha=0.7)
+    for panel, name in zip(
+        axes, ("probability of a wrong decision", "expected data read (% of N)"), strict=True
+    ):
+        panel.set_xlabel("distance of the mean from the threshold, $|\\mu_{std}|$")
+        panel.set_ylabel(name)
+        panel.set_ylim(bottom=0.0)
+    axes[0].set_title(f"first batch {100 * pi_1:g} % of N; dashed: worst case", fontsize=11)
+    tidy(axes)
+    axes[0].legend(fontsize=9)
+    return np.array(axes, dtype=object)
+
+
+def _listed(values: float | Sequence[float], name: str) -> list[float]:
+    listed = [values] if is_real(values) else list(values)  # type: ignore[arg-type]
+    if not listed:
+        raise ValueError(f"{name} must be at least one number, got none.")
+    return listed
 
 
 def plot_test_designs(
@@ -89,11 +261,12 @@ def plot_test_designs(
     axes = panels(ax, 2)
     axes[0].plot(targets, targets, color=EXACT, linestyle="--", linewidth=1.0, label="target")
     looks = zip(("o", "^", "s"), (APPROXIMATE, "#e9a03b", LIMIT), strict=True)
-    for (name, design), (marker, unwhiten) in zip(ways.items(), looks, strict=True):
-        found = [_judge(design(float(t)), test) for t in targets]
-        style = {"color": unwhiten, "marker": marker, "markerfacecolor": "none", "label": name}
-        axes[0].plot(targets, [j.error for j in found], **style)
-        axes[1].plot(targets, [100.0 * j.data_usage for j in found], **style)
+    for (name, design), (marker, colour) in zip(ways.items(), looks, strict=True):
+        designs = [design(float(t)) for t in targets]
+        found = [decision_errors(*test, d["batch_size"], d["epsilon"], d["boundary"]) for d in designs]
+        style = {"color": colour, "marker": marker, "markerfacecolor": "none", "label": name}
+        axes[0].plot(targets, [float(np.abs(errors.signed).mean()) for errors in found], **style)
+        axes[1].plot(targets, [100.0 * float(errors.data_usage.mean()) for errors in found], **style)
     for panel in axes:
         panel.set_xscale("log")
         panel.set_xlabel("target error in the acceptance probability")
@@ -108,16 +281,6 @@ def plot_test_designs(
     return np.array(axes, dtype=object)
 
 
-class _Judgement(NamedTuple):
-    error: float
-    data_usage: float
-
-
-def _judge(design: Design, moves: Pairs) -> _Judgement:
-    errors = decision_errors(*moves, design["batch_size"], design["epsilon"], design["boundary"])
-    return _Judgement(float(np.abs(errors.signed).mean()), float(errors.data_usage.mean()))
-
-
 def _split(pairs: Any, test_pairs: Any, N: int | None) -> tuple[Pairs, Pairs]:
     """Moves to design on, and others to judge on."""
     train = read_pairs(pairs, N)
@@ -128,7 +291,22 @@ def _split(pairs: Any, test_pairs: Any, N: int | None) -> tuple[Pairs, Pairs]:
         return train, test
     if len(train.mu) < 2:
         raise ValueError(f"pairs must be at least two moves to hold one out, got {len(train.mu)}.")
-    return (
-        Pairs(train.mu[::2], train.sigma_l[::2], train.N),
-        Pairs(train.mu[1::2], train.sigma_l[1::2], train.N),
-    )
+    one, other = (Pairs(train.mu[k::2], train.sigma_l[k::2], train.N) for k in (0, 1))
+    return one, other
+
+
+class Pairs(NamedTuple):
+    """Log ratios of proposed moves."""
+
+    mu: npt.NDArray[np.float64]  # (n_pairs,): log acceptance ratio for each term
+    sigma_l: npt.NDArray[np.float64]  # (n_pairs,): standard deviation of the terms (divisor N)
+    N: int
+
+
+def read_pairs(pairs: Any, N: int | None) -> Pairs:
+    """Read a DataTree with the group `log_ratios`, or an object with `mu` and `sigma_l`."""
+    if pairs is None:
+        raise ValueError("pairs must be given: `pymc_austerity.probe(model, step)` collects them.")
+    moves, n_local = moves_of(pairs, N)
+    assert moves is not None
+    return Pairs(*moves, n_local)

@@ -1,21 +1,42 @@
-"""Colours and panels that all plots share."""
+"""Colours, axes and panels that all plots share; their libraries are imported when a plot is drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from pymc_austerity.plots.optional import optional
+from pymc_austerity.extras import imported
 
 APPROXIMATE, EXACT, LIMIT = "#c1440e", "#444444", "#2a6f97"
 """What was computed from subsamples; what is exact; bounds and targets."""
 
 CYCLE = ("#c1440e", "#2a6f97", "#e9a03b", "#4c956c", "#7b4b94", "#8c8c8c")
-"""For lines without such a meaning: distinct also in grey and to most unwhiten-blind eyes."""
+"""For lines without such a meaning: distinct also in grey and to most colour-blind eyes."""
 
-_LONGEST = 44
+_LONGEST = 44  # letters of a name
+
+Visuals = Mapping[str, Mapping[str, Any] | bool] | None
+
+_MARK = "panel_parameters"
+_PARAMETERS = """\
+visuals : mapping, default None
+    {keywords}
+plot_collection : PlotCollection, default None
+    {panels}
+backend : str, default None
+    Plotting library, as ArviZ names it; None for that in ``arviz.rcParams["plot.backend"]``.
+**pc_kwargs
+    Given to ``arviz_plots.PlotCollection.wrap``."""
+
+
+def optional(name: str) -> Any:
+    """Import `name`, or say which extra installs it."""
+    return imported(name, "Plots", "plots")
 
 
 def colours(n: int) -> list[str]:
@@ -78,3 +99,103 @@ def short_log_axis(axis: Any) -> None:
     axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def panel_plot[**P, R](
+    visuals: Sequence[str], dimension: str | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Document the parameters that all panel plots share, where a docstring says `panel_parameters`.
+
+    Visuals are those of the plot; given panels must have the dimension.
+    """
+    names = f"Keywords, or False, for {', '.join(f'`{name}`' for name in visuals)}."
+    text = _PARAMETERS.format(
+        keywords=textwrap.fill(names, 102, subsequent_indent="    "),
+        panels="Panels to draw into" + (f", with the dimension `{dimension}`." if dimension else "."),
+    )
+
+    def documented(function: Callable[P, R]) -> Callable[P, R]:
+        if function.__doc__ is not None:  # python -OO has none
+            function.__doc__ = function.__doc__.replace(f"    {_MARK}", textwrap.indent(text, "    "), 1)
+        return function
+
+    return documented
+
+
+class Panels:
+    """The panels of a plot, and what the user wants to see in them.
+
+    They are in the user's collection, or in a new one: of a size in inches, with room `above` them.
+    """
+
+    def __init__(
+        self,
+        data: xr.Dataset,
+        facet: Sequence[str],
+        n_panels: int,
+        *,
+        visuals: Visuals,
+        plot_collection: Any,
+        backend: str | None,
+        pc_kwargs: Mapping[str, Any],
+        col_wrap: int = 3,
+        panel: tuple[float, float] = (4.8, 3.4),
+        above: float = 0.0,
+    ) -> None:
+        self.collection, self._visuals = plot_collection, visuals or {}
+        if plot_collection is not None:
+            return
+        azp = optional("arviz_plots")
+        backend = backend or str(optional("arviz_base").rcParams["plot.backend"])
+        given = dict(pc_kwargs)
+        col_wrap = given.pop("col_wrap", col_wrap)
+        columns, rows = min(n_panels, col_wrap), math.ceil(n_panels / col_wrap)
+        size = max(columns * panel[0], 6.0), rows * panel[1] + above
+        figure: dict[str, Any] = {"figsize": size, "figsize_units": "inches"}
+        if backend == "matplotlib":
+            optional("matplotlib.pyplot")
+            figure["layout"] = "constrained"
+        figure |= given.pop("figure_kwargs", {})
+        self.collection = azp.PlotCollection.wrap(
+            data, cols=list(facet), col_wrap=col_wrap, backend=backend, figure_kwargs=figure, **given
+        )
+
+    @property
+    def backend(self) -> str:
+        """Plotting library of the panels."""
+        return str(self.collection.backend)
+
+    def shows(self, name: str) -> bool:
+        """Whether the user has not switched a visual off."""
+        return self._visuals.get(name, True) is not False
+
+    def keywords(self, name: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
+        """Keywords of a visual: those of the user, where they are given."""
+        given = self._visuals.get(name, True)
+        return dict(defaults) | (dict(given) if isinstance(given, Mapping) else {})
+
+    def draw(self, name: str, function: Any, **defaults: Any) -> None:
+        """Map a visual to all panels, unless it is switched off."""
+        if self.shows(name):
+            self.collection.map(function, name, **self.keywords(name, defaults))
+
+    def draw_title(self, text: Any, **defaults: Any) -> None:
+        """Write a title over each panel, from a DataArray or Dataset of strings."""
+        self.draw("title", _title, text=text, **defaults)
+
+    def draw_legend(self, dimension: str, **keywords: Any) -> None:
+        """Add the legend of a dimension, if it is wanted and has colours."""
+        if self.shows("legend") and "color" in self.collection.aes_set:
+            self.collection.add_legend(dimension, **keywords)
+
+
+def check_visuals(visuals: Visuals, known: Sequence[str]) -> None:
+    """Refuse names of visuals that this plot does not have."""
+    for name in visuals or {}:
+        if name not in known:
+            raise ValueError(f"visuals must be named {', '.join(known)}, got {name!r}.")
+
+
+def _title(da: Any, target: Any, *, text: Any, **keywords: Any) -> Any:
+    """Title of a panel from a DataArray of strings."""
+    return optional("arviz_plots").visuals.labelled_title(da, target, text=str(text.item()), **keywords)

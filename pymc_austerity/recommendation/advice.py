@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pymc as pm
-from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
@@ -24,7 +23,7 @@ from pymc_austerity.mode.remainders import Departures
 from pymc_austerity.model.factorisation import Factorisation
 from pymc_austerity.model.graph.log_density import raw_terms
 from pymc_austerity.model.plates.gathers import largest_gather
-from pymc_austerity.recommendation.evidence import Evidence, fits_normal
+from pymc_austerity.recommendation.evidence import Asked, Evidence, fits_normal
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import factorised
 from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
@@ -37,8 +36,9 @@ _NOTHING = "Nothing in the model is in the way"
 _UNKNOWN = "No single parameter was found that is in the way"
 
 
-def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], point: PointType) -> str:
+def instead_of_nuts(evidence: Evidence, asked: Asked) -> str:
     """Advice on what would make another step than `pm.NUTS` suit the model."""
+    model = asked.model
     reason, fact = evidence.unsuitable, evidence.factorisation
     if evidence.plates is not None:
         return (
@@ -46,7 +46,7 @@ def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], 
             "TunaMH() moves effects by few of them"
         )
     if isinstance(reason, FactorisationError):
-        return _of_coupled_rows(reason, model, block, point)
+        return _of_coupled_rows(reason, asked)
     if isinstance(reason, SetUpBudgetError):
         return reason.remedy
     if fact is not None and not fact.n_local:
@@ -70,7 +70,7 @@ def instead_of_nuts(evidence: Evidence, model: pm.Model, block: list[Variable], 
             "Order what can be exchanged (the components of a mixture, by an ordered transform), or give a "
             "sign that is not identified a prior on one side. A step of its own for a parameter does not help"
         )
-    return _of_poor_fit(evidence, model, point)
+    return _of_poor_fit(evidence, asked)
 
 
 def by_element(evidence: Evidence, model: pm.Model) -> str:
@@ -89,24 +89,23 @@ def by_element(evidence: Evidence, model: pm.Model) -> str:
     )
 
 
-def _of_coupled_rows(
-    error: FactorisationError, model: pm.Model, block: list[Variable], point: PointType
-) -> str:
+def _of_coupled_rows(error: FactorisationError, asked: Asked) -> str:
     """Rows of a term need each other: through which parameters?"""
+    model, block, _ = asked
     graph = raw_terms(model, None).get(error.term)
     if graph is None:
         return _UNKNOWN
     used = set(ancestors([graph]))
     inside = [value for value in block if value in used]
     outside = [value for value in block if value not in used]
-    if _can_be_subsampled(model, outside, point):
+    if _can_be_subsampled(asked, outside):
         here, there = _names(model, outside), _names(model, inside)
         return (
             f"A step of its own for {_and(there)} helps the others: step=[recommend(vars={here}), "
-            f"pm.NUTS({_variables(there)})]"
+            f"pm.NUTS([{', '.join(f'model[{name!r}]' for name in there)}])]"
         )
     tried = inside if len(block) > 1 and len(inside) <= _MOST_TRIED else []
-    fixed = [v for v in tried if _can_be_subsampled(model, [b for b in block if b is not v], point, given=v)]
+    fixed = [v for v in tried if _can_be_subsampled(asked, [b for b in block if b is not v], given=v)]
     if fixed:
         return (
             f"With a number in place of {_any(_names(model, fixed))} the rest can be subsampled; a step of "
@@ -118,16 +117,13 @@ def _of_coupled_rows(
     )
 
 
-def _can_be_subsampled(
-    model: pm.Model, block: list[Variable], point: PointType, given: Variable | None = None
-) -> bool:
+def _can_be_subsampled(asked: Asked, part: list[Variable], given: Variable | None = None) -> bool:
     """Has a part of the block local terms of its own? A number takes the place of `given`."""
-    if not block:
+    if not part:
         return False
     try:
-        fact = factorised(
-            checked_options(block, EXACT, control_variate=TAYLOR, model=model), point, check=False
-        )
+        options = checked_options(part, EXACT, control_variate=TAYLOR, model=asked.model)
+        fact = factorised(options, asked.point, check=False)
     except UnsuitableError:
         return False
     return fact.n_local > 0 and not set(_others(fact)) - {given.name if given is not None else None}
@@ -153,14 +149,14 @@ def _of_others(others: list[str], fact: Factorisation, model: pm.Model) -> str:
     return f"Update {_and(names)} in the same step: recommend(vars={sorted({*block, *names})})"
 
 
-def _of_poor_fit(evidence: Evidence, model: pm.Model, point: PointType) -> str:
+def _of_poor_fit(evidence: Evidence, asked: Asked) -> str:
     """The posterior is unlike the normal distribution at its mode: along which parameters?"""
     assert evidence.survey is not None
     found = evidence.survey.found
     assert found is not None
     fact = evidence.survey.factorisation
-    departures = Departures(found, point)
-    names = {value.name: rv.name for rv, value in model.rvs_to_values.items()}
+    departures = Departures(found, asked.point)
+    names = {value.name: rv.name for rv, value in asked.model.rvs_to_values.items()}
     moved = list(dict.fromkeys(fact.coordinate(int(d))[0] for d in np.flatnonzero(found.mode_fit.free)))
     tried = moved if 1 < len(moved) <= _MOST_TRIED else []
     fixed = [
@@ -219,7 +215,3 @@ def _and(names: Sequence[str]) -> str:
 
 def _any(names: Sequence[str]) -> str:
     return " or ".join(map(repr, names[:_MOST_NAMED]))
-
-
-def _variables(names: Sequence[str]) -> str:
-    return f"[{', '.join(f'model[{name!r}]' for name in names)}]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pymc as pm
 from pymc.initial_point import PointType
@@ -40,41 +41,27 @@ _SURROGATE_SPREAD = 1.0
 MOST_ROWS = 0.25
 
 
+class Asked(NamedTuple):
+    """What a step is wanted for: a model, its variables to update together, and where a chain starts."""
+
+    model: pm.Model
+    block: list[Variable]
+    point: PointType
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """Results of the search for a step, in this order; all after the first that fails are None.
+    """Results of the search for a step, in this order; all after the first that fails are None."""
 
-    Attributes
-    ----------
-    factorisation : Factorisation or None
-        The local terms.
-    survey : Survey or None
-        ... and the mode.
-    plan : TunaPlan or None
-        ... and bounds on the remainders, if the normal distribution at the mode fits.
-    unsuitable : UnsuitableError or None
-        Why the model has no local terms or no mode.
-    no_bound : NoBoundError, SetUpBudgetError or None
-        Why there are no bounds.
-    certificate : str
-        Which bounds are known, in words.
-    plates : PlatePlan, CrossedPlan or None
-        Sweeps over a plate, tried out; nothing else is looked for then.
-    no_plate : str
-        Why effects of many groups are no plate, if there are some.
-    budget : float
-        `set_up_budget`.
-    """
-
-    factorisation: Factorisation | None = None
-    survey: Survey | None = None
-    plan: TunaPlan | None = None
-    unsuitable: UnsuitableError | None = None
-    no_bound: NoBoundError | SetUpBudgetError | None = None
-    certificate: str = "not looked for"
-    plates: PlatePlan | CrossedPlan | None = None
-    no_plate: str = ""
-    budget: float = DEFAULT_BUDGET
+    factorisation: Factorisation | None = None  # the local terms,
+    survey: Survey | None = None  # and the mode,
+    plan: TunaPlan | None = None  # and bounds on the remainders, if the normal distribution at the mode fits
+    unsuitable: UnsuitableError | None = None  # why the model has no local terms or no mode
+    no_bound: NoBoundError | SetUpBudgetError | None = None  # why there are no bounds
+    certificate: str = "not looked for"  # which bounds are known, in words
+    plates: PlatePlan | CrossedPlan | None = None  # sweeps, tried out; nothing else is looked for then
+    no_plate: str = ""  # why effects of many groups are no plate, if there are some
+    budget: float = DEFAULT_BUDGET  # `set_up_budget`
 
     @property
     def report(self) -> ModeReport | None:
@@ -82,12 +69,6 @@ class Evidence:
         if self.survey is None or self.survey.found is None:
             return None
         return self.survey.found.mode_fit.report
-
-    @property
-    def n_dim(self) -> int:
-        """D; 0 if there is no factorisation."""
-        fact = self.factorisation
-        return 0 if fact is None else len(vector_of(fact, fact.graph.point))
 
     @property
     def has_many_dimensions(self) -> bool:
@@ -100,10 +81,9 @@ class Evidence:
         return self.survey is not None and isinstance(self.survey.proposal, Surrogate)
 
 
-def gather(
-    model: pm.Model, block: list[Variable], point: PointType, budget: float = DEFAULT_BUDGET
-) -> Evidence:
+def gather(asked: Asked, budget: float = DEFAULT_BUDGET) -> Evidence:
     """Find local terms, mode and bounds for a `TunaMH`; only sweeps over a plate are compiled and tried."""
+    model, block, point = asked
     options = checked_options(
         block,
         EXACT,
@@ -112,7 +92,7 @@ def gather(
         set_up_budget=budget,
         tuna=checked_tuna_options(switch_above=MOST_ROWS),
     )
-    fact, plate = None, None
+    fact, no_plate = None, ""
     try:
         fact = factorised(options, point)
         scratch_folder(fact)  # an error before a long search
@@ -120,10 +100,11 @@ def gather(
         if isinstance(plate, Plates):
             plates = plan_groups(options, point, found=plate)
             return Evidence(fact, plates=plates, certificate=plates.recipe.certificate, budget=budget)
+        no_plate = str(plate) if isinstance(plate, NoPlate) else ""
         surveyed = survey(options, point, certify=False, factorisation=fact)
     except UnsuitableError as error:
-        return Evidence(fact, unsuitable=error, no_plate=_said(plate), budget=budget)
-    evidence = Evidence(fact, surveyed, no_plate=_said(plate), budget=budget)
+        return Evidence(fact, unsuitable=error, no_plate=no_plate, budget=budget)
+    evidence = Evidence(fact, surveyed, no_plate=no_plate, budget=budget)
     if why_not_normal(evidence) is not None:
         return evidence
     try:
@@ -134,15 +115,12 @@ def gather(
     return replace(evidence, plan=plan, certificate=plan.recipe.certificate)
 
 
-def _said(plate: Plates | NoPlate | None) -> str:
-    return str(plate) if isinstance(plate, NoPlate) else ""
-
-
 def why_not_normal(evidence: Evidence) -> str | None:
     """Why a step that is fitted to the mode would not work, or would mix slowly; None if it would do well."""
     if evidence.has_many_dimensions:
-        most = LARGEST_SECOND_ORDER
-        return f"There are {evidence.n_dim:,} dimensions, and {most} at most are moved all at once"
+        fact = evidence.factorisation
+        n_dim = 0 if fact is None else len(vector_of(fact, fact.graph.point))
+        return f"There are {n_dim:,} dimensions, and {LARGEST_SECOND_ORDER} at most are moved all at once"
     if evidence.unsuitable is not None:
         return str(evidence.unsuitable)
     report = evidence.report
@@ -172,3 +150,10 @@ def fits_normal(acceptance: float, spread: float, *, is_hierarchical: bool) -> b
 def first_sentence(message: str) -> str:
     """The first sentence of an error: the fault, without what to do about it."""
     return re.split(r"(?<!\.)\. ", message)[0].rstrip(".")
+
+
+def as_clause(reason: str) -> str:
+    """A sentence without a capital letter, unless it begins with a name."""
+    first = reason.split(" ")[0]
+    is_word = first.isalpha() and first[0].isupper() and first[1:].islower()
+    return (reason[0].lower() + reason[1:] if is_word or first == "A" else reason).rstrip(".")

@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
-from pymc.initial_point import PointType
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 
-from pymc_austerity.exceptions import FactorisationError, SelfCheckError, SubsamplingWarning, warn
+from pymc_austerity.exceptions import (
+    FactorisationError,
+    SelfCheckError,
+    SubsamplingWarning,
+    UnsuitableError,
+    warn,
+)
 from pymc_austerity.model.checks import explained, refuse_data, require_start, warn_of_long_deterministics
+from pymc_austerity.model.factorisation import FEWEST_IF_SLOW
 from pymc_austerity.model.factorise import model_of, value_variables
 from pymc_austerity.model.graph.many import many_graphs
-from pymc_austerity.model.starting_point import initial_point as default_point
+from pymc_austerity.model.plates.plate_model import PlateModel
+from pymc_austerity.model.starting_point import initial_point
 from pymc_austerity.progress import stage, watched
-from pymc_austerity.recommendation.announcement import announce
-from pymc_austerity.recommendation.choice import choose
-from pymc_austerity.recommendation.evidence import Evidence, gather
-from pymc_austerity.recommendation.mixing import that_mixes
-from pymc_austerity.recommendation.nuts import NUTS
-from pymc_austerity.step_methods.messages import refuse_discrete
+from pymc_austerity.recommendation.choice import (
+    NUTS,
+    Choice,
+    blank_record,
+    by_nuts,
+    choose,
+    of_plate,
+    why_no_gradient,
+)
+from pymc_austerity.recommendation.evidence import MOST_ROWS, Asked, Evidence, as_clause, gather
+from pymc_austerity.step_methods.messages import few_digits, refuse_discrete
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.mixing_pilot import Mixing, warn_of_poor_mixing
+from pymc_austerity.step_methods.metropolis.options import checked_options
+from pymc_austerity.step_methods.metropolis.plate_plan import plan_plates
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR, checked_tuna_options
+from pymc_austerity.step_methods.recommendation import Recommendation
 from pymc_austerity.work import DEFAULT_BUDGET, budgeted, checked_budget
+
+# Below PyMC's logger, which shows messages as `pm.sample` does.
+logger = logging.getLogger("pymc.austerity")
+
+_MOST_NAMED = 5
+# Less than this speaks against a plate. Where groups hardly differ a pilot of the block is too confident, so
+# that a plate with half of its effective draws is preferred.
+_ENOUGH, _HALF = 0.02, 0.5
 
 
 def recommend(
@@ -142,13 +170,13 @@ def recommend(
     budget = checked_budget(set_up_budget)
     with watched("recommend", bool(progressbar)), many_graphs(), explained(model), budgeted(budget):
         stage("reading the model")
-        point = default_point(model)
-        warn_of_long_deterministics(model, point)
+        asked = Asked(model, block, initial_point(model))
+        warn_of_long_deterministics(model, asked.point)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SubsamplingWarning)  # also where they are errors
-            evidence = _evidence(model, block, point, budget)
-        choice = choose(evidence, model, block, point, approximate=bool(approximate))
-        choice, step = that_mixes(choice, evidence, model, block, point)
+            evidence = _evidence(asked, budget)
+        choice = choose(evidence, asked, approximate=bool(approximate))
+        choice, step = _that_mixes(choice, evidence, asked)
     if choice.is_of_search:
         for told in caught:
             warnings.warn_explicit(told.message, told.category, told.filename, told.lineno)
@@ -161,24 +189,102 @@ def recommend(
         )
     step.recommendation = choice.why
     if verbose:
-        announce(choice.why)
+        logger.info("%s", _announcement(choice.why))
     return step
 
 
-def _evidence(model: pm.Model, block: list[Variable], point: PointType, budget: float) -> Evidence:
+def _evidence(asked: Asked, budget: float) -> Evidence:
     """Evidence about the block; an error if no chain could start."""
+    model, point = asked.model, asked.point
     try:
-        evidence = gather(model, block, point, budget)
+        evidence = gather(asked, budget)
     except SelfCheckError:  # a defect, unless it is the data that are impossible
         require_start(model, point)
         raise
     if evidence.plan is None and evidence.no_bound is None:  # no step of this package will do
-        if isinstance(evidence.unsuitable, FactorisationError) and _is_random(model):
-            raise evidence.unsuitable
+        if isinstance(evidence.unsuitable, FactorisationError):
+            sources = graph_inputs([model.logp()])
+            if any(isinstance(source.type, RandomType) for source in sources):  # such as of pm.Minibatch
+                raise evidence.unsuitable
         require_start(model, point)
     return evidence
 
 
-def _is_random(model: pm.Model) -> bool:
-    """Does the log density contain random draws?"""
-    return any(isinstance(source.type, RandomType) for source in graph_inputs([model.logp()]))
+def _that_mixes(choice: Choice, evidence: Evidence, asked: Asked) -> tuple[Choice, SubsampledStep | NUTS]:
+    """The chosen step, tried out on a pilot run; a small plate or `pm.NUTS` if that mixes badly."""
+    step = choice.make()
+    mixing = step.try_out(asked.point) if isinstance(step, SubsampledStep) else None
+    if not isinstance(step, SubsampledStep) or mixing is None:
+        return choice, step
+    told = choice._replace(why=choice.why._replace(mixing=mixing))
+    slow = (
+        f"with {choice.why.step} {mixing.n_draws:,} draws of a pilot run were worth about "
+        f"{few_digits(mixing.effective)} independent ones of {step.name_of(mixing.dimension)}"
+    )
+    is_plate = evidence.plates is not None
+    if not is_plate and mixing.is_doubtful and evidence.is_hierarchical:
+        better = _small_plate(slow, mixing, evidence, asked)
+        if better is not None:
+            return better
+    if mixing.efficiency >= _ENOUGH if is_plate else not mixing.is_poor:
+        return told, step
+    if why_no_gradient(asked.model, asked.block) is not None:
+        warn_of_poor_mixing(mixing, step.name_of(mixing.dimension), is_plate=is_plate)
+        return told, step
+    choice = by_nuts(evidence, blank_record(evidence, asked), asked, slow)
+    return choice, choice.make()
+
+
+def _small_plate(
+    slow: str, of_block: Mixing, evidence: Evidence, asked: Asked
+) -> tuple[Choice, SubsampledStep | NUTS] | None:
+    """Sweeps over the effects of a few groups, if there are some, and they mix better."""
+    fact, point = evidence.factorisation, asked.point
+    assert fact is not None
+    options = checked_options(
+        asked.block,
+        EXACT,
+        control_variate=TAYLOR,
+        model=asked.model,
+        set_up_budget=evidence.budget,
+        tuna=checked_tuna_options(switch_above=MOST_ROWS),
+    )
+    options = replace(options, fewest_groups=FEWEST_IF_SLOW)
+    try:
+        found = plate_for(options, fact, point)
+        if not isinstance(found, PlateModel):
+            return None
+        plan = plan_plates(options, point, found)
+    except UnsuitableError:
+        return None
+    other = of_plate(plan, blank_record(evidence, asked), point)
+    if other is None:
+        return None
+    step = other.make()
+    assert isinstance(step, SubsampledStep)
+    mixing = step.try_out(point)
+    if mixing is None or mixing.efficiency < max(_ENOUGH, _HALF * of_block.efficiency):
+        return None
+    why = other.why._replace(reason=f"{other.why.reason}; {slow}", mixing=mixing)
+    return other._replace(why=why), step
+
+
+def _announcement(why: Recommendation) -> str:
+    """The step, its variables and its rows; for a fallback also the reason, and what would do better."""
+    name = why.step.partition("(")[0]
+    begin = f"recommend: {name} for {_variables(why)}"
+    if why.rows is None:
+        return f"{begin}, because {as_clause(why.reason)}. {why.otherwise}"
+    is_all = why.n_local is not None and why.rows >= why.n_local
+    rows = f"{'all' if is_all else f'{few_digits(why.rows)} of'} {why.n_local:,} rows a draw"
+    if name == "TunaMH":
+        return f"{begin}: {rows}"
+    return f"{begin}: {rows}, because {as_clause(why.reason)}. {why.otherwise}"
+
+
+def _variables(why: Recommendation) -> str:
+    if why.rows is None and not why.others:
+        return "all variables"
+    named = ", ".join(why.vars[:_MOST_NAMED])
+    others = len(why.vars) - _MOST_NAMED
+    return named if others <= 0 else f"{named} and {others} other{'s' if others > 1 else ''}"

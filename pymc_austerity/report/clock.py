@@ -1,12 +1,55 @@
-"""A clock that rides along with `pymc.sample`, and stops a chain when its budget is spent."""
+"""Budgets of steps, the clock that stops a chain when its budget is spent, and interrupts by the user."""
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal, get_args
 
-from pymc_austerity.report.budget import Budget
+from pymc_austerity.validation import is_real, is_whole
+
+Kind = Literal["seconds", "terms", "draws"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Positive amount that all chains of a step together may spend after tuning; draws are of each chain."""
+
+    kind: Kind
+    amount: float
+
+    def for_chain(self, chains: int) -> float:
+        """Amount that one of `chains` chains may spend."""
+        return self.amount if self.kind == "draws" else self.amount / chains
+
+    def __str__(self) -> str:
+        if self.kind == "draws":
+            return f"{self.amount:,.0f} draws of each chain"
+        number = f"{self.amount:,.0f}" if self.amount >= 100 else f"{self.amount:.3g}"
+        if self.kind == "terms":
+            return f"{number} local terms"
+        return f"{number} second{'' if number == '1' else 's'}"
+
+
+def budget_of(given: Any, name: str = "budget") -> Budget:
+    """Check what was given as `budget`: seconds, or a dict with one kind and its amount."""
+    pairs = {"seconds": given} if is_real(given) else given
+    if not isinstance(pairs, Mapping) or len(pairs) != 1 or next(iter(pairs)) not in get_args(Kind):
+        raise TypeError(
+            f'{name} must be a number of seconds, {{"seconds": s}}, {{"terms": n}} or {{"draws": n}}, '
+            f"got {given!r}."
+        )
+    kind, amount = next(iter(pairs.items()))
+    if kind == "draws" and (not is_whole(amount) or amount < 1):
+        raise ValueError(f"{name}: draws must be a positive integer, got {amount!r}.")
+    if not is_real(amount) or not 0.0 < amount < float("inf"):
+        raise ValueError(f"{name}: {kind} must be a positive number, got {amount!r}.")
+    return Budget(kind, float(amount))
 
 
 class UserInterrupt(BaseException):
@@ -21,47 +64,22 @@ class Clock:
     """A callback for `pymc.sample` that measures chains which run one after the other.
 
     The first chain goes on until its share of the budget is spent, later ones for as many draws: chains of
-    different lengths would be cut to the shortest.
-
-    Parameters
-    ----------
-    budget : Budget
-    chains, tune : int
-    fewest, most : int
-        Draws after tuning that a chain makes at least, and at most.
-    count : callable
-        ``(statistics of a draw) -> local terms evaluated``; NaN if they are not counted.
-
-    Attributes
-    ----------
-    seconds, tuning_seconds : float
-        Of all chains together.
-    terms : float
-        Local terms evaluated after tuning, by all chains.
-    lengths : list of int
-        Draws of each chain after tuning.
-    ended : int
-        Chains that were stopped here; others were stopped by the user, or by an error.
+    different lengths would be cut to the shortest. A chain makes between `fewest` and `most` draws after
+    tuning. ``count(statistics of a draw)`` are the local terms that it evaluated, NaN if they are unknown.
     """
 
     def __init__(
-        self,
-        budget: Budget,
-        *,
-        chains: int,
-        tune: int,
-        fewest: int,
-        most: int,
-        count: Callable[[Sequence[Mapping[str, Any]]], float],
+        self, budget: Budget, *, chains: int, tune: int, fewest: int, most: int, count: Callable[..., float]
     ) -> None:
         self._kind, self._share = budget.kind, budget.for_chain(chains)
         self._tune, self._fewest, self._most = tune, fewest, most
         self._count = count
         self._chain = -1
         self._began = self._first = 0.0
+        # Sums over all chains; terms are local ones evaluated after tuning.
         self.seconds = self.tuning_seconds = self.terms = 0.0
-        self.lengths: list[int] = []
-        self.ended = 0
+        self.lengths: list[int] = []  # draws of each chain after tuning
+        self.ended = 0  # chains that were stopped here; others were stopped by the user, or by an error
 
     def __call__(self, trace: Any, draw: Any) -> None:
         """Note a draw; raise `KeyboardInterrupt`, as PyMC asks for, where the chain has to stop."""
@@ -106,3 +124,26 @@ class Clock:
         if len(self.lengths) == 1:
             return self._spent >= self._share
         return made >= self.lengths[0] or self._spent >= _PATIENCE * self._share
+
+
+@contextmanager
+def noting_interrupts() -> Iterator[threading.Event]:
+    """Note whether the user presses Ctrl-C, of which `pymc.sample` does not tell.
+
+    It is then handled as it would have been. Only the main thread can be interrupted, and only where an
+    interrupt has a handler in Python.
+    """
+    seen, before = threading.Event(), signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield seen
+        return
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        seen.set()
+        before(signum, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)

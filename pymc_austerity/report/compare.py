@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,15 +16,101 @@ from pymc_austerity.diagnostics.agreement import NotComparableError
 from pymc_austerity.exceptions import FactorisationError, SubsamplingWarning, UnsuitableError
 from pymc_austerity.mode.find_mode import find_mode
 from pymc_austerity.model.factorise import factorise, model_of
-from pymc_austerity.report.budget import budget_of
-from pymc_austerity.report.comparison import Comparison
+from pymc_austerity.report.clock import budget_of
 from pymc_austerity.report.judgement import Judgement, judge
-from pymc_austerity.report.names import Steps, named
-from pymc_austerity.report.plates import fewest_groups, plate_of, start_of_plate
-from pymc_austerity.report.probing.of_run import probed
-from pymc_austerity.report.references import Reference, check_reference, run_reference
-from pymc_austerity.report.run import Run, Settings, run_step
+from pymc_austerity.report.probe import probed
+from pymc_austerity.report.references import (
+    Reference,
+    check_reference,
+    fewest_groups,
+    plate_of,
+    run_reference,
+    start_of_plate,
+)
+from pymc_austerity.report.render.page import as_html
+from pymc_austerity.report.render.words import as_fragment, as_markdown, headline, verdict_of
+from pymc_austerity.report.results import Results
+from pymc_austerity.report.run import Run, Settings, Steps, named, run_step
 from pymc_austerity.validation import is_real, is_whole
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison(Results):
+    """Several steps on one model, compared with a reference.
+
+    Made by `compare`.
+
+    Attributes
+    ----------
+    results : tuple of (Run, Judgement, Probed)
+        Of every step: what it did, whether its posterior agrees with the reference, and whether its
+        batch means are normal.
+    standard : Run
+        The reference.
+    var_names : tuple of str
+        Variables that were compared.
+    tolerance : float
+        The difference that matters, in posterior sds.
+    settings : Settings
+    notes : tuple of str
+        What was done otherwise than asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_austerity import MetropolisHastings, compare
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 10)
+    ...     y = pm.Normal("y", mu, 1, observed=np.random.default_rng(1).normal(size=2000))
+    >>> hot = MetropolisHastings(temperature=0.3, model=model)
+    >>> result = compare(model, {"hot": hot}, budget={"draws": 1000}, chains=2, random_seed=1)
+    >>> result.verdicts
+    {'hot': 'differs'}
+    >>> result.runs["hot"].posterior["mu"].shape
+    (2, 1000)
+    """
+
+    def to_markdown(self) -> str:
+        """Verdicts, tables and remarks as text."""
+        return as_markdown(self)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One page with verdicts, tables and figures, which needs no other file.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Where to write it, too; directories are made.
+
+        Returns
+        -------
+        str
+            The page.
+
+        Raises
+        ------
+        ImportError
+            If the extra `plots` is not installed: ``pip install "pymc_austerity[plots]"``.
+        """
+        text = as_html(self)
+        if path is not None:
+            path = Path(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        return text
+
+    def __repr__(self) -> str:
+        lines = [headline(self)]
+        lines += [f"  {run.name}: {verdict_of(judgement)}" for run, judgement, _ in self.results]
+        n = sum(len(run.messages) for run, _, _ in self.results) + len(self.standard.messages)
+        if n:
+            lines.append(f"  {n} warning{'s' if n > 1 else ''} while sampling: see to_markdown().")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return as_fragment(self)
+
 
 # Below PyMC's logger, which shows messages as `pm.sample` does: all chains together may take minutes.
 logger = logging.getLogger("pymc.austerity")
@@ -147,7 +235,12 @@ def compare(
     notes: list[str] = []
     fewest = fewest_groups(block for blocks in named_steps.values() for block in blocks)
     start = _start(model, initvals, notes, fewest)
-    settings = Settings(int(chains), int(tune), int(max_draws), start, _n_local(model))
+    try:  # N, for the steps of PyMC
+        fact = factorise(model)
+        n_local = fact.n_rows if fact.n_local else None
+    except FactorisationError:
+        n_local = None
+    settings = Settings(int(chains), int(tune), int(max_draws), start, n_local)
     seeds = [int(s) for s in np.random.SeedSequence(random_seed).generate_state(2 * len(named_steps) + 1)]
 
     logger.info("compare: 1 of %d, the reference", len(named_steps) + 1)
@@ -156,20 +249,13 @@ def compare(
     for k, (name, blocks) in enumerate(named_steps.items()):
         logger.info("compare: %d of %d, %s", k + 2, len(named_steps) + 1, name)
         run = run_step(model, name, blocks, each, settings, seeds[2 * k + 1])
-        judgement = _judged(run, standard, names, float(tolerance))
         probe = probed(model, blocks, run, int(n_pairs), seeds[2 * k + 2])
-        results.append((run, judgement, probe))
-    return Comparison(
-        results=tuple(results),
-        standard=standard,
-        var_names=tuple(names),
-        tolerance=float(tolerance),
-        settings=settings,
-        notes=tuple(notes),
-    )
+        results.append((run, _judged(run, standard, names, float(tolerance)), probe))
+    return Comparison(tuple(results), standard, tuple(names), float(tolerance), settings, tuple(notes))
 
 
 def _judged(run: Run, standard: Run, names: list[str], tolerance: float) -> Judgement:
+    """Verdict on a run, also where it or the reference failed."""
     if run.idata is None:
         return Judgement("failed", run.error)
     if standard.error:
@@ -192,15 +278,6 @@ def _names(model: pm.Model, var_names: Sequence[str] | None) -> list[str]:
     if not chosen or any(name not in known for name in chosen):
         raise ValueError(f"var_names must be some of {', '.join(known)}, got {chosen!r}.")
     return chosen
-
-
-def _n_local(model: pm.Model) -> int | None:
-    """N, for the steps of PyMC."""
-    try:
-        fact = factorise(model)
-        return fact.n_rows if fact.n_local else None
-    except FactorisationError:
-        return None
 
 
 def _start(model: pm.Model, initvals: Any, notes: list[str], fewest: int) -> Mapping[str, Any] | None:

@@ -1,19 +1,20 @@
-"""Do two sets of draws agree, differ, or can that not be told?"""
+"""Do two sets of draws agree, differ, or can that not be told? And have their chains converged?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+import arviz_stats
 import numpy as np
 import pandas as pd
+import xarray as xr
 from scipy import stats
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import agreement
-from pymc_austerity.report.convergence import convergence
-from pymc_austerity.report.numbers import with_error
+from pymc_austerity.diagnostics.scalars import SAMPLE, by_label, posterior_of
 
 Verdict = Literal["agrees", "differs", "cannot tell", "failed"]
 
@@ -28,34 +29,21 @@ _SURE, _CAUTION = 400, 1.5
 _NAMED = 3
 # A step is called safe where larger sd ratios, and larger shifts in sds, are excluded.
 SAFE_RATIO, SAFE_SHIFT = 1.05, 0.05
+ABSENT = "\N{EN DASH}"  # in place of a number
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """Verdict on the distribution of the draws of a step, compared with the reference.
-
-    Attributes
-    ----------
-    verdict : "agrees", "differs", "cannot tell" or "failed"
-    reason : str
-        With the figures.
-    limit : float
-        Standard errors beyond which a difference is not chance.
-    table : DataFrame or None
-        Of every scalar: what `diagnostics.agreement` says, and ``z_shift``, ``z_sd``, the differences in
-        standard errors. The worst first.
-    convergence : DataFrame or None
-        R-hat and effective draws of every scalar.
-    largest_ratio, largest_shift : float
-        Upper confidence limits, for all scalars together: of the sd ratio, or its reciprocal if that is
-        larger, and of the shift of a mean in sds. NaN where Monte Carlo errors are not known.
-    """
+    """Verdict on the distribution of the draws of a step, compared with the reference."""
 
     verdict: Verdict
-    reason: str
-    limit: float = np.nan
+    reason: str  # with the figures
+    limit: float = np.nan  # standard errors beyond which a difference is not chance
+    # Of every scalar, the worst first: `diagnostics.agreement`, and the differences in standard errors.
     table: pd.DataFrame | None = field(default=None, repr=False)
-    convergence: pd.DataFrame | None = field(default=None, repr=False)
+    convergence: pd.DataFrame | None = field(default=None, repr=False)  # of every scalar
+    # Upper confidence limits, for all scalars together: of the sd ratio, or its reciprocal if that is larger,
+    # and of the shift of a mean in sds. NaN where Monte Carlo errors are not known.
     largest_ratio: float = np.nan
     largest_shift: float = np.nan
 
@@ -86,18 +74,10 @@ class Judgement:
 def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tolerance: float) -> Judgement:
     """Compare the draws of a step with those of the reference.
 
-    Parameters
-    ----------
-    idata, reference : DataTree
-    var_names : list of str
-    tolerance : float
-        Difference that would matter: of a mean in posterior sds, of an sd as a logarithm of the ratio.
-
-    Notes
-    -----
-    Each scalar has three comparisons: mean, sd, and the whole distribution (Kolmogorov-Smirnov). They are
-    tested at `LEVEL` divided by their number (Bonferroni), whatever their dependence. The level is that of
-    normal errors, from 400 effective draws on; with fewer the limit is half as large again.
+    A difference of the tolerance would matter: of a mean in posterior sds, of an sd as a logarithm of the
+    ratio. Each scalar has three comparisons: mean, sd, and the whole distribution (Kolmogorov-Smirnov). They
+    are tested at `LEVEL` divided by their number (Bonferroni), whatever their dependence. The level is that
+    of normal errors, from 400 effective draws on; with fewer the limit is half as large again.
 
     *When it fails*: Monte Carlo errors come from the chains. Chains that all miss the same part of the
     posterior agree with each other.
@@ -106,8 +86,7 @@ def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tol
     if reference is None:
         return Judgement("cannot tell", "there is no reference to compare with.", convergence=own)
     other = convergence(reference, var_names)
-    table = agreement(idata, reference, var_names=var_names)
-    table, limit = _tested(table)
+    table, limit = _tested(agreement(idata, reference, var_names=var_names))
     doubts = [*_stuck(own, other, "its"), *_stuck(other, own, "the reference's")]
     doubts += [*_doubts(own, "its"), *_doubts(other, "the reference's")]
     unknown = table.index[table["shift"].isna()]
@@ -145,7 +124,6 @@ def judge(idata: DataTree, reference: DataTree | None, var_names: list[str], tol
 
 def _tested(table: pd.DataFrame) -> tuple[pd.DataFrame, float]:
     """Add differences in standard errors, and what the number of comparisons makes of their limit."""
-    table = table.copy()
     table["z_shift"] = table["shift"] / table["shift_error"]
     table["z_sd"] = np.log(table["sd_ratio"]) / (table["sd_ratio_error"] / table["sd_ratio"])
     n = 3 * max(len(table), 1)
@@ -202,3 +180,52 @@ def _doubts(table: pd.DataFrame, whose: str) -> list[str]:
             f"({FEWEST_EFFECTIVE} are needed)"
         )
     return doubts
+
+
+@np.errstate(over="ignore")
+def convergence(idata: xr.DataTree, var_names: list[str]) -> pd.DataFrame:
+    """R-hat, effective draws and sd of every scalar, a row for each.
+
+    Columns ``rhat`` (rank-normalised, split), ``ess`` (the smaller of bulk and tail), ``sd``. R-hat of a
+    single chain is that of its halves; constants have neither.
+    """
+    draws = posterior_of(idata, var_names)
+    draws = draws.where(draws.map(np.isfinite).all(SAMPLE))
+    # What rounding leaves of the sd of a constant is none.
+    sd = draws.std(SAMPLE, skipna=False).where(draws.max(SAMPLE) != draws.min(SAMPLE), 0.0)
+    if draws.sizes["chain"] == 1:
+        half = draws.sizes["draw"] // 2
+        draws = xr.concat(
+            [draws.isel(draw=slice(k * half, (k + 1) * half)) for k in (0, 1)], "chain", join="override"
+        )
+    draws = draws.where(sd > 0.0)
+    # Where a whole chain stands still, there is no variance within it to compare with.
+    stuck = (draws.max("draw") == draws.min("draw")).any("chain")
+    sizes = arviz_stats.ess(draws), arviz_stats.ess(draws, method="tail", prob=(0.05, 0.95))
+    table = {"rhat": arviz_stats.rhat(draws).where(~stuck, np.inf), "ess": np.fmin(*sizes), "sd": sd}
+    return pd.DataFrame({name: by_label(own) for name, own in table.items()})
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A few digits; thousands grouped; words as they are."""
+    if isinstance(value, str):
+        return value
+    if value is None or not np.isfinite(value):
+        return ABSENT
+    size = abs(float(value))
+    if size >= 1e7:
+        exponent = int(np.floor(np.log10(size)))
+        return f"{value / 10**exponent:.1f}e{exponent}"
+    if size >= 100 or (float(value).is_integer() and size >= 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def with_error(value: float, error: float, sign: bool = False) -> str:
+    """A number with its Monte Carlo error in brackets, to two digits of the error."""
+    if not np.isfinite(value):
+        return ABSENT
+    if not np.isfinite(error) or error <= 0.0:
+        return f"{value:+.3g}" if sign else f"{value:.3g}"
+    places = max(0, 1 - int(np.floor(np.log10(error)))) if error < 10 else 0
+    return f"{value:{'+' if sign else ''}.{places}f} ({error:.{places}f})"

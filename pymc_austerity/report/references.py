@@ -1,31 +1,49 @@
-"""What steps are compared with: exact Metropolis-Hastings, NUTS, or given draws."""
+"""What steps are compared with: exact Metropolis-Hastings, NUTS, or given draws; and where chains start."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
+from pytensor.graph.basic import Variable
 from xarray import DataTree
 
 from pymc_austerity.control_variates.taylor import Taylor
 from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.mode.find_mode import constrained
 from pymc_austerity.mode.mode_fit import ModeReport
-from pymc_austerity.model.factorisation import FEWEST_GROUPS
+from pymc_austerity.mode.plates.center import PlateSurvey, find_center, moved_center
+from pymc_austerity.mode.plates.crossed_center import CrossedSurvey, find_crossed_center
+from pymc_austerity.mode.plates.draws import state_at
+from pymc_austerity.mode.plates.fit import fit_shared
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, FEWEST_IF_SLOW, point_of
 from pymc_austerity.model.factorise import factorise
+from pymc_austerity.model.plates.crossed import CrossedModel, Plates
+from pymc_austerity.model.starting_point import initial_point, require_finite
 from pymc_austerity.model.structure.term_structure import TermStructure
+from pymc_austerity.progress import stage, watched
 from pymc_austerity.proposals.surrogate import Surrogate
-from pymc_austerity.report.budget import Budget
-from pymc_austerity.report.plates import exact_sweeps, plate_of
+from pymc_austerity.report.clock import Budget
 from pymc_austerity.report.run import Run, Settings, run_step
+from pymc_austerity.step_methods.metropolis.base import SubsampledStep
+from pymc_austerity.step_methods.metropolis.crossed_plan import plan_groups
 from pymc_austerity.step_methods.metropolis.metropolis_hastings import MetropolisHastings
-from pymc_austerity.step_methods.metropolis.options import proposal_for
+from pymc_austerity.step_methods.metropolis.options import checked_options, proposal_for
+from pymc_austerity.step_methods.metropolis.plan import factorised
+from pymc_austerity.step_methods.metropolis.plate_search import plate_for
+from pymc_austerity.step_methods.metropolis.tuna_plan import EXACT, TAYLOR
 
 # Where a random walk is as good; `recommend` has the same limits.
 _LEAST_ACCEPTANCE = 0.2
+
+
 _LARGEST_SPREAD = 1.0
+
 
 Reference = Literal["exact", "nuts"] | DataTree
 
@@ -75,13 +93,8 @@ def run_reference(
 def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedStep, list[str]]:
     """Exact Metropolis-Hastings on all continuous variables, with the best proposal that suits the model.
 
-    Returns
-    -------
-    MetropolisHastings
-        On the effects of a plate, if the model has one; else with a proposal that is fitted to the posterior
-        mode; with a random walk, if there is no mode.
-    list of str
-        Why not.
+    It moves the effects of a plate, if the model has one; else it proposes by what is fitted to the posterior
+    mode, or by a random walk, if there is no mode. With notes on why not.
     """
     block = list(model.continuous_value_vars)
     if not block:
@@ -89,7 +102,11 @@ def exact_step(model: pm.Model, fewest: int = FEWEST_GROUPS) -> tuple[BlockedSte
     try:
         plate = plate_of(model, block, fewest)
         if plate is not None:
-            return exact_sweeps(model, block, plate), []
+            options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
+            point = initial_point(model)
+            with watched("compare: the reference", True):  # sweeps that read all rows
+                plan = plan_groups(options, point, found=plate)
+                return MetropolisHastings.from_plan(plan, point), []
         taylor = Taylor(exact_rows=0)
         proposal = proposal_for(None, taylor, TermStructure(factorise(model, block)))
         # Sums of terms are kept from one transition to the next, those of remainders are not.
@@ -115,3 +132,37 @@ def _misfit(report: ModeReport | None, is_surrogate: bool) -> str:
     if not is_surrogate and report.acceptance < _LEAST_ACCEPTANCE:
         return f"independent draws would be accepted at a rate of {report.acceptance:.2g}"
     return ""
+
+
+def fewest_groups(steps: Iterable[BlockedStep]) -> int:
+    """Groups that make a plate: fewer than usual, if one of the steps sweeps over so few."""
+    plates = [step.plate for step in steps if isinstance(step, SubsampledStep)]
+    few = any(plate is not None and plate.prediction.n_groups < FEWEST_GROUPS for plate in plates)
+    return FEWEST_IF_SLOW if few else FEWEST_GROUPS
+
+
+def plate_of(model: pm.Model, block: list[Variable], fewest: int) -> Plates | None:
+    """The effects of many groups among the variables of a block, if there are some."""
+    options = checked_options(block, EXACT, control_variate=TAYLOR, model=model)
+    point = initial_point(model)
+    options = replace(options, fewest_groups=fewest)
+    found = plate_for(options, factorised(options, point), point)
+    return found if isinstance(found, Plates) else None
+
+
+def start_of_plate(model: pm.Model, plate: Plates) -> dict[str, Any]:
+    """Where chains on a plate start, by name: the joint mode has scales near zero, far from all draws."""
+    point = initial_point(model)
+    require_finite(plate.factorisation, point)
+    with watched("compare: where chains start", True):
+        stage("order of rows", f", {plate.n_groups:,} groups")
+        if isinstance(plate, CrossedModel):
+            crossed = CrossedSurvey(plate, point)
+            centers, _ = find_crossed_center(crossed)
+            return constrained(model, crossed.point_at(centers, point))
+        survey = PlateSurvey(plate, point)
+        center, _ = find_center(survey)
+        stage("fit", f" 1/1, {plate.n_groups:,} groups")
+        fit, _, sums = fit_shared(survey, center)
+        q: np.ndarray = state_at(survey, moved_center(survey, sums, fit.theta))
+    return constrained(model, point_of(plate.factorisation, q, point))

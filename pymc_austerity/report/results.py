@@ -9,41 +9,25 @@ import numpy as np
 import pandas as pd
 from xarray import DataTree
 
-from pymc_austerity.report.convergence import convergence
-from pymc_austerity.report.judgement import Judgement
-from pymc_austerity.report.names import OF_REFERENCE
-from pymc_austerity.report.probing.of_run import Probed
-from pymc_austerity.report.run import Run, Settings
+from pymc_austerity.report.judgement import Judgement, convergence
+from pymc_austerity.report.probe import Probed
+from pymc_austerity.report.run import OF_REFERENCE, Run, Settings
 
 Result = tuple[Run, Judgement, Probed]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Results:
-    """Results of several steps and a reference on one model.
+    """Results of several steps and a reference on one model."""
 
-    Attributes
-    ----------
-    results : tuple of (Run, Judgement, Probed)
-        Of every step: what it did, whether its posterior agrees with the reference, and whether batch means
-        of its log ratios are normal.
-    standard : Run
-        The reference.
-    var_names : tuple of str
-        Variables that were compared.
-    tolerance : float
-        The difference that matters, in posterior sds.
-    settings : Settings
-    notes : tuple of str
-        What was done otherwise than asked for.
-    """
-
+    # Of every step: what it did, whether its posterior agrees with the reference, and whether batch means of
+    # its log ratios are normal
     results: tuple[Result, ...]
-    standard: Run
-    var_names: tuple[str, ...]
-    tolerance: float
+    standard: Run  # the reference
+    var_names: tuple[str, ...]  # variables that were compared
+    tolerance: float  # the difference that matters, in posterior sds
     settings: Settings
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was done otherwise than asked for
 
     @property
     def runs(self) -> dict[str, DataTree]:
@@ -96,16 +80,12 @@ class Results:
               shifts below 0.05 sd.
             * ``verdict``, ``reason``.
         """
-        rows = {self.reference_name: self._standard_row()}
-        rows |= {run.name: _row(run, judgement, probe) for run, judgement, probe in self.results}
-        return pd.DataFrame.from_dict(rows, orient="index")
-
-    def _standard_row(self) -> dict[str, Any]:
         run = self.standard
         table = None if run.idata is None else convergence(run.idata, list(self.var_names))
-        judgement = Judgement("cannot tell", run.error, convergence=table)
-        verdict = "failed" if run.error else "reference"
-        return {**_row(run, judgement, None), "verdict": verdict}
+        standard = _row(run, Judgement("cannot tell", run.error, convergence=table), None)
+        rows = {self.reference_name: {**standard, "verdict": "failed" if run.error else "reference"}}
+        rows |= {run.name: _row(run, judgement, probe) for run, judgement, probe in self.results}
+        return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def _row(run: Run, judgement: Judgement, probe: Probed | None) -> dict[str, Any]:

@@ -1,107 +1,162 @@
-"""One step run for its budget: its draws, what they cost, and what was said meanwhile."""
+"""Steps of a comparison: their names, and the run of one for its budget: draws, costs and messages."""
 
 from __future__ import annotations
 
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.step_methods.compound import BlockedStep
+from pymc.step_methods.arraystep import PopulationArrayStepShared
+from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from xarray import DataTree
 
 from pymc_austerity.diagnostics import stamp
-from pymc_austerity.report.budget import Budget
-from pymc_austerity.report.clock import Clock, UserInterrupt
-from pymc_austerity.report.interrupts import watched
-from pymc_austerity.report.names import configuration, counter, describe
+from pymc_austerity.report.clock import Budget, Clock, UserInterrupt, noting_interrupts
+from pymc_austerity.validation import is_real
 
+Steps = Mapping[str, Any] | Sequence[Any]
+# What the name of the reference ends with in tables and figures; steps may be called "exact" too.
+OF_REFERENCE = " (reference)"
+# Of the parameters that a step or its rule may have, those that tell one from another.
+_TELLING = ("epsilon", "delta", "batch_size", "chi", "step_size")
 # R-hat and effective sample sizes need a few draws of each chain.
-FEWEST_DRAWS = 20
+_FEWEST_DRAWS = 20
 _LOGGERS = ("pymc", "pymc_austerity")
+
+
+def named(steps: Steps, model: pm.Model) -> dict[str, list[BlockedStep]]:
+    """Name each step, and check that it was made for the model. One that is a sequence is a compound."""
+    if isinstance(steps, BlockedStep | CompoundStep):
+        steps = [steps]
+    if not isinstance(steps, Mapping | Sequence) or isinstance(steps, str):
+        raise TypeError(
+            f"steps must be a dict from names to steps, or a list of steps, got {type(steps).__name__}: "
+            'for example {"austerity": AusterityMH(model=model)}.'
+        )
+    if not steps:
+        raise ValueError("steps is empty: give at least one step to compare with the reference.")
+    if isinstance(steps, Mapping):
+        pairs = [(name, _blocks(name, step)) for name, step in steps.items()]
+    else:
+        blocks = [_blocks(f"number {k}", step) for k, step in enumerate(steps)]
+        described = [describe(b) for b in blocks]
+        names = [
+            name if described.count(name) == 1 else f"{name} #{described[: k + 1].count(name)}"
+            for k, name in enumerate(described)
+        ]
+        pairs = list(zip(names, blocks, strict=True))
+    for name, parts in pairs:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"Names of steps must be strings that are not empty, got {name!r}.")
+        if name.endswith(OF_REFERENCE):
+            raise ValueError(f"A step cannot be called {name!r}: the reference is called so. Rename it.")
+        if any(isinstance(part, PopulationArrayStepShared) for part in parts):
+            raise ValueError(
+                f"The step {name!r} moves all chains side by side; what each takes cannot be measured."
+            )
+        for part in parts:
+            foreign = [v.name for v in part.vars if v not in model.value_vars]
+            if foreign:
+                raise ValueError(
+                    f"The step {name!r} moves {', '.join(foreign)} of another model. Make it with model=."
+                )
+    return dict(pairs)
+
+
+def _blocks(name: str, step: Any) -> list[BlockedStep]:
+    """The steps that a compound is made of, in the order in which PyMC runs them."""
+    parts = list(step) if isinstance(step, list | tuple) else [step]
+    if not parts or not all(isinstance(part, BlockedStep | CompoundStep) for part in parts):
+        raise TypeError(
+            f"The step {name!r} is {step!r}; it must be a step method such as AusterityMH(model=model), or a "
+            "list of them."
+        )
+    return [block for part in parts for block in flatten_steps(part)]
+
+
+def describe(blocks: Sequence[BlockedStep]) -> str:
+    """Class and main parameters of a step, or of several."""
+    described = []
+    for step in blocks:
+        own = configuration(step)
+        rule, *parts = (own.get(k) for k in ("rule", "proposal", "control_variate"))
+        known = {**own, **rule} if isinstance(rule, Mapping) else own
+        words = [f"{k}={known[k]:g}" for k in _TELLING if is_real(known.get(k))]
+        words += [f"{part['name']}()" for part in parts if isinstance(part, Mapping) and "name" in part]
+        if own.get("temperature", 1.0) != 1.0:
+            words.append(f"temperature={own['temperature']:g}")
+        described.append(f"{type(step).__name__}({', '.join(words)})")
+    return " + ".join(described)
+
+
+def configuration(step: BlockedStep) -> dict[str, Any]:
+    """Everything that a step tells about itself; its class and variables, if it is PyMC's."""
+    found = getattr(step, "configuration", None)
+    if isinstance(found, Mapping):
+        return dict(found)
+    return {"step": type(step).__name__, "vars": [v.name for v in step.vars]}
+
+
+def counter(blocks: Sequence[BlockedStep], n_local: int | None) -> Callable[..., float]:
+    """Return how to count the local terms that a draw has evaluated, from the statistics of its steps.
+
+    There are no blocks where PyMC assigns the steps; N is for steps that evaluate all terms. The n_used of a
+    subsampled step is a mean over the transitions of a draw. A leapfrog step of NUTS alone evaluates the
+    gradient of N terms. What other steps of PyMC read is not counted.
+    """
+    # PyMC runs the given steps in their order, and those that it assigns after them.
+    transitions = [int(configuration(block).get("steps_per_draw", 1)) for block in blocks]
+
+    def count(stats: Sequence[Mapping[str, Any]]) -> float:
+        if len(stats) == 1 and "tree_size" in stats[0]:
+            return float(stats[0]["tree_size"]) * n_local if n_local else float("nan")
+        used = [float(own["n_used"]) * transitions[k] for k, own in enumerate(stats) if "n_used" in own]
+        return sum(used) if used else float("nan")
+
+    return count
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How all steps of a comparison are run.
-
-    Attributes
-    ----------
-    chains, tune : int
-    max_draws : int
-        Draws that a chain makes at most.
-    initvals : dict or None
-        Where chains start; None for the starting points of PyMC.
-    n_local : int or None
-        N, the number of local terms; None if the model cannot be factorised.
-    """
+    """How all steps of a comparison are run."""
 
     chains: int
     tune: int
-    max_draws: int
-    initvals: Mapping[str, Any] | None
-    n_local: int | None
+    max_draws: int  # that a chain makes at most
+    initvals: Mapping[str, Any] | None  # where chains start; None for the starting points of PyMC
+    n_local: int | None  # N, the number of local terms; None if the model cannot be factorised
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Run of a step for its budget: draws, costs and remarks.
+    """Run of a step for its budget: draws, costs and remarks."""
 
-    Attributes
-    ----------
-    name, step : str
-        Its name in the comparison; its class and parameters.
-    budget : Budget or None
-        None for draws that were given.
-    idata : DataTree or None
-        None if it failed.
-    seconds, tuning_seconds, other_seconds : float
-        All chains together, after tuning; while tuning; and for compiling, starting and storing.
-    terms : float
-        Local terms evaluated after tuning; NaN if they are not counted.
-    fraction : float
-        Local terms that a transition has evaluated, over N; NaN if it is not known.
-    moves : int
-        Moves of a transition that decide by themselves, each on up to N terms: two or more on a plate.
-    configuration : tuple of dict
-        Of each of its steps.
-    messages : tuple of str
-        Warnings given while it ran.
-    notes : tuple of str
-        What was done otherwise than asked for.
-    error : str
-        Why it failed.
-    """
-
-    name: str
-    step: str
-    budget: Budget | None = None
-    idata: DataTree | None = field(default=None, repr=False)
-    seconds: float = np.nan
+    name: str  # in the comparison
+    step: str  # its class and parameters
+    budget: Budget | None = None  # None for draws that were given
+    idata: DataTree | None = field(default=None, repr=False)  # None if it failed
+    seconds: float = np.nan  # all chains together, after tuning
     tuning_seconds: float = np.nan
-    other_seconds: float = np.nan
-    terms: float = np.nan
-    fraction: float = np.nan
-    moves: int = 1
-    configuration: tuple[dict[str, Any], ...] = ()
-    messages: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    error: str = ""
-
-    @property
-    def chains(self) -> int:
-        """Number of chains."""
-        return 0 if self.idata is None else int(self.idata["posterior"].sizes["chain"])
+    other_seconds: float = np.nan  # for compiling, starting and storing
+    terms: float = np.nan  # local ones evaluated after tuning; NaN if they are not counted
+    fraction: float = np.nan  # local terms that a transition has evaluated, over N; NaN if it is not known
+    moves: int = 1  # of a transition, each on up to N terms: two or more on a plate
+    configuration: tuple[dict[str, Any], ...] = ()  # of each of its steps
+    messages: tuple[str, ...] = ()  # warnings given while it ran
+    notes: tuple[str, ...] = ()  # what was done otherwise than asked for
+    error: str = ""  # why it failed
 
     @property
     def draws(self) -> int:
         """Draws of all chains together, without those of tuning."""
-        return 0 if self.idata is None else self.chains * int(self.idata["posterior"].sizes["draw"])
+        sizes = {"chain": 0, "draw": 0} if self.idata is None else self.idata["posterior"].sizes
+        return int(sizes["chain"] * sizes["draw"])
 
 
 def run_step(
@@ -120,13 +175,12 @@ def run_step(
     What goes wrong is part of the result: nothing but an interrupt by the user is raised.
     """
     began = time.perf_counter() if began is None else began
-    as_draws = budget.kind == "draws"
-    most = int(budget.amount) if as_draws else settings.max_draws
+    most = int(budget.amount) if budget.kind == "draws" else settings.max_draws
     clock = Clock(
         budget,
         chains=settings.chains,
         tune=settings.tune,
-        fewest=min(FEWEST_DRAWS, most),
+        fewest=min(_FEWEST_DRAWS, most),
         most=most,
         count=counter(blocks, settings.n_local),
     )
@@ -138,7 +192,7 @@ def run_step(
         notes=tuple(notes),
     )
     idata, error = None, ""
-    with _listening() as messages, watched() as interrupt:
+    with _listening() as messages, noting_interrupts() as interrupted:
         try:
             idata = pm.sample(
                 draws=most,
@@ -158,12 +212,18 @@ def run_step(
         except Exception as failure:  # whatever a step of the user raises is told in the report
             error = f"{type(failure).__name__}: {failure}"
     # PyMC keeps the draws of a chain that was interrupted. If there are none, that is an error of its own.
-    if interrupt.seen or (idata is not None and clock.ended < settings.chains):
+    if interrupted.is_set() or (idata is not None and clock.ended < settings.chains):
         raise KeyboardInterrupt
     about = replace(about, messages=tuple(messages), error=error)
     if idata is None:
         return about
-    notes = [*notes, *_stamped(idata, blocks)]
+    notes = list(notes)
+    try:
+        if blocks:
+            stamp(idata, *blocks)
+    except (TypeError, ValueError) as no_stamp:  # steps of the user may be unlike ours
+        notes.append(f"The draws have no stamp: {no_stamp}")
+    fractions = idata["sample_stats"].get("fraction_used")
     return replace(
         about,
         idata=idata,
@@ -171,20 +231,10 @@ def run_step(
         tuning_seconds=clock.tuning_seconds,
         other_seconds=time.perf_counter() - began - clock.seconds - clock.tuning_seconds,
         terms=clock.terms,
-        fraction=_fraction(idata),
+        fraction=np.nan if fractions is None else float(fractions.mean(skipna=True)),
         moves=max((getattr(block, "n_moves", 1) for block in blocks), default=1),
         notes=(*notes, *_remarks(idata, clock, budget, settings, blocks)),
     )
-
-
-def _stamped(idata: DataTree, blocks: Sequence[BlockedStep]) -> list[str]:
-    """Stamp the draws, or tell why that was not possible: steps of the user may be unlike ours."""
-    try:
-        if blocks:
-            stamp(idata, *blocks)
-    except (TypeError, ValueError) as error:
-        return [f"The draws have no stamp: {error}"]
-    return []
 
 
 def _remarks(
@@ -201,7 +251,7 @@ def _remarks(
             )
         elif spent > 1.5 * budget.amount:
             what = Budget(budget.kind, spent)
-            yield f"Spent {what} of a budget of {budget}: a chain makes at least {FEWEST_DRAWS} draws."
+            yield f"Spent {what} of a budget of {budget}: a chain makes at least {_FEWEST_DRAWS} draws."
     if min(clock.lengths) < longest:
         yield (
             f"Chains made between {min(clock.lengths):,} and {longest:,} draws; {kept['draw']:,} of "
@@ -215,21 +265,14 @@ def _remarks(
         yield f"Not counted: what {', '.join(uncounted)} read."
 
 
-def _fraction(idata: DataTree) -> float:
-    stats = idata["sample_stats"]
-    if "fraction_used" in stats:
-        return float(stats["fraction_used"].mean(skipna=True))
-    return np.nan
-
-
 @contextmanager
-def _listening() -> Iterator[list[str]]:
+def _listening() -> Iterator[dict[str, None]]:
     """Collect warnings and logged warnings, each once, instead of printing them."""
-    messages: list[str] = []
+    messages: dict[str, None] = {}
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            _add(messages, record.getMessage())
+            messages[record.getMessage()] = None
 
     collector = Collector(logging.WARNING)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
@@ -243,10 +286,4 @@ def _listening() -> Iterator[list[str]]:
         finally:
             for logger, (propagate, handlers) in zip(loggers, before, strict=True):
                 logger.handlers, logger.propagate = handlers, propagate
-            for warning in caught:
-                _add(messages, str(warning.message))
-
-
-def _add(messages: list[str], message: str) -> None:
-    if message not in messages:
-        messages.append(message)
+            messages |= {str(warning.message): None for warning in caught}

@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from pymc_austerity import RowStore, SubsamplingWarning, TunaMH, stored_data
-from pymc_austerity.cluster import calls, workers
+from pymc_austerity.cluster import workers
 from pymc_austerity.step_methods.metropolis import crossed_plan, sums_elsewhere
 from tests.cluster.planted_steps import fails_once, goes_on_for_ever
 
@@ -61,13 +61,13 @@ class TestSums:
         """Blocks are of 262,144 rows, so that there are four of them, also on one worker."""
         model = model_of(*arrays)
         asked = []
-        own = calls.Calls.__call__
+        own = workers.Calls.__call__
 
         def noted(self, function, arguments):
             asked.append([given[2:] for given in arguments])
             return own(self, function, arguments)
 
-        monkeypatch.setattr(calls.Calls, "__call__", noted)
+        monkeypatch.setattr(workers.Calls, "__call__", noted)
         step = TunaMH(model=model, client=client)
         assert equal(step, TunaMH(model=model))
         assert asked
@@ -76,7 +76,7 @@ class TestSums:
         assert equal(TunaMH(model=model, client=client), step)
         assert asked[-1] == [(0, 2), (2, 4)]
         # Another order of the sums differs by rounding: blocks are in their order.
-        monkeypatch.setattr(calls.Calls, "__call__", lambda self, *given: noted(self, *given)[::-1])
+        monkeypatch.setattr(workers.Calls, "__call__", lambda self, *given: noted(self, *given)[::-1])
         other = TunaMH(model=model, client=client)
         assert not equal(other, step)
         np.testing.assert_allclose(found(other)[0], found(step)[0], rtol=1e-10)
@@ -107,14 +107,14 @@ class TestSums:
     def test_a_worker_dies(self, client, arrays, monkeypatch):
         model = model_of(*arrays)
         before = set(client.run(os.getpid).values())
-        own = calls.Calls._wait_for
+        own = workers.Calls._wait_for
 
         def kill_first(self, futures):
             if set(client.run(os.getpid).values()) == before:
                 os.kill(min(before), signal.SIGKILL)
             return own(self, futures)
 
-        monkeypatch.setattr(calls.Calls, "_wait_for", kill_first)
+        monkeypatch.setattr(workers.Calls, "_wait_for", kill_first)
         step = TunaMH(model=model, client=client)
         client.wait_for_workers(2)
         assert set(client.run(os.getpid).values()) != before
@@ -125,7 +125,7 @@ class TestSums:
         model = model_of(*arrays)
         cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
         with cluster, Client(cluster) as client:
-            own, replaced = calls.Calls._wait_for, []
+            own, replaced = workers.Calls._wait_for, []
 
             def replace_first(self, futures):
                 if not replaced:
@@ -136,14 +136,14 @@ class TestSums:
                     cluster.scale(1)
                 return own(self, futures)
 
-            monkeypatch.setattr(calls.Calls, "_wait_for", replace_first)
+            monkeypatch.setattr(workers.Calls, "_wait_for", replace_first)
             assert equal(TunaMH(model=model, client=client), TunaMH(model=model))
 
     def test_no_workers(self, arrays, monkeypatch):
         monkeypatch.setattr(sums_elsewhere, "_WAIT", 1.5)
         empty = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
         with empty as cluster, Client(cluster) as client:
-            content = calls.Calls(client, b"", sums_elsewhere.Inspection(client, []), 1.5, "Test")
+            content = workers.Calls(client, b"", sums_elsewhere.Inspection(client, []), 1.5, "Test")
             stop = threading.Thread(target=lambda: (time.sleep(1.0), cluster.scale(0)))
             stop.start()
             with pytest.raises(RuntimeError, match=r"no worker for 1.5 seconds"):
@@ -153,7 +153,7 @@ class TestSums:
                 TunaMH(model=model_of(*arrays), client=client)
 
     def test_an_error_is_told(self, client):
-        content = calls.Calls(client, b"7", sums_elsewhere.Inspection(client, []), 5.0, "Some sums")
+        content = workers.Calls(client, b"7", sums_elsewhere.Inspection(client, []), 5.0, "Some sums")
         with pytest.raises(ArithmeticError, match=r"(?s)planted 7.*raised on a worker. Some sums"):
             content(fails_once, [(1,), (2,)])
 

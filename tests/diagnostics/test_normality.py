@@ -9,7 +9,7 @@ from scipy import stats
 from pymc_austerity import SubsamplingWarning
 from pymc_austerity.design import acceptance_error
 from pymc_austerity.diagnostics import from_log_ratios, normality
-from pymc_austerity.diagnostics.batch_means import missed_rows
+from pymc_austerity.diagnostics.normality import are_missed
 
 N = 20_000
 
@@ -149,12 +149,12 @@ def test_rows_that_batches_see_are_no_alarm():
     tree = from_log_ratios(z)
     assert tree["log_ratios"]["top_share"].sel(k=100).item() > 0.4
     share = tree["log_ratios"]["top_share"].values
-    assert not missed_rows(share, 1000, 500).any()
-    assert not missed_rows(share, 1000, 20).any()
+    assert not are_missed(share, 1000, 500).any()
+    assert not are_missed(share, 1000, 20).any()
     high = np.array([[0.25, 0.6, 0.9]])
-    assert missed_rows(high, 1000, 20).tolist() == [[True, True, True]]
-    assert missed_rows(high, 1000, 400).tolist() == [[True, True, False]]  # 40 of the 100 are in a batch
-    assert missed_rows(high, 1000, 500).tolist() == [[True, False, False]]
+    assert are_missed(high, 1000, 20).tolist() == [[True, True, True]]
+    assert are_missed(high, 1000, 400).tolist() == [[True, True, False]]  # 40 of the 100 are in a batch
+    assert are_missed(high, 1000, 500).tolist() == [[True, False, False]]
 
 
 @pytest.mark.parametrize(("scale", "verdict"), [(1.0, "not normal"), (1e-5, "normal enough")])

@@ -4,8 +4,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pymc_austerity.diagnostics import reasons
-from pymc_austerity.diagnostics.reasons import Findings, causes_of, reason_for, remarks_of
+from pymc_austerity.diagnostics.normality import (
+    Findings,
+    all_equal,
+    causes_of,
+    epsilon_alone,
+    far_rows,
+    few_near,
+    frequent_errors,
+    heavy_tails,
+    not_finite,
+    not_normal,
+    rare_errors,
+    reason_for,
+    remarks_of,
+    rows_missed,
+    skewed,
+)
 
 MOVES = 4
 
@@ -32,18 +47,18 @@ def findings(verdict="normal enough", *, missed=(), far=(), infinite=(), epsilon
 @pytest.mark.parametrize(
     ("found", "causes"),
     [
-        (findings(), [reasons.rare_errors]),
-        (findings(top_1=np.nan), [reasons.all_equal]),
-        (findings("doubtful"), [reasons.skewed, reasons.frequent_errors]),
-        (findings("not normal"), [reasons.skewed, reasons.frequent_errors]),
-        (findings("not normal", missed=[1]), [reasons.missed_rows]),
-        (findings("not normal", missed=[1], error=0.2), [reasons.missed_rows, reasons.frequent_errors]),
-        (findings("not normal", far=[1]), [reasons.far_rows]),
-        (findings("not normal", far=[1], missed=[2]), [reasons.missed_rows]),
-        (findings("normal enough", far=[1], missed=[2]), [reasons.rare_errors]),
-        (findings("not normal", infinite=[3]), [reasons.not_finite]),
-        (findings("not normal", infinite=[3], missed=[2]), [reasons.not_finite, reasons.missed_rows]),
-        (findings("not normal", infinite=[3], error=0.2), [reasons.not_finite, reasons.frequent_errors]),
+        (findings(), [rare_errors]),
+        (findings(top_1=np.nan), [all_equal]),
+        (findings("doubtful"), [skewed, frequent_errors]),
+        (findings("not normal"), [skewed, frequent_errors]),
+        (findings("not normal", missed=[1]), [rows_missed]),
+        (findings("not normal", missed=[1], error=0.2), [rows_missed, frequent_errors]),
+        (findings("not normal", far=[1]), [far_rows]),
+        (findings("not normal", far=[1], missed=[2]), [rows_missed]),
+        (findings("normal enough", far=[1], missed=[2]), [rare_errors]),
+        (findings("not normal", infinite=[3]), [not_finite]),
+        (findings("not normal", infinite=[3], missed=[2]), [not_finite, rows_missed]),
+        (findings("not normal", infinite=[3], error=0.2), [not_finite, frequent_errors]),
     ],
 )
 def test_causes(found, causes):
@@ -54,12 +69,12 @@ def test_causes(found, causes):
     ("columns", "remarks"),
     [
         ({}, []),
-        ({"near": 0.05}, [reasons.few_near]),
+        ({"near": 0.05}, [few_near]),
         ({"near": 0.05, "top_1": np.nan}, []),
-        ({"shapiro_pvalue": [1e-9, 0.5, 0.5, 0.5]}, [reasons.not_normal]),
+        ({"shapiro_pvalue": [1e-9, 0.5, 0.5, 0.5]}, [not_normal]),
         ({"shapiro_pvalue": 0.0005}, []),  # the level is that of all moves together
-        ({"tail_index": 2.5}, [reasons.heavy_tails]),
-        ({"acceptance_error": [np.nan, 0.01, -0.02, np.nan]}, [reasons.epsilon_alone]),
+        ({"tail_index": 2.5}, [heavy_tails]),
+        ({"acceptance_error": [np.nan, 0.01, -0.02, np.nan]}, [epsilon_alone]),
     ],
 )
 def test_remarks(columns, remarks):

@@ -94,11 +94,6 @@ def test_chains(chains, draws):
     assert len(plot_agreement(a, b).get_target("a", {}).lines) == 2
 
 
-def test_without_a_plotting_library(pair):
-    pc = plot_agreement(*pair, backend="none")
-    assert [v["function"] for v in pc.get_target("a", {})].count("line") == 2
-
-
 def test_bad_input(pair):
     with pytest.raises(ValueError, match="names must be two different strings"):
         plot_agreement(*pair, names=("x", "x"))

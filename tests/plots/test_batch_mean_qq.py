@@ -83,11 +83,6 @@ def test_a_single_move_and_no_title():
     assert pc.viz["figure"].item().get_suptitle() == ""
 
 
-def test_without_a_plotting_library():
-    pc = plot_batch_mean_qq(populations("normal"), backend="none")
-    assert any(v["function"] == "scatter" for v in pc.get_target("batch_t", {"pair": 0}))
-
-
 def test_bad_input():
     with pytest.raises(ValueError, match="no group log_ratios"):
         plot_batch_mean_qq(xr.DataTree())

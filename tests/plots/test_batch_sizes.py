@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.plots import plot_batch_sizes
-from pymc_austerity.plots.batch_sizes import log_histogram
+from pymc_austerity.plots.data_usage import log_histogram
 from tests.plots.artists import inside, places
 from tests.plots.conftest import tree
 
@@ -97,11 +97,6 @@ def test_samplers_nan_and_zeros(run):
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 2)])
 def test_few_draws(run, shape):
     assert panel(plot_batch_sizes(run(np.full(shape, 500.0), N))).collections
-
-
-def test_without_a_plotting_library(run):
-    pc = plot_batch_sizes(run(np.full((2, 50), 500.0), N), backend="none")
-    assert any(visual["function"] == "hist" for visual in panel(pc))
 
 
 def test_bad_input(run):

@@ -94,11 +94,6 @@ def test_draws_into_the_panels_of_the_user(run):
     assert len(panel(first).lines) == 4
 
 
-def test_without_a_plotting_library(run):
-    pc = plot_data_usage(run(np.full((2, 50), 500.0), N), backend="none")
-    assert any(visual["function"] == "line" for visual in panel(pc))
-
-
 @pytest.mark.parametrize("n_blocks", [0, -1, 2.5, True, None])
 def test_n_blocks(run, n_blocks):
     with pytest.raises(ValueError, match="n_blocks must be a positive integer, got"):

@@ -30,6 +30,24 @@ def test_without_matplotlib_a_plot_says_what_to_install(name, run, monkeypatch):
         getattr(plots, name)(*args, **keywords)
 
 
+@pytest.mark.parametrize(
+    ("name", "target", "function", "number"),
+    [
+        ("plot_data_usage", ("data_usage", {"sampler": 0}), "line", 2),
+        ("plot_batch_sizes", ("n_used", {"sampler": 0}), "hist", 1),
+        ("plot_agreement", ("a", {}), "line", 2),
+        ("plot_batch_mean_qq", ("batch_t", {"pair": 0}), "scatter", 1),
+    ],
+)
+def test_without_a_plotting_library(name, target, function, number, run):
+    one = run(np.full((2, 50), 500.0), 10_000)
+    terms = np.random.default_rng(5).normal(size=(3, 4000))
+    moves = from_log_ratios(terms, batch_size=200, n_batches=100, random_seed=1)
+    arguments = {"plot_agreement": (one, one), "plot_batch_mean_qq": (moves,)}.get(name, (one,))
+    drawn = getattr(plots, name)(*arguments, backend="none").get_target(*target)
+    assert [visual["function"] for visual in drawn].count(function) == number
+
+
 @pytest.mark.slow("samples in several processes")
 def test_importing_the_package_imports_no_plotting_library():
     code = (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.plots import plot_risk
-from pymc_austerity.plots.risk import risk_curve
+from pymc_austerity.plots.agreement import risk_curve
 from tests.plots.artists import inside, levels, line
 from tests.plots.conftest import tree
 

@@ -129,8 +129,8 @@ def test_dark_and_light_text_can_be_read(opened):
 
 
 def contrast(one, two):
-    def luminance(unwhiten):
-        parts = [float(x) / 255 for x in unwhiten[unwhiten.index("(") + 1 : -1].split(",")[:3]]
+    def luminance(colour):
+        parts = [float(x) / 255 for x in colour[colour.index("(") + 1 : -1].split(",")[:3]]
         linear = [x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_austerity.report import clock as clock_module
-from pymc_austerity.report.budget import Budget, budget_of
-from pymc_austerity.report.clock import Clock, UserInterrupt
+from pymc_austerity.report.clock import Budget, Clock, UserInterrupt, budget_of
 
 
 class Time:

@@ -16,7 +16,7 @@ from xarray import Dataset, DataTree
 from pymc_austerity import AusterityMH, MetropolisHastings
 from pymc_austerity.exceptions import UnsuitableError, warn
 from pymc_austerity.report import compare
-from pymc_austerity.report.names import named
+from pymc_austerity.report.run import named
 from tests.report.conftest import N
 
 compare_module = sys.modules["pymc_austerity.report.compare"]  # the function has the name of its module

@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 from pymc_austerity.plots.style import looks
-from pymc_austerity.report.numbers import ABSENT, number, with_error
+from pymc_austerity.report.judgement import ABSENT, number, with_error
 from pymc_austerity.report.render import words
-from pymc_austerity.report.render.figures import Album
-from pymc_austerity.report.render.forest import most_different, plot_forest
+from pymc_austerity.report.render.page import Album, most_different, plot_forest
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -110,7 +109,7 @@ def test_a_page_is_small(page):
 
 
 def test_figures_are_left_out_of_a_full_page(comparison, monkeypatch):
-    monkeypatch.setattr("pymc_austerity.report.render.figures._MOST", 10)
+    monkeypatch.setattr("pymc_austerity.report.render.page._MOST", 10)
     album = Album(comparison)
     assert album.overview()[0].data
     assert album.costs()[0].caption.startswith("Left out to keep the page small")
@@ -120,7 +119,7 @@ def test_a_figure_that_fails_is_told(comparison, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("pymc_austerity.report.render.figures.plot_risk", fail)
+    monkeypatch.setattr("pymc_austerity.report.render.page.plot_risk", fail)
     (figure,) = Album(comparison).costs()
     assert figure.caption == "This figure could not be drawn (RuntimeError: planted)."
 
@@ -204,7 +203,7 @@ def test_seven_steps_can_be_told_apart_and_have_fewer_rows():
 
 
 def test_writing_a_file(comparison, tmp_path, monkeypatch):
-    monkeypatch.setattr("pymc_austerity.report.render.figures._MOST", -1)  # without figures it is fast
+    monkeypatch.setattr("pymc_austerity.report.render.page._MOST", -1)  # without figures it is fast
     path = tmp_path / "new" / "page.html"
     for _ in range(2):  # a file that exists is overwritten
         assert comparison.to_html(path).encode() == path.read_bytes()

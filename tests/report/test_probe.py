@@ -25,7 +25,7 @@ from pymc_austerity import (
 from pymc_austerity.diagnostics import normality
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.report import probe
-from pymc_austerity.report.probing.states import spread, states_of_result
+from pymc_austerity.report.probe import spread, states_of_result
 from pymc_austerity.step_methods.metropolis.single_moves import SingleMoves
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tuning ended while the chain was still drifting")

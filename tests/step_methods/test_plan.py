@@ -12,7 +12,7 @@ from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.exceptions import UnsuitableError
 from pymc_austerity.recommendation.choice import why_costly
-from pymc_austerity.recommendation.evidence import Evidence, gather, why_not_normal
+from pymc_austerity.recommendation.evidence import Asked, Evidence, gather, why_not_normal
 from pymc_austerity.step_methods.metropolis import plan as plans
 from pymc_austerity.step_methods.metropolis.options import checked_options
 from pymc_austerity.step_methods.metropolis.plan import OtherDataError, plan_metropolis, survey
@@ -124,7 +124,7 @@ def test_a_step_of_a_plan_is_one_made_by_hand(model, interpreted):
 
 
 def test_evidence_for_few_rows(model):
-    evidence = gather(model, list(model.value_vars), model.initial_point())
+    evidence = gather(Asked(model, list(model.value_vars), model.initial_point()))
     assert why_not_normal(evidence) is None
     assert why_costly(evidence, model) is None
     assert "'y', a function of 1 predictor of each row, by interval arithmetic" in evidence.certificate

@@ -30,9 +30,8 @@ from pymc_austerity.mode import mode_fit
 from pymc_austerity.model.compile.backend import interpreted
 from pymc_austerity.model.compile.target import CompiledTarget
 from pymc_austerity.proposals.surrogate import SurrogateState
-from pymc_austerity.recommendation import evidence, plates
-from pymc_austerity.recommendation.announcement import as_clause
-from pymc_austerity.recommendation.evidence import first_sentence
+from pymc_austerity.recommendation import choice, evidence
+from pymc_austerity.recommendation.evidence import as_clause, first_sentence
 from pymc_austerity.step_methods.metropolis.engine.sequential import RuleInputs
 from pymc_austerity.step_methods.metropolis.engine.tuna import TunaInputs
 from pymc_austerity.step_methods.metropolis.options import mode_fit_for
@@ -304,8 +303,8 @@ def test_a_plate_without_a_mode():
 @pytest.mark.slow("compiles a plate, with a pilot")
 def test_a_plate_that_mixes_slowly(monkeypatch):
     """NUTS promises more."""
-    monkeypatch.setattr(plates, "_WELL", 2.0)
-    monkeypatch.setattr(plates, "_OF_NUTS", 1e-9)
+    monkeypatch.setattr(choice, "_WELL", 2.0)
+    monkeypatch.setattr(choice, "_OF_NUTS", 1e-9)
     step = recommend(plate(ROWS[:1200]))
     assert isinstance(step, pm.NUTS)
     assert "moves of what the 40 groups share would be accepted at a rate" in step.recommendation.reason

@@ -1,6 +1,10 @@
-"""Numbers and verdicts in words, for text and page alike."""
+"""A comparison in words: as Markdown, as a piece of HTML for notebooks, and what a page shares with them."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
 
 import numpy as np
 import pandas as pd
@@ -10,14 +14,16 @@ from pymc_austerity.diagnostics import decision_summary
 from pymc_austerity.diagnostics.samplers import NotRecordedError
 from pymc_austerity.plots.style import percent
 from pymc_austerity.report.judgement import (
+    ABSENT,
     FEWEST_EFFECTIVE,
     LARGEST_RHAT,
     LEVEL,
     SAFE_RATIO,
     SAFE_SHIFT,
     Judgement,
+    number,
+    with_error,
 )
-from pymc_austerity.report.numbers import ABSENT, number, with_error
 from pymc_austerity.report.results import Results
 from pymc_austerity.report.run import Run
 
@@ -43,17 +49,103 @@ NORMALITY_NOTE = (
     "Normal batch means are what the test takes for granted. Whether the posterior is right is measured "
     "beside the reference."
 )
+# Columns of a terminal.
+_WIDTH, _LONGEST = 80, 44
+
+
+def as_markdown(comparison: Results) -> str:
+    """Verdicts, tables and remarks."""
+    parts = [f"# {headline(comparison)}"]
+    if comparison.standard.error:
+        parts.append(f"**The reference failed**: {_inline(comparison.standard.error)}")
+    verdicts = [
+        f"{_bold(run.name)} {_inline(verdict_of(judgement))}" for run, judgement, _ in comparison.results
+    ]
+    parts += ["## Verdicts", _list(verdicts)]
+    parts += ["## Agreement", _table(agreement_table(comparison), "step")]
+    parts += ["## Cost", cost_note(comparison), _table(cost_table(comparison), "step")]
+    parts += [_inline(line) for line in too_wide(comparison)]
+    parts += ["## How reliable this is", _list(map(_inline, reliability(comparison)))]
+    probes = [
+        f"{_bold(run.name)}: {probe.verdict}. {_inline(probe.reason)}" for run, _, probe in comparison.results
+    ]
+    measured = [(run.name, safety_of(judgement)) for run, judgement, _ in comparison.results]
+    if any(text for _, text in measured):
+        safety = _list(f"{_bold(name)}: {_inline(text)}" for name, text in measured if text)
+        parts += ["## Can it be trusted?", safety]
+    parts += ["## Normality of batch means", _list(probes)]
+    if any(probe.log_ratios is not None for _, _, probe in comparison.results):
+        parts.append(NORMALITY_NOTE)
+    remarks = [*comparison.notes]
+    runs = {comparison.reference_name: comparison.standard}
+    runs |= {run.name: run for run, _, _ in comparison.results}
+    for name, run in runs.items():
+        remarks += [f"{name}: {note}" for note in run.notes]
+        remarks += [f"{name} warned: {message}" for message in run.messages]
+    parts += ["## Warnings and remarks", _list(map(_inline, remarks)) if remarks else "None."]
+    parts += ["## Configuration", _list(map(_inline, configuration_lines(comparison)))]
+    return "\n\n".join(parts) + "\n"
+
+
+def as_fragment(comparison: Results) -> str:
+    """Verdicts and both tables, with what must not be compared."""
+    verdicts = "".join(
+        f"<li><strong>{escape(run.name)}</strong> {escape(verdict_of(judgement))}</li>"
+        for run, judgement, _ in comparison.results
+    )
+    tables = [agreement_table(comparison), cost_table(comparison)]
+    with pd.option_context("display.max_colwidth", None):  # names are not cut
+        shown = "".join(table.to_html(border=0) for table in tables)
+    shown += "".join(f"<p>{escape(line)}</p>" for line in too_wide(comparison))
+    return f"<p>{escape(headline(comparison))}</p><ul>{verdicts}</ul>{shown}"
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _bold(text: str) -> str:
+    return f"**{_inline(text)}**"
+
+
+def _table(table: pd.DataFrame, corner: str) -> str:
+    """A table that prints whole in 80 columns: several, one below the other, where it is wider."""
+    names = _padded([corner, *map(str, table.index)])
+    columns = [_padded([str(c), *map(str, table[c])]) for c in table.columns]
+    blocks: list[list[list[str]]] = []
+    for column in columns:
+        wide = sum(len(each[0]) + 3 for each in [names, *(blocks[-1] if blocks else []), column]) + 1
+        if not blocks or wide > _WIDTH:
+            blocks.append([])
+        blocks[-1].append(column)
+    return "\n\n".join(_block([names, *block]) for block in blocks)
+
+
+def _padded(texts: Iterable[str]) -> list[str]:
+    """Cells of one column, all of one width but for those that are very long."""
+    cells = [_inline(text).replace("|", "\\|") for text in texts]
+    width = min(max(map(len, cells)), _LONGEST)
+    return [cell.ljust(width) for cell in cells]
+
+
+def _block(columns: list[list[str]]) -> str:
+    rule = ["-" * len(column[0]) for column in columns]
+    rows = [*zip(*columns, strict=True)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+
+
+def _inline(text: str) -> str:
+    """Text on one line, in which what Markdown or HTML would take for markup is escaped."""
+    return re.sub(r"([\\`*<])", r"\\\1", " ".join(text.split()))
 
 
 def headline(comparison: Results) -> str:
     """First line of a comparison: the steps, and the reference."""
     n = len(comparison.results)
     run = comparison.standard
-    what = {
-        "exact": "exact Metropolis-Hastings on all data",
-        "nuts": "NUTS on all data",
-        "given": "draws that were given",
-    }[run.name]
+    what = {"exact": "exact Metropolis-Hastings on all data", "nuts": "NUTS on all data"}.get(
+        run.name, run.step
+    )
     size = "" if comparison.settings.n_local is None else f", N = {comparison.settings.n_local:,} rows"
     return f"Comparison of {n} step{'s' if n > 1 else ''} with {what}{size}"
 

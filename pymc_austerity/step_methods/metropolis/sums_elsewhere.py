@@ -10,8 +10,7 @@ from typing import Any
 import cloudpickle
 from pymc.initial_point import PointType
 
-from pymc_austerity.cluster.calls import Calls
-from pymc_austerity.cluster.workers import Inspection, wait_for_one
+from pymc_austerity.cluster.workers import Calls, Inspection, wait_for_one
 from pymc_austerity.model.stored_data import files_of
 from pymc_austerity.model.structure.derivatives import Derivatives
 from pymc_austerity.model.structure.differentiable import Differentiable

@@ -1,18 +1,24 @@
-"""Look at all N log ratios of a few moves that a step proposes."""
+"""All N log ratios of a few moves of a step, from states of its chain: are its batch means normal?"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 from pymc.initial_point import PointType
+from pymc.step_methods.compound import BlockedStep
 from xarray import DataTree
 
+from pymc_austerity.diagnostics import normality
 from pymc_austerity.diagnostics.log_ratios import check_batches, group_of, summarise
 from pymc_austerity.model.starting_point import initial_point
-from pymc_austerity.report.probing.states import states_of_result, states_of_run
+from pymc_austerity.report.run import Run
 from pymc_austerity.step_methods.metropolis.base import SubsampledStep
 from pymc_austerity.step_methods.metropolis.single_moves import SingleMoves
 from pymc_austerity.step_methods.metropolis.tuna import TunaMH
@@ -111,7 +117,7 @@ def probe(
     >>> import pymc as pm
     >>> from pymc_austerity import AusterityMH, RandomWalk
     >>> from pymc_austerity.diagnostics import normality
-    >>> from pymc_austerity.report.probing.probe import probe
+    >>> from pymc_austerity.report.probe import probe
     >>> with pm.Model() as model:
     ...     mu = pm.Normal("mu")
     ...     y = pm.Normal("y", mu, observed=np.random.default_rng(1).normal(0.1, 1.0, 5000))
@@ -129,14 +135,22 @@ def probe(
         point = states[0] if states else initial_point(model)
     point = {name: np.array(value) for name, value in point.items()}
     moves = SingleMoves(copy, point)
-    batch_size = _batch_size(copy, moves.n_others) if batch_size is None else batch_size
+    if batch_size is None:
+        own = getattr(copy.recipe.rule, "batch_size", None)
+        batch_size = min(_BATCH_SIZE, moves.n_others // 2)
+        if own is not None and 2 <= own < moves.n_others:
+            batch_size = int(own)
     check_batches(batch_size, n_batches, moves.n_others)
     if moves.adapts or idata is None:
         for _ in range(tune):
             point, _ = copy.step(point)
     copy.stop_tuning()
     if idata is None:
-        states = states_of_run(copy, point, n_pairs, draws)
+        kept = set(spread(n_pairs, draws).tolist())
+        for k in range(draws):
+            point, _ = copy.step(point)
+            if k in kept:
+                states.append({name: np.array(value) for name, value in point.items()})
     rows, base = [], []
     for state in states:
         move = moves.from_state(state, for_moves)
@@ -148,13 +162,14 @@ def probe(
         rows.append(summarise(move.log_ratios, int(batch_size), n_batches, for_batches))
         base.append(move.base)
     rule = copy.configuration["rule"]
+    rule = rule if isinstance(rule, dict) else {"name": rule}
     attrs = {
         "n_local": moves.n_others,
         "n_exact": copy.configuration["n_exact"],
         "batch_size": int(batch_size),
-        "epsilon": float(rule.get("epsilon", np.nan)) if isinstance(rule, dict) else np.nan,
-        "boundary": float(rule.get("boundary", 0.5)) if isinstance(rule, dict) else 0.5,
-        "rule": rule["name"] if isinstance(rule, dict) else rule,
+        "epsilon": float(rule.get("epsilon", np.nan)),
+        "boundary": float(rule.get("boundary", 0.5)),
+        "rule": rule["name"],
         "control_variate": "" if copy.control_variate is None else type(copy.control_variate).__name__,
         "step": f"{type(step).__name__}({', '.join(copy.configuration['vars'])})",
     }
@@ -204,9 +219,72 @@ def _check(model: pm.Model, step: Any, n_pairs: Any, tune: Any, draws: Any, idat
         )
 
 
-def _batch_size(step: SubsampledStep, n_others: int) -> int:
-    """Terms of the first batch of the step's test, or of one that it might have."""
-    own = getattr(step.recipe.rule, "batch_size", None)
-    if own is None or not 2 <= own < n_others:
-        return min(_BATCH_SIZE, n_others // 2)
-    return int(own)
+def states_of_result(model: pm.Model, idata: Any, n: int) -> list[PointType]:
+    """States that are spread over the draws of a result, as values of the value variables.
+
+    An error if there are fewer draws, or a variable of the model is not among them.
+    """
+    if "posterior" not in getattr(idata, "children", {}):
+        raise ValueError("idata has no group posterior: give the result of pm.sample for this model.")
+    posterior = idata["posterior"].to_dataset()
+    missing = [rv.name for rv in model.free_RVs if rv.name not in posterior]
+    if missing:
+        raise ValueError(
+            f"The posterior of idata lacks {', '.join(missing)} of the model: sample without var_names=, or "
+            "leave idata out."
+        )
+    total = posterior.sizes["chain"] * posterior.sizes["draw"]
+    if n > total:
+        raise ValueError(f"n_pairs must be at most the {total} draws of idata, got {n}.")
+    transformed = []
+    for rv in model.free_RVs:
+        transform = model.rvs_to_transforms[rv]
+        transformed.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    to_values = pytensor.function(model.free_RVs, transformed, on_unused_input="ignore")
+    names = [value.name for value in model.value_vars]
+    dtypes = [value.type.dtype for value in model.value_vars]
+    draws = [
+        np.concatenate(posterior[rv.name].transpose("chain", "draw", ...).values) for rv in model.free_RVs
+    ]
+    states = []
+    for k in spread(n, total):
+        values = to_values(*(x[k].astype(rv.type.dtype) for x, rv in zip(draws, model.free_RVs, strict=True)))
+        states.append(
+            {name: np.asarray(v, dtype) for name, v, dtype in zip(names, values, dtypes, strict=True)}
+        )
+    return states
+
+
+def spread(n: int, total: int) -> np.ndarray:
+    """Positions of n draws of `total`, evenly spread, the last one included."""
+    return (np.arange(1, n + 1) * total) // n - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Probed:
+    """Result of a probe of a step."""
+
+    verdict: str  # that of `diagnostics.normality`, or "not needed", "not probed"
+    reason: str
+    log_ratios: DataTree | None = field(default=None, repr=False)  # as `probe` returns it
+
+
+def probed(model: pm.Model, blocks: Sequence[BlockedStep], run: Run, n_pairs: int, seed: int) -> Probed:
+    """Probe the first step that decides on uniform subsamples."""
+    if run.idata is None:
+        return Probed("not probed", "The step failed.")
+    subsampled = [b for b in blocks if isinstance(b, SubsampledStep)]
+    deciding = [b for b in subsampled if not isinstance(b, TunaMH) and not b.engine.reads_all]
+    if not deciding:
+        return Probed("not needed", "Its decisions do not rely on normal batch means.")
+    if not n_pairs:
+        return Probed("not probed", "n_pairs is 0.")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tree = probe(model, deciding[0], n_pairs, idata=run.idata, random_seed=seed)
+            found = normality(tree)
+    except Exception as error:  # the step may be the user's own: its failure is told, and ends nothing
+        return Probed("not probed", f"{type(error).__name__}: {error}")
+    said = " ".join(str(w.message) for w in caught)
+    return Probed(found.verdict, f"{found.reason} {said}".strip(), tree)
