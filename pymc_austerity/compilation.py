@@ -13,8 +13,6 @@ itself.
 
 # mypy: disable-error-code=no-untyped-call
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Errors and warnings that a user of the package may meet."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Libraries that only some users need: imported when they are, with the extra that installs them."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

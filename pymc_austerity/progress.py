@@ -6,8 +6,6 @@ notebook without ipywidgets, and while another display of rich is on. Where nobo
 `stage` does nothing.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import defaultdict

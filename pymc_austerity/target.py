@@ -1,7 +1,5 @@
 """What a transition kernel needs to know of a model: plain functions, and nothing of PyMC."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

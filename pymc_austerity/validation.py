@@ -1,7 +1,5 @@
 """What counts as a number among parameters (NumPy's too, but not booleans), and which name was meant."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real

@@ -6,8 +6,6 @@ long, and what lies ahead to `require`: either raises an error where the budget 
 Without a budget, as in a chain, both do nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

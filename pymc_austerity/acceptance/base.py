@@ -12,8 +12,6 @@ A rule may have two more. `others` makes a pilot of what was read: it says how m
 decide instead. `clipped` says whether a decision took the variance for smaller than it was.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The adaptive stopping rule of Bardenet, Doucet & Holmes (2014), on concentration bounds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args

@@ -1,7 +1,5 @@
 """The sequential t-test of Korattikara, Chen & Welling (2014)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

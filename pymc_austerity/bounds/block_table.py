@@ -10,8 +10,6 @@ same width. Cell i is shared by i, which owns the part `share[i]` of it, and by 
 `other[i]`. To draw: choose a cell, then a point in it.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ off a *reference* row, one for each constant. That all rows change in proportion
 of these variables, near and far.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

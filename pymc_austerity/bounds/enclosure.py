@@ -17,8 +17,6 @@ spans all directions; where it does not (collinear or rare columns), the residua
 Radii are enlarged by a factor 1 + 1e-9, and intervals by 1e-12 of the largest possible terms, for rounding.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -25,8 +25,6 @@ A group has a table of the rows with a part in it, weighted by k_i |v_ig|; S_g i
 a group with probability h_g S_g / sum, a block of its rows by bisection, and a row by a scan of the block.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

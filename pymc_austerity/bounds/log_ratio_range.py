@@ -4,8 +4,6 @@ The certificate of a family says what is enclosed of the rows of a term (`points
 tell of all log ratios (`interval`); see `families.range_certificate`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -32,8 +32,6 @@ The few rows with the largest c_i are left out, to be evaluated exactly. With c 
 their log ratios less the expansions of these are within +-c M, a range of 2 c M.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@
 with one linear predictor, from K_i of the user: c_i = K_i |v_i|^(k + 1).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol

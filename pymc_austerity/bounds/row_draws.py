@@ -5,8 +5,6 @@ bounds c_i M of which rows are tried against bounds of their own (`screened_draw
 functions, so that what compiled code calls is the way of one model, and nothing of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 A pass over the rows takes them in chunks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 

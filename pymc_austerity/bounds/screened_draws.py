@@ -26,8 +26,6 @@ as |s_i k_i| <= 1 + e_i. The product of integers is exact.
 near |R_i(q') - R_i(q)| would make it large, and moves would be rejected for nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

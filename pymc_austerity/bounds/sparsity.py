@@ -5,8 +5,6 @@ factor of the precision it has more: those of its columns, and what elimination 
 the largest factor comes first, whose rows are not filled at all, and dense columns come last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

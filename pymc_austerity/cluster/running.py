@@ -1,7 +1,5 @@
 """Chains that run on workers: what a worker does, and how they are watched from here."""
 
-from __future__ import annotations
-
 import pickle
 import queue
 import time

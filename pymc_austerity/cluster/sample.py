@@ -1,7 +1,5 @@
 """`pm.sample`, with its chains on a Dask cluster."""
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

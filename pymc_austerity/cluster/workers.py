@@ -1,7 +1,5 @@
 """Workers of a cluster: whether they are fit, and calls of a function on them that are waited for."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

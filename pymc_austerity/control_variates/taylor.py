@@ -1,7 +1,5 @@
 """Taylor polynomials of the local terms as control variates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

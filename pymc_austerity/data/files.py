@@ -1,7 +1,5 @@
 """Files of rows: where they are, whether they are what they were, and space for them on disk."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

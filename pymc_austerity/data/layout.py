@@ -1,7 +1,5 @@
 """`store.json`: what the folder of a row store holds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

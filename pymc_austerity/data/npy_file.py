@@ -1,7 +1,5 @@
 """A `.npy` file that is written from front to back, with the checksum of each chunk."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from io import BytesIO

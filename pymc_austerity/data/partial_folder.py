@@ -4,8 +4,6 @@ A lock keeps other processes out. A journal, one line of JSON for each chunk, te
 what is not ours, and how far it came.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """`Rows`: an array in a file, mapped and read only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables beside rows on disk: in files without names, which are gone when nobody uses them any more."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ A source tells its columns before anything is read, and gives its rows in order,
 Reading may begin at any row. What is damaged is named by file, part and rows.
 """
 
-from __future__ import annotations
-
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence

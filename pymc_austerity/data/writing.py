@@ -5,8 +5,6 @@ interruption. Rows that are sorted are so within each chunk then. The second pas
 standardises.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

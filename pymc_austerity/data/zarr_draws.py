@@ -1,7 +1,5 @@
 """Draws of long vectors, written to a group of Zarr piece by piece."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Mapping

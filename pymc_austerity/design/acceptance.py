@@ -1,7 +1,5 @@
 """What the errors of a test do to the acceptance probability of a move, and to a chain."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ranges of the parameters that the functions of this package have in common."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The test that reads least among those whose error is within a tolerance."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

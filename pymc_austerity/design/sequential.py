@@ -18,8 +18,6 @@ survival_j(z) phi(z - a). Unlike the density of W itself, survival_j lies in [0,
 Where both are wanted at many drifts, as in averages over moves, they are interpolated (`LawCurves`).
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How long the adaptive stopping rule of Bardenet et al. (2014) reads."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How far two samples of a posterior are apart."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """How much of the data the steps of a run have read, and what an effective draw has cost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How close the decisions of a run were."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

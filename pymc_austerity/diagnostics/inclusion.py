@@ -1,7 +1,5 @@
 """Which coefficients are in the model, from the draws of a variable selection."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import arviz_stats

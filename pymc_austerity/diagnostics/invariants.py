@@ -1,7 +1,5 @@
 """Summaries that labels do not change: occupied clusters; unmixing matrices up to order and signs of rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

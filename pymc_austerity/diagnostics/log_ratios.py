@@ -1,7 +1,5 @@
 """The group `log_ratios`: what all N log ratios of a few proposed moves look like."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

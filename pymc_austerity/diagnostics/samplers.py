@@ -6,8 +6,6 @@ some of those that record any other of our statistics, so one with as many colum
 steps.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

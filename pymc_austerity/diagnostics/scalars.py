@@ -1,7 +1,5 @@
 """Draws of the posterior, one scalar at a time, and what is known of every scalar."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

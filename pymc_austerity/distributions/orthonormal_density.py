@@ -4,8 +4,6 @@ Off the manifold there is no density. A step that goes there, or asks for a grad
 variable. Minus infinity would be a chain that never moves, so both are errors that say which step does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

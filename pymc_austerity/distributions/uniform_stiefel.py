@@ -1,7 +1,5 @@
 """`UniformStiefel`: the uniform distribution on matrices with orthonormal columns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytensor.tensor as pt

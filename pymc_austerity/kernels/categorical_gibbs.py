@@ -8,8 +8,6 @@ So the rows of a batch can be drawn at once, from K terms each. A batch that is 
 leaves the distribution of z given the rest as it is, whatever its size and however often.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -23,8 +23,6 @@ it is wider, and only as h goes to zero does this vanish. An estimate of a must 
 checks.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -6,8 +6,6 @@ the N local terms. Its move is decided from these alone, by the same rules as th
 have elements, however many elements there are.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

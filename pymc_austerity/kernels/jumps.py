@@ -1,7 +1,5 @@
 """Transitions between sub-models, counted by kind: those of `kernels.metropolis`."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

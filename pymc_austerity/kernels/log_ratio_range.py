@@ -4,8 +4,6 @@ A function ``(bound, q_new, q, args, rows, target) -> float`` returns a number t
 max_i l_i - min_i l_i over the rows that are sampled from does not exceed; `bound` is whatever it needs.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

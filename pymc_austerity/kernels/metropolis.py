@@ -10,8 +10,6 @@ The functions here are plain Python in the subset that numba compiles. `model.co
 once, and hands them the functions of a model; tests run them interpreted, with identical draws.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

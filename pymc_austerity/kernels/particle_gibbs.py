@@ -11,8 +11,6 @@ That leaves the distribution of the path invariant for any n > 1: Lindsten, Jord
 The states of n particles are one vector, ordered by component. So the target takes them as they are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

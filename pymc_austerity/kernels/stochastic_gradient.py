@@ -15,8 +15,6 @@ When it fails
 Where a step overshoots: near kinks, and where curvatures are larger than at the mode.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

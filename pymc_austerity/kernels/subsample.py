@@ -11,8 +11,6 @@ random offset, around the end, so every position is as likely as every other to 
 block length divides N.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

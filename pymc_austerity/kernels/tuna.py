@@ -23,8 +23,6 @@ features phi of the state, M is that of phi(q) and phi(q').
 `docs/explanation/exact_subsampling.md` has the proof.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

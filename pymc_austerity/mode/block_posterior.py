@@ -1,7 +1,5 @@
 """The log posterior of a block, or of some of its coordinates, on all rows or on some that stand for all."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

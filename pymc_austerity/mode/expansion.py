@@ -13,8 +13,6 @@ Where terms have linear predictors in features phi(q) of the block (`features`),
 as a function of phi, with center, gradient and Hessian in phi; Q(phi(q)) is one more global term.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement

@@ -4,8 +4,6 @@ One search for the mode serves the control variate and the proposal. A user may 
 and then there is no search.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

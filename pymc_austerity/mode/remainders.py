@@ -5,8 +5,6 @@ bounds, or else with the largest remainders at the draws, are those to be read a
 which parameters the log posterior departs from that of the normal distribution.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from pymc.initial_point import PointType
 

@@ -4,8 +4,6 @@ Where the posterior is known to be log-concave it has one mode, and one start le
 regressions with canonical links, for probits, and for many others, under normal priors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

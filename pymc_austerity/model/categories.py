@@ -1,7 +1,5 @@
 """How many values a discrete variable has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

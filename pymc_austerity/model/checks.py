@@ -10,8 +10,6 @@
 Whether terms are finite where a chain starts is in `starting_point`.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ own priors, and terms of one number, are read at every transition of an element.
 population.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

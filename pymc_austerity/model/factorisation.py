@@ -7,8 +7,6 @@ one population by concatenation. This is the partition of the scaffold into one 
 sections of Chen, Mansinghka & Ghahramani (section 3.1), found on PyTensor's graph by `factorise`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`factorise`: find the factorisation of a PyMC model on its graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows of several terms at positions of the population that they form together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytensor.tensor as pt

@@ -1,7 +1,5 @@
 """`sample_posterior_predictive`: predictions for all rows on disk, written to disk."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How a term is refused: what couples its rows, and what to do instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """`RestrictedModel`: what a step sees of a model if it needs only the terms with its own variables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ again, in memory, with a head of rows from everywhere: PyMC's log density of it,
 whole model have to agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 

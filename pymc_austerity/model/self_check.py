@@ -7,8 +7,6 @@ NaN and infinities have to agree too; a finite log density is not needed. Where 
 that less is lost to rounding (`graph.partial_sums`), the two differ by PyMC's rounding, which is small there.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Where a chain starts, and whether the log density is finite there."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`stored_data`: data of a model that stay on disk."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plots beside an exact posterior: its marginals, and the risk of estimates against the data touched."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

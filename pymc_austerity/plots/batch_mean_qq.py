@@ -1,7 +1,5 @@
 """`plot_batch_mean_qq`: are batch means normal enough for the t-test?"""
 
-from __future__ import annotations
-
 import textwrap
 from functools import lru_cache
 from typing import Any

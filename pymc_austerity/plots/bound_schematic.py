@@ -1,7 +1,5 @@
 """`plot_bound_schematic`: how a decision is made with a concentration bound."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How much of the data was read: `plot_data_usage` over the draws, `plot_batch_sizes` by size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Colours, axes and panels that all plots share; their libraries are imported when a plot is drawn."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ arrays with pure functions, `propose` and `adapt`, that numba can compile. A use
 function ``(q, rng) -> (q_new, log_hastings)``, or an object with such a method `propose`.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Proposals for one element of a variable: a random walk with a scale of its own, or another category."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

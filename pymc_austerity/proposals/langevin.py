@@ -1,7 +1,5 @@
 """Langevin moves along the gradient of a minibatch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple

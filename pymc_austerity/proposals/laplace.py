@@ -1,7 +1,5 @@
 """Proposals from the normal distribution fitted to the posterior at its mode (Laplace's approximation)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple

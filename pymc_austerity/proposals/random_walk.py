@@ -1,7 +1,5 @@
 """Gaussian random walks, fixed or tuned while they run."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A random walk on matrices with orthonormal columns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Surrogate transitions: many moves that touch no data, then one test that does (Liu 2001)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 What is said of a parameter was tried: the model with a number in its place, or without its rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which step the evidence speaks for, in the order of the docstring of `recommend`; nothing is compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """What `recommend` finds out about a block of variables, as far as it gets."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from typing import NamedTuple

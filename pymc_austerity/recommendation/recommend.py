@@ -1,7 +1,5 @@
 """`recommend`: a step that suits a model, and why."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Sequence

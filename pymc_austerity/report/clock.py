@@ -1,7 +1,5 @@
 """Budgets of steps, the clock that stops a chain when its budget is spent, and interrupts by the user."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

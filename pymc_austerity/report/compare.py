@@ -1,7 +1,5 @@
 """`compare`: run several steps on one model, and say which of them to trust."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Mapping, Sequence

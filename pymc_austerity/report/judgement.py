@@ -1,7 +1,5 @@
 """Do two sets of draws agree, differ, or can that not be told? And have their chains converged?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """All N log ratios of a few moves of a step, from states of its chain: are its batch means normal?"""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """What steps are compared with: exact Metropolis-Hastings, NUTS, or given draws; and where chains start."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

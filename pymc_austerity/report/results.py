@@ -1,7 +1,5 @@
 """What a comparison has found: runs, judgements and probes as records, and one table of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps of a comparison: their names, and the run of one for its budget: draws, costs and messages."""
 
-from __future__ import annotations
-
 import logging
 import time
 import warnings

@@ -1,7 +1,5 @@
 """The life of a step: built where it is made, again in workers, and anew for other data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """`batch_size` of steps that read minibatches: None for all rows, a number of rows, or a share of them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`MinibatchCategoricalGibbs`: Gibbs updates of latent allocations, a minibatch of rows at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """How a step is set up, as a dictionary that can be written as JSON, and as text."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

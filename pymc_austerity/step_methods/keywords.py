@@ -1,7 +1,5 @@
 """Which keywords a step takes; others are refused by name."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable
 from typing import Any, Unpack, get_args, get_origin, get_type_hints

@@ -1,7 +1,5 @@
 """What a step tells its user when it is built: errors and warnings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`ParticleGibbs`: draws of latent chains of states by conditional sequential Monte Carlo."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

@@ -5,8 +5,6 @@ are spawned from one: by that they are known to each other. The number of a gene
 spawned tells a step from one of an earlier run with the same seed, which was broken off before it moved.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from weakref import ref
 

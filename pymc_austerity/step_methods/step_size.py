@@ -1,7 +1,5 @@
 """Step sizes that decrease, for steps with a stochastic gradient."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

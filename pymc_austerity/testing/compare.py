@@ -1,7 +1,5 @@
 """Is a difference more than chance and promises allow? Messages that say by how much."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

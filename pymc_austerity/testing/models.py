@@ -1,7 +1,5 @@
 """PyMC models with a closed-form posterior."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, NamedTuple
 

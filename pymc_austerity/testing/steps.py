@@ -1,7 +1,5 @@
 """Does a step keep PyMC's contract, and sample a posterior that is known?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any

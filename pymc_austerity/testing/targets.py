@@ -4,8 +4,6 @@
 * Distributions with independent coordinates, for proposals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Which expressions are affine in the predictors, with coefficients that do not move."""
 
-from __future__ import annotations
-
 from pymc_austerity.bounds.expressions.linear import linear
 from pymc_austerity.bounds.expressions.node import Expression
 

@@ -1,7 +1,5 @@
 """Expressions that are the same function of other affine values, as one expression."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import reduce

@@ -4,8 +4,6 @@ log p(y = 1) and log p(y = 2) of an ordered logistic model are the same function
 cases become one expression, in which selects by data pick the affine parts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 

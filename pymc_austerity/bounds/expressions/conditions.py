@@ -1,7 +1,5 @@
 """Conditions: signs of differences, decided by ranges where these suffice."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

@@ -5,8 +5,6 @@ convex term times a number that is not positive is, and so is an increasing conc
 concave. What is not concave by these rules may still be.
 """
 
-from __future__ import annotations
-
 from pymc_austerity.bounds.expressions.affine import is_affine
 from pymc_austerity.bounds.expressions.linear import linear
 from pymc_austerity.bounds.expressions.node import Expression

@@ -1,7 +1,5 @@
 """Values of scalar expressions, for all rows at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Products taken apart into a number, factors with exponents, and exponentials."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

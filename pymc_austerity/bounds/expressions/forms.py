@@ -13,8 +13,6 @@ merged by `finished`. What the constructors return is made of these operations:
 - 'select' (condition, a, b), with conditions 'positive', 'nonnegative', 'zero', 'not', 'and', 'or'.
 """
 
-from __future__ import annotations
-
 import math
 
 from pymc_austerity.bounds.expressions.cases import finished

@@ -6,8 +6,6 @@ value is above zero it is taken out of the expression: bounds are asked for in r
 the predictors of the rest may be fewer.
 """
 
-from __future__ import annotations
-
 import math
 
 from pymc_austerity.bounds.expressions.affine import is_affine

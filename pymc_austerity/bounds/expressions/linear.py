@@ -1,7 +1,5 @@
 """An expression seen as a sum: a number, and terms with their coefficients."""
 
-from __future__ import annotations
-
 import math
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Logarithms of positive values, without computing the value where the logarithm is known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """An order of expressions that does not depend on when they were made, so that equal sums are one object."""
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from weakref import WeakKeyDictionary
 

@@ -1,7 +1,5 @@
 """Powers with exponents that may be numbers, data, or move."""
 
-from __future__ import annotations
-
 import math
 
 from pymc_austerity.bounds.expressions.linear import ONE, is_constant, number

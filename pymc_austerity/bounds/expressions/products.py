@@ -5,8 +5,6 @@ is positive and of which the logarithm is known goes into the exponential where 
 beside a square, so that (u exp(a))^2 / (1 + exp(b)) is one square of one product.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import reduce

@@ -4,8 +4,6 @@ Ends are moved outward by some units in the last place, because they are compute
 are zero stay: the sign of a product, or of a sum of numbers of one sign, is not subject to rounding.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """Expressions made again by the constructors, with some of their parts replaced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from pymc_austerity.bounds.expressions import conditions, logarithms, products, selects, special

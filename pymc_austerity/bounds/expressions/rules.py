@@ -1,7 +1,5 @@
 """What makes a sum simpler: complements of sigmoids, and the better side of a softplus."""
 
-from __future__ import annotations
-
 from pymc_austerity.bounds.expressions.affine import is_affine
 from pymc_austerity.bounds.expressions.linear import ONE, Terms, accumulated, linear, plus, same
 from pymc_austerity.bounds.expressions.logarithms import softplus_node

@@ -1,7 +1,5 @@
 """One of two values, by a condition; and the functions that are selects: |x|, the larger, the sign."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from pymc_austerity.bounds.expressions.conditions import (

@@ -1,7 +1,5 @@
 """Gamma functions and normal distribution functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

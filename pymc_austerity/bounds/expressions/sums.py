@@ -1,7 +1,5 @@
 """Canonical sums: a number and terms with coefficients; like terms collect, and terms that cancel vanish."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

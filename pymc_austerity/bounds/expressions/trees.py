@@ -4,8 +4,6 @@ op(select(c, a, b), d) becomes select(c, op(a, d), op(b, d)) where the condition
 are tested in one order on the way to each case, and those that an earlier one decides are not asked again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import wraps

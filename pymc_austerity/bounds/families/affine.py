@@ -1,7 +1,5 @@
 """Terms that are linear by construction: f_i(eta) = eta, a case of `bounded_slope`."""
 
-from __future__ import annotations
-
 from pymc_austerity.bounds.families.base import Family
 from pymc_austerity.bounds.families.bounded_slope import BoundedSlopes
 from pymc_austerity.target import Matrix, Vector

@@ -8,8 +8,6 @@ Constants may change with variables of other steps by a common factor (the scale
 *factor* of a certificate; the ratios between rows go into its enclosures of points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

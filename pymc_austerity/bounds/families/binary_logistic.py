@@ -5,8 +5,6 @@ whose bounds do without the o_i; these here are sharper where the design leaves 
 the same.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.families import logistic

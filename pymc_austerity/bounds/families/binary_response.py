@@ -6,8 +6,6 @@ between the extremes of the products of these two numbers with the extent of x_i
 with y_i = 1 and those with y_i = 0 separately. eta is linear in q, so it is extremal at q or q'.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ b_i s_i. Over all i, that is the hull of the extents of the points a_i x_i and b
 The o_i do not matter, and may change with variables of other steps.
 """
 
-from __future__ import annotations
-
 from pymc_austerity.bounds.enclosure import extent, product
 from pymc_austerity.bounds.families.range_certificate import (
     RangeCertificate,

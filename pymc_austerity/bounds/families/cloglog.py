@@ -4,8 +4,6 @@ For y_i = 1 the slope is g / (exp(g) - 1), which decreases from 1 to 0; for y_i 
 `binary_response`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

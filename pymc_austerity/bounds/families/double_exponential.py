@@ -4,8 +4,6 @@ f_i'(eta) = -b_i for eta > 0 and a_i for eta < 0, a case of `bounded_slope`; for
 scale b, both constants are 1 / b. Terms of constant slope are a special case.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.families.base import Family, agree, value_at

@@ -9,8 +9,6 @@ b_i for the reflected rows (-x_i, -o_i). Gamma densities whose inverse scale has
 Poisson terms as they are, and Poisson terms of mean exp(-eta) are among these.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.families import poisson

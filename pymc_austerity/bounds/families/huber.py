@@ -1,7 +1,5 @@
 """Huber's loss: f_i'(eta) = -s_i eta, cut off at -K_i and K_i: a case of `bounded_slope`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.families.base import Family, agree, value_at

@@ -3,8 +3,6 @@
 f_i'(eta) = y_i - n_i sigmoid(eta) is between y_i - n_i and y_i: a case of `bounded_slope`, whatever the o_i.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import expit
 

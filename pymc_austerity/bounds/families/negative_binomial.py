@@ -15,8 +15,6 @@ drops to either side must be far above rounding. The outer points are +-100 or, 
 lost in rounding, +-10.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ f_i is quadratic, so with d = q' - q and the midpoint p = (q + q') / 2
 With v_i = sqrt(s_i) (x_i, o_i) that is -(v_i . (d, 0)) (v_i . (p, 1)), bounded by `extent_of_product`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.enclosure import extent_of_product, product

@@ -10,8 +10,6 @@ With t_i = eta_i + log w_i and s_i = x_i . (q' - q), l_i = y_i s_i - (exp(t_i') 
 The exponential makes these bounds wide for designs with long tails: exp(t+) is that of the worst row.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -8,8 +8,6 @@ Far in the tail, where Phi underflows, h is replaced by bounds: with x = -t > 0,
 (3 x + sqrt(x^2 + 8)) / 4 < h < (x + sqrt(x^2 + 4)) / 2 (Sampford 1953; Birnbaum 1942).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

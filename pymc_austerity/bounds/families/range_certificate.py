@@ -5,8 +5,6 @@ looks it up by the class of the record when a kernel is compiled, so that a kern
 the forms that its model has, and no others; the class is in the signature that compiled code is kept under.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """Find the family of a term: the first whose form the slopes of its rows have."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

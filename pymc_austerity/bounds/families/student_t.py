@@ -4,8 +4,6 @@ Its largest size, at eta^2 = c_i, is L_i = a_i / (2 sqrt(c_i)): a case of `bound
 freedom and scale sigma, and eta = y - mu, a = nu + 1 and c = nu sigma^2: L = (nu + 1) / (2 sqrt(nu) sigma).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.families.base import Family, agree, value_at

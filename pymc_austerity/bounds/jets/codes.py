@@ -1,7 +1,5 @@
 """The functions of one variable that the machine knows, and their numbers."""
 
-from __future__ import annotations
-
 # Derivatives up to this one, divided by their factorials.
 LARGEST_ORDER = 5
 # In the order of their numbers.

@@ -1,7 +1,5 @@
 """How functions of this package are compiled: division by zero gives infinity, as in NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -27,8 +27,6 @@ In four variables coverings are large, and the largest eigenvalue of G = U U' is
 p x p^(g - 1) matrix that T unfolds to: it is at most trace(G^32)^(1/32).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import lru_cache

@@ -4,8 +4,6 @@ Rows come in chunks, and what they add is added in the order of the rows, one af
 have one predictor, four at a time: sums are the same wherever the rows are read from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

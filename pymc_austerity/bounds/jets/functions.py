@@ -16,8 +16,6 @@ whose error is below the first term that is left out. For s = 1 the first term i
 tail; there asymptotic series are differentiated term by term.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -8,8 +8,6 @@ rounding, and inflates it by a few units in the last place.
 One compiled function serves all models: the program is data.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 It reads the same programs as `machine`, and serves all models without a compilation of its own.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Derivatives that are polynomials: in s = sigmoid(x), in 1 / (e^-x - 1), in x and phi(x) / Phi(x)."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

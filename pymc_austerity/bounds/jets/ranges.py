@@ -6,8 +6,6 @@ Most functions have none: exp, log, powers, log Gamma and others are monotone in
 the domain of phi has an infinite radius.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

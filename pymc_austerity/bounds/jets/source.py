@@ -4,8 +4,6 @@ The machine of `points` runs the programs of all expressions, and takes long to 
 short. Their derivatives are written as a function here, which takes a fraction of a second.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast

@@ -8,8 +8,6 @@ phi(g) is phi_0 + sum over k >= 1 of phi_k d^k, with phi_k = phi^(k) / k! over t
 g without its value. The powers d^k are products.
 """
 
-from __future__ import annotations
-
 import itertools
 from functools import lru_cache
 from typing import NamedTuple, cast

@@ -8,8 +8,6 @@ A crossed factor is none of these: it is kept while a plate is moved (`crossed`)
 A row is moved by the sum of the displacements of its levels, less q_g, the mean of that over the group.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ itself where it is not centred. Below a scale of some 1e-15 of the location u no
 remembers z beside the values that it returned, and goes on with it as long as it is handed the same values.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -24,8 +24,6 @@ A normal likelihood with residuals of precision lambda has sums that are proport
 remainders: quadratic has (N log lambda - lambda sum of squares) / 2 besides.
 """
 
-from __future__ import annotations
-
 import math
 
 from pymc_austerity.compilation import jitable

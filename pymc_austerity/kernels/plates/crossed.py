@@ -14,8 +14,6 @@ Given d_h, the distribution of theta has another mean than at the center. It is 
 there, a function of d_h alone: proposals are independent of theta as before.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a plate keeps of a second, crossed factor: the record that the kernel is handed."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

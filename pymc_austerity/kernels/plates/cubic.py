@@ -11,8 +11,6 @@ groups. These terms are a part of the log ratio of a move, and no row is read fo
 bounds become smaller by a factor of the order of t_i.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

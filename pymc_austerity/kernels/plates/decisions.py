@@ -5,8 +5,6 @@ subsample of remainders (`row_tests`). A chain is nowhere of density zero, so th
 one that rounding has made so is not accepted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -9,8 +9,6 @@ one number for each group, which both moves add to their log ratios. It has the 
 may depend on sampled degrees of freedom.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How far predictors of some rows move, and changes of their remainders."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.jets.points import BLOCK, run_at_points

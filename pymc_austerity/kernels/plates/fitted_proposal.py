@@ -1,7 +1,5 @@
 """The record of the distribution from which shared variables are proposed."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from pymc_austerity.target import Index, Matrix, Vector

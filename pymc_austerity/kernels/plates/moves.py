@@ -7,8 +7,6 @@ has all its rows read instead, and adds their changes. Which groups these are de
 same way, so that the moves are reversible.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

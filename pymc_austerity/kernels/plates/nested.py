@@ -22,8 +22,6 @@ of delta -> v has taken away log T of the prior of v. There are two moves of the
    (`outer_move`).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

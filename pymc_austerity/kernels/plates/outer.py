@@ -1,7 +1,5 @@
 """Outer effects of nested groups: what the kernel is handed of schools that classes belong to."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@ With random slopes u_g is a vector of q effects, an intercept first (`slopes`). 
 groups are written one after the other: what is (G,) here is (G q,) then, and b_g and scales are (G q q,).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ The shared move is decided from all N rows, that of a group from its own n_g row
 likelihood will do, and the error is that of the rule.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Tables that make a normal variable of a coordinate of theta, and back: see `mode.plates.normal_scores`."""
 
-from __future__ import annotations
-
 import math
 
 from pymc_austerity.compilation import jitable

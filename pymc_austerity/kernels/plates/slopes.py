@@ -15,8 +15,6 @@ of which nothing is lost as C goes to 0. Groups' part of the log density of thet
 and the Jacobian of eps_g -> e_g is det F. Vectors of all groups are written one after the other.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

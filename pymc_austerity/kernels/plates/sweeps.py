@@ -1,7 +1,5 @@
 """Sweeps over a plate: a move of what the groups share, then a move of every group's own level."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

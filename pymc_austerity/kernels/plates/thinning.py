@@ -22,8 +22,6 @@ a group are those of A_g e_g, and its cumulative sums have rho_i (rho_i + zeta_i
 All here is the same if the two states change places.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ rows), and the Laplace marginal of theta is maximised for that expansion (no row
 as m_g(theta). The scales of effects are at the mode of their marginal: the joint mode would have them at 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

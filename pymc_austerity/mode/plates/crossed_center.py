@@ -1,7 +1,5 @@
 """Two crossed plates at a common center: each is fitted given the effects of the other, in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

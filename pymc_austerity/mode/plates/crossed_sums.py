@@ -1,7 +1,5 @@
 """Sums over rows by which a plate is moved given a crossed factor; see `kernels.plates.crossed`."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

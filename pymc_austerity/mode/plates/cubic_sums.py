@@ -1,7 +1,5 @@
 """Sums over the rows of a plate for third-order terms, in a pass over all of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """States of the model: at the center of a plate, and drawn from the distribution that is fitted to it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

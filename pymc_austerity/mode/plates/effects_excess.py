@@ -5,8 +5,6 @@ theta at fixed eps (`kernels.plates.effects_density`). Its mean over some draws 
 density from which theta is proposed. Only proposals depend on what is computed here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -11,8 +11,6 @@ the rows of its group see: the polynomial has no product of e_g and psi. A colum
 and has the mean tilt_g: z_i . d is then all by which a predictor moves, but for e_g.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

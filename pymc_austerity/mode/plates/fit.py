@@ -13,8 +13,6 @@ straight lines between its knots. It is for proposals alone: with any table the 
 distribution.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

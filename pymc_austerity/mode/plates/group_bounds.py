@@ -1,7 +1,5 @@
 """Bounds on the remainders of the rows of a plate, made ready for drawing rows by them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

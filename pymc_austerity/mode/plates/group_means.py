@@ -1,7 +1,5 @@
 """Products with means of groups, whose columns of levels of other factors are zero but in occupied cells."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Locations of effects' priors, as affine functions of theta."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

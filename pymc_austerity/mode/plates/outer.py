@@ -1,7 +1,5 @@
 """Which of the shared variables are effects of outer groups, that the groups of a plate belong to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple

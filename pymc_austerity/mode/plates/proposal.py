@@ -1,7 +1,5 @@
 """What theta is proposed from, as the kernel takes it: the fit, without effects of outer groups."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.kernels.plates.fitted_proposal import SharedProposal

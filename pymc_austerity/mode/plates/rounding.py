@@ -4,8 +4,6 @@ A log density may hold constants that are much larger than what it changes by, a
 differences have rounding errors then that may be larger than the bounds of small remainders.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.expressions.evaluate import evaluate

@@ -1,7 +1,5 @@
 """Arrays with numbers for each row of a plate: in memory, or beside rows that are on disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Self
 

@@ -11,8 +11,6 @@ their distribution is then the same for all v. The map is for proposals alone: w
 chain has the same stationary distribution.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Levels of groups given theta, N(m_g, S_g): of numbers, and of vectors where there are random slopes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.kernels.plates.records import GroupSums

@@ -1,7 +1,5 @@
 """A latent chain of a model, as the functions that a particle filter calls."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Find a latent chain in a model: its layout, and the rows of all terms that contain it, by site."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ or a few that stand along an axis of the variable. Rows of single elements are t
 the links of the chains, in whatever order the elements are stored.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

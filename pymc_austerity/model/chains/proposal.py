@@ -5,8 +5,6 @@ and of whatever else is, as a normal observation. So much less is left to the we
 integrates to depends on the state before, and is a weight of that state.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

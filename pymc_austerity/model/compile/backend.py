@@ -4,8 +4,6 @@ Whatever is built under `interpreted` is run by Python, with equal decisions, an
 That is many times slower per transition, and there at once: it is for tests, and for looking into a kernel.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ their modules, or imported there: so the sources of these modules, of the module
 import, and so on, hold everything. A module that is not imported by any of them has no part in the engine.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import sys

@@ -9,8 +9,6 @@ So no Python code may run inside: a generator is handed over as addresses, and w
 alone. Arrays are written to, not returned. The interrupt is then raised after the call, by Python.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any, get_type_hints

@@ -7,8 +7,6 @@ target, as `target_table` calls it; the constructor of each record; and `engine`
 them.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The function that computes an expression, and its first two derivatives, at points."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

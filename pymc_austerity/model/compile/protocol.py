@@ -1,7 +1,5 @@
 """What a backend is: whoever runs functions of a model, and the kernels around them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 

@@ -11,8 +11,6 @@ with ``rule=Rule(..., ..., draw, decide, accept, others, clipped, range_of)`` an
 rule_schedule, rule_bound, proposal_state.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ PyTensor's function of the same graph makes an array of every step, and takes nu
 compile. Where it is known how rows are read from the data, a loop over rows is written instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple, cast

@@ -5,8 +5,6 @@ functions, and their arguments at a point. A backend (`model.compile.protocol`) 
 and puts the kernel around them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any

@@ -10,8 +10,6 @@ No Python code runs on the way (`native`). What a function raises is raised by t
 long as the functions and the arrays exist; its `TableMaker` keeps both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ graph: rows of every term that contains z are computed from an index, and if the
 ``z[index]``, row by row, then ``z[index]`` can be replaced by an input of its own and z is gone.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cached_property

@@ -3,8 +3,6 @@
 `LikelihoodGradient` has size N. It is left out of pickles and built again in a worker.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ in their place: log theta, log w, or log odds. Then s_j = w_j dl/dw_j is a plain
 overflows nor divides zero by zero where w_j is zero in floating-point numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

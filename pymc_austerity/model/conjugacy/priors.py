@@ -10,8 +10,6 @@ with independent theta_j ~ Gamma(alpha_j, rate). PyMC's point holds a transforme
 smallest floating-point number. What is special about each of them is in `families`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

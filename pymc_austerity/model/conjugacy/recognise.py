@@ -1,7 +1,5 @@
 """Find out by numbers which form a likelihood has in one variable (see `forms`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

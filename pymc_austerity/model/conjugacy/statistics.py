@@ -1,7 +1,5 @@
 """Sufficient statistics of the likelihood of one variable: of all the data, or of some rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -9,8 +9,6 @@ not be: a mixture drops a component with an invalid parameter for all rows and g
 as does ``pt.maximum(logp, -5)``; here the sum is minus infinity. No valid parameters are affected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

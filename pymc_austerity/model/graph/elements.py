@@ -1,7 +1,5 @@
 """How many numbers a graph computes: what it costs, but for what an operation needs for each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -7,8 +7,6 @@ the rewritten graph, with constants of its own: every function has its own stora
 writes to them afterwards changes the functions that read them.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from threading import RLock

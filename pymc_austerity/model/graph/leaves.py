@@ -4,8 +4,6 @@ Data are leaves, and so is whatever is computed from data alone: standardised co
 log-factorials of counts. That is why operations that couple rows are allowed on data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

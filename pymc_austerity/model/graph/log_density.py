@@ -4,8 +4,6 @@
 and `pm.Data` carry none). `typed_log_density` rebuilds these in variables that have the shapes of now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

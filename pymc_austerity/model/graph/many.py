@@ -1,7 +1,5 @@
 """While many graphs are made, what Python and PyTensor do for each of their nodes is left out."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ In the model that a user writes, `RowsOnDisk` is applied to the head of the data
 it raises. `with_rows` puts the mapped array in its place, for the graphs of this package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 

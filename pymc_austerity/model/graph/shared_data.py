@@ -1,7 +1,5 @@
 """Notice that shared data (`pm.Data`) were replaced after a step was built."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rules of `lift` for arithmetic, reductions, linear algebra and joining: of rows, and of single cells."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

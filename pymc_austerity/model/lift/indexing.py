@@ -1,7 +1,5 @@
 """Rules of `lift` for slicing, fancy indexing, and assignment as ``x[where].set(y)``."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -7,8 +7,6 @@ table, ``var[rows, columns]``. One rule for each kind of operation; the other mo
 operation for which row i needs other rows has no rule, and is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import singledispatch

@@ -4,8 +4,6 @@ A reshape keeps the order of the elements. Row i of its result is therefore a se
 elements, which are looked up in the shape before.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ all of a long vector on the right. What every row needs in full shows as a long 
 where the cost is checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ A product with a sparse matrix in compressed rows (CSR) needs, for row i, the st
 are two: ``X[index] @ y`` and its derivative, ``X[index].T @ g``. Neither goes through all of y.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ It is two plates, which are moved in turn. In the turn of one the effects of the
 and the variables that their scale is a function of are kept: they are no part of theta then.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 

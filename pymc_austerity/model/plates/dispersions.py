@@ -1,7 +1,5 @@
 """Numbers that all rows of a plate share beside its predictor: dispersions, shares of zeros, thresholds."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

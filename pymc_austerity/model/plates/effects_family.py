@@ -1,7 +1,5 @@
 """Families of distributions that effects of groups may have: those with a location and a scale."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

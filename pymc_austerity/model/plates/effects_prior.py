@@ -1,7 +1,5 @@
 """The prior of the effects of a plate: of a known family, with one scale, and one location or many."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

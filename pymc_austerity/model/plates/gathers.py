@@ -1,7 +1,5 @@
 """Effects of groups on the graph of a likelihood: `u[idx]`, `(mu + tau * z)[idx]`, `tau * z[idx]`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

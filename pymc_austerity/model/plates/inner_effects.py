@@ -1,7 +1,5 @@
 """Shared variables that are effects themselves: a second factor, with a scale that is sampled."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """How many shared variables a plate may have."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

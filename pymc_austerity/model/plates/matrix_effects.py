@@ -3,8 +3,6 @@
 Either u is `pm.MvNormal`, or it is ``z @ chol.T`` with z standard normal.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

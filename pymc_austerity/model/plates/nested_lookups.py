@@ -1,7 +1,5 @@
 """Lookups by two indices, ``v[parent][group]``, as one, ``v[parent[group]]``: rows of nested groups."""
 
-from __future__ import annotations
-
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.subtensor import AdvancedSubtensor

@@ -1,7 +1,5 @@
 """`PlateModel`: a model whose likelihood has one effect of a group in each row, taken apart."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, cast

@@ -1,7 +1,5 @@
 """Rows of a plate, as numbers: which group, and coefficients of the shared variables."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random slopes: several vectors of effects of the same groups, ``a[group] + b[group] * x``."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pymc as pm

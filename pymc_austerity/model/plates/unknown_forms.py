@@ -1,7 +1,5 @@
 """Effects of groups in forms that are no plate: which one it is, and what to write instead."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ with gamma_j = 0 is distributed as its prior, and the *full model*, that of gamm
 of all sub-models: each is the full one with some coefficients zero.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ steps can change it. c may change with variables of other steps. One rule for ea
 whatever has no rule is nonlinear as soon as it depends on the block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable
 from enum import Enum
 

@@ -3,8 +3,6 @@
 The coefficients are expressions of data. A choice by data between affine expressions is affine as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, cast
 

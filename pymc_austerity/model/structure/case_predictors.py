@@ -5,8 +5,6 @@ cutpoint, one in the middle two. A case needs the smallest cut through what is a
 of all rows are as many as the largest case has: in every case they are the affine values of its own cut.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Data that a row reads: copied from where they are stored, if a variable is just that, or else computed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any

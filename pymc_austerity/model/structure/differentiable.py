@@ -1,7 +1,5 @@
 """A factorised log density with its derivatives, as a function of one vector q, the values of its block."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any

@@ -5,8 +5,6 @@ coefficients that are looked up, as in ``a + X @ b + u[group]``. Their rows are 
 model: nothing is computed, and an array on disk is read where it lies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -8,8 +8,6 @@ where l' and l'' are sums over rows in closed form (`log_likelihood`), and J and
 short functions. No pass over the data differentiates along coordinates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol

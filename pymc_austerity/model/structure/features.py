@@ -14,8 +14,6 @@ not linear in (scale, weights), but ``X @ (scale * weights)`` is in the one shor
 same for ``tau * z[group]``, ``scale * (a + x * b)`` and the like.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which variables are in the way of a row function: with numbers in their place a term would have one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pymc_austerity.exceptions import UnboundedError

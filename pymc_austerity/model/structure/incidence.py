@@ -11,8 +11,6 @@ a choice by row number between parts, each of which is computed for all rows. A 
 contains, and nothing of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The compiled loops behind `incidence`: rows sorted by the elements that they contain, in one pass each."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.compilation import entry

@@ -1,7 +1,5 @@
 """All local terms at a state as one vector."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

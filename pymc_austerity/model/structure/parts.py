@@ -5,8 +5,6 @@ Coefficients need not be coordinates. They may be put together of several variab
 beyond the coordinates while a graph is read, and are written by coordinates in the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

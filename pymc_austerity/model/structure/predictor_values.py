@@ -4,8 +4,6 @@
 `LinearPredictor`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any

@@ -14,8 +14,6 @@ everything passes: with it replaced by an input, nothing depends on q any more. 
 to rows, for terms of any form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Graphs of rows made ready for being taken apart into scalar expressions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How compiled code reads the rows of a term, where they are stored as they are needed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

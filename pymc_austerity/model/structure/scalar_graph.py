@@ -10,8 +10,6 @@ power is kept as long as the nodes are there that have it. Where one of them has
 minus infinity outside of the domain, as where a check of parameters fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Truth values of PyTensor are conditions of expressions: 1.0, 0.0, or a compariso
 for they become 1.0 and 0.0, and where truth values are asked for a number becomes "is not zero".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

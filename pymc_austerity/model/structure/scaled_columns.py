@@ -1,7 +1,5 @@
 """Add columns of data, times a number for each row, to rows of a design."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Selections of numbers from arrays of expressions, by places that are constants or data."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, cast
 

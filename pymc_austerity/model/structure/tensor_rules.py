@@ -3,8 +3,6 @@
 One rule for each kind of operation. What has no rule has no form.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial, singledispatch

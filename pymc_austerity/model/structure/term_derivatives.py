@@ -1,7 +1,5 @@
 """Compiled derivatives of one local term, row by row or summed."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import Any

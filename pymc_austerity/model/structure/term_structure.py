@@ -4,8 +4,6 @@ The predictors of every term, features of the block if the terms have predictors
 made of both are asked for by steps, bounds, proposals and the search for the mode. They share one structure.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """A comparison in words: as Markdown, as a piece of HTML for notebooks, and what a page shares with them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from html import escape

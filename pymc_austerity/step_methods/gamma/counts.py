@@ -1,7 +1,5 @@
 """Statistics from the counts of categories that another step carries along."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Statistics of the likelihood at one transition, how they are had, and the noise in them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a step for gamma processes tells when it is built: what gives its draws another distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Statistics from minibatches: of the rows themselves, or of how these have changed since an anchor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """Options of steps for gamma processes."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple
 
 import numpy as np

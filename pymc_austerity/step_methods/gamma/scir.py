@@ -4,8 +4,6 @@ A draw moves one variable after the other (`variable_chain`): point -> log theta
 the prior and an estimate of statistics of the likelihood (`estimates`) -> a transition of theta -> point.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Sampling state, sample statistics and progress bar of steps for gamma processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The compiled transition of tables of gamma processes."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One variable of a step: what is known of its likelihood, where its processes are, and a transition."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

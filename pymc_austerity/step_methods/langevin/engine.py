@@ -1,7 +1,5 @@
 """The compiled transitions of `SGLD`, and the noise of their gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 from pymc.initial_point import PointType
 

@@ -10,8 +10,6 @@ with V there the covariance L'VL, turned likewise. The posterior has the covaria
 dimension the ratio of standard deviations is sqrt((1 + aV/4) / (1 - aA/4)).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What is decided of a step of Langevin dynamics before anything is compiled."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from typing import Any, NamedTuple

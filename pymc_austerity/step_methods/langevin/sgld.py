@@ -1,7 +1,5 @@
 """Stochastic-gradient Langevin dynamics."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar

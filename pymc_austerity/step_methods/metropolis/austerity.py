@@ -1,7 +1,5 @@
 """Austerity Metropolis-Hastings: decisions by a sequential test."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, Unpack
 

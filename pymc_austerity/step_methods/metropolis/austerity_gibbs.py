@@ -1,7 +1,5 @@
 """Gibbs updates of discrete variables, each decided from a subsample of the terms that contain it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Unpack
 

@@ -1,7 +1,5 @@
 """Short runs on two crossed plates: means of effects, states, and what a sweep costs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The plan of a step on two crossed plates: fits in turn, tried out on a short pilot run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

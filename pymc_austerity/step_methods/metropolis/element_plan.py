@@ -1,7 +1,5 @@
 """The plan of a step that moves one element of its variables at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

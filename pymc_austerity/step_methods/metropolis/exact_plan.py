@@ -1,7 +1,5 @@
 """Which plan an exact step on drawn rows has: for a plate of effects, or for a block of variables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pymc.initial_point import PointType

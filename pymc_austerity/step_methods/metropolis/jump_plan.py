@@ -1,7 +1,5 @@
 """The plan of a step that moves between the sub-models of a variable selection."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Metropolis-Hastings with any decision rule."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Minibatch Barker steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Unpack
 

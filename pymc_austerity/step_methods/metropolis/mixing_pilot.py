@@ -1,7 +1,5 @@
 """How well a step mixes: a short run when it is set up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Keywords that all subsampled steps take, and what they mean together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, get_args

@@ -1,7 +1,5 @@
 """Variables with orthonormal columns: which proposal moves them, and what else is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pymc as pm

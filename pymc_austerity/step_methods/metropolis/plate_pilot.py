@@ -1,7 +1,5 @@
 """Short runs on a plate: the mean of the effects, and what a sweep costs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

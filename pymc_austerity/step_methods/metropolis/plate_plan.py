@@ -1,7 +1,5 @@
 """The plan of a step on a plate: expansion, proposal and bounds, tried out on a short pilot run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar

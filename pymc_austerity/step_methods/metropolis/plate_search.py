@@ -1,7 +1,5 @@
 """Whether the model of a step has effects of groups that are moved as a plate."""
 
-from __future__ import annotations
-
 from pymc.initial_point import PointType
 from pytensor.graph.traversal import ancestors
 

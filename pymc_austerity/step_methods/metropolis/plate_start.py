@@ -1,7 +1,5 @@
 """Where a chain on a plate begins, and what its user is told before."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How many rows TunaMH will draw, told before it starts."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Variable selection by jumps between sub-models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack, get_args
 

@@ -1,7 +1,5 @@
 """Moves of a subsampled step one at a time, with all of their log ratios."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Sums over all rows, computed on the workers of a cluster: blocks of rows are added up where they are."""
 
-from __future__ import annotations
-
 import pickle
 import uuid
 from itertools import pairwise

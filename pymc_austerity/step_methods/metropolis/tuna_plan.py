@@ -1,7 +1,5 @@
 """The plan of `TunaMH` for a block: bounds on Taylor remainders, and how many rows they make it draw."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager

@@ -9,8 +9,6 @@ had not been interrupted. `look` shows them each draw. A watch that has seen the
 the list, and what it finds wrong is a warning.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple

@@ -3,8 +3,6 @@
 Whoever adds one imports it here and puts it into `FAMILIES`; nothing else knows which there are.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pymc_austerity.model.conjugacy.families.base import GammaFamily

@@ -1,7 +1,5 @@
 """What is special about one family of variables that are made of gamma variables."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Beta variables: theta_1 / (theta_1 + theta_2) of every element."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dirichlet variables: theta_j / sum of theta, in every row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gamma, exponential and chi-squared variables: theta itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

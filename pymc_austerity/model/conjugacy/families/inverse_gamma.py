@@ -1,7 +1,5 @@
 """Inverse gamma variables: 1 / theta."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pytensor.tensor.random.basic import InvGammaRV

@@ -1,7 +1,5 @@
 """Positive variables that are a power of one gamma variable each."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Shares of a whole: gamma variables of one row, divided by their sum."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

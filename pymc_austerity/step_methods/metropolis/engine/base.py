@@ -1,7 +1,5 @@
 """A kernel compiled around a model: what the engines of all steps have in common."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy

@@ -1,7 +1,5 @@
 """Compiled sweeps over two crossed plates, which are moved in turn."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

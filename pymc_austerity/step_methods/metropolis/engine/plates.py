@@ -1,7 +1,5 @@
 """The compiled sweeps over a plate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

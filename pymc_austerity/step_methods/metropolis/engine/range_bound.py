@@ -3,8 +3,6 @@
 No other rule imports this: families of likelihoods come with it.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Stages of tests of several populations, such as the rows of each group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the kernel of `TunaMH` is handed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pymc_austerity.bounds.row_draws import BoundedRows
