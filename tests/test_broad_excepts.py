@@ -19,7 +19,7 @@ REASONS = {
     ("report/run.py", "run_step"): "the step may be the user's; the report shows type and text",
     (
         "step_methods/metropolis/engine/base.py",
-        "_compile",
+        "__init__",
     ): "functions of users that numba cannot compile; raised if all are ours",
     (
         "testing/proposals.py",

@@ -452,7 +452,7 @@ DEEP = [
     "pymc_austerity.mode.newton.newton_steps",
     "pymc_austerity.mode.fit.expand",
     "pymc_austerity.bounds.row_constants.BoundsByJets",
-    "pymc_austerity.step_methods.metropolis.tuna_plan.TunaEngine",
+    "pymc_austerity.step_methods.metropolis.plan.Engine",
 ]
 
 
@@ -542,8 +542,7 @@ def test_impossible_data_are_refused_before_anything_is_compiled(define, said, m
         raise AssertionError("compiled")
 
     monkeypatch.setattr(pm, "NUTS", compiles)
-    for name in ("plan.Engine", "tuna_plan.TunaEngine"):
-        monkeypatch.setattr(f"pymc_austerity.step_methods.metropolis.{name}", compiles)
+    monkeypatch.setattr("pymc_austerity.step_methods.metropolis.plan.Engine", compiles)
     with pytest.raises(ValueError, match=said):
         recommend(model_with(define))
 

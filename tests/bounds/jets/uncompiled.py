@@ -11,7 +11,7 @@ import numba
 import pymc_austerity.bounds
 
 PACKAGE = "pymc_austerity.bounds.jets"
-PARTS = ("special", "functions", "ranges", "tape", "machine", "largest_form", "derivative_norms")
+PARTS = ("functions", "ranges", "tape", "machine", "derivative_norms")
 
 
 def uncompiled_jets() -> SimpleNamespace:
