@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pymc.step_methods.state import equal_dataclass_values
 
 from pymc_austerity.exceptions import warn
 from pymc_austerity.kernels.metropolis import Outcome
@@ -46,6 +47,10 @@ class Watch:
 
     def __init__(self, n_draws: int) -> None:
         self.n_draws, self.n_seen = n_draws, 0
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two watches have seen the same: PyMC compares sampling states so."""
+        return type(self) is type(other) and bool(equal_dataclass_values(vars(self), vars(other)))
 
     def add(self, outcome: Outcome, n_transitions: int) -> None:
         """Take a draw into account, the `n_seen`-th."""
