@@ -1,4 +1,4 @@
-"""The slice sampler against sums over all partitions of four units; planted bugs are noticed.
+"""The slice sampler against sums over all partitions of four units; planted faults are noticed.
 
 For units x_1 .. x_4 with two categories each the posterior of the partition is, up to a constant,
 
