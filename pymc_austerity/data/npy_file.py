@@ -29,10 +29,7 @@ class NpyFile:
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], chunk_rows: int) -> None:
         self.path, self.dtype, self.shape, self._chunk_rows = path, dtype, shape, chunk_rows
         header = _header(dtype, shape)
-        self.offset, self._size = (
-            len(header),
-            file_size(dtype, shape),
-        )  # bytes before the first row, and of all
+        self.offset, self._size = len(header), file_size(dtype, shape)  # bytes before row 0, and of all
         self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         self.n_rows = 0  # written so far
         self.crc32: list[int] = []  # of each chunk that was begun

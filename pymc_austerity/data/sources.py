@@ -236,6 +236,7 @@ class Part(NamedTuple):
     start: int  # its first row in the whole source
     stop: int
     size: int  # bytes of its file when it was opened; 0 if there is none on this machine
+    types: dict[str, Any]  # of its columns, before they become those of all parts
 
 
 class ArrowSource:
@@ -277,8 +278,7 @@ class ArrowSource:
         """All rows of a part, in pieces. A row group is decoded as a whole."""
         start, batches = part.start, None
         while start < part.stop:
-            remedy = _TYPES_OF_CSV if part.where.endswith(".csv") else _RESTORE
-            with readable(part.where, start, part.stop, remedy):
+            with readable(part.where, start, part.stop, self._remedy(part, names)):
                 if part.size:
                     # Reading from the map of a file that was cut would end the program.
                     require_size(Path(part.fragment.path), part.size)
@@ -293,6 +293,19 @@ class ArrowSource:
             yield batch
             start += batch.num_rows
 
+    def _remedy(self, part: Part, names: Sequence[str]) -> str:
+        """What can be done if a part cannot be read: columns of another type than that of all may not fit."""
+        if part.where.endswith(".csv"):
+            return _TYPES_OF_CSV
+        for name in names:
+            wanted, there = self._schema.field(name).type, part.types.get(name)
+            if there not in (None, wanted):
+                return (
+                    f"Column {name!r} is {there} there, and {wanted} in all files together: write the files "
+                    "with one type."
+                )
+        return _RESTORE
+
 
 def _parts(fragments: Sequence[Any]) -> list[Part]:
     parts: list[Part] = []
@@ -300,14 +313,16 @@ def _parts(fragments: Sequence[Any]) -> list[Part]:
         path = getattr(fragment, "path", "The table")
         size = Path(path).stat().st_size if Path(path).is_file() else 0
         with readable(path):
+            schema = fragment.physical_schema
             if hasattr(fragment, "split_by_row_group"):
                 groups = [(group, group.row_groups[0]) for group in fragment.split_by_row_group()]
                 pieces = [(one, f"{path}, row group {group.id}", group.num_rows) for one, group in groups]
             else:
                 pieces = [(fragment, path, fragment.count_rows())]
+        types = {field.name: field.type for field in _plain(schema)}
         for piece, where, n_rows in pieces:
             start = parts[-1].stop if parts else 0
-            parts.append(Part(piece, where, start, start + n_rows, size))
+            parts.append(Part(piece, where, start, start + n_rows, size, types))
     return parts
 
 
@@ -459,7 +474,7 @@ def readable(where: str, first: int = 0, stop: int = 0, remedy: str = _RESTORE) 
 
 
 def regrouped(blocks: Iterator[Block], length: int) -> Iterator[Block]:
-    """The same rows in blocks of one length; the last may be shorter."""
+    """Rows that come in blocks of any length, in blocks of one length; the last may be shorter."""
     held: list[Block] = []
     n_held = 0
     for block in blocks:

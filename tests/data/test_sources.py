@@ -217,6 +217,22 @@ def test_files_with_other_columns_or_dtypes(tmp_path):
         RowStore.write(files[0], tmp_path / "more")
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (np.array([1, 2**63 + 5], np.uint64), np.array([-1]), "'k' is uint64 there, and int64 in all"),
+        (np.array([1, 2**53 + 1]), np.array([0.5]), "'k' is int64 there, and double in all"),
+    ],
+)
+def test_numbers_that_the_type_of_all_files_cannot_hold(tmp_path, one, other, said):
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for file, values in zip(files, (one, other), strict=True):
+        parquet.write_table(pa.table({"k": values}), file)
+    with pytest.raises(OSError, match=f"a.parquet.*rows 0 to 1.*{one[1]}.*Column {said} files") as found:
+        RowStore.write(files, tmp_path / "rows")
+    assert "Restore it" not in str(found.value)  # it is not damaged
+
+
 def test_lists_of_fixed_length_are_matrices(tmp_path):
     # More rows than become arrays at once.
     X = np.random.default_rng(1).normal(size=(40_000, 3)).astype(np.float32)

@@ -337,7 +337,7 @@ def _elements(x: Variable) -> tuple[np.ndarray, Variable] | None:
 
 
 def merged(outputs: Sequence[Variable]) -> list[Variable]:
-    """The same graphs, with parts that are equal written once; one pass over them.
+    """Graphs rewritten, in one pass, so that parts that are equal are written once.
 
     PyMC builds the log density of each variable on a copy of its own of all that leads there. The terms of a
     panel of countries, or of the equations of one model, would be mostly copies.

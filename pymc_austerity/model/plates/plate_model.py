@@ -246,7 +246,7 @@ def _with_last(fact: Factorisation, names: tuple[str, ...]) -> Factorisation:
 def with_inner_centered(
     model: pm.Model, fact: Factorisation, gather: Gather, n_effects: int
 ) -> tuple[Factorisation, Gather, tuple[InnerEffects, ...]]:
-    """The same likelihood and prior in v = scale z, for each short vector z of standard normals.
+    """Likelihood and prior rewritten in v = scale z, for each short vector z of standard normals.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def with_inner_centered(
 
 
 def _scaled(model: pm.Model, fact: Factorisation, one: Gather) -> ScaledGather | None:
-    """The likelihood in v; None if z is no vector of standard normals that only a scale multiplies."""
+    """Likelihood in v = scale z; None if z is no vector of standard normals that a scale alone multiplies."""
     value = fact.graph.values[one.name]
     if value.type.ndim != 1 or one.n_groups < 2 or not is_looked_up(one.term.rows, value):
         return None

@@ -47,7 +47,7 @@ _THROUGH = (DimShuffle, Sum, Subtensor, AdvancedSubtensor, Reshape, JoinDims, Sp
 
 
 def distributed(rows: list[Variable], block: Iterable[Variable], short: Iterable[Variable]) -> list[Variable]:
-    """The same graphs with short factors moved down, as far as that is possible.
+    """Graphs of rows with short factors of products moved down, as far as that is possible.
 
     Parameters
     ----------

@@ -273,7 +273,7 @@ class Album:
 
 
 def _legend_outside(axes: Any) -> Any:
-    """The same Axes with the legend beside it: several lines leave no room within."""
+    """Axes with the legend put beside them: several lines leave no room within."""
     axes.figure.set_figwidth(9.5)
     axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, fontsize=9)
     return axes

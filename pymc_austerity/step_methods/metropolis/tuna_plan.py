@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +51,7 @@ from pymc_austerity.step_methods.metropolis.plan import (
     survey,
 )
 from pymc_austerity.step_methods.metropolis.prediction import Prediction, predict
+from pymc_austerity.target import Vector
 from pymc_austerity.validation import is_real
 
 # Expands all rows: those with large bounds are drawn the more often.
@@ -205,8 +205,11 @@ def _with_rows(
         terms = found.expanded if bound.is_surrogate else fact
         plan = block_plan(options, surveyed, terms, bound, recipe)
         return TunaPlan(options, fact, recipe, bound, plan.inputs, None)
-    inputs = partial(TunaInputs, found.expanded, rows, options.chi, options.debug)
-    return TunaPlan(options, fact, recipe, bound, lambda q: inputs(), rows)
+
+    def inputs(q: Vector) -> TunaInputs:
+        return TunaInputs(found.expanded, rows, options.chi, options.debug)
+
+    return TunaPlan(options, fact, recipe, bound, inputs, rows)
 
 
 class NoBoundError(UnboundedError):
