@@ -88,8 +88,13 @@ class HalfOfTheRows(TunaMH):
     """Draws half as many rows as their bounds ask for: remainders count half."""
 
     def _compile(self, plan, point):
-        half = plan.rows.state._replace(totals=0.5 * plan.rows.state.totals)
-        super()._compile(replace(plan, rows=replace(plan.rows, state=half)), point)
+        def inputs(q):
+            made = plan.inputs(q)
+            state = made.rows.state
+            made.rows = made.rows._replace(state=state._replace(totals=0.5 * state.totals))
+            return made
+
+        super()._compile(replace(plan, inputs=inputs), point)
 
 
 class OfThePrior(VariableChain):

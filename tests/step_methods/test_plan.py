@@ -11,6 +11,7 @@ from pymc_austerity import Laplace, TunaMH
 from pymc_austerity.acceptance import Exact, TTest
 from pymc_austerity.control_variates import Taylor
 from pymc_austerity.exceptions import UnsuitableError
+from pymc_austerity.model.factorisation import vector_of
 from pymc_austerity.recommendation.choice import why_costly
 from pymc_austerity.recommendation.evidence import Asked, Evidence, gather, why_not_normal
 from pymc_austerity.step_methods.metropolis import plan as plans
@@ -94,7 +95,8 @@ def test_the_same_plan_is_made_of_a_recipe(model):
     plan = plan_tuna(asked, point)
     again = plan_tuna(asked, point, plan.recipe)
     assert again.recipe is plan.recipe
-    for ours, theirs in zip(again.rows.state, plan.rows.state, strict=True):
+    q = vector_of(plan.factorisation, point)
+    for ours, theirs in zip(again.inputs(q).rows.state, plan.inputs(q).rows.state, strict=True):
         np.testing.assert_equal(ours, theirs)
 
 

@@ -140,7 +140,6 @@ class TunaPlan(BlockPlan):
     """A `TunaMH`, ready to be compiled. It has size N."""
 
     recipe: TunaRecipe
-    rows: BoundedRows | None  # The bounds, and rows drawn in proportion to them; None if all rows are read
 
 
 def plan_tuna(
@@ -204,12 +203,12 @@ def _with_rows(
         # A surrogate moves on the Taylor polynomial, others on the terms of the model.
         terms = found.expanded if bound.is_surrogate else fact
         plan = block_plan(options, surveyed, terms, bound, recipe)
-        return TunaPlan(options, fact, recipe, bound, plan.inputs, None)
+        return TunaPlan(options, fact, recipe, bound, plan.inputs)
 
     def inputs(q: Vector) -> TunaInputs:
         return TunaInputs(found.expanded, rows, options.chi, options.debug)
 
-    return TunaPlan(options, fact, recipe, bound, inputs, rows)
+    return TunaPlan(options, fact, recipe, bound, inputs)
 
 
 class NoBoundError(UnboundedError):
