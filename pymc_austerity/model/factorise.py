@@ -130,16 +130,16 @@ def build(
         likelihood = {rv.name for rv in (*model.observed_RVs, *model.potentials)}
         raw = {n: term * (1.0 / temperature) if n in likelihood else term for n, term in raw.items()}
 
-    def taken_apart(terms: dict[str, Variable]) -> tuple[Factorisation, list[Piece]]:
+    def of_terms(terms: dict[str, Variable]) -> tuple[Factorisation, list[Piece]]:
         with lengths_explained(raw):
             graph = typed_log_density(model, terms, point)
-        return _taken_apart(graph, value_vars, int(threshold), limit_cost)
+        return taken_apart(graph, value_vars, int(threshold), limit_cost)
 
-    result, pieces = taken_apart(raw)
+    result, pieces = of_terms(raw)
     if check and result.graph.on_disk:
         require_sound_rows(result.graph)
         arrays, chosen = heads(result.graph, result.threshold)
-        head, pieces = taken_apart(with_heads(model, raw, arrays))
+        head, pieces = of_terms(with_heads(model, raw, arrays))
         check_against_model(head, model, pieces)
         require_same_rows(result, head, chosen)
     elif check:
@@ -147,7 +147,7 @@ def build(
     return result
 
 
-def _taken_apart(
+def taken_apart(
     graph: LogDensityGraph, value_vars: list[Variable] | None, threshold: int, limit_cost: bool
 ) -> tuple[Factorisation, list[Piece]]:
     """The factorisation of a graph, and the pieces of which it is made."""

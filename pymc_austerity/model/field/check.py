@@ -1,0 +1,152 @@
+"""Comparison of a field with the graph that it was found on, at points: priors, tables and predictors."""
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from pymc_austerity.distributions.orthonormal_density import orthonormal_names
+from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity.model.factorisation import Factorisation
+from pymc_austerity.model.field.priors import Innovation, NoField, Step
+from pymc_austerity.model.graph.functions import function_of
+from pymc_austerity.model.starting_point import jittered_point
+from pymc_austerity.target import Array
+
+# Of the sum of absolute terms: of priors, and of rows, whose stable form PyTensor may have rounded.
+_TOLERANCE, _OF_ROWS = 1e-10, 1e-8
+
+
+def require_same_priors(
+    factorisation: Factorisation, innovations: list[Innovation], points: list[list[np.ndarray]]
+) -> None:
+    """Compare the densities of innovations with the model's own terms, up to a constant for each.
+
+    Raises
+    ------
+    NoField
+        If one differs: its rule does not hold for this model.
+    """
+    graph = factorisation.graph
+    for one in innovations:
+        if one.is_matched:
+            continue
+        found = np.array([_log_density(factorisation, one, point) for point in points])
+        function = function_of([*graph.values.values(), *graph.data], graph.terms[graph.variables[one.name]])
+        data = graph.data_values()
+        theirs = [np.asarray(function(*point, *data)) for point in points]
+        expected = np.array([each.sum() for each in theirs])
+        size = max(float(np.abs(each).sum()) for each in theirs)
+        differences = (found - expected) - (found - expected)[0]
+        if not np.all(np.abs(differences) <= _TOLERANCE * (1.0 + size)):
+            raise NoField(
+                f"the prior of {graph.variables[one.name]!r} differs from its rule by "
+                f"{np.abs(differences).max():.3g}"
+            )
+
+
+def _log_density(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:
+    """Log p of w - m by the rule, with the determinant of S, up to a constant."""
+    graphs = [step.graph for step in one.steps if step.graph is not None]
+    shape = [] if one.shape is None else [one.shape]
+    outputs = [one.graph, *graphs, *shape, *(phi for phi, _ in one.precision)]
+    graph = factorisation.graph
+    function = function_of([*graph.values.values(), *graph.data], outputs)
+    w, *rest = (np.asarray(x, dtype=np.float64) for x in function(*point, *graph.data_values()))
+    if one.precision:
+        weights = [float(x) for x in rest]
+        quadratic = sum(
+            phi * (w.sum() ** 2 if matrix is None else w @ (matrix @ w))
+            for phi, (_, matrix) in zip(weights, one.precision, strict=True)
+        )
+        at_location = _at_location(factorisation, one, point)
+        return at_location - 0.5 * quadratic
+    values = iter(rest)
+    known = [(step, next(values) if step.graph is not None else None) for step in one.steps]
+    z, log_determinant = standardised(w, known)
+    degrees = float(np.ravel(rest[-1])[0]) if shape else 0.0
+    return float(np.sum(one.family.distribution(degrees).logpdf(z))) - log_determinant
+
+
+def _at_location(factorisation: Factorisation, one: Innovation, point: list[np.ndarray]) -> float:
+    """The model's own density of a variable that is at its location: the logarithm of what normalises it."""
+    graph = factorisation.graph
+    inputs = list(graph.values.values())
+    location = np.zeros(one.value.type.shape)
+    if one.location is not None:
+        function = function_of([*inputs, *graph.data], one.location)
+        location = np.broadcast_to(function(*point, *graph.data_values()), location.shape)
+    moved = [location if var is one.value else x for var, x in zip(inputs, point, strict=True)]
+    function = function_of([*inputs, *graph.data], graph.terms[graph.variables[one.name]])
+    return float(np.sum(function(*moved, *graph.data_values())))
+
+
+def standardised(w: Array, steps: list[tuple[Step, Array | None]]) -> tuple[Array, float]:
+    """Z of w = S z, and log |det S|. Scales must not be zero here."""
+    log_determinant = 0.0
+    for step, graph in reversed(steps):
+        if step.kind == "scale":
+            assert graph is not None
+            w = w / graph
+            log_determinant += float(np.sum(np.log(np.abs(np.broadcast_to(graph, w.shape)))))
+        elif step.kind == "right":
+            assert graph is not None
+            w = linalg.solve(graph.T, w.reshape(-1, len(graph)).T).T.reshape(w.shape)
+            log_determinant += w.size / len(graph) * np.linalg.slogdet(graph)[1]
+        elif step.kind == "sum":
+            w = np.diff(w, axis=step.axis, prepend=0.0)
+        elif step.kind == "autoregression":
+            assert graph is not None
+            p = graph.shape[-1]
+            rest = w[..., p:].copy()
+            for k in range(p):
+                rest -= graph[..., k, None] * w[..., p - 1 - k : w.shape[-1] - 1 - k]
+            w = np.concatenate([w[..., :p], rest], axis=-1)
+        else:
+            raise AssertionError(f"no rule of a prior has the step {step.kind}")
+    return w, log_determinant
+
+
+# Rows of a term that are compared, and points.
+_ROWS, _POINTS, _SPREAD, _SEED = 200, 3, 0.3, 2025
+
+
+def require_same(factorisation: Factorisation, field: Any) -> None:
+    """Compare priors and rows with the model's own, at points near the start.
+
+    Raises
+    ------
+    NoField
+        If a prior differs from its rule.
+    SelfCheckError
+        If rows differ: a defect.
+    """
+    graph = factorisation.graph
+    orthonormal = orthonormal_names(graph.raw.values())
+    points = [
+        list(jittered_point(graph.point, np.random.default_rng(seed), _SPREAD, orthonormal).values())
+        for seed in range(_SEED, _SEED + _POINTS)
+    ]
+    innovations = {t.innovation.name: t.innovation for t in field.tables if t.innovation is not None}
+    require_same_priors(factorisation, list(innovations.values()), points)
+    inputs, data = [*graph.values.values(), *graph.data], graph.data_values()
+    names = [one.term.name for one in field.likelihoods]
+    function = function_of(inputs, [*(t.graph for t in field.tables), *(graph.terms[n] for n in names)])
+    for point in points:
+        values = function(*point, *data)
+        tables = {t.input: np.ravel(x) for t, x in zip(field.tables, values, strict=False)}
+        for one, theirs in zip(field.likelihoods, values[len(field.tables) :], strict=True):
+            positions = np.unique(np.linspace(0, one.term.size - 1, _ROWS).astype(np.int64))
+            ours, size = one.rows_at(positions, tables)
+            expected = np.broadcast_to(theirs, (one.term.size,))[positions] if np.ndim(theirs) < 2 else None
+            if expected is None:
+                continue
+            with np.errstate(invalid="ignore"):
+                wrong = ~((np.abs(ours - expected) <= _OF_ROWS * (1.0 + size)) | ~np.isfinite(expected))
+            if wrong.any():
+                k = int(np.flatnonzero(wrong)[0])
+                raise SelfCheckError(
+                    f"Self-check failed for the term {one.term.name!r}: row {positions[k]} of its field is "
+                    f"{ours[k]!r}, the graph gives {expected[k]!r}. This is a defect of pymc_austerity: "
+                    "please report the model."
+                )

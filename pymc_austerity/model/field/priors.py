@@ -1,0 +1,400 @@
+"""Rules for the priors of effects: which variables of a model are normal given few numbers.
+
+A variable w with a rule is w = m + S z: m its location, which may be a linear function of other such
+variables, S a product of scales and matrices that are made of numbers, and z standard normal (or of another
+standard distribution, whose excess over the normal one is known). S is a sequence of `Step`; nothing is
+divided by it. w - m is the *innovation* of the variable. A rule is a function of the operation that draws the
+variable; a new one is a function with the formula in its docstring and a line in `RULES`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from pymc.distributions.continuous import FlatRV
+from pymc.distributions.multivariate import CARRV, ICARRV, ZeroSumNormalRV
+from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
+from pymc.distributions.transforms import ZeroSumTransform
+from pymc.logprob.transforms import LogOddsTransform, LogTransform
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.random.basic import (
+    BetaRV,
+    ExponentialRV,
+    GammaRV,
+    InvGammaRV,
+    LogNormalRV,
+    MvNormalRV,
+    NormalRV,
+)
+from pytensor.tensor.random.op import RandomVariable
+from scipy import sparse
+
+from pymc_austerity.model.factorisation import FEWEST_GROUPS, Factorisation
+from pymc_austerity.model.graph.rewrite import merged, narrowed, rebuild
+from pymc_austerity.model.plates.effects_family import FAMILIES, Family
+
+
+class NoField(Exception):  # noqa: N818 - it is caught, and said
+    """Why a likelihood is no field, in the words of the model."""
+
+
+class GivenUp(Exception):  # noqa: N818 - the search begins again
+    """A variable that cannot be an effect, as it multiplies others or moves their scales."""
+
+
+class Step(NamedTuple):
+    """One factor of a linear map, in the order in which factors are applied.
+
+    ``scale``: element by element, times a graph. ``left``, ``right``: a matrix product from that side.
+    ``sum``: cumulative, along an axis. ``autoregression``: x_t = z_t + sum_k rho_k x_(t - k) along the last
+    axis, the graph being rho. ``zero_sum``: an orthonormal map of n - 1 numbers to n that sum to zero along
+    an axis. ``placed``: what the operation that made the graph does to its input.
+    """
+
+    kind: str
+    graph: Variable | None = None
+    axis: int = 0
+
+
+def applied(var: Variable, steps: Iterable[Step]) -> Variable:
+    """A value to which the steps have been applied."""
+    for step in steps:
+        if step.kind == "scale":
+            var = var * step.graph
+        elif step.kind == "left":
+            var = pt.dot(step.graph, var)
+        elif step.kind == "right":
+            var = pt.dot(var, step.graph)
+        elif step.kind == "sum":
+            var = pt.cumsum(var, axis=step.axis)
+        elif step.kind == "zero_sum":
+            var = ZeroSumTransform.extend_axis(var, step.axis)
+        else:
+            assert step.graph is not None
+            var = step.graph.owner.op(var)
+    return var
+
+
+@dataclass(frozen=True, eq=False)
+class Innovation:
+    """What a variable w differs from its location: w - m = S z."""
+
+    value: Variable  # w, a value variable of the model
+    location: Variable | None  # m, a function of value variables; None for zero
+    steps: tuple[Step, ...]  # S
+    family: Family = FAMILIES[NormalRV]  # Of z
+    shape: Variable | None = None  # Its degrees of freedom, if the family has them
+    # R = sum_k phi_k M_k, the precision of w, in the place of S; None for ones everywhere. phi_k are
+    # functions of value variables.
+    precision: tuple[tuple[Variable, Any], ...] = ()
+    is_matched: bool = False  # Whether z is normal only nearly: what is left over is the excess of the prior
+
+    @property
+    def name(self) -> str:
+        """Name of the value variable."""
+        return str(self.value.name)
+
+    @property
+    def graph(self) -> Variable:
+        """W - m."""
+        return self.value if self.location is None else self.value - self.location
+
+
+class Drawn(NamedTuple):
+    """A variable whose prior is looked at."""
+
+    value: Variable
+    op: Any
+    parameters: list[Variable]  # Of its distribution, functions of value variables
+    node: Any
+    typed: Callable[[Any], list[Variable]]  # Makes graphs of the model graphs of value variables
+
+
+def _elements(drawn: Drawn) -> Innovation:
+    """``w = m + s z``, element by element: normal, Student's t, Cauchy, Laplace, logistic."""
+    family = FAMILIES[type(drawn.op)]
+    *shapes, location, scale = drawn.parameters
+    shape = shapes[0] if shapes else family.fixed_shape()
+    return Innovation(drawn.value, location, (Step("scale", scale),), family, shape)
+
+
+def _log_normal(drawn: Drawn) -> Innovation:
+    """``log u = m + s z``: the logarithm is what PyMC samples."""
+    location, scale = drawn.parameters
+    return Innovation(drawn.value, location, (Step("scale", scale),))
+
+
+def _log_gamma(drawn: Drawn) -> Innovation:
+    """``log u`` of u ~ Gamma(a, b), nearly normal: mean digamma(a) - log b, variance trigamma(a)."""
+    a, scale = drawn.parameters
+    return _matched(drawn, pt.digamma(a) + pt.log(scale), pt.polygamma(1, a))
+
+
+def _log_exponential(drawn: Drawn) -> Innovation:
+    """``log u`` of u ~ Exponential(1 / scale), as a gamma variable of shape 1."""
+    (scale,) = drawn.parameters
+    return _matched(drawn, np.euler_gamma * -1.0 + pt.log(scale), pt.constant(np.pi**2 / 6.0))
+
+
+def _log_inverse_gamma(drawn: Drawn) -> Innovation:
+    """``log u`` of u ~ InverseGamma(a, b): mean log b - digamma(a), variance trigamma(a)."""
+    a, b = drawn.parameters
+    return _matched(drawn, pt.log(b) - pt.digamma(a), pt.polygamma(1, a))
+
+
+def _logit_beta(drawn: Drawn) -> Innovation:
+    """``logit u`` of u ~ Beta(a, b): mean digamma(a) - digamma(b), variance trigamma(a) + trigamma(b)."""
+    a, b = drawn.parameters
+    return _matched(drawn, pt.digamma(a) - pt.digamma(b), pt.polygamma(1, a) + pt.polygamma(1, b))
+
+
+def _matched(drawn: Drawn, mean: Variable, variance: Variable) -> Innovation:
+    location, step = mean, Step("scale", pt.sqrt(variance))
+    return Innovation(drawn.value, location, (step,), is_matched=True)
+
+
+def _vectors(drawn: Drawn) -> Innovation:
+    """``w = m + z L'`` with the Cholesky factor L of the covariance of a row, ``cov = L L'``."""
+    location, covariance = drawn.parameters
+    if any(size != 1 for size in covariance.type.shape[:-2]):
+        raise NoField(f"the elements of {drawn.value.name!r} have covariances that differ")
+    covariance = covariance[(0,) * (covariance.type.ndim - 2)] if covariance.type.ndim > 2 else covariance
+    location = location
+    return Innovation(drawn.value, location, (Step("right", _factor(covariance).T),))
+
+
+def _zero_sum(drawn: Drawn) -> Innovation:
+    """``v = s z``: PyMC samples n - 1 orthonormal coordinates of effects that sum to zero."""
+    (scale, *_), value = drawn.typed(drawn.node.inputs[-2:-1] or drawn.node.inputs), drawn.value
+    return Innovation(value, None, (Step("scale", scale),))
+
+
+def _flat(drawn: Drawn) -> Innovation:
+    """No prior: the precision is zero."""
+    n = int(np.prod(drawn.value.type.shape))
+    return Innovation(drawn.value, None, (), precision=((pt.constant(0.0), sparse.csr_array((n, n))),))
+
+
+def _areas(drawn: Drawn) -> Innovation:
+    """ICAR: exp(-w' L w / (2 s^2) - (sum w)^2 / (2 (n s_0)^2)) with the Laplacian L of the graph."""
+    weights, scale, sum_sd = drawn.parameters
+    w = np.asarray(weights.data, dtype=np.float64)
+    n = len(w)
+    laplacian = sparse.csr_array(np.diag(w.sum(axis=0)) - w)
+    soft = (sum_sd.flatten()[0] * n) ** -2.0
+    return Innovation(
+        drawn.value, None, (), precision=((scale.flatten()[0] ** -2.0, laplacian), (soft, None))
+    )
+
+
+def _conditional(drawn: Drawn) -> Innovation:
+    """CAR: the precision t (D - a W) of w - m."""
+    location, weights, alpha, tau, _ = drawn.parameters
+    node = weights.owner
+    while node is not None and len(node.inputs) == 1:
+        weights, node = node.inputs[0], node.inputs[0].owner
+    data = weights.data
+    w = sparse.csr_array(data if sparse.issparse(data) else np.asarray(data, dtype=np.float64))
+    degrees = sparse.csr_array(sparse.diags_array(np.asarray(w.sum(axis=0)).ravel()))
+    t, a = tau.flatten()[0], alpha.flatten()[0]
+    return Innovation(drawn.value, location, (), precision=((t, degrees), (-t * a, w)))
+
+
+def _autoregression(drawn: Drawn) -> Innovation:
+    """``w_t = sum_k rho_k w_(t - k) + s z_t``, whose first elements are normal with scales of their own."""
+    rhos, scale, first = drawn.node.inputs[:3]
+    value, op = drawn.value, drawn.op
+    if op.constant_term or not isinstance(getattr(first.owner, "op", None), NormalRV):
+        raise NoField(f"the autoregression {value.name!r} has a constant term, or a start that is not normal")
+    rho, own, mean, sd = drawn.typed([rhos, scale, *first.owner.op.dist_params(first.owner)])
+    if not isinstance(mean, Constant) or np.any(mean.data):
+        raise NoField(f"the autoregression {value.name!r} has a start that is not at zero")
+    p, n = op.ar_order, value.type.shape[-1]
+    scales = pt.concatenate([_broadcast(sd, value, p), _broadcast(own, value, n - p)], axis=-1)
+    return Innovation(value, None, (Step("scale", scales), Step("autoregression", rho)))
+
+
+def _walk(drawn: Drawn) -> Innovation:
+    """``w = cumsum(m + s z)``, where the first element of m and s is that of the initial distribution."""
+    value, (first, steps, *_) = drawn.value, drawn.node.inputs
+    if not all(isinstance(getattr(one.owner, "op", None), NormalRV) for one in (first, steps)):
+        raise NoField(f"the random walk {value.name!r} has steps or a start that are not normal")
+    n = value.type.shape[-1]
+    start, first_scale = drawn.typed(first.owner.op.dist_params(first.owner))
+    drift, scale = drawn.typed(steps.owner.op.dist_params(steps.owner))
+    if any(size != 1 for size in drift.type.shape[-1:]):
+        raise NoField(f"the random walk {value.name!r} has a drift that changes")
+    is_zero = all(isinstance(one, Constant) and not np.any(one.data) for one in (start, drift))
+    location = None if is_zero else start + drift * np.arange(n)
+    scales = [_broadcast(first_scale, value, 1), _broadcast(scale, value, n - 1)]
+    step = Step("scale", pt.concatenate(scales, axis=-1))
+    return Innovation(value, location, (step, Step("sum", axis=value.type.ndim - 1)))
+
+
+def _broadcast(graph: Variable, value: Variable, k: int) -> Variable:
+    """A parameter of k steps of a random walk, which may be one number for all."""
+    shape = (*value.type.shape[:-1], k)
+    if graph.type.ndim == value.type.ndim - 1 and value.type.ndim > 1:
+        graph = graph[..., None]
+    return pt.broadcast_to(graph, shape)
+
+
+def _without_fills(graphs: Iterable[Variable]) -> list[Variable]:
+    """Graphs in which a value of known shape is not filled into that of another."""
+    graphs = list(graphs)
+    memo: dict[Variable, Variable] = {}
+    for node in toposort(graphs):
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, ps.Second):
+            value, shape = memo.get(node.inputs[1], node.inputs[1]), node.outputs[0].type.shape
+            if None not in shape:
+                memo[node.outputs[0]] = value if value.type.shape == shape else value + pt.zeros(shape)
+    return rebuild(graphs, memo)
+
+
+def _factor(covariance: Variable) -> Variable:
+    node = covariance.owner
+    if node is not None and len(node.inputs) == 2:
+        left, right = node.inputs
+        if right.owner is not None and right.owner.inputs[:1] == [left]:
+            return left
+    return pt.linalg.cholesky(covariance)
+
+
+RULES: dict[type, Callable[[Drawn], Innovation]] = {
+    **dict.fromkeys(FAMILIES, _elements),
+    MvNormalRV: _vectors,
+    RandomWalkRV: _walk,
+    AutoRegressiveRV: _autoregression,
+    ICARRV: _areas,
+    FlatRV: _flat,
+    CARRV: _conditional,
+    LogNormalRV: _log_normal,
+    GammaRV: _log_gamma,
+    ExponentialRV: _log_exponential,
+    InvGammaRV: _log_inverse_gamma,
+    BetaRV: _logit_beta,
+    ZeroSumNormalRV: _zero_sum,
+}
+# What these are sampled as; all others as they are. Short ones of those that are nearly normal are numbers.
+_TRANSFORMS: dict[type, type] = {
+    LogNormalRV: LogTransform,
+    GammaRV: LogTransform,
+    ExponentialRV: LogTransform,
+    InvGammaRV: LogTransform,
+    BetaRV: LogOddsTransform,
+    ZeroSumNormalRV: ZeroSumTransform,
+}
+_NEARLY_NORMAL = (GammaRV, ExponentialRV, InvGammaRV, BetaRV)
+
+
+@dataclass(eq=False)
+class Priors:
+    """The variables of a model, and the rules that they have."""
+
+    model: pm.Model
+    factorisation: Factorisation
+    given_up: frozenset[str] = frozenset()
+    _found: dict[Variable, Innovation | None] = field(default_factory=dict)
+    _carries: dict[Variable, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.values = {var: name for name, var in self.factorisation.graph.values.items()}
+        self._rvs = {str(value.name): rv for rv, value in self.model.rvs_to_values.items()}
+        self._ruled = {
+            var
+            for var, name in self.values.items()
+            if name not in self.given_up and self._has_rule(self._rvs[name], var)
+        }
+        sums = [
+            (var, self._rvs[name])
+            for var, name in self.values.items()
+            if var in self._ruled and isinstance(self._rvs[name].owner.op, ZeroSumNormalRV)
+        ]
+        graph = self.factorisation.graph
+        every = merged(
+            [*_without_fills(graph.terms.values()), *narrowed(self._typed([rv for _, rv in sums]))]
+        )
+        self.terms = dict(zip(graph.terms, every, strict=False))
+        # Functions of one variable that are tables, with what was done to it.
+        self.images: dict[Variable, tuple[Variable, tuple[Step, ...]]] = {}
+        for (var, rv), image in zip(sums, every[len(self.terms) :], strict=True):
+            axes = self.model.rvs_to_transforms[rv].zerosum_axes
+            self.images[image] = var, tuple(Step("zero_sum", axis=axis) for axis in axes)
+
+    def _has_rule(self, rv: Variable, value: Variable) -> bool:
+        kind = type(getattr(rv.owner, "op", None))
+        transform = self.model.rvs_to_transforms.get(rv)
+        if kind in _NEARLY_NORMAL and int(np.prod(value.type.shape)) < FEWEST_GROUPS:
+            return False
+        return kind in RULES and type(transform) is _TRANSFORMS.get(kind, type(None))
+
+    def carries(self, var: Variable) -> bool:
+        """Does a value depend on a variable with a rule?"""
+        if var not in self._carries:
+            self._carries[var] = not self._ruled.isdisjoint(ancestors([var]))
+        return self._carries[var]
+
+    def effects_in(self, graphs: Iterable[Variable]) -> set[Variable]:
+        """Variables with a rule that these depend on."""
+        return self._ruled & set(ancestors(list(graphs)))
+
+    def given_up_in(self, graphs: Iterable[Variable]) -> str:
+        """Names of variables that were taken for numbers because they multiply others; empty if none were."""
+        own = set(ancestors(list(graphs)))
+        return " and ".join(
+            repr(name) for var, name in self.values.items() if name in self.given_up and var in own
+        )
+
+    def moves(self, var: Variable) -> bool:
+        """Does a value depend on any variable?"""
+        return not set(self.values).isdisjoint(ancestors([var]))
+
+    def named(self, variables: Iterable[Variable]) -> str:
+        """The variables of the model that these depend on, in words."""
+        own = set(ancestors(list(variables)))
+        return " and ".join(repr(name) for var, name in self.values.items() if var in own)
+
+    def rule(self, value: Variable) -> Innovation | None:
+        """The prior of a variable; None if it has no rule."""
+        if value not in self._ruled:
+            return None
+        if value not in self._found:
+            rv = self._rvs[self.values[value]]
+            op = rv.owner.op
+            parameters = self._typed(op.dist_params(rv.owner)) if isinstance(op, RandomVariable) else []
+            found = RULES[type(op)](Drawn(value, op, parameters, rv.owner, self._typed))
+            self._found[value] = replace(found, location=self._known(found.location, value))
+        return self._found[value]
+
+    def _known(self, location: Variable | None, value: Variable) -> Variable | None:
+        """A location; numbers, if no variable moves it, and None for zeros."""
+        if location is None or self.moves(location):
+            return location
+        numbers = self.factorisation.graph.evaluate(location)
+        return pt.constant(np.broadcast_to(numbers, value.type.shape)) if np.any(numbers) else None
+
+    def _typed(self, graphs: Any) -> list[Variable]:
+        """Parameters of a distribution, in the value variables of the factorisation."""
+        graphs = self.model.replace_rvs_by_values(list(graphs))
+        graph = self.factorisation.graph
+        memo: dict[Variable, Variable] = {
+            var: graph.values[var.name] for var in self.model.value_vars if var.name in graph.values
+        }
+        typed = {shared: var for var, shared in graph.data.items()}
+        for shared in graph_inputs(graphs):
+            if isinstance(shared, SharedVariable):
+                memo[shared] = typed.get(shared) or pt.constant(shared.get_value(borrow=True))
+        return _without_fills(rebuild(graphs, memo))
+
+    def give_up_shortest(self, variables: list[Variable]) -> None:
+        """Take the shorter of two variables that multiply each other for a number, not for an effect."""
+        own = self._ruled & set(ancestors(variables))
+        shortest = min(own, key=lambda var: int(np.prod(var.type.shape)))
+        raise GivenUp(self.values[shortest])

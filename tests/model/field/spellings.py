@@ -1,0 +1,467 @@
+"""Ways in which people write hierarchies: priors of effects, and rows that read them."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.sparse import as_sparse_variable
+from pytensor.sparse import dot as sparse_dot
+from scipy import sparse
+
+N, G, H, OUTER = 300, 40, 35, 6
+RNG = np.random.default_rng(8)
+g, h = RNG.integers(0, G, N), RNG.integers(0, H, N)
+outer = np.arange(G) % OUTER
+x, X = RNG.normal(size=N), RNG.normal(size=(N, 3))
+y = (RNG.random(N) < 0.5).astype(int)
+covariates = RNG.normal(size=(G, 2))
+neighbours = np.zeros((G, G), int)
+neighbours[np.arange(G - 1), np.arange(1, G)] = neighbours[np.arange(1, G), np.arange(G - 1)] = 1
+basis = np.exp(-0.5 * (np.linspace(0, 9, G)[:, None] - np.arange(10)) ** 2)
+indicators = np.eye(G)[g]
+
+
+EFFECTS, ROWS, PREDICTORS = [], [], []
+
+
+def listed_in(spellings):
+    """Decorator that adds a function to a list."""
+    return lambda function: spellings.append(function) or function
+
+
+def tau():
+    return pm.HalfNormal("tau")
+
+
+def cholesky(q):
+    return pm.LKJCholeskyCov("chol", n=q, eta=2, sd_dist=pm.Exponential.dist(1.0))[0]
+
+
+# Effects of G groups ------------------------------------------------------------------------------
+
+
+@listed_in(EFFECTS)
+def centred():
+    return pm.Normal("u", 0, tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def centred_about_mu():
+    return pm.Normal("u", pm.Normal("mu"), tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def of_precision():
+    return pm.Normal("u", 0, tau=pm.Gamma("precision", 2, 1), shape=G)
+
+
+@listed_in(EFFECTS)
+def of_log_scale():
+    return pm.Normal("u", 0, pt.exp(pm.Normal("log_tau")), shape=G)
+
+
+@listed_in(EFFECTS)
+def not_centred():
+    return tau() * pm.Normal("z", shape=G)
+
+
+@listed_in(EFFECTS)
+def not_centred_about_mu():
+    return pm.Normal("mu") + pm.Normal("z", shape=G) * tau()
+
+
+@listed_in(EFFECTS)
+def scaled_by_a_deterministic():
+    return pm.Deterministic("u", pm.Normal("mu") + tau() * pm.Normal("z", shape=G))
+
+
+@listed_in(EFFECTS)
+def divided():
+    return pm.Normal("z", shape=G) / pt.sqrt(pm.Gamma("precision", 2, 1))
+
+
+@listed_in(EFFECTS)
+def of_normal_scale():
+    return pm.Normal("tau") * pm.Normal("z", shape=G)
+
+
+@listed_in(EFFECTS)
+def regression_of_groups():
+    return pm.Normal("u", covariates @ pm.Normal("gamma", shape=2), tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def regression_of_groups_not_centred():
+    return pt.dot(covariates, pm.Normal("gamma", shape=2)) + tau() * pm.Normal("z", shape=G)
+
+
+@listed_in(EFFECTS)
+def nested():
+    v = pm.Normal("v", pm.Normal("mu"), pm.HalfNormal("tau_outer"), shape=OUTER)
+    return pm.Normal("u", v[outer], tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def nested_not_centred():
+    v = pm.HalfNormal("tau_outer") * pm.Normal("z_outer", shape=OUTER)
+    return v[outer] + tau() * pm.Normal("z", shape=G)
+
+
+@listed_in(EFFECTS)
+def three_levels():
+    top = pm.Normal("top", 0, pm.HalfNormal("tau_top"), shape=3)
+    v = pm.Normal("v", top[np.arange(OUTER) % 3], pm.HalfNormal("tau_outer"), shape=OUTER)
+    return pm.Normal("u", v[outer], tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def scales_by_kind():
+    return pm.Normal("u", 0, pm.HalfNormal("scales", shape=OUTER)[outer], shape=G)
+
+
+@listed_in(EFFECTS)
+def scales_by_kind_not_centred():
+    return pm.HalfNormal("scales", shape=OUTER)[outer] * pm.Normal("z", shape=G)
+
+
+@listed_in(EFFECTS)
+def scales_by_group():
+    return pm.HalfNormal("scales", shape=G) * pm.Normal("z", shape=G)
+
+
+@listed_in(EFFECTS)
+def horseshoe():
+    return tau() * pm.HalfCauchy("local", 1, shape=G) * pm.Normal("z", shape=G)
+
+
+@listed_in(EFFECTS)
+def student():
+    return pm.StudentT("u", nu=4, mu=pm.Normal("mu"), sigma=tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def student_of_free_degrees():
+    return pm.StudentT("u", nu=pm.Gamma("nu", 2, 0.1), mu=0, sigma=tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def cauchy():
+    return tau() * pm.Cauchy("z", 0, 1, shape=G)
+
+
+@listed_in(EFFECTS)
+def laplace():
+    return pm.Laplace("u", 0, tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def logistic():
+    return pm.Logistic("u", 0, tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def random_walk():
+    return pm.GaussianRandomWalk("u", sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=G)
+
+
+@listed_in(EFFECTS)
+def random_walk_with_drift():
+    drift = pm.Normal("drift")
+    return pm.GaussianRandomWalk("u", mu=drift, sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=G)
+
+
+@listed_in(EFFECTS)
+def cumulative():
+    return pt.cumsum(tau() * pm.Normal("z", shape=G))
+
+
+@listed_in(EFFECTS)
+def cumulative_then_scaled():
+    return pm.Normal("mu") + tau() * pm.Normal("z", shape=G).cumsum()
+
+
+@listed_in(EFFECTS)
+def autoregression():
+    rho = pm.Uniform("rho", -1, 1)
+    return pm.AR("u", rho=rho[None], sigma=tau(), init_dist=pm.Normal.dist(0, 2), steps=G - 1)
+
+
+@listed_in(EFFECTS)
+def autoregression_of_order_two():
+    rho = pm.Normal("rho", 0, 0.3, shape=2)
+    return pm.AR("u", rho=rho, sigma=tau(), init_dist=pm.Normal.dist(0, 2), steps=G - 2)
+
+
+@listed_in(EFFECTS)
+def areas():
+    return tau() * pm.ICAR("phi", W=neighbours)
+
+
+@listed_in(EFFECTS)
+def areas_of_own_scale():
+    return pm.ICAR("u", W=neighbours, sigma=tau())
+
+
+@listed_in(EFFECTS)
+def conditional_areas():
+    mu = pm.Normal("mu") * np.ones(G)
+    return pm.CAR("u", mu=mu, W=neighbours, alpha=pm.Uniform("alpha"), tau=pm.Gamma("precision", 2, 1))
+
+
+@listed_in(EFFECTS)
+def bym2():
+    rho, phi, theta = pm.Beta("rho", 1, 1), pm.ICAR("phi", W=neighbours), pm.Normal("theta", shape=G)
+    return tau() * (pt.sqrt(1 - rho) * theta + pt.sqrt(rho / 0.7) * phi)
+
+
+@listed_in(EFFECTS)
+def zero_sum():
+    return pm.Normal("mu") + pm.ZeroSumNormal("u", sigma=tau(), shape=G)
+
+
+@listed_in(EFFECTS)
+def zero_sum_not_centred():
+    return pm.Normal("mu") + tau() * pm.ZeroSumNormal("u", shape=G)
+
+
+@listed_in(EFFECTS)
+def splines():
+    return basis @ pm.Normal("coef", 0, tau(), shape=10)
+
+
+@listed_in(EFFECTS)
+def smooth_not_centred():
+    return pt.dot(basis, tau() * pm.Normal("z", shape=10))
+
+
+@listed_in(EFFECTS)
+def smooth_of_a_walk():
+    return pt.dot(basis, pm.GaussianRandomWalk("w", sigma=tau(), init_dist=pm.Normal.dist(0, 2), shape=10))
+
+
+@listed_in(EFFECTS)
+def joined():
+    one = pm.Normal("one", 0, tau(), shape=10)
+    return pt.concatenate([one, pm.Normal("other", 0, 1, shape=G - 10)])
+
+
+@listed_in(EFFECTS)
+def stacked():
+    return pt.stack([pm.Normal(f"u{k}", 0, 1) for k in range(3)])[np.arange(G) % 3]
+
+
+@listed_in(EFFECTS)
+def first_is_zero():
+    return pt.concatenate([[0.0], pm.Normal("u", 0, tau(), shape=G - 1)])
+
+
+@listed_in(EFFECTS)
+def first_is_fixed_then_scaled():
+    return tau() * pt.concatenate([[1.0], pm.Normal("z", shape=G - 1)])
+
+
+@listed_in(EFFECTS)
+def less_its_mean():
+    u = pm.Normal("u", 0, tau(), shape=G)
+    return pm.Normal("mu") + u - u.mean()
+
+
+# Predictors of rows in the effects u of G groups -----------------------------------------------------
+
+
+@listed_in(ROWS)
+def looked_up(u):
+    return u[g]
+
+
+@listed_in(ROWS)
+def beside_a_regression(u):
+    return pm.math.dot(X, pm.Normal("beta", shape=3)) + u[g]
+
+
+@listed_in(ROWS)
+def beside_columns(u):
+    beta = pm.Normal("beta", shape=2)
+    return pm.Normal("alpha") + beta[0] * x + beta[1] * x**2 + u[g]
+
+
+@listed_in(ROWS)
+def beside_stacked_coefficients(u):
+    beta = pt.stack([pm.Normal("b0"), pm.Normal("b1"), pm.Normal("b2")])
+    return X @ beta + u[g]
+
+
+@listed_in(ROWS)
+def taken(u):
+    return pt.take(u, g)
+
+
+@listed_in(ROWS)
+def minus(u):
+    return pm.Normal("ability", 0, pm.HalfNormal("sd"), shape=H)[h] - u[g]
+
+
+@listed_in(ROWS)
+def difference(u):
+    return u[g] - u[(g + 1 + h) % G]
+
+
+@listed_in(ROWS)
+def slope(u):
+    return pm.Normal("alpha") + x * u[g]
+
+
+@listed_in(ROWS)
+def mean_inside(u):
+    return (pm.Normal("b") + u[g]) * x
+
+
+@listed_in(ROWS)
+def indicator_matrix(u):
+    return pt.dot(indicators, u)
+
+
+@listed_in(ROWS)
+def sparse_product(u):
+    matrix = as_sparse_variable(sparse.csr_matrix(indicators))
+    return sparse_dot(matrix, u[:, None])[:, 0]
+
+
+@listed_in(ROWS)
+def member_of_two(u):
+    return 0.5 * u[g] + 0.5 * u[(g + 1) % G]
+
+
+@listed_in(ROWS)
+def summed_over_columns(u):
+    return (pt.stack([u[g], u[(g + 1) % G]], axis=1) * X[:, :2]).sum(axis=1)
+
+
+@listed_in(ROWS)
+def as_a_column(u):
+    return (u[:, None] * np.ones((1, 2)))[g, 1]
+
+
+@listed_in(ROWS)
+def sums_of_data_columns(u):
+    return pt.sum(X * pm.Normal("beta", shape=3), axis=1) + u[g]
+
+
+# Effects in tables, and whole predictors ----------------------------------------------------------------
+
+
+@listed_in(PREDICTORS)
+def two_indices():
+    return pm.Normal("u", 0, tau(), shape=(8, 5))[g // 5, g % 5]
+
+
+@listed_in(PREDICTORS)
+def columns_last():
+    t, b = pm.HalfNormal("t", shape=3), pm.Normal("b", shape=3)
+    return ((b + t * pm.Normal("z", shape=(G, 3)))[g] * X).sum(-1)
+
+
+@listed_in(PREDICTORS)
+def columns_first():
+    t, b = pm.HalfNormal("t", shape=3), pm.Normal("b", shape=3)
+    return ((b[:, None] + t[:, None] * pm.Normal("z", shape=(3, G)))[:, g] * X.T).sum(0)
+
+
+@listed_in(PREDICTORS)
+def slopes_one_by_one():
+    a, b = pm.Normal("a", pm.Normal("mu"), tau(), shape=G), pm.Normal("b", 0, pm.HalfNormal("t"), shape=G)
+    return a[g] + b[g] * x
+
+
+@listed_in(PREDICTORS)
+def slopes_of_a_vector_and_a_matrix():
+    a = pm.Normal("a", 0, tau(), shape=G)
+    return a[g] + (pm.Normal("b", 0, pm.HalfNormal("t", shape=3), shape=(G, 3))[g] * X).sum(axis=1)
+
+
+@listed_in(PREDICTORS)
+def lkj_z_chol():
+    u = pm.Normal("z", shape=(G, 2)) @ cholesky(2).T
+    return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def lkj_chol_z():
+    u = pt.dot(cholesky(2), pm.Normal("z", shape=(2, G))).T
+    return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def lkj_chol_z_rows():
+    u = pt.dot(cholesky(2), pm.Normal("z", shape=(2, G)))
+    return u[0][g] + u[1][g] * x
+
+
+@listed_in(PREDICTORS)
+def lkj_about_means():
+    u = pm.Normal("b", shape=2) + pt.dot(pm.Normal("z", shape=(G, 2)), cholesky(2).T)
+    return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def lkj_in_sums():
+    u = pt.dot(cholesky(3), pm.Normal("z", shape=(3, G))).T
+    return (u[g] * X).sum(-1)
+
+
+@listed_in(PREDICTORS)
+def mv_normal():
+    u = pm.MvNormal("u", mu=pm.Normal("b", shape=2), chol=cholesky(2), shape=(G, 2))
+    return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def mv_normal_of_cov():
+    c = cholesky(2)
+    u = pm.MvNormal("u", mu=np.zeros(2), cov=c @ c.T, shape=(G, 2))
+    return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def mv_normal_fixed():
+    u = pm.MvNormal("u", mu=np.zeros(2), cov=np.array([[1.0, 0.3], [0.3, 0.5]]), shape=(G, 2))
+    return u[g, 0] + u[g, 1] * x
+
+
+@listed_in(PREDICTORS)
+def hsgp():
+    gp = pm.gp.HSGP(m=[8], c=1.5, cov_func=tau() ** 2 * pm.gp.cov.ExpQuad(1, pm.InverseGamma("ell", 3, 1)))
+    return gp.prior("f", X=np.linspace(-1, 1, N)[:, None])
+
+
+@listed_in(PREDICTORS)
+def hsgp_centred():
+    covariance = tau() ** 2 * pm.gp.cov.ExpQuad(1, pm.InverseGamma("ell", 3, 1))
+    gp = pm.gp.HSGP(m=[8], c=1.5, cov_func=covariance, parametrization="centered")
+    return gp.prior("f", X=np.linspace(-1, 1, N)[:, None])
+
+
+@listed_in(PREDICTORS)
+def hsgp_by_hand():
+    coef, sqrt_psd = pm.Normal("coef", shape=10), pt.exp(-pm.HalfNormal("ell") * np.arange(10.0))
+    return (np.repeat(basis, 8, axis=0)[:N] @ (coef * sqrt_psd)) * tau()
+
+
+@listed_in(PREDICTORS)
+def gaussian_process():
+    t = np.linspace(0, 1, 15)[:, None]
+    gp = pm.gp.Latent(cov_func=tau() ** 2 * pm.gp.cov.Matern52(1, 0.3))
+    return gp.prior("f", X=t)[g % 15]
+
+
+@listed_in(PREDICTORS)
+def crossed_with_slopes():
+    u = pt.dot(cholesky(2), pm.Normal("z", shape=(2, G))).T
+    v = pm.Normal("v", 0, pm.HalfNormal("t"), shape=H)
+    return u[g, 0] + u[g, 1] * x + v[h]
+
+
+@listed_in(PREDICTORS)
+def seven_factors():
+    sizes = (3, 4, 5, 6, 7, 8, 9)
+    terms = [pm.Normal(f"u{k}", 0, pm.HalfNormal(f"t{k}"), shape=k)[RNG.integers(0, k, N)] for k in sizes]
+    return pm.Normal("alpha") + sum(terms)

@@ -1,0 +1,208 @@
+"""Hierarchies are found as people write them: priors, tables and rows are those of the graph."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.tensor.random.basic import NormalRV
+
+from pymc_austerity import factorise
+from pymc_austerity.exceptions import SelfCheckError
+from pymc_austerity.model.field import priors, rows
+from pymc_austerity.model.field.find import find_field
+from pymc_austerity.model.field.priors import NoField, Step
+from tests.model.field import spellings
+from tests.model.field.spellings import EFFECTS, PREDICTORS, ROWS, G, H, N, g, h, x, y
+
+IN_MANY_ROWS = (
+    spellings.nested, spellings.student, spellings.bym2, spellings.random_walk, spellings.splines,
+)  # fmt: skip
+
+
+def logistic(predictor):
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=predictor(), observed=y)
+    return model
+
+
+def field_of(predictor, threshold=100):
+    """The field; `find_field` compares it with the graph at three points."""
+    model = logistic(predictor)
+    return find_field(model, factorise(model, threshold=threshold))
+
+
+@pytest.mark.parametrize("effects", EFFECTS, ids=lambda f: f.__name__)
+def test_priors(effects):
+    field = field_of(lambda: effects()[g])
+    (likelihood,) = field.likelihoods
+    assert len(likelihood.graph.scalars) == 1  # no number moves beside the predictor
+    numbers = [table for table in field.tables if table.innovation is None]
+    assert len(numbers) == (effects is spellings.first_is_fixed_then_scaled)  # tau times one
+
+
+@pytest.mark.parametrize("predictor", ROWS, ids=lambda f: f.__name__)
+def test_rows(predictor):
+    (likelihood,) = field_of(lambda: predictor(spellings.not_centred_about_mu())).likelihoods
+    assert len(likelihood.graph.scalars) == 1
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS, ids=lambda f: f.__name__)
+def test_predictors(predictor):
+    (likelihood,) = field_of(predictor).likelihoods
+    assert len(likelihood.graph.scalars) == 1
+
+
+@pytest.mark.slow("the same rules, in other pairs")
+@pytest.mark.parametrize(
+    ("effects", "predictor"), list(itertools.product(IN_MANY_ROWS, ROWS)), ids=lambda f: f.__name__
+)
+def test_priors_and_rows(effects, predictor):
+    assert field_of(lambda: predictor(effects())).likelihoods
+
+
+def test_any_size_against_the_threshold():
+    (local,) = field_of(spellings.lkj_chol_z).likelihoods
+    (short,) = field_of(spellings.lkj_chol_z, threshold=10_000).likelihoods
+    positions = np.arange(N)
+    for one, other in zip(local(positions), short(positions), strict=True):
+        for table, same in zip(one.terms.values(), other.terms.values(), strict=True):
+            np.testing.assert_array_equal(table[0], same[0])
+            np.testing.assert_array_equal(table[1], same[1])
+
+
+def test_several_likelihoods_of_the_same_effects():
+    with pm.Model() as model:
+        attack, defence = (
+            pm.ZeroSumNormal(n, pm.HalfNormal(f"sd_{n}"), shape=G) for n in ("attack", "defence")
+        )
+        home = pm.Normal("home")
+        for name, one, two in (("home_goals", g, (g + 1) % G), ("away_goals", (g + 1) % G, g)):
+            pm.Poisson(name, pt.exp(home + attack[one] - defence[two]), observed=y)
+    field = find_field(model, factorise(model, threshold=100))
+    assert [one.term.name for one in field.likelihoods] == ["home_goals", "away_goals"]
+    assert [table.name for table in field.tables] == ["home", "attack_zerosum__", "defence_zerosum__"]
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "n_predictors"),
+    [
+        (lambda eta: pm.Normal("y", eta, pm.HalfNormal("s"), observed=x), 2),
+        (lambda eta: pm.Normal("y", eta, pm.HalfNormal("s", shape=H)[h], observed=x), 2),
+        (lambda eta: pm.NegativeBinomial("y", mu=pt.exp(eta), alpha=pm.Exponential("a", 1), observed=y), 2),
+        (lambda eta: pm.StudentT("y", nu=4, mu=eta, sigma=pm.HalfNormal("s"), observed=x), 2),
+        (lambda eta: pm.ZeroInflatedPoisson("y", psi=pm.Beta("psi", 1, 1), mu=pt.exp(eta), observed=y), 2),
+    ],
+)
+def test_dispersions_are_predictors(likelihood, n_predictors):
+    with pm.Model() as model:
+        likelihood(pm.Normal("mu") + spellings.not_centred()[g])
+    (found,) = find_field(model, factorise(model, threshold=100)).likelihoods
+    assert len(found.graph.scalars) == n_predictors
+
+
+# Effects on another scale are normal on that on which they are sampled, or nearly so.
+@pytest.mark.parametrize(
+    "effects",
+    [
+        lambda: pm.LogNormal("u", pm.Normal("mu"), pm.HalfNormal("tau"), shape=G),
+        lambda: pm.Gamma("u", pm.Exponential("a", 1), 2.0, shape=G),
+        lambda: pm.Exponential("u", pm.Exponential("rate", 1), shape=G),
+        lambda: pm.InverseGamma("u", 3.0, 2.0, shape=G),
+    ],
+    ids=["LogNormal", "Gamma", "Exponential", "InverseGamma"],
+)
+def test_positive_effects(effects):
+    with pm.Model() as model:
+        pm.Poisson("y", effects()[g], observed=y)
+    field = find_field(model, factorise(model, threshold=100))
+    assert any(table.name == "u_log__" and table.innovation is not None for table in field.tables)
+
+
+def test_probabilities_of_groups():
+    with pm.Model() as model:
+        pm.Bernoulli("y", pm.Beta("u", 2, pm.Exponential("b", 1), shape=G)[g], observed=y)
+    (likelihood,) = find_field(model, factorise(model, threshold=100)).likelihoods
+    assert len(likelihood.graph.scalars) == 1
+
+
+# What is refused -----------------------------------------------------------------------------------
+
+
+def two_parameters():
+    return pm.HalfNormal("a", shape=H)[h] * pm.Normal("ability", shape=G)[g]
+
+
+def factor_model():
+    return pm.Normal("loading", shape=H)[h] * pm.Normal("score", shape=G)[g]
+
+
+def latent_covariate():
+    latent = pm.Normal("latent", 0, 1, shape=N)
+    pm.Normal("measured", latent, 0.5, observed=x)
+    return pm.Normal("b") * latent
+
+
+@pytest.mark.parametrize(
+    ("predictor", "names"),
+    [
+        (two_parameters, ("a_log__", "ability")),
+        (factor_model, ("loading", "score")),
+        (latent_covariate, ("latent",)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_products_of_unknown_vectors_are_named(predictor, names):
+    with pytest.raises(NoField, match="bilinear") as error:
+        field_of(predictor)
+    assert all(repr(name) in str(error.value) for name in names)
+
+
+def test_a_long_vector_without_a_rule_is_named():
+    def predictor():
+        return pm.Uniform("u", -1, 1, shape=250)[RNG.integers(0, 250, N)]
+
+    RNG = np.random.default_rng(1)
+    with pytest.raises(NoField, match="'u_interval__' has no rule, and it has 250 elements"):
+        field_of(predictor)
+
+
+# Planted faults --------------------------------------------------------------------------------------
+
+
+def test_a_wrong_sign_is_found(monkeypatch):
+    monkeypatch.setattr(
+        rows, "added", lambda forms, signs, added=rows.added: added(forms, [1.0] * len(forms))
+    )
+    with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
+        field_of(lambda: spellings.minus(spellings.centred()))
+
+
+def test_a_transposed_index_is_found(monkeypatch):
+    def transposed(shape):
+        return np.arange(int(np.prod(shape))).reshape(shape[::-1]).T[..., None]
+
+    monkeypatch.setattr(rows, "places_of", transposed)
+    with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
+        field_of(spellings.two_indices)
+
+
+def test_a_dropped_column_is_found(monkeypatch):
+    def dropped(self, axes, summed=rows.Form.summed):
+        whole = summed(self, axes)
+        return rows.Form(whole.offset, {t: (c[..., :-1], p[..., :-1]) for t, (c, p) in whole.terms.items()})
+
+    monkeypatch.setattr(rows.Form, "summed", dropped)
+    with pytest.raises(SelfCheckError, match="Self-check failed for the term 'y'"):
+        field_of(spellings.columns_last)
+
+
+def test_a_factor_of_two_in_a_prior_is_found(monkeypatch):
+    def doubled(drawn, rule=priors.RULES[NormalRV]):
+        found = rule(drawn)
+        return priors.replace(found, steps=(*found.steps, Step("scale", pt.constant(2.0))))
+
+    monkeypatch.setitem(priors.RULES, NormalRV, doubled)
+    with pytest.raises(NoField, match="the prior of 'u' differs from its rule"):
+        field_of(lambda: spellings.centred()[g])
