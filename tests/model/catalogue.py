@@ -5,10 +5,11 @@ must be local) and those that it refuses so far, `REFUSED` those that it must re
 lists all by name, and says how to add one.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 
 import numpy as np
 import pandas as pd
@@ -35,24 +36,38 @@ MODELS = []
 REFUSED = []
 
 
+# Priors that a function takes by name; `beta` has a coefficient for each column of X.
+PRIORS = {
+    "a": partial(pm.Normal, mu=0, sigma=1),
+    "b": partial(pm.Normal, mu=0, sigma=1),
+    "beta": partial(pm.Normal, mu=0, sigma=1),
+    "mu": partial(pm.Normal, mu=0, sigma=1),
+    "sigma": partial(pm.HalfNormal, sigma=1),
+    "tau": partial(pm.HalfNormal, sigma=1),
+}
+
+
 def add(entries, *, ask=None, seed=None, columns=None, **outcome):
     """Decorate a function that defines the model of an entry, with `ask` for the subset.
 
-    It is called with random numbers: those of `seed`, or with `columns`, which has the shape of a matrix and
-    a seed, these numbers and the matrix. What it returns, if anything, is done to the model.
+    It takes by name: `rng`, the random numbers of `seed`; or, of `columns`, which has the shape of a matrix
+    and a seed, `rng` and the matrix `X`; and variables with the priors above. What it returns, if anything,
+    is done to the model.
     """
 
     def register(define):
         @wraps(define)
         def build():
-            data = () if seed is None else (np.random.default_rng(seed),)
+            *shape, its_seed = columns or (seed,)
+            given = {"rng": np.random.default_rng(its_seed)}
             if columns is not None:
-                *shape, its_seed = columns
-                rng = np.random.default_rng(its_seed)
-                data = rng, rng.normal(size=shape)
+                given["X"] = given["rng"].normal(size=shape)
             with pm.Model() as model, warnings.catch_warnings():
                 warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
-                change = define(*data)
+                names = list(inspect.signature(define).parameters)
+                for name in [name for name in names if name in PRIORS]:
+                    given[name] = PRIORS[name](name, **({"shape": shape[1]} if name == "beta" else {}))
+                change = define(**{name: given[name] for name in names})
             return model if change is None else change(model), ask
 
         entries.append(Entry(build, **outcome))
@@ -106,8 +121,7 @@ def linear_matmul(rng, X):
 
 
 @required("y", ask=["beta", "sigma"], columns=(1302, 3, 3))
-def linear_dot(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=3)
+def linear_dot(rng, X, beta):
     sigma = pm.Exponential("sigma", 1)
     pm.Normal("y", pm.math.dot(X, beta), sigma, observed=rng.normal(size=1302))
 
@@ -122,14 +136,12 @@ def sums_of_products(rng, X):
 
 
 @optional(columns=(1401, 3, 5))
-def sum_over_columns(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=3)
+def sum_over_columns(rng, X, beta):
     pm.Normal("y", (X * beta).sum(axis=1), 1, observed=rng.normal(size=1401))
 
 
 @optional(columns=(1402, 3, 6))
-def rows_on_the_last_axis(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=3)
+def rows_on_the_last_axis(rng, X, beta):
     pm.Normal("y", beta @ X.T, 1, observed=rng.normal(size=1402))
 
 
@@ -141,8 +153,7 @@ def logistic(rng, X):
 
 
 @optional(columns=(1601, 3, 8))
-def logistic_invlogit(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=3)
+def logistic_invlogit(rng, X, beta):
     p = pm.math.invlogit(X @ beta)
     pm.Bernoulli("y", p=p, observed=rng.integers(2, size=1601))
 
@@ -160,10 +171,9 @@ def poisson_offset(rng, X):
 
 
 @required("y", ask=["beta"], columns=(1501, 3, 10))
-def pm_data(rng, X):
+def pm_data(rng, X, beta):
     X = pm.Data("X", X)
     y = pm.Data("y_data", rng.normal(size=1501))
-    beta = pm.Normal("beta", 0, 1, shape=3)
     pm.Normal("y", X @ beta, 1, observed=y)
 
 
@@ -173,8 +183,7 @@ def pm_data_shape(rng, X):
     intercept = pm.Normal("intercept", 0, 1)
     beta = pm.Normal("beta", 0, 1, shape=3)
     eta = intercept + X @ beta
-    y = rng.integers(2, size=1502)
-    pm.Bernoulli("y", logit_p=eta, shape=X.shape[0], observed=y)
+    pm.Bernoulli("y", logit_p=eta, shape=X.shape[0], observed=rng.integers(2, size=1502))
 
 
 @optional(ask=["theta"], seed=12)
@@ -185,26 +194,22 @@ def pm_data_group_index(rng):
 
 
 @optional(columns=(1303, 3, 13))
-def fortran_order(rng, X):
+def fortran_order(rng, X, beta):
     X = np.asfortranarray(X)
     X_data = pm.Data("X", X)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     gamma = pm.Normal("gamma", 0, 1, shape=3)
     pm.Normal("y", X @ beta + X_data @ gamma, 1, observed=rng.normal(size=1303))
 
 
 @optional(columns=(1304, 3, 14))
-def single_precision(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=3)
-    y = rng.normal(size=1304).astype("float32")
-    pm.Normal("y", X.astype("float32") @ beta, 1, observed=y)
+def single_precision(rng, X, beta):
+    pm.Normal("y", X.astype("float32") @ beta, 1, observed=rng.normal(size=1304).astype("float32"))
 
 
 @optional(columns=(1305, 3, 15))
-def pandas_inputs(rng, X):
+def pandas_inputs(rng, X, b):
     frame = pd.DataFrame(X, columns=list("uvw"), index=np.arange(1305)[::-1])
     y = pd.Series(rng.normal(size=1305), index=frame.index)
-    b = pm.Normal("b", 0, 1)
     beta = pm.Normal("beta", 0, 1, shape=2)
     mu = pm.math.dot(frame[["u", "v"]], beta) + b * pt.as_tensor(frame["w"])
     pm.Normal("y", mu, 1, observed=y)
@@ -218,40 +223,33 @@ def constant_and_duplicated_columns(rng, X):
 
 
 @optional(ask=["b"], columns=(1307, 1, 17))
-def standardised_data(rng, X):
+def standardised_data(rng, X, a, b):
     x = pm.Data("x", X[:, 0])
-    a = pm.Normal("a", 0, 1)
-    b = pm.Normal("b", 0, 1)
     pm.Normal("y", a + b * (x - x.mean()) / x.std(), 1, observed=rng.normal(size=1307))
 
 
 @optional(columns=(1308, 1, 18))
-def cumulated_data(rng, X):
+def cumulated_data(rng, X, b):
     x = pm.Data("x", X[:, 0])
-    b = pm.Normal("b", 0, 1)
     pm.Normal("y", b * pt.cumsum(x), 5, observed=rng.normal(size=1308))
 
 
 @optional(columns=(1309, 2, 19))
-def mean_of_data_times_parameter(rng, X):
+def mean_of_data_times_parameter(rng, X, beta):
     X = pm.Data("X", X)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     pm.Normal("y", X @ beta - X.mean(axis=0) @ beta, 1, observed=rng.normal(size=1309))
 
 
 @optional(columns=(1310, 1, 20))
-def number_of_rows_in_the_graph(rng, X):
+def number_of_rows_in_the_graph(rng, X, a):
     x = pm.Data("x", X[:, 0])
-    a = pm.Normal("a", 0, 1)
     n = x.shape[0]
     pm.Normal("y", a + x / n, pt.sqrt(n / 1000), observed=rng.normal(size=1310))
 
 
 @optional(columns=(1311, 1, 21))
-def row_number_in_the_graph(rng, X):
+def row_number_in_the_graph(rng, X, a, b):
     x = pm.Data("x", X[:, 0])
-    a = pm.Normal("a", 0, 1)
-    b = pm.Normal("b", 0, 1)
     t = pt.arange(x.shape[0]) / 1000.0
     pm.Normal("y", a * x + b * t, 1, observed=rng.normal(size=1311))
 
@@ -264,10 +262,9 @@ def lagged_data(rng):
 
 
 @optional(columns=(2400, 1, 23))
-def masked_rows(rng, X):
+def masked_rows(rng, X, a):
     keep = rng.random(2400) < 0.6
     x = pm.Data("x", X[:, 0])
-    a = pm.Normal("a", 0, 1)
     mu = (a * x)[keep]
     pm.Normal("y", mu, 1, observed=rng.normal(size=keep.sum()))
 
@@ -348,9 +345,8 @@ def latents_with_hyperparameters(rng):
 
 
 @optional(ask=["theta"], seed=32)
-def latents_in_another_order(rng):
+def latents_in_another_order(rng, tau):
     order = rng.permutation(1801)
-    tau = pm.HalfNormal("tau", 1)
     theta = pm.Normal("theta", 0, tau, shape=1801)
     pm.Normal("y", theta[order], 1, observed=rng.normal(size=1801))
 
@@ -374,53 +370,41 @@ def transformed_latents(rng):
 
 
 @required("y", ask=["alpha"], columns=(1550, 2, 35))
-def negative_binomial(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def negative_binomial(rng, X, beta):
     alpha = pm.Exponential("alpha", 1)
-    y = rng.poisson(2, size=1550)
-    pm.NegativeBinomial("y", mu=pt.exp(X @ beta), alpha=alpha, observed=y)
+    pm.NegativeBinomial("y", mu=pt.exp(X @ beta), alpha=alpha, observed=rng.poisson(2, size=1550))
 
 
 @required("y", ask=["nu"], columns=(1551, 2, 36))
-def student_t(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
+def student_t(rng, X, beta, sigma):
     nu = pm.Gamma("nu", 2, 0.1)
     pm.StudentT("y", nu, mu=X @ beta, sigma=sigma, observed=rng.standard_t(4, size=1551))
 
 
 @required("y", columns=(1552, 2, 37))
-def gamma_log_link(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
-    y = rng.gamma(2, 1, size=1552)
-    pm.Gamma("y", mu=pt.exp(X @ beta), sigma=sigma, observed=y)
+def gamma_log_link(rng, X, beta, sigma):
+    pm.Gamma("y", mu=pt.exp(X @ beta), sigma=sigma, observed=rng.gamma(2, 1, size=1552))
 
 
 @optional(columns=(1553, 2, 38))
-def exponential(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def exponential(rng, X, beta):
     pm.Exponential("y", scale=pt.exp(X @ beta), observed=rng.exponential(size=1553))
 
 
 @optional(columns=(1554, 2, 39))
-def log_normal(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
+def log_normal(rng, X, beta, sigma):
     pm.LogNormal("y", X @ beta, sigma, observed=rng.lognormal(size=1554))
 
 
 @optional(columns=(1555, 2, 40))
-def binomial(rng, X):
+def binomial(rng, X, beta):
     trials = rng.integers(1, 20, size=1555)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     pm.Binomial("y", trials, logit_p=X @ beta, observed=rng.binomial(trials, 0.4))
 
 
 @optional(seed=41)
-def half_normal(rng):
+def half_normal(rng, sigma):
     y = np.abs(rng.normal(size=1556))
-    sigma = pm.HalfNormal("sigma", 1)
     pm.HalfNormal("y", sigma, observed=y)
 
 
@@ -440,8 +424,7 @@ def weibull(rng, X):
 
 
 @optional(columns=(1559, 2, 44))
-def laplace(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def laplace(rng, X, beta):
     b = pm.HalfNormal("b", 1)
     pm.Laplace("y", X @ beta, b, observed=rng.laplace(size=1559))
 
@@ -510,48 +493,39 @@ def multinomial(rng, X):
 
 
 @optional(ask=["cut"], columns=(1658, 2, 53))
-def ordered_logistic(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def ordered_logistic(rng, X, beta):
     ordered = pm.distributions.transforms.ordered
     cut = pm.Normal("cut", [-1, 0, 1], 2, transform=ordered, initval=[-1, 0, 1])
-    y = rng.integers(4, size=1658)
-    pm.OrderedLogistic("y", X @ beta, cut, compute_p=False, observed=y)
+    pm.OrderedLogistic("y", X @ beta, cut, compute_p=False, observed=rng.integers(4, size=1658))
 
 
 @optional(columns=(1659, 2, 54))
-def truncated(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
+def truncated(rng, X, beta, sigma):
     y = np.abs(rng.normal(size=1659))
     pm.Truncated("y", pm.Normal.dist(X @ beta, sigma), lower=0, observed=y)
 
 
 @optional(columns=(1660, 2, 55))
-def censored(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
+def censored(rng, X, beta, sigma):
     y = np.clip(rng.normal(size=1660), -1, 1)
     pm.Censored("y", pm.Normal.dist(X @ beta, sigma), lower=-1, upper=1, observed=y)
 
 
 @optional(ask=["psi"], columns=(1661, 2, 56))
-def zero_inflated_poisson(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def zero_inflated_poisson(rng, X, beta):
     psi = pm.Beta("psi", 2, 2)
     y = rng.poisson(1, size=1661) * rng.integers(2, size=1661)
     pm.ZeroInflatedPoisson("y", psi, pt.exp(X @ beta), observed=y)
 
 
 @optional(columns=(1662, 2, 57))
-def custom_dist(rng, X):
+def custom_dist(rng, X, beta):
     def logp(value, mu, log_scale):
         z = (value - mu) * pt.exp(-log_scale)
         return -pt.log(pt.cosh(z)) - log_scale
 
-    beta = pm.Normal("beta", 0, 1, shape=2)
     log_scale = pm.Normal("log_scale", 0, 1)
-    y = rng.normal(size=1662)
-    pm.CustomDist("y", X @ beta, log_scale, logp=logp, observed=y)
+    pm.CustomDist("y", X @ beta, log_scale, logp=logp, observed=rng.normal(size=1662))
 
 
 # Matrices
@@ -583,24 +557,20 @@ def multivariate_normal_rows(rng, X):
 
 
 @required("penalty", columns=(1351, 2, 61))
-def potential_vector(rng, X):
+def potential_vector(rng, X, beta):
     y = rng.normal(size=1351)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     pm.Potential("penalty", -pt.abs(y - X @ beta))
 
 
 @required("likelihood", ask=["beta"], columns=(1352, 2, 62))
-def potential_sum(rng, X):
+def potential_sum(rng, X, beta, sigma):
     y = rng.normal(size=1352)
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Potential("likelihood", pm.logp(pm.Normal.dist(X @ beta, sigma), y).sum())
 
 
 @required("likelihood", columns=(1353, 2, 63))
-def potential_difference_of_sums(rng, X):
+def potential_difference_of_sums(rng, X, beta):
     y = rng.integers(2, size=1353)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     scale = pm.HalfNormal("scale", 1)
     eta = X @ beta
     value = 0.5 * scale * pt.sum(y * eta) - pt.sum(pm.math.log1pexp(eta))
@@ -608,54 +578,46 @@ def potential_difference_of_sums(rng, X):
 
 
 @required("likelihood", ask=["mu"], seed=64)
-def potential_with_remainder(rng):
+def potential_with_remainder(rng, mu, sigma):
     y = rng.normal(size=1354)
-    mu = pm.Normal("mu", 0, 1)
-    sigma = pm.HalfNormal("sigma", 1)
     squares = pt.sum((y - mu) ** 2)
     pm.Potential("likelihood", -1354 * pt.log(sigma) - 0.5 * squares / sigma**2)
 
 
 @required("likelihood", columns=(1355, 2, 65))
-def potential_quadratic_form(rng, X):
+def potential_quadratic_form(rng, X, beta):
     y = rng.normal(size=1355)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     r = y - X @ beta
     pm.Potential("likelihood", -0.5 * pt.dot(r, r))
 
 
 @optional(seed=66)
-def potential_of_two_lengths(rng):
+def potential_of_two_lengths(rng, mu):
     first, second = rng.normal(size=1356), rng.normal(size=1657)
-    mu = pm.Normal("mu", 0, 1)
     value = -pt.sum((first - mu) ** 2) - pt.sum(pt.abs(second - mu)) - mu**4
     pm.Potential("likelihood", value)
 
 
 @optional(seed=67)
-def potential_mean(rng):
+def potential_mean(rng, mu):
     y = rng.normal(size=1358)
-    mu = pm.Normal("mu", 0, 1)
     pm.Potential("likelihood", -700 * pt.mean((y - mu) ** 2))
 
 
 @refused_so_far(seed=68)
-def potential_square_of_sum(rng):
+def potential_square_of_sum(rng, mu):
     y = rng.normal(size=1359)
-    mu = pm.Normal("mu", 0, 1)
     pm.Potential("likelihood", -((pt.sum(y - mu) / 1000) ** 2))
 
 
 @optional(columns=(1360, 2, 69))
-def potential_of_differences(_, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def potential_of_differences(X, beta):
     eta = X @ beta
     pm.Potential("smoothness", -0.5 * pt.sum((eta[1:] - eta[:-1]) ** 2))
 
 
 @refused_so_far(columns=(1361, 3, 70))
-def potential_matrix_sum_of_columns(_, X):
-    beta = pm.Normal("beta", 0, 1, shape=3)
+def potential_matrix_sum_of_columns(X, beta):
     w = pm.Dirichlet("w", np.ones(3))
     sums = pt.sum(-pt.abs(X - beta), axis=0)
     pm.Potential("likelihood", pt.dot(w, sums))
@@ -665,17 +627,14 @@ def potential_matrix_sum_of_columns(_, X):
 
 
 @required("y", "z", ask=["rate"], columns=(1204, 2, 71))
-def two_observed(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def two_observed(rng, X, beta):
     rate = pm.HalfNormal("rate", 1)
     pm.Bernoulli("y", logit_p=X @ beta, observed=rng.integers(2, size=1204))
     pm.Poisson("z", rate * pt.exp(beta[0]), observed=rng.poisson(2, size=2205))
 
 
 @optional(ask=["sigma"], seed=72)
-def long_and_short_observed(rng):
-    mu = pm.Normal("mu", 0, 1)
-    sigma = pm.HalfNormal("sigma", 1)
+def long_and_short_observed(rng, mu, sigma):
     pm.Normal("y", mu, sigma, observed=rng.normal(size=1205))
     pm.Normal("z", mu, 2, observed=rng.normal(size=7))
     pm.Potential("p", -(mu**2) * sigma)
@@ -694,26 +653,22 @@ def dims_and_coords(rng, X):
 
 
 @optional(ask=["inner::sigma"], seed=74)
-def nested_model_names(rng):
-    mu = pm.Normal("mu", 0, 1)
+def nested_model_names(rng, mu):
     with pm.Model(name="inner"):
         sigma = pm.HalfNormal("sigma", 1)
         pm.Normal("y", mu, sigma, observed=rng.normal(size=1207))
 
 
 @optional(columns=(1208, 2, 75))
-def registered_deterministic(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def registered_deterministic(rng, X, beta):
     eta = pm.Deterministic("eta", X @ beta)
     sd = pm.Deterministic("sd", pt.exp(0.1 * eta))
     pm.Normal("y", eta, sd, observed=rng.normal(size=1208))
 
 
 @optional(ask=["beta"], columns=(1209, 2, 76))
-def imputed_missing(rng, X):
+def imputed_missing(rng, X, beta, sigma):
     y = np.ma.masked_array(rng.normal(size=1209), mask=np.arange(1209) % 250 == 3)
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", X @ beta, sigma, observed=y)
 
 
@@ -747,17 +702,15 @@ def autoregression_2(rng):
 
 
 @required("x", "y", ask=["sigma"], seed=80)
-def random_walk(rng):
+def random_walk(rng, sigma):
     y = rng.normal(size=2000)
-    sigma = pm.HalfNormal("sigma", 1)
     start = pm.Normal.dist(0, 1)
     x = pm.GaussianRandomWalk("x", mu=0.001, sigma=sigma, init_dist=start, shape=2000)
     pm.Normal("y", x, 1, observed=y)
 
 
 @optional(ask=["tau"], seed=81)
-def random_walk_of_latents_by_hand(rng):
-    tau = pm.HalfNormal("tau", 1)
+def random_walk_of_latents_by_hand(rng, tau):
     x = pm.Normal("x", 0, 1, shape=1211)
     pm.Potential("walk", pm.logp(pm.Normal.dist(0, tau), pt.diff(x)))
     pm.Normal("y", x, 1, observed=rng.normal(size=1211))
@@ -769,8 +722,7 @@ def switchpoint(rng):
     tau = pm.DiscreteUniform("tau", 0, 1211)
     a = pm.Exponential("a", 1)
     b = pm.Exponential("b", 1)
-    y = rng.poisson(1 + (t > 500))
-    pm.Poisson("y", pt.switch(t < tau, a, b), observed=y)
+    pm.Poisson("y", pt.switch(t < tau, a, b), observed=rng.poisson(1 + (t > 500)))
 
 
 # Predictors built in the graph
@@ -811,35 +763,29 @@ def network(rng, X):
 
 
 @optional(seed=87)
-def concatenated_data(rng):
+def concatenated_data(rng, b):
     first = pm.Data("first", rng.normal(size=700))
     second = pm.Data("second", rng.normal(size=1100))
-    b = pm.Normal("b", 0, 1)
     x = pt.concatenate([first, second])
     pm.Normal("y", b * x, 1, observed=rng.normal(size=1800))
 
 
 @optional(ask=["b"], seed=88)
-def concatenated_predictors(rng):
+def concatenated_predictors(rng, a, b):
     first, second = rng.normal(size=701), rng.normal(size=1102)
-    a = pm.Normal("a", 0, 1)
-    b = pm.Normal("b", 0, 1)
     mu = pt.concatenate([a * first, b * second])
     pm.Normal("y", mu, 1, observed=rng.normal(size=1803))
 
 
 @optional(columns=(1217, 2, 89))
-def set_subtensor(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    a = pm.Normal("a", 0, 1)
+def set_subtensor(rng, X, beta, a):
     mu = pt.set_subtensor((X @ beta)[100:400], a)
     pm.Normal("y", mu, 1, observed=rng.normal(size=1217))
 
 
 @optional(columns=(1218, 2, 90))
-def increment_some_rows(rng, X):
+def increment_some_rows(rng, X, beta):
     some = rng.choice(1218, size=200, replace=False)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     a = pm.Normal("a", 0, 1, shape=200)
     mu = pt.inc_subtensor((X @ beta)[some], a)
     pm.Normal("y", mu, 1, observed=rng.normal(size=1218))
@@ -862,15 +808,14 @@ def flattened_table(rng):
 
 
 @optional(columns=(1219, 2, 93))
-def reversed_predictor(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def reversed_predictor(rng, X, beta):
     pm.Normal("y", (X @ beta)[::-1], 1, observed=rng.normal(size=1219))
 
 
 @optional(columns=(1220, 1220, 94))
-def square_data_summed_over_rows(rng, K):
+def square_data_summed_over_rows(rng, X):
     b = pm.Normal("b", 0, 0.1)
-    mu = b * pt.as_tensor(K).sum(axis=0)
+    mu = b * pt.as_tensor(X).sum(axis=0)
     pm.Normal("y", mu, 5, observed=rng.normal(size=1220))
 
 
@@ -900,7 +845,7 @@ def observations_out_of_bounds(rng):
 
 
 @not_finite(columns=(1224, 1, 98))
-def undefined_rows(_, X):
+def undefined_rows(X):
     a = pm.HalfNormal("a", 1)
     sigma = pm.HalfNormal("sigma", 1)
     pm.Potential("p", -pt.sqrt(a + X[:, 0]) / sigma)
@@ -937,8 +882,7 @@ def cumulated_predictor(rng, X):
 
 
 @refused(r"\bchoice\b", r"[Ss]oftmax", columns=(1226, 2, 103))
-def softmax_over_observations(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def softmax_over_observations(rng, X, beta):
     p = pm.math.softmax(X @ beta, axis=0)
     pm.Normal("choice", p, 1, observed=rng.normal(size=1226))
 
@@ -979,8 +923,7 @@ def minibatch_in_a_potential(rng, X):
 
 
 @refused("total_size", columns=(1231, 2, 107))
-def total_size(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def total_size(rng, X, beta):
     pm.Normal("y", X @ beta, 1, observed=rng.normal(size=1231), total_size=5000)
 
 
@@ -992,18 +935,17 @@ def one_multivariate_normal(rng):
 
 
 @refused(r"\branked\b", r"[Ss]ort", columns=(1232, 2, 109))
-def sorted_predictor(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def sorted_predictor(rng, X, beta):
     pm.Normal("ranked", pt.sort(X @ beta), 1, observed=rng.normal(size=1232))
 
 
 @refused(r"\bsmooth\b", r"\bDot\b|@|[Mm]atrix|[Mm]atmul|product", columns=(1233, 1101, 110))
-def kernel_times_latents(rng, K):
+def kernel_times_latents(rng, X):
     w = pm.Normal("w", 0, 0.01, shape=1101)
-    pm.Normal("smooth", K @ w, 1, observed=rng.normal(size=1233))
+    pm.Normal("smooth", X @ w, 1, observed=rng.normal(size=1233))
 
 
 @refused(r"\bpartition\b", r"\b([Ll]og|[Ss]um|[Ee]xp|[Ll]og[Ss]um[Ee]xp)\b", columns=(1234, 1, 111))
-def partition_function(_, X):
+def partition_function(X):
     theta = pm.Normal("theta", 0, 1)
     pm.Potential("partition", -pt.log(pt.sum(pt.exp(theta * X[:, 0]))))

@@ -427,9 +427,8 @@ def dixon_coles(rng):
 
 
 @required("won", ask=["skill"], seed=1042)
-def bradley_terry(rng):
+def bradley_terry(rng, sigma):
     winner, loser = rng.integers(80, size=(2, 1142))
-    sigma = pm.HalfNormal("sigma", 1)
     skill = pm.Normal("skill", 0, sigma, shape=80)
     pm.Bernoulli("won", logit_p=skill[winner] - skill[loser], observed=np.ones(1142, dtype=int))
 
@@ -920,9 +919,8 @@ def degradation_increments(rng):
 
 
 @required("adjacency", ask=["Z"], seed=1087)
-def latent_space_network_of_pairs(rng):
+def latent_space_network_of_pairs(rng, a):
     i, j = np.triu_indices(50, 1)
-    a = pm.Normal("a", 0, 1)
     Z = pm.Normal("Z", 0, 1, shape=(50, 2), initval=rng.normal(size=(50, 2)))
     distance = pt.sqrt(((Z[i] - Z[j]) ** 2).sum(axis=1) + 1e-9)
     pm.Bernoulli("adjacency", logit_p=a - distance, observed=rng.integers(2, size=len(i)))

@@ -16,8 +16,7 @@ from .catalogue_fields_a import with_gaps
 
 
 @required("wages", ask=["b"], columns=(1201, 3, 2001))
-def quantile_regression(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=3)
+def quantile_regression(rng, X, beta):
     b = pm.HalfNormal("b", 1)
     pm.AsymmetricLaplace("wages", b=b, q=0.9, mu=X @ beta, observed=rng.normal(size=1201))
 
@@ -47,9 +46,7 @@ def laplace_spending(rng):
 
 
 @required("returns", ask=["alpha"], columns=(1204, 2, 2004))
-def skewed_returns(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
+def skewed_returns(rng, X, beta, sigma):
     alpha = pm.Normal("alpha", 0, 2, initval=1.0)
     pm.SkewNormal("returns", mu=pt.dot(X, beta), sigma=sigma, alpha=alpha, observed=rng.normal(size=1204))
 
@@ -64,10 +61,8 @@ def tobit(rng, X):
 
 
 @required("income", ask=["sigma"], columns=(1206, 2, 2006))
-def truncated_incomes(rng, X):
+def truncated_incomes(rng, X, beta, sigma):
     limit = rng.uniform(3, 5, size=1206)
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     y = rng.uniform(0, 3, size=1206)
     pm.TruncatedNormal("income", X @ beta, sigma, lower=0, upper=limit, observed=y)
 
@@ -96,11 +91,10 @@ def heckman_selection(rng, X):
 
 
 @required("panel", ask=["delta", "tau"], seed=2009)
-def panel_with_unit_and_time_effects(rng):
+def panel_with_unit_and_time_effects(rng, tau):
     unit, year = np.repeat(np.arange(150), 8), np.tile(np.arange(8), 150)
     treated = (unit < 60) & (year >= 5)
     coords({"unit": np.arange(150), "year": np.arange(8)})
-    tau = pm.HalfNormal("tau", 1)
     unit_effect = pm.Normal("unit_effect", 0, tau, dims="unit")
     year_effect = pm.ZeroSumNormal("year_effect", 1, dims="year")
     delta = pm.Normal("delta", 0, 1)
@@ -138,8 +132,7 @@ def regression_discontinuity(rng):
 
 
 @required("cost", ask=["noise"], columns=(1212, 2, 2012))
-def stochastic_frontier(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def stochastic_frontier(rng, X, beta):
     noise = pm.HalfNormal("noise", 1)
     slack = pm.HalfNormal("slack", 1)
     total, ratio = pt.sqrt(noise**2 + slack**2), slack / noise
@@ -189,26 +182,23 @@ def mixed_logit_of_panellists(rng):
 
 
 @required("matched", ask=["beta"], columns=(4 * 1217, 2, 2017))
-def matched_case_control(_, X):
+def matched_case_control(X):
     beta = pm.Normal("beta", 0, 1, shape=2)
     eta = pt.dot(X, beta).reshape((-1, 4))
     pm.Potential("matched", eta[:, 0] - pt.logsumexp(eta, axis=1))
 
 
 @required("likelihood", columns=(1218, 3, 2018))
-def survey_weights(rng, X):
+def survey_weights(rng, X, beta):
     w = rng.gamma(4, 0.25, size=1218)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     y = rng.integers(2, size=1218)
     pm.Potential("likelihood", w * pm.logp(pm.Bernoulli.dist(logit_p=X @ beta), y))
 
 
 @required("likelihood", ask=["sigma"], columns=(1219, 2, 2019))
-def normalised_survey_weights(rng, X):
+def normalised_survey_weights(rng, X, beta, sigma):
     w = pm.Data("w", rng.gamma(4, 0.25, size=1219))
     y = pm.Data("y", rng.normal(size=1219))
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     lp = pm.logp(pm.Normal.dist(pm.math.dot(X, beta), sigma), y)
     pm.Potential("likelihood", pt.sum(w / w.mean() * lp))
 
@@ -535,8 +525,7 @@ def stochastic_volatility_as_walk(rng):
 
 
 @required("h", "r", ask=["phi"], seed=2061)
-def stochastic_volatility_as_autoregression(rng):
-    mu = pm.Normal("mu", 0, 1)
+def stochastic_volatility_as_autoregression(rng, mu):
     phi = pm.Uniform("phi", -1, 1)
     s = pm.HalfNormal("s", 1)
     start = pm.Normal.dist(0, 1)
@@ -545,8 +534,7 @@ def stochastic_volatility_as_autoregression(rng):
 
 
 @required("h", "transitions", "r", ask=["phi", "s"], seed=2062)
-def stochastic_volatility_by_hand(rng):
-    mu = pm.Normal("mu", 0, 1)
+def stochastic_volatility_by_hand(rng, mu):
     phi = pm.Uniform("phi", -1, 1)
     s = pm.HalfNormal("s", 1)
     h = pm.Normal("h", 0, 100, shape=1262)
@@ -687,10 +675,8 @@ def smooth_change_points(rng):
 
 
 @required("y_observed", ask=["beta"], columns=(1400, 2, 2073))
-def series_with_missing_values(rng, X):
+def series_with_missing_values(rng, X, beta, sigma):
     y = with_gaps(rng.normal(size=1400), rng)
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", X @ beta, sigma, observed=y)
 
 

@@ -33,9 +33,8 @@ def matrix_with_missing_cells(rng, X):
 
 
 @required("X_observed", "y", ask=["beta"], columns=(1301, 2, 3002))
-def masked_matrix_of_covariates(rng, X):
+def masked_matrix_of_covariates(rng, X, beta):
     X = np.ma.masked_array(X, mask=rng.random(X.shape) < 0.02)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     X = pm.Normal("X", 0, 1, observed=X)
     p = pm.math.sigmoid(beta[0] * X[:, 0] + beta[1] * X[:, 1])
     pm.Bernoulli("y", p=p, observed=rng.integers(2, size=1301))
@@ -73,29 +72,26 @@ def long_imputed_cells(rng, X):
 
 
 @required("likelihood", ask=["beta"], columns=(2000, 2, 3006))
-def rows_kept_by_a_mask_in_data(rng, X):
+def rows_kept_by_a_mask_in_data(rng, X, beta):
     y = pm.Data("y", rng.normal(size=2000))
     keep = pm.Data("keep", rng.random(2000) < 0.7)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     mu = X @ beta
     pm.Potential("likelihood", pm.logp(pm.Normal.dist(mu[keep], 1), y[keep]).sum())
 
 
 @required("train", ask=["beta"], columns=(2001, 2, 3007))
-def predictor_of_a_training_mask(rng, X):
+def predictor_of_a_training_mask(rng, X, beta):
     y, train = rng.normal(size=2001), rng.random(2001) < 0.7
     mask = pm.Data("mask", train)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     mu = pm.Deterministic("mu", pm.math.dot(X, beta))
     pm.Normal("train", mu[mask], 1, observed=y[train])
 
 
 @required("first", "second", ask=["beta"], columns=(3000, 2, 3008))
-def row_selections_in_data(rng, X):
+def row_selections_in_data(rng, X, beta):
     order = rng.permutation(3000)
     rows = pm.Data("rows", order[:1300])
     others = pm.Data("others", order[1300:])
-    beta = pm.Normal("beta", 0, 1, shape=2)
     eta = pm.Deterministic("eta", X @ beta)
     pm.Normal("first", eta[rows], 1, observed=rng.normal(size=1300))
     pm.Bernoulli("second", logit_p=eta[others], observed=rng.integers(2, size=1700))
@@ -147,9 +143,8 @@ def groups_replaced(rng):
 
 
 @required("u", "y", ask=["tau"], seed=3023)
-def lengths_of_coordinates_only(rng):
+def lengths_of_coordinates_only(rng, tau):
     coords({"person": [f"p{i}" for i in range(1323)], "wave": [1, 2, 3]})
-    tau = pm.HalfNormal("tau", 1)
     u = pm.Normal("u", 0, tau, dims="person")
     w = pm.Normal("w", 0, 1, dims="wave")
     mu = u[:, None] + w
@@ -167,8 +162,7 @@ def frozen_dims_and_data(rng, X):
 
 
 @required("a::y", "b::y", ask=["beta"], columns=(1325, 2, 3025))
-def two_models_with_prefixes(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def two_models_with_prefixes(rng, X, beta):
     for name, size in [("a", 1200), ("b", 1325)]:
         with pm.Model(name=name):
             sigma = pm.HalfNormal("sigma", 1)
@@ -177,8 +171,7 @@ def two_models_with_prefixes(rng, X):
 
 
 @required("inner::outer::y", ask=["mu"], columns=(1326, 2, 3026))
-def models_within_models(rng, X):
-    mu = pm.Normal("mu", 0, 1)
+def models_within_models(rng, X, mu):
     with pm.Model(name="inner"):
         beta = pm.Normal("beta", mu, 1, shape=2)
         with pm.Model(name="outer"):
@@ -197,8 +190,7 @@ def intervened_and_observed(rng):
 
 
 @required("z", "y", ask=["beta"], columns=(1328, 2, 3028))
-def observed_transformed_variable(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def observed_transformed_variable(rng, X, beta):
     z = pm.Normal("z", X @ beta, 1)
     pm.LogNormal("y", z, 0.5)
     return lambda model: pm.observe(model, {"y": rng.lognormal(size=1328)})
@@ -295,19 +287,17 @@ def sparse_columns():
 
 
 @refused("'y'", r"pytensor\.sparse\.dot", ask=["a"])
-def sparse_at():
+def sparse_at(a):
     rng, X = sparse_design(1352, 25, 3052)
-    a = pm.Normal("a", 0, 1)
     beta = pm.Normal("beta", 0, 1, shape=(25, 1))
     eta = a + pt.squeeze(sparse.as_sparse_variable(X) @ beta, axis=1)
     pm.Poisson("y", pt.exp(eta), observed=rng.poisson(1, size=1352))
 
 
 @required("u", "y", ask=["tau"], seed=3053)
-def sparse_random_effects(rng):
+def sparse_random_effects(rng, tau):
     group = rng.integers(1100, size=2500)
     Z = sp.csr_matrix((np.ones(2500), (np.arange(2500), group)), shape=(2500, 1100))
-    tau = pm.HalfNormal("tau", 1)
     u = pm.Normal("u", 0, tau, shape=1100)
     mu = sparse.structured_dot(sparse.as_sparse(Z), u.reshape((-1, 1))).ravel()
     pm.Normal("y", mu, 1, observed=rng.normal(size=2500))
@@ -386,8 +376,7 @@ def joint_likelihood_concatenated(rng):
 
 
 @required("y", ask=["b"], seed=3068)
-def broadcast_to_table(rng):
-    a = pm.Normal("a", 0, 1)
+def broadcast_to_table(rng, a):
     b = pm.Normal("b", 0, 1, shape=3)
     mu = pt.broadcast_to(a + b, (1368, 3))
     pm.Normal("y", mu, 1, observed=rng.normal(size=(1368, 3)))
@@ -413,29 +402,25 @@ def indexed_deterministic(rng):
 
 
 @required("u", "y", ask=["beta"], columns=(1500, 2, 3071))
-def long_deterministic_indexed(rng, X):
+def long_deterministic_indexed(rng, X, beta, tau):
     item = rng.integers(1500, size=3000)
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    tau = pm.HalfNormal("tau", 1)
     u = pm.Normal("u", 0, 1, shape=1500)
     quality = pm.Deterministic("quality", X @ beta + tau * u)
     pm.Normal("y", quality[item], 1, observed=rng.normal(size=3000))
 
 
 @required("y", ask=["beta"], columns=(1372, 3, 3072))
-def standardised_in_the_graph(rng, X):
+def standardised_in_the_graph(rng, X, beta):
     X = pm.Data("X", X)
     y = pm.Data("y_data", rng.normal(3, 2, size=1372))
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    beta = pm.Normal("beta", 0, 1, shape=3)
     pm.Normal("y", Z @ beta, 1, observed=(y - y.mean()) / y.std())
 
 
 @required("y", ask=["b"], columns=(1373, 1, 3073))
-def cumulated_rain(rng, X):
+def cumulated_rain(rng, X, b):
     rain = pm.Data("rain", np.abs(X[:, 0]))
     week = pt.cumsum(rain)[7:] - pt.cumsum(rain)[:-7]
-    b = pm.Normal("b", 0, 1)
     pm.Normal("y", b * pt.log1p(week), 1, observed=rng.normal(size=1366))
 
 
@@ -466,8 +451,7 @@ def two_layer_network(rng, X):
     act1 = pm.math.tanh(pm.math.dot(data, w1))
     act2 = pm.math.tanh(pm.math.dot(act1, w2))
     p = pm.math.sigmoid(pm.math.dot(act2, w3))
-    y = pm.Data("y", rng.integers(2, size=1376))
-    pm.Bernoulli("out", p, observed=y, total_size=None)
+    pm.Bernoulli("out", p, observed=pm.Data("y", rng.integers(2, size=1376)), total_size=None)
 
 
 @required("y", ask=["V"], columns=(1377, 3, 3077))
@@ -481,11 +465,10 @@ def network_with_skip_and_layer_norm(rng, X):
 
 
 @required("y", ask=["sigma"], seed=3078)
-def crossed_kronecker_effects(rng):
+def crossed_kronecker_effects(rng, sigma):
     r, c = rng.integers(12, size=1378), rng.integers(9, size=1378)
     L1 = np.linalg.cholesky(np.exp(-np.abs(np.subtract.outer(range(12), range(12)))))
     L2 = np.linalg.cholesky(np.exp(-np.abs(np.subtract.outer(range(9), range(9)))))
-    sigma = pm.HalfNormal("sigma", 1)
     Z = pm.Normal("Z", 0, 1, shape=(12, 9))
     F = sigma * (L1 @ Z @ L2.T)
     pm.Normal("y", F[r, c], 1, observed=rng.normal(size=1378))
@@ -507,8 +490,7 @@ def custom_dist_of_exponentiated_sums(rng, X):
 
     beta = pm.Normal("beta", 0, 0.5, shape=2)
     sigma = pm.HalfNormal("sigma", 1)
-    y = rng.lognormal(size=1380)
-    pm.CustomDist("y", pt.dot(X, beta), sigma, dist=dist, observed=y)
+    pm.CustomDist("y", pt.dot(X, beta), sigma, dist=dist, observed=rng.lognormal(size=1380))
 
 
 @required("y", ask=["sigma"], columns=(1381, 2, 3081))
@@ -519,12 +501,11 @@ def custom_dist_of_clipped_student(rng, X):
 
     beta = pm.Normal("beta", 0, 0.5, shape=2)
     sigma = pm.HalfNormal("sigma", 1)
-    y = np.clip(rng.normal(size=1381), -1, 1)
-    pm.CustomDist("y", X @ beta, sigma, dist=dist, observed=y)
+    pm.CustomDist("y", X @ beta, sigma, dist=dist, observed=np.clip(rng.normal(size=1381), -1, 1))
 
 
 @required("y", ask=["b"], columns=(1382, 1, 3082))
-def custom_dist_of_a_map(rng, X):
+def custom_dist_of_a_map(rng, X, b, sigma):
     x = X[:, 0]
 
     def dist(b, sigma, size):
@@ -541,15 +522,12 @@ def custom_dist_of_a_map(rng, X):
         )
         return draws
 
-    b = pm.Normal("b", 0, 1)
-    sigma = pm.HalfNormal("sigma", 1)
     pm.CustomDist("y", b, sigma, dist=dist, observed=rng.normal(size=1382))
 
 
 @required("likelihood", ask=["beta"], columns=(1383, 2, 3083))
-def potential_of_a_map(rng, X):
+def potential_of_a_map(rng, X, beta):
     y = rng.normal(size=1383)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     terms = pytensor.map(
         lambda x, y, beta: -((y - pt.dot(x, beta)) ** 2),
         [pt.as_tensor(X), pt.as_tensor(y)],
@@ -629,8 +607,7 @@ def inducing_points_by_hand(rng, X):
 
 
 @required("a", "b", "y", ask=["mu"], seed=3090)
-def ratings_of_additive_effects(rng):
-    mu = pm.Normal("mu", 0, 1)
+def ratings_of_additive_effects(rng, mu):
     a = pm.Normal("a", 0, 1, shape=1200)
     b = pm.Normal("b", 0, 1, shape=1100)
     eta = mu + a[:, None] + b[None, :]
@@ -657,11 +634,10 @@ def ratings_of_short_effects_by_index(rng):
 
 
 @required("y", ask=["b"], columns=(2002, 1, 3131))
-def observed_data_selected_by_a_mask(rng, X):
+def observed_data_selected_by_a_mask(rng, X, b):
     x = pm.Data("x", X[:, 0])
     y = pm.Data("y_data", rng.normal(size=2002))
     mask = pm.Data("mask", rng.random(2002) < 0.6)
-    b = pm.Normal("b", 0, 1)
     pm.Normal("y", (b * x)[mask], 1, observed=y[mask])
 
 
@@ -723,10 +699,9 @@ def table_of_outcomes_with_gaps(rng):
 
 
 @required("y", ask=["b"], columns=(2604, 1, 3138))
-def censored_rows_of_a_latent_vector(rng, X):
+def censored_rows_of_a_latent_vector(rng, X, b):
     y = rng.normal(size=2604)
     high = y > 0.8
-    b = pm.Normal("b", 0, 1)
     hidden = pm.HalfNormal("hidden", 1, shape=int(high.sum()))
     full = pt.set_subtensor(pt.as_tensor(y)[high], 0.8 + hidden)
     pm.Potential("y", pm.logp(pm.Normal.dist(b * X[:, 0], 1), full))
@@ -877,8 +852,7 @@ def long_table_of_distances(rng):
 
 
 @required("y", ask=["b_3", "sigma"], columns=(1390, 24, 3160))
-def many_separate_coefficients(rng, X):
-    sigma = pm.HalfNormal("sigma", 1)
+def many_separate_coefficients(rng, X, sigma):
     mu = pm.Normal("intercept", 0, 1)
     for k in range(24):
         mu = mu + pm.Normal(f"b_{k}", 0, 0.2) * X[:, k]
@@ -886,9 +860,7 @@ def many_separate_coefficients(rng, X):
 
 
 @required(*[f"y_{k}" for k in range(6)], ask=["mu", "b_2"], seed=3161)
-def likelihoods_in_a_loop(rng):
-    mu = pm.Normal("mu", 0, 1)
-    tau = pm.HalfNormal("tau", 1)
+def likelihoods_in_a_loop(rng, mu, tau):
     for k in range(6):
         a = pm.Normal(f"a_{k}", mu, tau)
         b = pm.Normal(f"b_{k}", 0, 1)
@@ -972,10 +944,8 @@ def marginal_process_of_time(rng):
 
 
 @refused(r"\bbrains\b", columns=(1060, 1, 3101))
-def primates_of_one_tree(rng, X):
+def primates_of_one_tree(rng, X, a, b):
     D = np.abs(np.subtract.outer(np.arange(1060.0), np.arange(1060.0)))
-    a = pm.Normal("a", 0, 1)
-    b = pm.Normal("b", 0, 1)
     sigma = pm.Exponential("sigma", 1)
     cov = sigma**2 * pt.exp(-D / 50) + 0.1 * np.eye(1060)
     pm.MvNormal("brains", a + b * X[:, 0], cov=cov, observed=rng.normal(size=1060))
@@ -1004,15 +974,14 @@ def latent_process_centred(rng, X):
 
 
 @refused(r"\bnormaliser\b", r"[Ll]og|[Ss]um|[Ee]xp|in full", columns=(1107, 2, 3105))
-def energy_normalised_over_states(_, X):
+def energy_normalised_over_states(X):
     theta = pm.Normal("theta", 0, 1, shape=2)
     energy = X @ theta
     pm.Potential("normaliser", energy[0] - pm.math.logsumexp(energy))
 
 
 @refused(r"\by\b", r"[Cc]um", seed=3106)
-def innovations_cumulated(rng):
-    sigma = pm.HalfNormal("sigma", 1)
+def innovations_cumulated(rng, sigma):
     z = pm.Normal("z", 0, 1, shape=1108)
     level = pm.Deterministic("level", sigma * z.cumsum())
     pm.Normal("y", level, 1, observed=rng.normal(size=1108))
@@ -1026,28 +995,24 @@ def discounted_stock(rng, X):
 
 
 @refused(r"\barm\b", r"[Ss]oftmax|[Ss]um|[Ll]og|[Ee]xp|in full", columns=(1110, 2, 3108))
-def choice_among_all_rows(_, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def choice_among_all_rows(X, beta):
     pm.Categorical("arm", logit_p=X @ beta, observed=np.array([3, 5, 700]))
 
 
 @refused(r"\battention\b", r"[Ss]oftmax|[Ss]um|[Ee]xp", columns=(1111, 2, 3109))
-def weights_normalised_over_rows(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def weights_normalised_over_rows(rng, X, beta):
     w = pt.exp(X @ beta)
     pm.Normal("attention", 1111 * w / w.sum(), 1, observed=rng.normal(size=1111))
 
 
 @refused(r"\bplacement\b", r"[Ss]ort", columns=(1112, 2, 3110))
-def plackett_luce_by_sorting(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def plackett_luce_by_sorting(rng, X, beta):
     eta = X @ beta
     pm.Normal("placement", eta[pt.argsort(eta)], 1, observed=rng.normal(size=1112))
 
 
 @refused(r"\by\b", r"[Mm]edian|[Ss]ort|[Pp]artition|[Ss]ubtensor|quantile", columns=(1113, 2, 3111))
-def centred_by_the_median(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def centred_by_the_median(rng, X, beta):
     eta = X @ beta
     pm.Normal("y", eta - pt.sort(eta)[556], 1, observed=rng.normal(size=1113))
 
@@ -1128,9 +1093,8 @@ def garch_by_scan(rng):
 
 
 @refused(r"\by\b", r"\b([Mm]ean|[Ss]um|[Ss]td|[Vv]ar)\b", seed=3117)
-def effects_centred_over_rows(rng):
+def effects_centred_over_rows(rng, sigma):
     y = rng.normal(size=1119)
-    sigma = pm.HalfNormal("sigma", 1)
     u = pm.Normal("u", 0, sigma, shape=1119)
     pm.Normal("y", (u - u.mean()) / u.std(), 1, observed=y)
 
@@ -1167,8 +1131,7 @@ def minibatch_of_groups(rng):
 
 
 @refused("total_size", columns=(1122, 2, 3122))
-def total_size_of_counts(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def total_size_of_counts(rng, X, beta):
     pm.Poisson("y", pt.exp(X @ beta), observed=rng.poisson(1, size=1122), total_size=(50_000,))
 
 
@@ -1254,15 +1217,13 @@ def soft_sum_to_zero():
 
 
 @refused(r"\bdistance\b", columns=(1131, 2, 3130))
-def distance_to_the_data(rng, X):
+def distance_to_the_data(rng, X, beta):
     y = rng.normal(size=1131)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     pm.Potential("distance", -pt.sqrt(pt.sum((y - X @ beta) ** 2)))
 
 
 @refused(r"\bpartial\b", r"[Cc]um", columns=(1169, 2, 3131))
-def cox_partial_likelihood(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def cox_partial_likelihood(rng, X, beta):
     eta = X @ beta
     at_risk = pt.log(pt.cumsum(pt.exp(eta)[::-1])[::-1])
     pm.Potential("partial", pt.sum((eta - at_risk) * rng.integers(2, size=1169)))

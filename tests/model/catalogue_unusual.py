@@ -94,8 +94,7 @@ for number, row in enumerate(DISTRIBUTIONS):
 @optional(ask=["a"], seed=300)
 def dirichlet_multinomial_rows(rng):
     a = pm.HalfNormal("a", 3, shape=4)
-    y = rng.multinomial(12, np.ones(4) / 4, size=1320)
-    pm.DirichletMultinomial("y", 12, a, observed=y)
+    pm.DirichletMultinomial("y", 12, a, observed=rng.multinomial(12, np.ones(4) / 4, size=1320))
 
 
 @optional(seed=301)
@@ -120,20 +119,17 @@ def covariance_per_row(rng, X):
 
 
 @optional(columns=(1324, 2, 304))
-def ordered_probit(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def ordered_probit(rng, X, beta):
     y = rng.integers(3, size=1324)
     pm.OrderedProbit("y", X @ beta, np.array([-0.5, 0.5]), compute_p=False, observed=y)
 
 
 @optional(columns=(1325, 2, 305))
-def custom_dist_from_random_variables(rng, X):
+def custom_dist_from_random_variables(rng, X, beta):
     def dist(mu, sigma, size):
         return pm.math.exp(pm.Normal.dist(mu, sigma, size=size))
 
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    y = rng.lognormal(size=1325)
-    pm.CustomDist("y", X @ beta, 1.0, dist=dist, observed=y)
+    pm.CustomDist("y", X @ beta, 1.0, dist=dist, observed=rng.lognormal(size=1325))
 
 
 @optional(ask=["rate"], seed=306)
@@ -168,22 +164,18 @@ def rows_on_the_middle_axis(rng):
 
 
 @optional(seed=313)
-def two_long_axes(rng):
-    mu = pm.Normal("mu", 0, 1)
+def two_long_axes(rng, mu):
     pm.Normal("y", mu, 1, observed=rng.normal(size=(1100, 1150)))
 
 
 @optional(columns=(1101, 1, 314))
-def square_of_observations(rng, X):
-    a = pm.Normal("a", 0, 1)
-    b = pm.Normal("b", 0, 1)
+def square_of_observations(rng, X, a, b):
     mu = a * X + b * X.T
     pm.Normal("y", mu, 1, observed=rng.normal(size=(1101, 1101)))
 
 
 @optional()
-def same_value_in_every_row():
-    a = pm.Normal("a", 0, 1)
+def same_value_in_every_row(a):
     pm.Potential("p", pt.alloc(-(a**2), 1333))
 
 
@@ -196,8 +188,7 @@ def small_integers(rng):
 
 
 @optional(ask=["mu"], seed=317)
-def terms_without_parameters(rng):
-    mu = pm.Normal("mu", 0, 1)
+def terms_without_parameters(rng, mu):
     pm.Normal("y", mu, 1, observed=rng.normal(size=1335))
     pm.Normal("z", 0, 1, observed=rng.normal(size=1336))
     pm.Poisson("w", 2, observed=rng.poisson(2, size=9))
@@ -205,8 +196,7 @@ def terms_without_parameters(rng):
 
 
 @optional(seed=316)
-def many_rows(rng):
-    mu = pm.Normal("mu", 0, 1)
+def many_rows(rng, mu):
     pm.Normal("y", mu, 1, observed=rng.normal(size=150_001))
 
 
@@ -252,15 +242,13 @@ def chosen_column_per_row(rng, X):
 
 
 @optional(columns=(3700, 2, 325))
-def strided_predictor(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def strided_predictor(rng, X, beta):
     mu = (X @ beta)[10:-5:3] - (X @ beta)[-1:-3686:-3]
     pm.Normal("y", mu, 1, observed=rng.normal(size=1229))
 
 
 @optional(columns=(1346, 2, 326))
-def rolled_predictor(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def rolled_predictor(rng, X, beta):
     pm.Normal("y", pt.roll(X @ beta, 7), 1, observed=rng.normal(size=1346))
 
 
@@ -359,15 +347,13 @@ def lag_of_a_parameter(rng, X):
 
 
 @refused_so_far(columns=(4000, 1, 335))
-def rows_selected_by_a_parameter(_, X):
-    a = pm.Normal("a", 0, 1)
+def rows_selected_by_a_parameter(X, a):
     eta = a + X[:, 0]
     pm.Potential("positive", -pt.sum(eta[eta > 0] ** 2))
 
 
 @refused_so_far(columns=(4001, 1, 336))
-def rows_selected_by_their_number(_, X):
-    a = pm.Normal("a", 0, 1)
+def rows_selected_by_their_number(X, a):
     eta = a + X[:, 0]
     pm.Potential("positive", -pt.sum(eta[(eta > 0).nonzero()[0]] ** 2))
 
@@ -472,17 +458,15 @@ def projection_on_the_columns(rng, X):
 
 
 @refused_so_far(seed=356)
-def potential_product_of_sums(rng):
+def potential_product_of_sums(rng, mu):
     y = rng.normal(size=1386)
-    mu = pm.Normal("mu", 0, 1)
     value = pt.sum(y - mu) * pt.sum(pt.cos(y - mu)) / 1e6
     pm.Potential("p", value)
 
 
 @optional(ask=["s"], seed=357)
-def potential_of_nested_sums(rng):
+def potential_of_nested_sums(rng, mu):
     y = pm.Data("y", rng.normal(size=1387))
-    mu = pm.Normal("mu", 0, 1)
     s = pm.HalfNormal("s", 1)
     inner = pt.sum(-((y - mu) ** 2)) / s + 3 * pt.log(s)
     value = 0.5 * (inner - (2 - pt.sum(pt.cos(y * mu)))) / (1 + s)
@@ -490,8 +474,7 @@ def potential_of_nested_sums(rng):
 
 
 @optional(columns=(1388, 2, 358))
-def branches(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
+def branches(rng, X, beta):
     mu = ifelse(beta[0] > 0, X @ beta, pt.as_tensor(X)[:, 0] * beta[1])
     pm.Normal("y", mu, 1, observed=rng.normal(size=1388))
 
@@ -531,8 +514,7 @@ def several_walks(rng):
 def panel_of_series(rng):
     rho = pm.Uniform("rho", -1, 1)
     start = pm.Normal.dist(0, 1)
-    y = rng.normal(size=(1394, 12))
-    pm.AR("y", [rho], 0.5, init_dist=start, observed=y)
+    pm.AR("y", [rho], 0.5, init_dist=start, observed=rng.normal(size=(1394, 12)))
 
 
 @optional(ask=["start_sd"], seed=365)
@@ -568,17 +550,15 @@ def volatility(rng):
 
 
 @refused_so_far(ask=["tau"], seed=369)
-def conditional_autoregression(rng):
+def conditional_autoregression(rng, tau):
     y = rng.normal(size=1050)
-    tau = pm.HalfNormal("tau", 1)
     phi = pm.CAR("phi", np.zeros(1050), ring(1050), alpha=0.5, tau=tau)
     pm.Normal("y", phi, 1, observed=y)
 
 
 @refused_so_far(ask=["sigma"], seed=370)
-def intrinsic_conditional_autoregression(rng):
+def intrinsic_conditional_autoregression(rng, sigma):
     y = rng.normal(size=1051)
-    sigma = pm.HalfNormal("sigma", 1)
     phi = pm.ICAR("phi", ring(1051), sigma=1)
     pm.Normal("y", sigma * phi, 1, observed=y)
 
@@ -596,17 +576,14 @@ def labelled_tensors(rng, X):
 
 
 @optional(ask=["beta"], columns=(1411, 2, 381))
-def frozen(rng, X):
+def frozen(rng, X, beta):
     X = pm.Data("X", X)
-    beta = pm.Normal("beta", 0, 1, shape=2)
     pm.Normal("y", X @ beta, 1, observed=rng.normal(size=1411))
     return freeze_model
 
 
 @optional(ask=["beta"], columns=(1412, 2, 382))
-def observed_afterwards(rng, X):
-    beta = pm.Normal("beta", 0, 1, shape=2)
-    sigma = pm.HalfNormal("sigma", 1)
+def observed_afterwards(rng, X, beta, sigma):
     pm.Normal("y", X @ beta, sigma, shape=1412)
     return lambda model: pm.do(pm.observe(model, {"y": rng.normal(size=1412)}), {"sigma": 0.5})
 
@@ -624,12 +601,11 @@ def invalid_scale_of_rows_and_columns(rng):
 @not_finite(seed=391)
 def some_impossible_rows(rng):
     mu = pm.HalfNormal("mu", 1)
-    y = rng.poisson(2, size=1421) - 1
-    pm.Poisson("y", mu, observed=y)
+    pm.Poisson("y", mu, observed=rng.poisson(2, size=1421) - 1)
 
 
 @not_finite(columns=(1422, 1, 392))
-def infinite_data(_, X):
+def infinite_data(X):
     x = X[:, 0]
     x[[5, 900]] = np.inf
     x[17] = np.nan
@@ -669,16 +645,15 @@ def lags_of_lags():
 
 
 @required("fit", ask=["b"])
-def checked_rows_in_a_column_that_is_dropped():
+def checked_rows_in_a_column_that_is_dropped(b):
     """Where the check fails that column is -inf, and the other is as it was."""
     x = np.linspace(-1, 1, 1414)
-    b = pm.Normal("b", 0, 1)
     checked = pm.logp(pm.Normal.dist(0.0, 1.0 + b * x), np.zeros(1414))
     pm.Potential("fit", pt.stack([checked, b * x], axis=1)[:, 1])
 
 
 @required("y", ask=["mu"], columns=(1415, 1, 715))
-def loop_that_cannot_be_written_out(rng, X):
+def loop_that_cannot_be_written_out(rng, X, mu):
     """Its name is from the time before PyTensor's frozen graphs were copied."""
 
     def dist(mu, size):
@@ -691,7 +666,6 @@ def loop_that_cannot_be_written_out(rng, X):
             rows, _ = pytensor.scan(row, sequences=[pt.as_tensor(X[:, 0])], non_sequences=[mu])
         return rows
 
-    mu = pm.Normal("mu", 0, 1)
     pm.CustomDist("y", mu, dist=dist, observed=rng.normal(size=(1415, 3)))
 
 
