@@ -81,6 +81,14 @@ def coords(lengths):
     pm.modelcontext(None).add_coords(lengths)
 
 
+def scanned(step, sequences, start, *given):
+    """States of a recurrence."""
+    sequences = [pt.as_tensor(each) for each in sequences]
+    return pytensor.scan(
+        step, sequences=sequences, outputs_info=[start], non_sequences=given, return_updates=False
+    )
+
+
 def required(*local, **how):
     return add(MODELS, required=True, local=local, **how)
 
@@ -890,13 +898,7 @@ def softmax_over_observations(rng, X, beta):
 @refused(r"\bfiltered\b", r"[Ss]can", columns=(1227, 1, 104))
 def recurrence(rng, X):
     rho = pm.Uniform("rho", 0, 1)
-    state = pytensor.scan(
-        lambda x, before, rho: rho * before + x,
-        sequences=[pt.as_tensor(X[:, 0])],
-        outputs_info=[pt.zeros(())],
-        non_sequences=[rho],
-        return_updates=False,
-    )
+    state = scanned(lambda x, before, rho: rho * before + x, [X[:, 0]], pt.zeros(()), rho)
     pm.Normal("filtered", state, 1, observed=rng.normal(size=1227))
 
 

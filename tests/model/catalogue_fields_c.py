@@ -17,7 +17,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import fft
 
-from .catalogue import coords, optional, refused, refused_so_far, required
+from .catalogue import coords, optional, refused, refused_so_far, required, scanned
 from .catalogue_fields_a import with_gaps
 
 # Missing cells and masks
@@ -1021,12 +1021,8 @@ def centred_by_the_median(rng, X, beta):
 def exponential_smoothing(rng):
     y = rng.normal(size=1114)
     alpha = pm.Beta("alpha", 2, 2)
-    level = pytensor.scan(
-        lambda y, before, alpha: alpha * y + (1 - alpha) * before,
-        sequences=[pt.as_tensor(y[:-1])],
-        outputs_info=[pt.as_tensor(y[0])],
-        non_sequences=[alpha],
-        return_updates=False,
+    level = scanned(
+        lambda y, before, alpha: alpha * y + (1 - alpha) * before, [y[:-1]], pt.as_tensor(y[0]), alpha
     )
     pm.Normal("y", level, 1, observed=y[1:])
 
@@ -1040,13 +1036,7 @@ def rescorla_wagner(rng):
 
     alpha = pm.Beta("alpha", 1, 1)
     beta = pm.HalfNormal("beta", 10)
-    Qs = pytensor.scan(
-        update,
-        sequences=[pt.as_tensor(action), pt.as_tensor(reward)],
-        outputs_info=[pt.full((2,), 0.5)],
-        non_sequences=[alpha],
-        return_updates=False,
-    )
+    Qs = scanned(update, [action, reward], pt.full((2,), 0.5), alpha)
     logits = beta * (Qs[:-1, 1] - Qs[:-1, 0])
     pm.Bernoulli("choices", logit_p=logits, observed=action[1:])
 
@@ -1057,12 +1047,8 @@ def hidden_markov_forward(rng):
     P = pm.Dirichlet("P", np.ones((2, 2)))
     mu = pm.Normal("mu", [-1, 1], 1)
     emission = pm.logp(pm.Normal.dist(mu, 1), y[:, None])
-    alphas = pytensor.scan(
-        lambda e, a, P: e + pt.logsumexp(a[:, None] + pt.log(P), axis=0),
-        sequences=[emission[1:]],
-        outputs_info=[emission[0]],
-        non_sequences=[P],
-        return_updates=False,
+    alphas = scanned(
+        lambda e, a, P: e + pt.logsumexp(a[:, None] + pt.log(P), axis=0), [emission[1:]], emission[0], P
     )
     pm.Potential("hidden", pt.logsumexp(alphas[-1]))
 
@@ -1082,13 +1068,7 @@ def garch_by_scan(rng):
     omega = pm.HalfNormal("omega", 1)
     a = pm.Beta("a", 2, 8)
     b = pm.Beta("b", 2, 8)
-    var = pytensor.scan(
-        lambda y, v, omega, a, b: omega + a * y**2 + b * v,
-        sequences=[pt.as_tensor(y[:-1])],
-        outputs_info=[pt.ones(())],
-        non_sequences=[omega, a, b],
-        return_updates=False,
-    )
+    var = scanned(lambda y, v, omega, a, b: omega + a * y**2 + b * v, [y[:-1]], pt.ones(()), omega, a, b)
     pm.Normal("returns", 0, pt.sqrt(var), observed=y[1:])
 
 
@@ -1139,13 +1119,7 @@ def total_size_of_counts(rng, X, beta):
 def moving_average_errors(rng):
     y = rng.normal(size=1123)
     theta = pm.Uniform("theta", -1, 1)
-    err = pytensor.scan(
-        lambda y, e, theta: y - theta * e,
-        sequences=[pt.as_tensor(y)],
-        outputs_info=[pt.zeros(())],
-        non_sequences=[theta],
-        return_updates=False,
-    )
+    err = scanned(lambda y, e, theta: y - theta * e, [y], pt.zeros(()), theta)
     pm.Potential("filtered", pm.logp(pm.Normal.dist(0, 1), err).sum())
 
 
