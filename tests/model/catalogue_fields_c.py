@@ -311,8 +311,7 @@ def rows_merged_by_reshape(rng):
     X = rng.normal(size=(400, 3, 2))
     b = pm.Normal("b", 0, 1, shape=2)
     a = pm.Normal("a", 0, 1, shape=400)
-    mu = (a[:, None] + X @ b).reshape((1200,))
-    pm.Normal("y", mu, 1, observed=rng.normal(size=1200))
+    pm.Normal("y", (a[:, None] + X @ b).reshape((1200,)), 1, observed=rng.normal(size=1200))
 
 
 @required("u", "y", ask=["beta"], seed=3061)
@@ -344,16 +343,14 @@ def answers_of_items_first(rng):
 def subjects_repeated(rng):
     a = pm.Normal("a", 0, 1, shape=1364)
     wave = pm.Normal("wave", 0, 1, shape=3)
-    mu = pt.repeat(a, 3) + pt.tile(wave, 1364)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=3 * 1364))
+    pm.Normal("y", pt.repeat(a, 3) + pt.tile(wave, 1364), 1, observed=rng.normal(size=3 * 1364))
 
 
 @required("y", ask=["a"], seed=3065)
 def effects_repeated_by_counts(rng):
     counts = rng.integers(1, 60, size=50)
     a = pm.Normal("a", 0, 1, shape=50)
-    mu = pt.repeat(a, counts)
-    pm.Normal("y", mu, 1, observed=rng.normal(size=counts.sum()))
+    pm.Normal("y", pt.repeat(a, counts), 1, observed=rng.normal(size=counts.sum()))
 
 
 @required("y", ask=["sigma"], columns=(1366, 2, 3066))
@@ -378,8 +375,7 @@ def joint_likelihood_concatenated(rng):
 @required("y", ask=["b"], seed=3068)
 def broadcast_to_table(rng, a):
     b = pm.Normal("b", 0, 1, shape=3)
-    mu = pt.broadcast_to(a + b, (1368, 3))
-    pm.Normal("y", mu, 1, observed=rng.normal(size=(1368, 3)))
+    pm.Normal("y", pt.broadcast_to(a + b, (1368, 3)), 1, observed=rng.normal(size=(1368, 3)))
 
 
 @required("y", ask=["nu"], columns=(1369, 2, 3069))
@@ -692,10 +688,9 @@ def imputed_columns_stacked(rng, X):
 
 @required("y_observed", ask=["sigma"], seed=3137)
 def table_of_outcomes_with_gaps(rng):
-    y = with_gaps(rng.normal(size=(1337, 3)), rng)
     mu = pm.Normal("mu", 0, 1, shape=3)
     sigma = pm.HalfNormal("sigma", 1, shape=3)
-    pm.Normal("y", mu, sigma, observed=y)
+    pm.Normal("y", mu, sigma, observed=with_gaps(rng.normal(size=(1337, 3)), rng))
 
 
 @required("y", ask=["b"], columns=(2604, 1, 3138))
@@ -836,9 +831,8 @@ def moving_average_of_latents(rng):
 @required("y", seed=3154)
 def long_table_of_links(rng):
     block = rng.integers(3, size=1100)
-    y = rng.integers(2, size=(1100, 1100))
     B = pm.Beta("B", 1, 1, shape=(3, 3))
-    pm.Bernoulli("y", p=B[block][:, block], observed=y)
+    pm.Bernoulli("y", p=B[block][:, block], observed=rng.integers(2, size=(1100, 1100)))
 
 
 @required("Z", "y", seed=3155)
@@ -876,8 +870,7 @@ def panel_unrolled_over_waves(rng):
     for k in range(1, 12):
         levels.append(level)
         level = level + gain * (y[:, k] - level)
-    mu = pt.stack(levels, axis=1)
-    pm.Normal("y", mu, 1, observed=y[:, 1:])
+    pm.Normal("y", pt.stack(levels, axis=1), 1, observed=y[:, 1:])
 
 
 @required("fraud", ask=["w", "W_0"], columns=(1392, 6, 3163))
@@ -1074,9 +1067,8 @@ def garch_by_scan(rng):
 
 @refused(r"\by\b", r"\b([Mm]ean|[Ss]um|[Ss]td|[Vv]ar)\b", seed=3117)
 def effects_centred_over_rows(rng, sigma):
-    y = rng.normal(size=1119)
     u = pm.Normal("u", 0, sigma, shape=1119)
-    pm.Normal("y", (u - u.mean()) / u.std(), 1, observed=y)
+    pm.Normal("y", (u - u.mean()) / u.std(), 1, observed=rng.normal(size=1119))
 
 
 @refused(r"\by\b", r"\b([Mm]ax|[Mm]in)\b", columns=(1120, 2, 3118))
@@ -1134,10 +1126,9 @@ def kernel_smoothing_of_latents(rng):
 
 @refused(r"\bspectrum\b", r"[Ff][Ff][Tt]|[Ff]ourier", seed=3125)
 def fourier_transform_of_latents(rng):
-    y = rng.normal(size=1126)
     z = pm.Normal("z", 0, 1, shape=1126)
     power = (fft.rfft(z[None, :]) ** 2).sum(axis=-1)[0]
-    pm.Normal("spectrum", power, 1, observed=y[: 1126 // 2 + 1])
+    pm.Normal("spectrum", power, 1, observed=rng.normal(size=1126)[: 1126 // 2 + 1])
 
 
 @refused(r"\bsimulated\b", seed=3126)
