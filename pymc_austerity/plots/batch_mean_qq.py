@@ -99,8 +99,8 @@ def plot_batch_mean_qq(
     panels.draw("points", azp.visuals.scatter_xy, color=APPROXIMATE, size=8)
     panel = points.isel(plot_axis=0, quantile=0, drop=True).fillna(0.0)
     titles = [f"move {k}" for k in range(pairs)]
-    x, y = "quantile of Student's t", "studentised batch mean"
-    panels.draw_words(panel, titles, 10, small=True, xlabel=x, ylabel=y)
+    across, up = "quantile of Student's t", "studentised batch mean"
+    panels.draw_words(panel, titles, 10, small=True, xlabel=across, ylabel=up)
     if panels.shows("figure_title"):
         panels.collection.add_title("\n".join(verdict), **panels.keywords("figure_title", {"size": 11}))
     return panels.collection

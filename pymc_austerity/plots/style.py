@@ -189,10 +189,10 @@ class Panels:
         self, panel: Any, titles: Sequence[str] | xr.Dataset, size: int, *, small: bool = False, **axes: str
     ) -> None:
         """Write a title over each panel, and labels `xlabel` and `ylabel` along all axes."""
-        if not isinstance(titles, xr.Dataset):
-            titles = xr.DataArray(list(titles), panel.coords, panel.dims)
-        whole = {"ignore_aes": "all", "data": panel}
-        self.draw("title", _title, text=titles, size=size, **whole)
+        is_laid_out = isinstance(titles, xr.Dataset)
+        texts = titles if is_laid_out else xr.DataArray(list(titles), panel.coords, panel.dims)
+        whole: dict[str, Any] = {"ignore_aes": "all", "data": panel}
+        self.draw("title", _title, text=texts, size=size, **whole)
         if small:
             whole["size"] = 9
         for name, text in axes.items():
