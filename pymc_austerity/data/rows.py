@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import FileState, checksum, path_here, require_size, state_of
+from pymc_austerity.data.files import FileState, checksum, path_here, require_scratch, require_size, state_of
 from pymc_austerity.data.layout import ArrayLayout
-from pymc_austerity.data.scratch import require_scratch
 
 
 class RowsFile(NamedTuple):
