@@ -129,18 +129,8 @@ class Allocations(CompiledTarget):
             total = total + self._as_function_of_category(term, own)
         moving = [self._q, self._index]
         self.given, (total,) = extract_given([total], moving, max(fact.threshold, _LONG))
-        used = set(ancestors([total, *(given.source for given in self.given)]))
-        self.other_names = [n for n, v in self.values.items() if v in used]
-        types = [self.values[n].type for n in self.other_names]
-        self._others = [(n, t.dtype, t.shape) for n, t in zip(self.other_names, types, strict=True)]
-        leaves = [
-            (leaf.placeholder, data)
-            for leaf, data in zip(fact.leaves, fact.leaf_values, strict=True)
-            if leaf.placeholder in used
-        ]
-        self.leaf_values = tuple(np.asarray(data, order="C") for _, data in leaves)
-        self._args = [*(self.values[n] for n in self.other_names), *(leaf for leaf, _ in leaves)]
-        args = [*self._args, *(given.placeholder for given in self.given)]
+        placeholders = [leaf.placeholder for leaf in fact.leaves]
+        args = self._take_arguments([total], dict(zip(placeholders, fact.leaf_values, strict=True)), ())
         self._outputs = {"log_terms": total}
         self._inputs = {"log_terms": [self._q, self._index, *args]}
         self._functions = {}
