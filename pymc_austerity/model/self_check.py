@@ -14,7 +14,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_austerity.distributions.orthonormal_density import orthonormal_names
+from pymc_austerity.distributions.uniform_stiefel import orthonormal_names
 from pymc_austerity.exceptions import SelfCheckError
 from pymc_austerity.model.factorisation import Factorisation, distance_of_rows, some_rows
 from pymc_austerity.model.graph.functions import function_of
