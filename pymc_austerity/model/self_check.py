@@ -80,6 +80,32 @@ def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: S
     )
 
 
+@np.errstate(all="ignore")
+def check_change(
+    graph: LogDensityGraph,
+    model: pm.Model,
+    points: Sequence[Mapping[str, np.ndarray]],
+    ours: Sequence[float],
+    what: tuple[str, str, str],
+) -> None:
+    """Compare the change of a log density between two points with that of the model's own terms.
+
+    These need all rows, and know nothing of what was done here. `what` says of what the check is, what
+    changes the log density, and whose terms `ours` are sums of.
+    """
+    full = function_of(model.value_vars, [t.sum() for t in graph.raw.values()], mode=INTERPRETED)
+    theirs = [float(np.sum(full(*(point[v.name] for v in model.value_vars)))) for point in points]
+    change, expected = float(ours[0] - ours[1]), theirs[0] - theirs[1]
+    # Differences of sums of many terms have the rounding errors of these sums.
+    error = 1e-8 * (1.0 + max(map(abs, theirs)))
+    if np.isfinite(change) and np.isfinite(expected) and abs(change - expected) > error:
+        name, moved, whose = what
+        raise SelfCheckError(
+            f"Self-check failed for {name}: {moved} the log density by {expected!r}, and the terms of "
+            f"{whose} by {change!r} (terms {', '.join(graph.raw)}). {_REPORT}"
+        )
+
+
 def _whole_terms(graph: LogDensityGraph, pieces: Sequence[Piece]) -> set[str]:
     """Names of terms that are vectors of rows as PyMC has them: where rows agree, so do their sums."""
     times = Counter(p.name for p in pieces)
