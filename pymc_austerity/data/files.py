@@ -26,18 +26,10 @@ _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 def path_here(path: str | Path) -> Path:
-    """The path of a file of rows on this host.
+    """The path of a file of rows on this host, which was opened first at `path`, perhaps on another.
 
-    Parameters
-    ----------
-    path : path
-        Where the file was opened first, perhaps on another host.
-
-    Returns
-    -------
-    Path
-        The same, if there is such a file, or if the environment variable `PMA_STORE_ROOT` is not set. Else
-        the file, with its folder, in the folder that the variable names.
+    The same, if there is such a file, or if the environment variable `PMA_STORE_ROOT` is not set. Else the
+    file, with its folder, in the folder that the variable names.
     """
     path = Path(path)
     root = os.environ.get(STORE_ROOT)
@@ -54,13 +46,7 @@ def state_of(path: Path) -> FileState:
 
 
 def require_size(path: Path, wanted: int) -> None:
-    """Refuse a file of fewer bytes than are wanted: to read from its map would end the program.
-
-    Raises
-    ------
-    ValueError
-        It names the file, the bytes found and those wanted.
-    """
+    """Refuse a file of fewer bytes than are wanted: to read from its map would end the program."""
     found = path.stat().st_size
     if found < wanted:
         raise ValueError(f"{path} has {found:,} bytes, and {wanted:,} are wanted: it was cut.")
@@ -69,10 +55,7 @@ def require_size(path: Path, wanted: int) -> None:
 def place_of_map(array: NDArray[Any]) -> tuple[Path, int, int] | None:
     """The file from which an array is mapped, and its first byte there and the one after its last.
 
-    Returns
-    -------
-    tuple or None
-        None if the array is neither a map of a file that has a name, nor a view of one.
+    None if the array is neither a map of a file that has a name, nor a view of one.
     """
     root: Any = array
     mapped: np.memmap[Any, Any] | None = None
@@ -97,25 +80,13 @@ def checksum(rows: NDArray[Any], before: int = 0) -> int:
 
 
 def require_space(folder: Path, wanted: int) -> None:
-    """Refuse to begin what the disk of a folder cannot hold.
-
-    Raises
-    ------
-    OSError
-        It names the bytes wanted and those left.
-    """
+    """Refuse to begin what the disk of a folder cannot hold, by an `OSError` that names the bytes."""
     if wanted > _bytes_left(folder):
         raise _full(errno.ENOSPC, folder, wanted)
 
 
 def reserve(descriptor: int, path: Path, wanted: int) -> None:
-    """Give an open file its length in bytes and its place on disk.
-
-    Raises
-    ------
-    OSError
-        As `require_space`.
-    """
+    """Give an open file its length in bytes and its place on disk; an `OSError` as of `require_space`."""
     with named_if_full(path, wanted):
         try:
             if hasattr(os, "posix_fallocate"):
@@ -141,10 +112,7 @@ def write_all(file: Any, data: NDArray[Any] | bytes, path: Path, wanted: int) ->
 def named_if_full(path: Path, wanted: int) -> Iterator[None]:
     """Tell which file and how many bytes are wanted if what is done within fails for want of space.
 
-    Raises
-    ------
-    OSError
-        With the same `errno`.
+    The `OSError` has the same `errno`.
     """
     try:
         yield

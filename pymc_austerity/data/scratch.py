@@ -15,12 +15,8 @@ from pymc_austerity.data.files import named_if_full, require_space, reserve, wri
 def require_scratch(folder: Path | None) -> Path:
     """The folder for what is computed from rows, which is made if it does not exist.
 
-    Raises
-    ------
-    PermissionError
-        If it cannot be made, or nothing can be written there.
-    ValueError
-        If there is none.
+    A `PermissionError` if it cannot be made, or nothing can be written there; a `ValueError` if there is
+    none.
     """
     if folder is None:
         raise ValueError("Maps have no folder to write to: RowStore.open(..., scratch='a folder').")
@@ -38,27 +34,11 @@ def require_scratch(folder: Path | None) -> Path:
 
 
 class ScratchTable:
-    """A table of numbers on disk, which is filled part by part.
+    """A table of numbers on disk, rows and columns, which is filled part by part.
 
-    The file has no name: processes that were forked share it, and if all have ended it is gone, however they
-    did.
-
-    Parameters
-    ----------
-    folder : Path
-    shape : tuple of int
-        Rows and columns of the table.
-    dtype : dtype
-
-    Attributes
-    ----------
-    values : array
-        The table, mapped and read only.
-
-    Raises
-    ------
-    OSError
-        If it does not fit on the disk: it names the bytes wanted and those left.
+    Its `values` are mapped and read only. The file has no name: processes that were forked share it, and if
+    all have ended it is gone, however they did. An `OSError` names the bytes wanted and those left if it does
+    not fit on the disk.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, int], dtype: DTypeLike) -> None:
@@ -74,20 +54,7 @@ class ScratchTable:
             opened.pop_all()
 
     def write(self, row: int, start: int, values: NDArray[Any]) -> None:
-        """Write neighbours in one row of the table.
-
-        Parameters
-        ----------
-        row, start : int
-            Where the first is.
-        values : array
-            Of the dtype of the table.
-
-        Raises
-        ------
-        OSError
-            If the disk is full.
-        """
+        """Write neighbours in one row of the table, from the column `start` on."""
         self._file.seek((row * self._length + start) * self._dtype.itemsize)
         write_all(self._file, np.ascontiguousarray(values, self._dtype), self._folder, self._bytes)
 

@@ -8,7 +8,7 @@ import pytest
 from pymc_austerity.acceptance import Concentration, TTest
 from pymc_austerity.acceptance.base import Sample
 from pymc_austerity.plots import plot_bound_schematic
-from pymc_austerity.plots.bound_schematic import decide
+from pymc_austerity.plots.designs import decide
 from tests.plots.artists import inside, levels, line, places
 
 BOUNDS = ["hoeffding-serfling", "empirical-bernstein", "empirical-bernstein-serfling"]
