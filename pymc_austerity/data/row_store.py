@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_austerity.data.files import place_of_map, state_of
+from pymc_austerity.data.files import place_of_map, require_scratch, state_of
 from pymc_austerity.data.layout import ArrayLayout, read_layout
 from pymc_austerity.data.outputs import STORED, CategoryChoice, ColumnChoice, DtypeChoice, plan_outputs
 from pymc_austerity.data.rows import Rows, RowsFile
-from pymc_austerity.data.scratch import require_scratch
 from pymc_austerity.data.sources import opened, require_equal_lengths
 from pymc_austerity.data.writing import Job, write_store
 from pymc_austerity.validation import is_whole, nearest
@@ -189,10 +188,10 @@ class RowStore(Mapping[str, Rows]):
             maps = {name: _rows_of_map(name, array, elsewhere) for name, array in path.items()}
             return cls(maps, None, elsewhere)
         folder = Path(path).absolute()
-        layout = read_layout(folder)
+        chunk_rows, arrays = read_layout(folder)
         rows = {
-            name: _rows_of_file(name, folder, array, layout.chunk_rows, elsewhere or folder)
-            for name, array in layout.arrays.items()
+            name: _rows_of_file(name, folder, array, chunk_rows, elsewhere or folder)
+            for name, array in arrays.items()
         }
         return cls(rows, folder, elsewhere)
 
