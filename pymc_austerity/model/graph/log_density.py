@@ -2,8 +2,10 @@
 
 `pymc.Model.logp(sum=False)` gives one graph per model term, in variables without shapes (value variables
 and `pm.Data` carry none). `typed_log_density` rebuilds these in variables that have the shapes of now.
+`fingerprint` notices that shared data (`pm.Data`) were replaced after a step was built.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +21,15 @@ from pytensor.sparse.basic import as_sparse_variable
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
+from scipy.sparse import issparse
 
 from pymc_austerity.model.graph.functions import function_of
 from pymc_austerity.model.graph.rewrite import ShapeMeasure, depends_on, merged, narrowed, rebuild
 from pymc_austerity.model.graph.rows_on_disk import rows_of, with_rows
 from pymc_austerity.model.graph.terms import split
 from pymc_austerity.model.refusal import named
+
+Fingerprint = list[tuple[str, tuple[int, ...], str, bytes]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +88,28 @@ class LogDensityGraph:
             if storage[0] is not value:
                 return next(str(shared.name) for shared in self.shared if shared.container.storage is storage)
         return None
+
+
+def fingerprint(graph: LogDensityGraph) -> Fingerprint:
+    """Name, shape, dtype and content hash of each piece of shared data.
+
+    Rows on disk are not read: what is compared is their files. `ValueError` is raised if a file was cut,
+    written to or replaced since it was opened.
+    """
+    prints = []
+    for shared in graph.shared:
+        rows = rows_of(shared)
+        if rows is not None:
+            rows.require_unchanged()
+            prints.append((str(shared.name), rows.shape, rows.dtype.str, rows.fingerprint.encode()))
+            continue
+        value = shared.get_value(borrow=True)
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (value.data, value.indices, value.indptr) if issparse(value) else (value,):
+            array = np.ascontiguousarray(part)
+            digest.update(array.tobytes() if array.ndim == 0 else array.data)
+        prints.append((str(shared.name), value.shape, value.dtype.str, digest.digest()))
+    return prints
 
 
 def raw_terms(model: pm.Model, value_vars: Sequence[Variable] | None) -> dict[str, Variable]:
