@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -145,16 +144,21 @@ def _found(
 ) -> dict[str, np.ndarray]:
     """The search, with warnings of what is untypical of the posterior."""
     fact = factorise(model, value_vars, initial_point=point)
-    climbers = _climbers(fact, point, max_iterations)
-    climber = next(climbers)
-    q = start = climber.posterior.start
+    climbers = _climbers(fact, point)
+    posterior, climbed = next(climbers)
+    q = start = posterior.start
     for positions in samples_of_rows(fact.n_local, len(q), np.random.default_rng(_SEED), fact.n_rows):
-        end, problem = climber(q, positions)
+        end, problem = climbed(posterior.density(positions), q, max_iterations)
         q = q if problem and positions is not None else end  # few rows may have no mode
     if problem:  # as at the kinks of a density, where curvatures say nothing
-        for by_gradient in climbers:
-            q, problem = by_gradient(q, None)
-    names = _vanishing_scales(model, fact, climber.value, start, q, stalled=bool(problem))
+        for other, by_gradient in climbers:
+            q, problem = by_gradient(other.density(), q, max_iterations)
+    of_all_rows = posterior.density()
+
+    def log_density(state: Vector) -> float:
+        return float(of_all_rows(state)[0])
+
+    names = _vanishing_scales(model, fact, log_density, start, q, stalled=bool(problem))
     if names:
         warn(
             f"find_mode found no mode: the log density rises for ever as {' and '.join(names)} "
@@ -168,36 +172,23 @@ def _found(
             "point is no worse than the start, but may be far from the mode."
         )
     found = constrained(model, point_of(fact, q, point))
-    _warn_of_permutations(model, fact, climber.value, q, found)
+    _warn_of_permutations(model, fact, log_density, q, found)
     return found
 
 
-class _Climber(NamedTuple):
-    """A log posterior, and a way to climb it."""
+def _climbers(fact: Factorisation, point: PointType) -> Iterator[tuple[Any, Callable[..., Any]]]:
+    """Newton's method where a Hessian is cheap and finite at the start, then the gradient alone.
 
-    posterior: BlockPosterior | _GradientPosterior
-    # ``(density, q) -> (end, problem)``: a point that is no lower, and what went wrong
-    climb: Callable[[Any, Vector], tuple[Vector, str]]
-
-    def value(self, q: Vector) -> float:
-        """The log density on all rows."""
-        value: float = self.posterior.density()(q)[0]
-        return value
-
-    def __call__(self, q: Vector, positions: Index | None) -> tuple[Vector, str]:
-        """A point that is no lower, on some rows or on all, and what went wrong."""
-        return self.climb(self.posterior.density(positions), q)
-
-
-def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Iterator[_Climber]:
-    """Newton's method where a Hessian is cheap and finite at the start, then the gradient alone."""
+    Each is a posterior, and a function ``(density, q, max_iterations) -> (end, problem)``, which returns a
+    point that is no lower, and what went wrong.
+    """
     n_dim = sum(np.size(point[name]) for name in fact.var_names)
     structure = TermStructure(fact)
     if n_dim <= _HESSIAN_UP_TO and fact.locals and structure.has_functions_in_block:
         try:
             posterior = BlockPosterior(structure, point, whole_block=True)
             if are_finite(*posterior.density()(posterior.start)):
-                yield _Climber(posterior, partial(_by_newton, max_iterations=max_iterations))
+                yield posterior, _by_newton
         except NoNormalApproximationError as error:
             logger.debug("No Hessian: %s", error)
     # Interpreted, the search is over before compilation would be. PyTensor's compiled functions are stable
@@ -206,7 +197,7 @@ def _climbers(fact: Factorisation, point: PointType, max_iterations: int) -> Ite
         by_gradient = _GradientPosterior(fact, point, mode)
         value, gradient = by_gradient.density()(by_gradient.start)
         if are_finite(value, gradient):
-            yield _Climber(by_gradient, partial(_by_gradient, max_iterations=max_iterations))
+            yield by_gradient, _by_gradient
             return
     raise UnsuitableError(
         f"The log density or its gradient is not finite at the start (log density {value}); give "

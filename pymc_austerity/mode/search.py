@@ -5,7 +5,6 @@ regressions with canonical links, for probits, and for many others, under normal
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -81,16 +80,6 @@ def some_at_random(n_rows: int, size: int, rng: np.random.Generator) -> Index:
     return np.sort(chosen)
 
 
-class Located(NamedTuple):
-    """The point at which the local terms are expanded, and how it was found."""
-
-    maximum: Maximum  # Value and curvature there; a maximum if it was searched for
-    # n_starts, n_modes: points the first search started from, and modes that it found; 0 if nothing was
-    # searched for. There is one start if there can be one mode only.
-    n_starts: int
-    n_modes: int
-
-
 class ModeSearch:
     """The search for the highest mode: from several starts, but if the posterior is known to have one mode.
 
@@ -102,8 +91,8 @@ class ModeSearch:
         self._n_local = posterior.factorisation.n_local
         self._rng = np.random.default_rng(_SEED)
 
-    def run(self) -> Located:
-        """The highest mode, and how many there are.
+    def run(self) -> tuple[Maximum, int, int]:
+        """The highest mode, the points that the first search started from, and the modes that it found.
 
         Searches on more and more rows start where the one before ended. Rows that have no mode (few of them
         may separate the responses) are left behind.
@@ -122,7 +111,7 @@ class ModeSearch:
                 starts, searched = [m.q for m in ends[:_MOST_MODES]], True
         if not ends:
             self._refuse(problem)
-        return Located(ends[0], n_starts, self._count_modes(ends))
+        return ends[0], n_starts, self._count_modes(ends)
 
     def _starts(self) -> list[Vector]:
         names, points = self._posterior.free_names, [self._point]

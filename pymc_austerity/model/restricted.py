@@ -18,13 +18,8 @@ class RestrictedModel(pm.Model):
     """A view of a model whose log density is the sum of the terms that contain given variables.
 
     PyMC's steps take from a model the graph of `logp` and its inputs, `value_vars`. These two are replaced;
-    all else is the model's own.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    vars : list of value variables
-        As functions of these, the log densities of the view and of the model differ by a constant.
+    all else is the model's own. As functions of the value variables `vars`, the log densities of the view and
+    of the model differ by a constant.
     """
 
     def __init__(self, model: pm.Model, vars: Sequence[Variable]) -> None:

@@ -39,18 +39,8 @@ def jittered(graph: LogDensityGraph) -> list[np.ndarray]:
 def check_against_model(factorisation: Factorisation, model: pm.Model, pieces: Sequence[Piece]) -> None:
     """Compare rows with those of the model, and the sums of terms that were split with the model's.
 
-    Parameters
-    ----------
-    factorisation : Factorisation
-    model : pymc.Model
-    pieces : sequence of Piece
-        Everything that the model terms were split into.
-
-    Raises
-    ------
-    SelfCheckError
-        If a row differs from the same row of the full vector, or the pieces of a term do not add up to
-        the term as PyMC computes it.
+    `pieces` are all that the model terms were split into. `SelfCheckError` is raised if a row differs from
+    the same row of the full vector, or the pieces of a term do not add up to the term as PyMC computes it.
     """
     graph = factorisation.graph
     values = jittered(graph)

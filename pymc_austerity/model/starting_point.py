@@ -66,12 +66,8 @@ def require_finite(factorisation: Factorisation, point: Mapping[str, Any], at_mo
     """Raise `UnsuitableError` naming the term, and its first rows, that is not finite at `point`.
 
     Costs one evaluation of every term, on `at_most` rows of each; nothing is compiled. What is not finite is
-    looked at again after PyTensor's rewrites for numerical stability, as PyMC would compute it.
-
-    Returns
-    -------
-    float
-        The sum of the terms that were evaluated.
+    looked at again after PyTensor's rewrites for numerical stability, as PyMC would compute it. Returns the
+    sum of the terms that were evaluated.
     """
     values, total = factorisation.point_values(point), 0.0
     leaves = factorisation.leaf_values
@@ -126,14 +122,8 @@ def likely_draw(
 ) -> npt.NDArray[np.float64]:
     """A draw of a fitted distribution as a first state, drawn again where it is far less likely than others.
 
-    Parameters
-    ----------
-    draw : callable
-        Returns a state of the block, and its log density in coordinates in which that varies little.
-    lowest : float
-        Log density below which the posterior is not.
-    names : str
-        Of the variables, for the warning.
+    `draw` returns a state of the block, and its log density in coordinates in which that varies little;
+    `lowest` is the log density below which the posterior is not; `names` are for the warning.
     """
     best, highest = draw()
     for _ in range(_MOST_DRAWS - 1):

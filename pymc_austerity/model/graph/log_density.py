@@ -179,18 +179,19 @@ def _rows_of(term: Variable, observed: Variable) -> int:
         shape = np.shape(observed.data)
     elif isinstance(observed, SharedVariable):
         shape = np.shape(observed.get_value(borrow=True))
-    return max(_longest(term), *shape, 1)
+    return max(longest(term), *shape, 1)
 
 
 def _rows_of_potential(term: Variable, values: Iterable[Variable]) -> int:
     """Rows of a potential: of its longest vector, if that is made of data; else it is a prior."""
-    n, parameters = _longest(term), set(values)
+    n, parameters = longest(term), set(values)
     data = [var for var in ancestors([term]) if var.owner is None and var not in parameters]
     lengths = [k for var in data for k in getattr(var.type, "shape", ()) if k is not None]
     return n if 1 < n <= max(lengths, default=0) else 0
 
 
-def _longest(term: Variable) -> int:
+def longest(term: Variable) -> int:
+    """Length of the longest vector that adds up to a term."""
     return max(max(piece.type.shape, default=1) for piece in split(term, 2))
 
 
